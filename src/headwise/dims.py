@@ -1,0 +1,65 @@
+"""The words for dimensions, and the names of heads. No other file spells them differently.
+
+Beyond the seam every array is an xarray object whose dims come from here, so that a map of one study can be laid over
+a map of another by name. A head is written ``L{layer}H{head}``, both counted from 0, as TransformerLens does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headwise.errors import DataError
+
+EXAMPLE = "example"  # one text, or one question with its answer
+LAYER = "layer"  # 0 is the layer next to the embedding
+HEAD = "head"  # query heads
+KV_HEAD = "kv_head"  # the heads that hold keys and values; query head h reads kv head h // (heads / kv_heads)
+QUERY = "query"  # the token that looks
+KEY = "key"  # the token that is looked at
+TOKEN = "token"  # a position in a text, or a named position such as "last_q"
+RANK = "rank"  # place in a sorted list, 0 is the largest
+STATISTIC = "statistic"  # one number about a head, such as "entropy"
+FEATURE = "feature"  # one thing a test is made on, such as "laplacian"
+SITE = "site"  # where in a block an activation was taken
+WIDTH = "width"  # entries of an activation vector
+RELATION = "relation"
+CATEGORY = "category"
+FUNCTION = "function"
+FOLD = "fold"
+
+DIMS = frozenset(
+    (
+        EXAMPLE, LAYER, HEAD, KV_HEAD, QUERY, KEY, TOKEN, RANK, STATISTIC, FEATURE, SITE, WIDTH,
+        RELATION, CATEGORY, FUNCTION, FOLD,
+    )
+)  # fmt: skip
+
+_HEAD_NAME = re.compile(r"L(\d+)H(\d+)", re.IGNORECASE)
+
+
+def head_name(layer: int, head: int) -> str:
+    """``head_name(3, 7)`` is ``"L3H7"``."""
+    return f"L{layer}H{head}"
+
+
+def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
+    """A head given as ``"L3H7"`` or ``(3, 7)``, as a pair of ints.
+
+    >>> parse_head("L3H7")
+    (3, 7)
+    """
+    if not isinstance(name, str):
+        layer, head = name
+        return int(layer), int(head)
+    match = _HEAD_NAME.fullmatch(name.strip())
+    if match is None:
+        raise DataError(f"{name!r} is not the name of a head; write it as L3H7 (layer 3, head 7, counted from 0).")
+    return int(match[1]), int(match[2])
+
+
+def parse_heads(names: str | Iterable[str | tuple[int, int]]) -> list[tuple[int, int]]:
+    """Several heads: a list of names or pairs, or one string ``"L3H7, L4H0"``."""
+    if isinstance(names, str):
+        names = [part for part in re.split(r"[,\s]+", names) if part]
+    return [parse_head(name) for name in names]
