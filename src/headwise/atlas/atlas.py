@@ -1,0 +1,163 @@
+"""The atlas: one folder, one model, all maps. What everything that measures fills, and everything that shows reads.
+
+    atlas = Atlas.open("demo/atlas")
+    atlas["profile"].value.sel(statistic="induction")     # an xarray.DataArray, dims (layer, head)
+    atlas.heads()                                          # a pandas.DataFrame, one row a head
+
+The folder is a Zarr group; ``xarray.open_datatree(path, engine="zarr")`` opens it without Headwise.
+
+Cost: a study is read from disk each time it is asked for, and checked. This module does not know how any study is
+measured, and needs neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from headwise.atlas import record, store, swap
+from headwise.atlas.disk import explained
+from headwise.atlas.provenance import Provenance
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS, schema_of
+from headwise.describe import describe
+from headwise.errors import AtlasError, StudyError, did_you_mean
+from headwise.figures import figure_of
+
+__all__ = ["Atlas"]
+
+FORMAT = "headwise-atlas"
+FORMAT_VERSION = 1
+_ATTRS = {"format": FORMAT, "format_version": FORMAT_VERSION}
+_OURS = {".swap", ".shards"}
+_STUDY_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class Atlas:
+    """An atlas on disk. Made by ``Atlas.open`` or ``Atlas.create``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Atlas:
+        """An atlas that is there; says how to build one where it is not."""
+        folder = Path(path)
+        if not folder.exists():
+            raise AtlasError(f"There is no atlas at {folder}; make one with headwise build -o {folder}.")
+        _refuse_other(folder)
+        swap.recover(folder)
+        return cls(folder)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> Atlas:
+        """The atlas that is there, or a new, empty one in a folder that holds nothing else."""
+        folder = Path(path)
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / swap.ROOT).exists():
+                return cls.open(folder)
+            others = sorted({entry.name for entry in os.scandir(folder)} - _OURS)
+            if others:
+                raise AtlasError(
+                    f"{folder} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; "
+                    "choose a new or empty folder with -o."
+                )
+            swap.create(folder, _ATTRS)
+        return cls(folder)
+
+    @property
+    def studies(self) -> list[str]:
+        """The names of the studies that are there."""
+        swap.recover(self.path)
+        return swap.studies(self.path)
+
+    def __contains__(self, study: object) -> bool:
+        return study in self.studies
+
+    def __getitem__(self, study: str) -> xr.Dataset:
+        """A study's Dataset in memory, verified against its checksums and its schema."""
+        self._refuse_missing(study)
+        dataset = store.read_study(self.path, study)
+        check(dataset, schema_of(study, dataset))
+        return dataset
+
+    def add(self, study: str, dataset: xr.Dataset) -> None:
+        """Put a study in, in the place of the one that is there, if any. Whole or not at all, whatever happens."""
+        if not _STUDY_NAME.fullmatch(study):
+            raise StudyError(f"{study!r} cannot name a study; use small letters, digits and _, as in 'profile'.")
+        check(dataset, schema_of(study, dataset))
+        store.write_study(self.path, study, dataset)
+
+    def provenance(self, study: str) -> Provenance:
+        """Where a study's numbers come from, without reading the numbers."""
+        self._refuse_missing(study)
+        return Provenance.from_attrs(swap.listing(self.path).get(study, {}).get("attributes", {}))
+
+    def tree(self) -> xr.DataTree:
+        """All studies as one DataTree, in memory."""
+        return xr.DataTree.from_dict(
+            {"/": xr.Dataset(attrs=_ATTRS)} | {f"/{name}": self[name] for name in self.studies}
+        )
+
+    def heads(self) -> pd.DataFrame:
+        """One row a head, all studies joined; see ``record``."""
+        return record.heads({name: self[name] for name in self.studies})
+
+    def figure(self, study: str, **options: Any) -> Any:
+        """The study's map as a figure."""
+        return figure_of(study, self[study], **options)
+
+    def describe(self, study: str, **options: Any) -> Any:
+        """The study's map in words."""
+        return describe(study, self[study], **options)
+
+    def __repr__(self) -> str:
+        lines = [f"Atlas {self.path}"] + [f"  {name}: {text}" for name, text in self._summaries()]
+        return "\n".join(lines) if len(lines) > 1 else f"{lines[0]} (empty)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self._summaries()
+        )
+        return f"<p>Atlas <code>{html.escape(str(self.path))}</code></p><table>{rows}</table>"
+
+    def _summaries(self) -> list[tuple[str, str]]:
+        origins = [(name, self.provenance(name)) for name in self.studies]
+        return [(name, f"{p.model.get('id')} on {p.data.get('name')} ({p.data.get('size')})") for name, p in origins]
+
+    def _refuse_missing(self, study: str) -> None:
+        there = self.studies
+        if study in there:
+            return
+        if study in SCHEMAS:
+            raise StudyError(
+                f"The study {study!r} is not in the atlas {self.path}; "
+                f"add it with headwise build --studies {study} -o {self.path}."
+            )
+        raise StudyError(f"There is no study {study!r}. {did_you_mean(study, {*there, *SCHEMAS})}")
+
+
+def _refuse_other(folder: Path) -> None:
+    """AtlasError where the folder is not an atlas, or one of a later Headwise."""
+    try:
+        attrs = swap.root_attrs(folder)
+    except (OSError, ValueError):
+        attrs = {}
+    if attrs.get("format") != FORMAT:
+        raise AtlasError(
+            f"{folder} is not an atlas (no {swap.ROOT} of the format {FORMAT!r} in it); give the folder that "
+            "headwise build wrote, or build one with headwise build -o FOLDER."
+        )
+    version = attrs.get("format_version")
+    if version != FORMAT_VERSION:
+        raise AtlasError(
+            f"The atlas {folder} has format version {version}, and this Headwise reads version {FORMAT_VERSION}; "
+            "use a newer Headwise (pip install -U headwise)."
+        )

@@ -1,0 +1,135 @@
+"""Where did these numbers come from? No Dataset goes into an atlas without the answer.
+
+A ``Provenance`` names everything that fixes a map: the study and its version, the model (with a digest of its weights),
+the data (with a digest of its content), the parameters and the seed. Those parts are its *identity*, and ``key()`` is a
+short digest of them: two runs with the same key may share work, two with different keys never do. The environment and
+the hour are kept too, but they do not enter the key.
+
+Cost: nothing to speak of. This module does not know how to compute a digest of a model or of data; it is told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any
+
+from headwise.errors import AtlasError
+
+__all__ = ["Provenance", "difference", "environment"]
+
+ATTRIBUTE = "provenance"
+_IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
+
+
+def environment() -> dict[str, str]:
+    """Versions of what computes, read from the installed packages without importing them."""
+    found = {}
+    for package in ("headwise", "torch", "transformers", "numpy"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found | {"python": platform.python_version(), "platform": platform.platform()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The origin of one study's numbers. Every field is JSON: what is not (a tuple, say) is made so or refused."""
+
+    study: str
+    study_version: int
+    model: dict[str, Any]
+    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, dtype, device"""
+    data: dict[str, Any]
+    """name, digest, size (the number of examples)"""
+    parameters: dict[str, Any]
+    seed: int
+    environment: dict[str, Any] = field(default_factory=environment)
+    created: str = field(default_factory=_now)
+    """ISO 8601, UTC"""
+
+    def __post_init__(self) -> None:
+        for name in ("model", "data", "parameters", "environment"):
+            value = getattr(self, name)
+            try:
+                plain = json.loads(_canonical(value))
+            except (TypeError, ValueError) as cause:
+                raise AtlasError(
+                    f"The {name} of a provenance must be plain JSON (text, finite numbers, lists, mappings), "
+                    f"but {value!r} is not: {cause}."
+                ) from cause
+            object.__setattr__(self, name, plain)
+
+    def identity(self) -> dict[str, Any]:
+        """The parts that fix the numbers: all but the environment and the hour."""
+        return {name: getattr(self, name) for name in _IDENTITY}
+
+    def key(self) -> str:
+        """A digest of the identity, 16 hex digits; the order of mappings does not matter."""
+        return hashlib.blake2b(_canonical(self.identity()).encode(), digest_size=8).hexdigest()
+
+    def to_attrs(self) -> dict[str, str]:
+        """For a Dataset: ``dataset.attrs.update(provenance.to_attrs())``."""
+        return {ATTRIBUTE: _canonical(asdict(self))}
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[Any, Any]) -> Provenance:
+        """Back from a Dataset's attrs."""
+        text = attrs.get(ATTRIBUTE)
+        if text is None:
+            raise AtlasError(
+                f"This Dataset has no attribute {ATTRIBUTE!r}, so its numbers have no origin; "
+                "add it with dataset.attrs.update(provenance.to_attrs())."
+            )
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as cause:
+            raise AtlasError(f"The attribute {ATTRIBUTE!r} is not one Headwise wrote: {cause}.") from cause
+
+
+def difference(a: Provenance, b: Provenance) -> list[str]:
+    """How two origins differ, one sentence a part; empty where they agree (the hour is not looked at).
+
+    >>> a = Provenance("profile", 1, {"id": "m"}, {"name": "passages", "size": 72}, {"block": 64}, 0)
+    >>> b = Provenance("profile", 1, {"id": "m"}, {"name": "my.jsonl", "size": 10}, {}, 0)
+    >>> difference(a, b)
+    ['data: passages (72) against my.jsonl (10)', 'parameters: block 64 against not set']
+    """
+    found = [
+        f"{name.replace('_', ' ')}: {getattr(a, name)} against {getattr(b, name)}"
+        for name in ("study", "study_version", "seed")
+        if getattr(a, name) != getattr(b, name)
+    ]
+    if a.data != b.data:
+        one, other = _data_name(a.data), _data_name(b.data)
+        found.append(f"data: {one} against {other}" + (", of the same name but other content" if one == other else ""))
+    for name in ("model", "parameters", "environment"):
+        one, other = getattr(a, name), getattr(b, name)
+        found += [
+            f"{name}: {part} {_shown(one, part)} against {_shown(other, part)}"
+            for part in sorted(one.keys() | other.keys())
+            if _shown(one, part) != _shown(other, part)
+        ]
+    return sorted(found)
+
+
+def _data_name(data: Mapping[str, Any]) -> str:
+    return f"{data.get('name', 'unnamed')} ({data.get('size', 'size unknown')})"
+
+
+def _shown(values: Mapping[str, Any], part: str) -> str:
+    return str(values[part]) if part in values else "not set"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

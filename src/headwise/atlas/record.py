@@ -1,0 +1,77 @@
+"""What does the atlas know about one head? All studies joined: one row a head, one column a number.
+
+Each study's Dataset names, in its attribute ``record``, the variables that go in. A variable with dims (layer, head)
+becomes the column ``study.variable``; one with a dim more, say (statistic, layer, head), becomes a column for each label:
+``profile.induction`` for the variable "value", ``profile.induction.low`` for others. A label that is no plain word is made
+one: "Knowledge Recall" -> ``Knowledge_Recall``, rank 0 -> ``rank_0``. A head that a study did not measure gets NaN.
+
+Only studies of the same weights are joined: a row must be about one head, not about two that share a name.
+
+Cost: reads what it joins. This module does not know what any column means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+import xarray as xr
+
+from headwise.atlas.provenance import Provenance
+from headwise.atlas.schema import recorded
+from headwise.dims import HEAD, LAYER, head_name
+from headwise.errors import AtlasError
+
+__all__ = ["heads"]
+
+
+def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
+    """One row a head, named "L0H0" ...; the columns layer and head, then those of each study."""
+    if isinstance(studies, xr.DataTree):
+        studies = {str(name): node.to_dataset() for name, node in studies.children.items()}
+    _refuse_other_models(studies)
+    columns: dict[str, pd.Series] = {}
+    for study, dataset in studies.items():
+        for name, array in _columns(study, dataset):
+            if name in columns:
+                raise AtlasError(f"Two variables of the study {study!r} want the column {name!r}; rename one label.")
+            columns[name] = array.transpose(LAYER, HEAD).to_series()
+    if not columns:
+        return pd.DataFrame({LAYER: [], HEAD: []}, index=pd.Index([], name="name"), dtype=int)
+    joined = pd.concat(columns, axis=1).sort_index().reset_index()
+    names = [head_name(layer, head) for layer, head in zip(joined[LAYER], joined[HEAD], strict=True)]
+    return joined.set_index(pd.Index(names, name="name"))
+
+
+def _columns(study: str, dataset: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
+    for variable in recorded(dataset):
+        array = dataset[variable].reset_coords(drop=True)
+        beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
+        if not beside:
+            yield f"{study}.{variable}", array
+            continue
+        if len(beside) > 1 or beside[0] not in array.coords:
+            raise AtlasError(
+                f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the head "
+                "record; it may have layer, head, and one more dim whose coordinate names its entries."
+            )
+        (dim,) = beside
+        for number, label in enumerate(array[dim].values):
+            name = f"{study}.{_word(dim, label)}" + ("" if variable == "value" else f".{variable}")
+            yield name, array.isel({dim: number}, drop=True)
+
+
+def _word(dim: str, label: object) -> str:
+    word = re.sub(r"\W+", "_", str(label)).strip("_")
+    return word if word.isidentifier() else f"{dim}_{word}"
+
+
+def _refuse_other_models(studies: Mapping[str, xr.Dataset]) -> None:
+    models = {study: Provenance.from_attrs(dataset.attrs).model for study, dataset in studies.items()}
+    if len({model.get("digest") for model in models.values()}) > 1:
+        named = "; ".join(f"{study} of {model.get('id')} ({model.get('digest')})" for study, model in models.items())
+        raise AtlasError(
+            f"The studies are not of the same weights, so their heads are not the same heads: {named}. "
+            "Build each model's atlas in a folder of its own, or run headwise build with --redo for the odd one."
+        )

@@ -1,0 +1,128 @@
+"""Which heads? A filter that a person types, such as ``profile.induction > 0.3 and layer < 10``.
+
+The text is parsed with Python's ``ast`` and walked by hand; nothing is ever executed. Known are column names (with dots),
+``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``and or not``, ``+ - * /`` and
+parentheses. Everything else (calls, indexing, attributes of anything but a column) is refused by name.
+
+Cost: one pass over the table per operator. This module does not know what is in the table.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import pandas as pd
+
+from headwise.errors import DataError, did_you_mean
+
+__all__ = ["select"]
+
+_LONGEST = 2000  # characters; a filter is typed by a person
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+}  # fmt: skip
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}  # fmt: skip
+
+
+def select(
+    frame: pd.DataFrame,
+    where: str | None = None,
+    *,
+    sort: str | None = None,
+    descending: bool = True,
+    limit: int | None = None,
+) -> pd.DataFrame:
+    """The rows where the filter holds, sorted by a column (largest first, NaN last, ties in order), at most ``limit``."""
+    if where is not None:
+        frame = frame[_mask(frame, where)]
+    if sort is not None:
+        values = _column(frame, sort.strip())
+        order = values.reset_index(drop=True).sort_values(ascending=not descending, kind="stable", na_position="last")
+        frame = frame.iloc[order.index]
+    return frame if limit is None else frame.head(max(limit, 0))
+
+
+def _mask(frame: pd.DataFrame, where: str) -> pd.Series:
+    if len(where) > _LONGEST:
+        raise DataError(f"The filter has {len(where)} characters; at most {_LONGEST} are read.")
+    try:
+        found = _evaluate(ast.parse(where.strip(), mode="eval").body, frame)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as cause:
+        raise DataError(
+            f"The filter {where!r} cannot be read; write it like profile.induction > 0.3 and layer < 10 "
+            "(== for equal, quotes around text)."
+        ) from cause
+    except (TypeError, ArithmeticError) as cause:
+        raise DataError(f"The filter {where!r} cannot be computed: {cause}.") from cause
+    if not isinstance(found, pd.Series) or found.dtype != bool:
+        raise DataError(f"The filter {where!r} is no comparison of a column; write it like layer < 10.")
+    return found
+
+
+def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
+    match node:
+        case ast.BoolOp():
+            parts = [_truth(_evaluate(value, frame), value) for value in node.values]
+            return reduce(operator.and_ if isinstance(node.op, ast.And) else operator.or_, parts)
+        case ast.UnaryOp(op=ast.Not()):
+            return ~_truth(_evaluate(node.operand, frame), node.operand)
+        case ast.UnaryOp(op=ast.USub()):
+            return -_number(_evaluate(node.operand, frame), node.operand)
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            left, right = (_number(_evaluate(side, frame), side) for side in (node.left, node.right))
+            return _ARITHMETIC[type(node.op)](left, right)
+        case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
+            return _chain(node, frame)
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return node.value
+        case ast.Name() | ast.Attribute():
+            return _column(frame, _dotted(node))
+        case _:
+            raise DataError(
+                f"The filter may not contain {ast.unparse(node)!r}; only column names, numbers, text, comparisons, "
+                "and, or, not, + - * / are read."
+            )
+
+
+def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
+    values = [_evaluate(side, frame) for side in (node.left, *node.comparators)]
+    parts = []
+    for op, left, right in zip(node.ops, values, values[1:], strict=False):
+        part = _COMPARE[type(op)](left, right)
+        parts.append(part if isinstance(part, pd.Series) else pd.Series(bool(part), index=frame.index))
+    return reduce(operator.and_, parts)
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    if isinstance(node, ast.Name):
+        return node.id
+    raise DataError(f"The filter may not contain {ast.unparse(node)!r}; a dot belongs to the name of a column.")
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name in frame.columns:
+        return frame[name]
+    if name == frame.index.name:
+        return frame.index.to_series()
+    raise DataError(f"There is no column {name!r}. {did_you_mean(name, map(str, frame.columns))}")
+
+
+def _truth(value: Any, node: ast.expr) -> pd.Series:
+    if isinstance(value, pd.Series) and value.dtype == bool:
+        return value
+    raise DataError(f"{ast.unparse(node)!r} is not true or false; compare it with something, as in layer < 10.")
+
+
+def _number(value: Any, node: ast.expr) -> Any:
+    if isinstance(value, int | float) or (isinstance(value, pd.Series) and value.dtype.kind in "iuf"):
+        return value
+    raise DataError(f"{ast.unparse(node)!r} is not a number, so nothing can be added to it or taken from it.")

@@ -1,0 +1,179 @@
+"""How does a new study take the place of an old one, so that a kill -9 at any moment loses neither?
+
+An atlas is a folder that is a Zarr group. Its ``zarr.json`` lists the metadata of all studies ("consolidated"), so that
+plain xarray opens it at once and without a warning, and looks at nothing that is not listed. All that is not finished
+lives in ``.swap``, which has no ``zarr.json`` and so is no part of the group::
+
+    zarr.json  profile/  spectral/        what a reader sees
+    .swap/lock                            held while names change (some microseconds), shared by readers
+    .swap/profile.lock                    held by the one who writes the study
+    .swap/profile.new/                    the study being written, then flushed to the disk
+    .swap/profile.old/                    the study being replaced
+    .swap/profile.trash/                  to be deleted
+
+Replacing is four renames, prepared so that nothing between them can fail for want of space: 1. a ``zarr.json`` without
+the study; 2. the old folder to ``.old``; 3. the new folder in; 4. a ``zarr.json`` with the new study. A reader can never
+meet the old list with the new numbers. ``recover`` looks at what a kill left: old folder aside and none in its place ->
+put it back (undo 2); new folder in place -> bin the old and list the new (finish 4). So the previous or the new state
+stands, whole. Adding a study that was not there is steps 3 and 4 only.
+
+The list is a second copy of every study's metadata: reading compares the two, so that damage to either is seen.
+
+Cost: one pass over a study's small JSON files. This module does not know what a study holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from headwise.atlas.disk import lock, sync, write_file
+
+__all__ = [
+    "create", "discard", "enter", "listed", "listing", "metadata_of", "recover", "root_attrs", "studies", "workplace",
+]  # fmt: skip
+
+ROOT = "zarr.json"
+_SWAP = ".swap"
+
+Listing = dict[str, dict[str, Any]]
+"""Path of a node below the atlas ("profile", "profile/value") -> its zarr.json"""
+
+
+def workplace(atlas: Path) -> Path:
+    """The folder of unfinished things."""
+    return atlas / _SWAP
+
+
+def create(atlas: Path, attrs: dict[str, Any]) -> None:
+    """Make an empty atlas in an existing folder, unless somebody else just did."""
+    workplace(atlas).mkdir(exist_ok=True)
+    with lock(workplace(atlas) / "lock"):
+        if not (atlas / ROOT).exists():
+            os.replace(_prepared(atlas, "with", attrs, {}), atlas / ROOT)
+
+
+def root_attrs(atlas: Path) -> dict[str, Any]:
+    """The attributes of the atlas itself; raises OSError or ValueError where there is no group."""
+    return dict(_load(atlas / ROOT).get("attributes", {}))
+
+
+def listing(atlas: Path) -> Listing:
+    """The metadata of every study as the atlas lists it."""
+    return dict((_load(atlas / ROOT).get("consolidated_metadata") or {}).get("metadata", {}))
+
+
+def listed(nodes: Listing, study: str) -> Listing:
+    """The part of a listing that belongs to a study."""
+    return {path: node for path, node in nodes.items() if path.split("/")[0] == study}
+
+
+def metadata_of(folder: Path, study: str) -> Listing:
+    """The metadata of a study as its own folder has it; raises OSError or ValueError where that is broken."""
+    nodes = {}
+    for path in sorted(folder.rglob(ROOT)):
+        below = path.parent.relative_to(folder).as_posix()
+        nodes[study if below == "." else f"{study}/{below}"] = _load(path)
+    return nodes
+
+
+def studies(atlas: Path) -> list[str]:
+    """The studies that are there: folders that are Zarr groups, or that are listed though their metadata is lost."""
+    names = _names(listing(atlas))
+    folders = (entry.name for entry in os.scandir(atlas) if entry.is_dir() and not entry.name.startswith("."))
+    return sorted(name for name in folders if name in names or (atlas / name / ROOT).exists())
+
+
+def enter(atlas: Path, study: str, nodes: Listing) -> None:
+    """Put ``.swap/STUDY.new`` in the study's place; the caller holds the study's lock. Microseconds."""
+    work = workplace(atlas)
+    new, old, place = work / f"{study}.new", work / f"{study}.old", atlas / study
+    with lock(work / "lock"):
+        _repair(atlas)
+        attrs, others = root_attrs(atlas), listing(atlas)
+        for path in listed(others, study):
+            del others[path]
+        without = _prepared(atlas, "without", attrs, others)
+        complete = _prepared(atlas, "with", attrs, others | nodes)
+        if place.exists():
+            os.replace(without, atlas / ROOT)
+            os.rename(place, old)
+        os.rename(new, place)
+        os.replace(complete, atlas / ROOT)
+        _bin(old)
+        for folder in (atlas, work):
+            sync(folder)
+
+
+def recover(atlas: Path) -> None:
+    """Finish or undo what a killed writer left half done; where nothing is, or nothing may be changed, only look."""
+    if _half_done(atlas):
+        with contextlib.suppress(OSError), lock(workplace(atlas) / "lock"):
+            _repair(atlas)
+
+
+def discard(atlas: Path, *, holding: str) -> None:
+    """Delete leftovers in ``.swap``: those of the study whose lock the caller holds, and of writers that are dead."""
+    work = workplace(atlas)
+    for entry in sorted(work.iterdir()):
+        study = entry.name.split(".")[0]
+        if entry.suffix not in (".new", ".trash"):
+            continue
+        if study == holding:
+            shutil.rmtree(entry, ignore_errors=True)
+            continue
+        with lock(work / f"{study}.lock", wait=False) as held:
+            if held:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _half_done(atlas: Path) -> bool:
+    return any(workplace(atlas).glob("*.old")) or _names(listing(atlas)) != set(studies(atlas))
+
+
+def _repair(atlas: Path) -> None:
+    """Bring folders and list into agreement; the caller holds the lock. Lists anew only what is not listed."""
+    for old in workplace(atlas).glob("*.old"):
+        place = atlas / old.stem
+        if place.exists():
+            _bin(old)
+        else:
+            os.rename(old, place)
+    there, nodes = set(studies(atlas)), listing(atlas)
+    right = {path: node for path, node in nodes.items() if path.split("/")[0] in there}
+    for study in there - _names(nodes):
+        with contextlib.suppress(ValueError, OSError):  # broken: reading it will say so
+            right |= metadata_of(atlas / study, study)
+    if right != nodes:
+        os.replace(_prepared(atlas, "with", root_attrs(atlas), right), atlas / ROOT)
+
+
+def _bin(old: Path) -> None:
+    """Set a replaced study aside for ``discard``, in one rename: an ``.old`` is always whole."""
+    if old.exists():
+        os.rename(old, old.with_name(f"{old.stem}.{time.time_ns()}.trash"))
+
+
+def _names(nodes: Listing) -> set[str]:
+    return {path.split("/")[0] for path in nodes}
+
+
+def _prepared(atlas: Path, name: str, attrs: dict[str, Any], nodes: Listing) -> Path:
+    """A ``zarr.json`` of the atlas, flushed to the disk under another name; the caller holds the lock."""
+    path = workplace(atlas) / f"{name}.json"
+    consolidated = {"kind": "inline", "must_understand": False, "metadata": nodes}
+    root = {"zarr_format": 3, "node_type": "group", "attributes": attrs, "consolidated_metadata": consolidated}
+    write_file(path, json.dumps(root, indent=1).encode())
+    return path
+
+
+def _load(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return found

@@ -1,0 +1,79 @@
+"""Figures as data, and how they are written.
+
+    figure = figure_of("profile", dataset)      # a Figure: panels, scales, notes; numbers, not ink
+    save(figure, "profile.pdf")                 # or .svg, .png
+    to_payload(figure)                          # JSON for the browser
+
+Importing this loads no drawing library; `save` does. A study gets its figure by one line in ``_STUDIES``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from headwise.errors import StudyError, did_you_mean
+from headwise.figures import profile
+from headwise.figures.figure import Figure
+from headwise.figures.panels import (
+    Axis,
+    Category,
+    CategoryMap,
+    Curve,
+    Curves,
+    Frame,
+    Guide,
+    Heatmap,
+    Legend,
+    Mark,
+    Panel,
+    Scatter,
+)
+from headwise.figures.payload import from_payload, to_payload
+from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+
+__all__ = [
+    "Axis",
+    "Category",
+    "CategoryMap",
+    "Curve",
+    "Curves",
+    "Figure",
+    "Frame",
+    "Guide",
+    "Heatmap",
+    "Legend",
+    "Mark",
+    "Panel",
+    "Scale",
+    "ScaleMark",
+    "Scatter",
+    "figure_of",
+    "from_payload",
+    "save",
+    "scale_around",
+    "scale_over",
+    "to_payload",
+]
+
+_STUDIES: dict[str, Callable[..., Figure]] = {
+    "profile": profile.figure,
+}
+
+
+def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:
+    """The figure of a study's Dataset. Options are the study's own, such as ``relative=True`` for ``profile``."""
+    if study not in _STUDIES:
+        raise StudyError(f"There is no figure for the study {study!r}. {did_you_mean(study, _STUDIES)}")
+    return _STUDIES[study](dataset, **options)
+
+
+def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dpi: int = 300) -> Path:
+    """Write a figure as PDF, SVG or PNG, by the suffix of ``path``; at most ``width`` inches wide."""
+    from headwise.figures import drawing  # matplotlib takes a second to load; who only reads numbers need not wait
+
+    return drawing.save(figure, path, width=width, dpi=dpi)

@@ -1,0 +1,55 @@
+"""A figure as data: panels in a grid, the scales they share, and the words around them.
+
+A study makes one of these from its Dataset, and everything that shows it starts here: the drawing for a paper
+(`drawing.py`), the JSON for the browser (`payload.py`). The two cannot disagree, because neither computes a number.
+Wording that describes the figure (`alt`) is attached by whoever has it: this folder writes none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from headwise.errors import DataError, did_you_mean
+from headwise.figures.panels import Heatmap, Panel
+from headwise.figures.scale import Scale
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """Panels in reading order, ``columns`` to a row. A panel's place is its place in the list."""
+
+    title: str
+    panels: tuple[Panel, ...]
+    columns: int
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    subtitle: str = ""
+    notes: tuple[str, ...] = ()
+    alt: str = ""  # the figure in one or two sentences, for who cannot see it
+    provenance: str = ""  # model, data and versions on one line, small print
+
+    def __post_init__(self) -> None:
+        if not self.panels or self.columns < 1:
+            raise DataError(f"The figure {self.title!r} has {len(self.panels)} panels in {self.columns} columns; it needs at least one.")
+        twice = [key for key, count in Counter(panel.key for panel in self.panels).items() if count > 1]
+        if twice:
+            raise DataError(f"The figure {self.title!r} has two panels called {twice[0]!r}; give each panel its own key.")
+        for panel in self.panels:
+            if isinstance(panel, Heatmap) and panel.scale not in self.scales:
+                raise DataError(
+                    f"Panel {panel.key!r} asks for the scale {panel.scale!r}. {did_you_mean(panel.scale, self.scales)}"
+                )
+
+    def panel(self, key: str) -> Panel:
+        """The panel with this key."""
+        for panel in self.panels:
+            if panel.key == key:
+                return panel
+        raise DataError(
+            f"The figure {self.title!r} has no panel {key!r}. {did_you_mean(key, (panel.key for panel in self.panels))}"
+        )
+
+    def with_alt(self, text: str) -> Figure:
+        """The same figure with its description in words."""
+        return replace(self, alt=text)

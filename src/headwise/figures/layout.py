@@ -1,0 +1,237 @@
+"""Where everything stands on the page, in inches from the lower left corner. Arithmetic only: nothing is drawn here.
+
+The page is as wide as a paper's text block and as high as its contents need. Panels of a grid are equally wide; a row is as
+high as its tallest panel wants (cells near square, within limits). A panel writes its tick labels only where its
+neighbour does not already say the same, and a scale has one colour bar: beside the last panel that uses it, or, when all
+maps share one scale, once at the right of the whole grid.
+
+The widths of texts are estimated from the letters, because the page must be planned before anything can be measured.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headwise.figures.figure import Figure
+from headwise.figures.panels import Axis, CategoryMap, Curves, Heatmap, Legend, Panel, Scatter
+
+# points
+TITLE, SUBTITLE, PANEL_TITLE, SMALL, NOTE = 9.0, 7.0, 7.0, 5.6, 5.6
+LEADING = 1.28
+# inches
+MARGIN, GAP, BAR, BAR_GAP, TICK = 0.08, 0.10, 0.065, 0.045, 0.05
+SHORTEST, TALLEST, NARROWEST, WIDEST = 0.35, 2.4, 0.3, 2.6
+
+_NARROW, _WIDE = set("iljtfrI.,:;'|!()[]/ -·"), set("mwMW@%—")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle on the page."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def top(self) -> float:
+        return self.bottom + self.height
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One panel on the page: its box, its colour bar, and which of its sides are labelled."""
+
+    panel: Panel
+    box: Box
+    bar: Box | None
+    labelled_x: bool
+    labelled_y: bool
+    title: tuple[str, ...]
+    subtitle: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole page."""
+
+    width: float
+    height: float
+    slots: tuple[Slot, ...]
+    shared_bar: Box | None
+    title: tuple[str, ...]
+    subtitle: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def text_width(text: str, points: float) -> float:
+    """Inches, within some percent."""
+    ems = sum(0.36 if letter in _NARROW else 0.92 if letter in _WIDE else 0.70 if letter.isupper() else 0.62 for letter in text)
+    return ems * points / 72
+
+
+def wrap(text: str, inches: float, points: float) -> tuple[str, ...]:
+    """The text in lines that are no wider than this; line ends in the text are kept."""
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        wanted = text_width(paragraph, points)
+        letters = max(int(len(paragraph) * inches / wanted), 6) if wanted > inches else len(paragraph) + 1
+        lines += textwrap.wrap(paragraph, letters) or []
+    return tuple(lines)
+
+
+def line_height(points: float) -> float:
+    return points * LEADING / 72
+
+
+def lay_out(figure: Figure, *, width: float = 7.2) -> Page:
+    """Plan the page of a figure."""
+    return _Plan(figure, width).page()
+
+
+def upright(labels: tuple[str, ...]) -> bool:
+    """Whether labels are written along the axis; longer ones are turned."""
+    return all(len(label) <= 3 for label in labels)
+
+
+class _Plan:
+    def __init__(self, figure: Figure, width: float) -> None:
+        self.figure, self.columns = figure, min(figure.columns, len(figure.panels))
+        self.rows = math.ceil(len(figure.panels) / self.columns)
+        self.bars, self.is_shared = _bars(figure)
+        self.gutters = [self._most(self._gutter, column=c) for c in range(self.columns)]
+        self.bar_rooms = [self._most(self._bar_room, column=c) for c in range(self.columns)]
+        self.shared_room = 0.0
+        if self.is_shared:
+            (key,) = {panel.scale for panel in figure.panels if isinstance(panel, Heatmap)}
+            self.shared_room = GAP + self._bar_width(key) + line_height(SMALL) * 1.3
+        fixed = 2 * MARGIN + sum(self.gutters) + sum(self.bar_rooms) + GAP * (self.columns - 1) + self.shared_room
+        wide = (width - fixed) / self.columns
+        self.panel_width = min(max(wide, NARROWEST), WIDEST)
+        self.width = fixed + self.panel_width * self.columns
+
+    def page(self) -> Page:
+        figure, room = self.figure, self.width - 2 * MARGIN
+        title, subtitle = wrap(figure.title, room, TITLE * 1.08), wrap(figure.subtitle, room, SUBTITLE)
+        notes = tuple(line for note in (*figure.notes, figure.provenance) for line in wrap(note, room, NOTE))
+        titles = [self._titles(index) for index in range(len(figure.panels))]
+        heads = [max(self._head(titles[index]) for index in self._row(row)) for row in range(self.rows)]
+        heights = [max(self._height(figure.panels[index]) for index in self._row(row)) for row in range(self.rows)]
+        feet = [max(self._foot(index) for index in self._row(row)) for row in range(self.rows)]
+        top_room = MARGIN + len(title) * line_height(TITLE) + len(subtitle) * line_height(SUBTITLE) + 0.06
+        notes_room = MARGIN + len(notes) * line_height(NOTE) + (0.08 if notes else 0.0)
+        height = top_room + sum(heads) + sum(heights) + sum(feet) + 0.08 * (self.rows - 1) + notes_room
+        slots, top = [], height - top_room
+        for row in range(self.rows):
+            top -= heads[row]
+            slots += [self._slot(index, top - heights[row], heights[row], titles[index]) for index in self._row(row)]
+            top -= heights[row] + feet[row] + 0.08
+        shared = None
+        if self.is_shared:
+            first, last = slots[0].box, slots[-1].box
+            tall = min(first.top - last.bottom, TALLEST)
+            middle = (first.top + last.bottom) / 2
+            shared = Box(self.width - MARGIN - self.shared_room + GAP, middle - tall / 2, BAR * 1.2, tall)
+        return Page(self.width, height, tuple(slots), shared, title, subtitle, notes)
+
+    def _slot(self, index: int, bottom: float, height: float, titles: tuple[tuple[str, ...], tuple[str, ...]]) -> Slot:
+        panel, column = self.figure.panels[index], index % self.columns
+        left = MARGIN + sum(self.gutters[: column + 1]) + sum(self.bar_rooms[:column]) + column * (self.panel_width + GAP)
+        box = Box(left, bottom, self.panel_width, height)
+        bar = Box(box.right + BAR_GAP, bottom, BAR, height) if index in self.bars else None
+        return Slot(panel, box, bar, self._labelled_x(index), self._labelled_y(index), *titles)
+
+    def _row(self, row: int) -> range:
+        return range(row * self.columns, min((row + 1) * self.columns, len(self.figure.panels)))
+
+    def _most(self, measure: Callable[[int], float], *, column: int) -> float:
+        return max(measure(index) for index in range(column, len(self.figure.panels), self.columns))
+
+    def _titles(self, index: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        panel, column = self.figure.panels[index], index % self.columns
+        if isinstance(panel, Legend):
+            return (), ()
+        room = self.panel_width + self.bar_rooms[column]
+        return wrap(panel.title, room, PANEL_TITLE * 1.08), wrap(panel.subtitle, room, SMALL)
+
+    def _head(self, titles: tuple[tuple[str, ...], tuple[str, ...]]) -> float:
+        title, subtitle = titles
+        return len(title) * line_height(PANEL_TITLE) + len(subtitle) * line_height(SMALL) + (0.04 if title or subtitle else 0.0)
+
+    def _height(self, panel: Panel) -> float:
+        if isinstance(panel, Heatmap | CategoryMap):
+            rows, columns = panel.values.shape
+            return min(max(self.panel_width * rows / columns, SHORTEST), TALLEST)
+        if isinstance(panel, Curves):
+            return max(0.72 * self.panel_width, 0.8)
+        if isinstance(panel, Scatter):
+            return max(self.panel_width, 0.8)
+        return len(panel.entries) * line_height(SMALL) * 1.3 + line_height(PANEL_TITLE)
+
+    def _neighbour(self, index: int) -> Panel | None:
+        return self.figure.panels[index] if 0 <= index < len(self.figure.panels) else None
+
+    def _labelled_y(self, index: int) -> bool:
+        own = _axis(self.figure.panels[index], "y")
+        return index % self.columns == 0 or own is None or _axis(self._neighbour(index - 1), "y") != own
+
+    def _labelled_x(self, index: int) -> bool:
+        own = _axis(self.figure.panels[index], "x")
+        return own is None or _axis(self._neighbour(index + self.columns), "x") != own
+
+    def _gutter(self, index: int) -> float:
+        panel = self.figure.panels[index]
+        if isinstance(panel, Legend) or not self._labelled_y(index):
+            return 0.0
+        name = line_height(SMALL + 0.6) if panel.y.name else 0.0
+        if isinstance(panel, Curves | Scatter):
+            return name + text_width("0.000", SMALL) + TICK
+        return name + max(text_width(label, SMALL) for label in panel.y.labels) + TICK
+
+    def _foot(self, index: int) -> float:
+        panel = self.figure.panels[index]
+        if isinstance(panel, Legend) or not self._labelled_x(index):
+            return 0.02
+        name = line_height(SMALL + 0.6) if panel.x.name else 0.0
+        if isinstance(panel, Curves | Scatter) or upright(panel.x.labels):
+            return name + line_height(SMALL) + TICK
+        return name + max(text_width(label, SMALL) for label in panel.x.labels) + TICK
+
+    def _bar_width(self, key: str) -> float:
+        return BAR_GAP + BAR + 0.045 + max(text_width(text, SMALL) for _, text in self.figure.scales[key].ticks())
+
+    def _bar_room(self, index: int) -> float:
+        panel = self.figure.panels[index]
+        if index not in self.bars or not isinstance(panel, Heatmap):
+            return 0.0
+        return self._bar_width(panel.scale) + (line_height(SMALL) if bar_label(self.figure, panel) else 0.0)
+
+
+def bar_label(figure: Figure, panel: Heatmap) -> str:
+    """What is written along a panel's own bar: the scale's label, unless the panel says it already."""
+    label = figure.scales[panel.scale].label
+    return "" if label.lower() in f"{panel.title} {panel.subtitle}".lower() else label
+
+
+def _axis(panel: Panel | None, side: str) -> Axis | None:
+    """The axis a neighbour can rely on: that of a map."""
+    return getattr(panel, side) if isinstance(panel, Heatmap | CategoryMap) else None
+
+
+def _bars(figure: Figure) -> tuple[frozenset[int], bool]:
+    """The panels that have a colour bar beside them, and whether there is one bar for the whole grid instead."""
+    last: dict[str, int] = {}
+    maps = [(index, panel) for index, panel in enumerate(figure.panels) if isinstance(panel, Heatmap)]
+    for index, panel in maps:
+        last[panel.scale] = index
+    if len(last) == 1 and len(maps) > 1:
+        return frozenset(), True
+    return frozenset(last.values()), False

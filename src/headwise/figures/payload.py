@@ -1,0 +1,82 @@
+"""A figure as JSON, and back.
+
+Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers are
+written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small. A scale
+also carries what follows from it (``kind``, ``ticks``), so that a browser needs no rules of its own; on the way back
+these are recomputed. Infinite values do not exist in JSON: they become null too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from headwise.errors import DataError
+from headwise.figures import figure as _figure
+from headwise.figures import panels as _panels
+from headwise.figures import scale as _scale
+
+FORMAT = "headwise.figure/1"
+_CLASSES = {
+    name.__name__: name
+    for name in (
+        _figure.Figure, _scale.Scale, _scale.ScaleMark, _panels.Axis, _panels.Frame, _panels.Mark, _panels.Category,
+        _panels.Heatmap, _panels.CategoryMap, _panels.Curve, _panels.Guide, _panels.Curves, _panels.Scatter, _panels.Legend,
+    )
+}  # fmt: skip
+
+
+def to_payload(figure: _figure.Figure) -> dict[str, Any]:
+    """The figure as a dict that ``json.dumps`` takes with ``allow_nan=False``."""
+    return {"format": FORMAT, **_encode(figure)}
+
+
+def from_payload(payload: Mapping[str, Any]) -> _figure.Figure:
+    """The figure that `to_payload` wrote."""
+    found = payload.get("format")
+    if found != FORMAT:
+        raise DataError(f"This is not a figure of Headwise: its format is {found!r}, expected {FORMAT!r}.")
+    return _decode({name: value for name, value in payload.items() if name != "format"})
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _encode_array(value)
+    if is_dataclass(value):
+        encoded = {"type": type(value).__name__}
+        encoded |= {each.name: _encode(getattr(value, each.name)) for each in fields(value)}
+        if isinstance(value, _scale.Scale):
+            encoded |= {"kind": value.kind, "ticks": _encode(value.ticks())}
+        return encoded
+    if isinstance(value, Mapping):
+        return {str(key): _encode(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_encode(each) for each in value]
+    return value
+
+
+def _encode_array(array: np.ndarray) -> list[Any]:
+    if array.dtype.kind in "iu":
+        return array.tolist()
+    flat = [float(str(each)) if finite else None for each, finite in zip(array.flat, np.isfinite(array.flat), strict=True)]
+    if array.ndim == 1:
+        return flat
+    width = array.shape[1]
+    return [flat[start : start + width] for start in range(0, len(flat), width)]
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(each) for each in value)
+    if not isinstance(value, Mapping):
+        return value
+    if "type" not in value:
+        return {key: _decode(each) for key, each in value.items()}
+    made_of = _CLASSES.get(value["type"])
+    if made_of is None:
+        raise DataError(f"{value['type']!r} is no part of a figure; expected one of {', '.join(sorted(_CLASSES))}.")
+    known = {each.name for each in fields(made_of)}
+    return made_of(**{name: _decode(each) for name, each in value.items() if name in known})

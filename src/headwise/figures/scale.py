@@ -1,0 +1,113 @@
+"""A colour scale: which colour means which number.
+
+A scale belongs to the figure, and panels name it, so that panels which share a scale share one colour bar and can be
+compared. What lies beyond its ends is drawn in the colour of the end, and then the end's tick says so with a plus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwise.errors import DataError, did_you_mean
+from headwise.figures.ticks import round_up, tick_text, ticks_between
+
+# All of them can be told apart by colour-blind readers and keep their order in grey.
+COLOURS = {
+    "viridis": "sequential",
+    "cividis": "sequential",
+    "magma": "sequential",
+    "Blues": "sequential",
+    "Greys": "sequential",
+    "RdBu_r": "diverging",
+    "PuOr_r": "diverging",
+    "BrBG": "diverging",
+}
+
+
+@dataclass(frozen=True)
+class ScaleMark:
+    """A level worth knowing, drawn as a pointer on the colour bar: chance, or what a uniform head would get."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From ``low`` to ``high`` through the colours of a named colour map."""
+
+    label: str
+    low: float
+    high: float
+    colours: str = "viridis"
+    over: bool = False  # some cells lie above high: the last tick is written with a plus
+    under: bool = False  # some cells lie below low
+    marks: tuple[ScaleMark, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.colours not in COLOURS:
+            raise DataError(f"{self.colours!r} is no colour map of Headwise. {did_you_mean(self.colours, COLOURS)}")
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise DataError(
+                f"The scale {self.label!r} runs from {self.low} to {self.high}; give a low end that is finite and below the high end."
+            )
+
+    @property
+    def kind(self) -> str:
+        """``sequential`` (from little to much) or ``diverging`` (below and above a middle)."""
+        return COLOURS[self.colours]
+
+    def ticks(self, *, most: int = 3) -> tuple[tuple[float, str], ...]:
+        """Where the colour bar has ticks, and what is written there."""
+        places = ticks_between(self.low, self.high, most=most)
+        last = len(places) - 1
+        return tuple(
+            (place, tick_text(place, over=self.over and index == last, under=self.under and index == 0))
+            for index, place in enumerate(places)
+        )
+
+
+def scale_over(
+    values: np.ndarray,
+    label: str,
+    *,
+    ceiling: float | None = None,
+    clip: float = 1.0,
+    colours: str = "viridis",
+    marks: tuple[ScaleMark, ...] = (),
+) -> Scale:
+    """A sequential scale from 0 (or the round number below the least value) to a round number.
+
+    ``ceiling`` is the largest value that is possible, 1 for a share. With ``clip`` below 1 the scale ends near that
+    quantile when a few cells are so much larger (over 1.5 times) that they would leave all others in one colour.
+    """
+    finite = np.asarray(values, dtype=float)[np.isfinite(values)]
+    if finite.size == 0:
+        return Scale(label, 0.0, ceiling or 1.0, colours, marks=marks)
+    top = float(finite.max())
+    bulk = float(np.quantile(finite, clip))
+    if top > 1.5 * bulk > 0:
+        top = bulk
+    high = round_up(top)
+    if ceiling is not None:
+        high = min(high, ceiling)
+    low = -round_up(-float(finite.min())) if finite.min() < 0 else 0.0
+    return Scale(label, low, high, colours, over=bool(finite.max() > high * (1 + 1e-6)), marks=marks)
+
+
+def scale_around(
+    values: np.ndarray, label: str, *, centre: float = 0.0, colours: str = "RdBu_r", clip: float = 1.0
+) -> Scale:
+    """A diverging scale, equally long on both sides of ``centre``."""
+    away = np.abs(np.asarray(values, dtype=float) - centre)
+    away = away[np.isfinite(away)]
+    if away.size == 0:
+        return Scale(label, centre - 1.0, centre + 1.0, colours)
+    reach = float(away.max())
+    bulk = float(np.quantile(away, clip))
+    half = round_up(bulk if reach > 1.5 * bulk > 0 else reach)
+    finite = np.asarray(values, dtype=float)[np.isfinite(values)]
+    over, under = bool(finite.max() > centre + half * (1 + 1e-6)), bool(finite.min() < centre - half * (1 + 1e-6))
+    return Scale(label, centre - half, centre + half, colours, over, under)

@@ -1,0 +1,274 @@
+"""One class a reduction: each sees a block of rows once and keeps only its own small result.
+
+A reducer has two moments: `see_logs`, when the block's log-weights were just made, and `see_weights`, when its weights
+were. Unless a reducer needs both at once (`needs_logs`), the weights overwrite the log-weights. `finish` puts
+its result where `contract.Reductions` has it.
+
+On a CPU a narrow matrix product (two to eight columns) is eight times slower than as many matrix-vector products, so
+sums over keys are written as the latter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from headwise.kernels.attention import Attention
+from headwise.kernels.contract import Pairs, Reductions, Wanted
+
+
+@dataclass
+class Block:
+    """Rows [start, stop) x keys [low, high) of some examples and heads."""
+
+    batch: slice
+    heads: slice  # query heads
+    start: int
+    stop: int
+    low: int
+    high: int
+    offset: int
+    logs: Tensor  # (batch, head, query, key); may be overwritten once `weights` are there
+    weights: Tensor  # (batch, head, query, key)
+
+
+class Reducer:
+    """What a block is shown to. Subclasses override one of the two moments."""
+
+    needs_logs = False  # in see_weights too
+
+    def see_logs(self, block: Block) -> None:
+        """`block.logs` are exact: not yet lifted to the floor."""
+
+    def see_weights(self, block: Block) -> None:
+        """`block.weights` are there."""
+
+    def finish(self, out: Reductions) -> None:
+        """Write the result into `out`."""
+        raise NotImplementedError
+
+
+class PerRow(Reducer):
+    """A reducer with one value (or a short vector) a query."""
+
+    name: str
+
+    def __init__(self, attention: Attention, *tail: int):
+        self.counts = attention.visibility.counts(attention.q.shape[0])
+        self.rows = attention.q.new_empty((*attention.q.shape[:3], *tail), dtype=torch.float32)
+
+    def put(self, block: Block, values: Tensor) -> None:
+        self.rows[block.batch, block.heads, block.start : block.stop] = values
+
+    def result(self) -> Tensor:
+        """The rows, NaN for queries that do not count."""
+        counts = self.counts[:, None, :].reshape(len(self.rows), 1, -1, *[1] * (self.rows.ndim - 3))
+        return self.rows.masked_fill_(~counts, torch.nan)
+
+    def finish(self, out: Reductions) -> None:
+        setattr(out, self.name, self.result())
+
+
+class ColumnSums(Reducer):
+    """What each key receives; rows that do not count are already zero."""
+
+    def __init__(self, attention: Attention):
+        batch, heads, queries, _ = attention.q.shape
+        self.total = attention.q.new_zeros((batch, heads, attention.k.shape[2]), dtype=torch.float32)
+        self.row = attention.q.new_ones((1, queries), dtype=torch.float32)  # (batch or 1, query)
+
+    def see_weights(self, block: Block) -> None:
+        row = self.row[block.batch if len(self.row) > 1 else slice(None), None, None, block.start : block.stop]
+        self.total[block.batch, block.heads, block.low : block.high] += (row @ block.weights)[:, :, 0]
+
+    def finish(self, out: Reductions) -> None:
+        out.column_sums = self.total
+
+
+class RowSums(ColumnSums):
+    """What each key receives from some queries, weighted."""
+
+    def __init__(self, attention: Attention, name: str, weights: Tensor):
+        super().__init__(attention)
+        self.name = name
+        self.row = weights.to(attention.q.device, torch.float32)
+
+    def finish(self, out: Reductions) -> None:
+        out.rows[self.name] = self.total
+
+
+class LogDiagonal(PerRow):
+    """The log-weight each query puts on its own token."""
+
+    name = "log_diagonal"
+
+    def see_logs(self, block: Block) -> None:
+        own = block.start + block.offset - block.low
+        self.put(block, block.logs.diagonal(own, dim1=-2, dim2=-1))
+
+
+class Peak(PerRow):
+    """The largest weight of a row, read off the log-weights."""
+
+    name = "peak"
+
+    def see_logs(self, block: Block) -> None:
+        self.put(block, block.logs.amax(dim=-1).exp_())
+
+
+class Entropy(PerRow):
+    """-sum p log p, with p = a / mass: log(mass) - sum(a log a) / mass."""
+
+    name = "entropy"
+    needs_logs = True
+
+    def __init__(self, attention: Attention):
+        super().__init__(attention)
+        self.sums_to_one = attention.sinks is None
+
+    def see_weights(self, block: Block) -> None:
+        entropy = -block.logs.mul_(block.weights).sum(dim=-1)
+        if not self.sums_to_one:
+            mass = block.weights.sum(dim=-1)
+            entropy = mass.log() + entropy / mass
+        self.put(block, entropy)
+
+
+class Distance(PerRow):
+    """Mean and variance of how far back a query looks.
+
+    Moments are taken about the block's first query, so that heads that look nearby lose no digits.
+    """
+
+    def __init__(self, attention: Attention):
+        super().__init__(attention, 2)
+
+    def see_weights(self, block: Block) -> None:
+        device = block.weights.device
+        centre = block.start + block.offset
+        lag = centre - torch.arange(block.low, block.high, device=device, dtype=torch.float32)
+        mass = block.weights.sum(dim=-1)
+        first = (block.weights @ lag) / mass
+        second = (block.weights @ lag.square()) / mass
+        ahead = torch.arange(block.stop - block.start, device=device, dtype=torch.float32)
+        variance = (second - first.square()).clamp_min(0)
+        self.put(block, torch.stack([first + ahead, variance], dim=-1))
+
+    def finish(self, out: Reductions) -> None:
+        out.distance_mean, out.distance_variance = self.result().unbind(dim=-1)
+
+
+class Mark(PerRow):
+    """Mass on given keys."""
+
+    def __init__(self, attention: Attention, name: str, marks: Tensor):
+        super().__init__(attention)
+        self.name = name
+        self.marks = marks.to(attention.q.device, torch.float32)  # (batch, key)
+
+    def see_weights(self, block: Block) -> None:
+        keys = self.marks[block.batch, block.low : block.high]
+        self.put(block, torch.stack([one @ marks for one, marks in zip(block.weights, keys, strict=True)]))
+
+    def finish(self, out: Reductions) -> None:
+        out.marks[self.name] = self.result()
+
+
+class Offset(PerRow):
+    """Mass within a range of distance, near <= distance < far. Touches the range's keys only."""
+
+    def __init__(self, attention: Attention, near: int, far: int):
+        super().__init__(attention)
+        self.near, self.far = near, far
+
+    def see_weights(self, block: Block) -> None:
+        device = block.weights.device
+        first = max(block.low, block.start + block.offset - self.far + 1)
+        last = max(first, min(block.high, block.stop + block.offset - self.near))
+        position = torch.arange(block.start, block.stop, device=device)[:, None] + block.offset
+        distance = position - torch.arange(first, last, device=device)
+        inside = ((distance >= self.near) & (distance < self.far)).float()
+        self.put(block, (block.weights[..., first - block.low : last - block.low] * inside).sum(dim=-1))
+
+    def finish(self, out: Reductions) -> None:
+        out.offsets[self.near, self.far] = self.result()
+
+
+class PairSum(PerRow):
+    """Mass on given (query, key) places: induction, duplicates, anything that is sparse."""
+
+    def __init__(self, attention: Attention, name: str, pairs: Pairs):
+        super().__init__(attention)
+        self.name = name
+        self.rows.zero_()
+        self.pairs = pairs.sorted()
+        self.queries = self.pairs.query.cpu()
+
+    def see_weights(self, block: Block) -> None:
+        first, last = torch.searchsorted(self.queries, torch.tensor([block.start, block.stop])).tolist()
+        batch = self.pairs.batch[first:last] - block.batch.start
+        query = self.pairs.query[first:last] - block.start
+        key = self.pairs.key[first:last] - block.low
+        inside = (batch >= 0) & (batch < len(block.weights)) & (key >= 0) & (key < block.high - block.low)
+        batch, query, key = batch[inside], query[inside], key[inside]
+        rows = self.rows[block.batch, block.heads, block.start : block.stop].transpose(1, 2)  # (batch, query, head)
+        rows.index_put_((batch, query), block.weights[batch, :, query, key], accumulate=True)
+
+    def finish(self, out: Reductions) -> None:
+        out.pairs[self.name] = self.result()
+
+
+class Top(PerRow):
+    """The k largest weights of a row and where they are."""
+
+    def __init__(self, attention: Attention, k: int):
+        super().__init__(attention, k)
+        self.k = k
+        self.keys = torch.zeros_like(self.rows, dtype=torch.long)
+
+    def see_weights(self, block: Block) -> None:
+        count = min(self.k, block.weights.shape[-1])
+        weights, keys = block.weights.topk(count, dim=-1)
+        missing = self.k - count  # early rows of a causal mask have fewer keys than k
+        self.put(block, torch.nn.functional.pad(weights, (0, missing)))
+        keys = torch.nn.functional.pad(keys + block.low, (0, missing))
+        self.keys[block.batch, block.heads, block.start : block.stop] = keys
+
+    def finish(self, out: Reductions) -> None:
+        out.top_weights, out.top_keys = self.result(), self.keys
+
+
+class Over(PerRow):
+    """How many weights of a row are larger than a threshold."""
+
+    def __init__(self, attention: Attention, threshold: float):
+        super().__init__(attention)
+        self.threshold = threshold
+
+    def see_weights(self, block: Block) -> None:
+        self.put(block, (block.weights > self.threshold).sum(dim=-1).float())
+
+    def finish(self, out: Reductions) -> None:
+        out.over[self.threshold] = self.result()
+
+
+def reducers_for(wanted: Wanted, attention: Attention) -> list[Reducer]:
+    """Those that were asked for, and no other."""
+    simple = {
+        ColumnSums: wanted.column_sums,
+        LogDiagonal: wanted.log_diagonal,
+        Entropy: wanted.entropy,
+        Distance: wanted.distance,
+        Peak: wanted.peak,
+    }
+    chosen: list[Reducer] = [reducer(attention) for reducer, asked in simple.items() if asked]
+    if wanted.top:
+        chosen.append(Top(attention, wanted.top))
+    chosen += [Offset(attention, near, far) for near, far in sorted(wanted.offsets)]
+    chosen += [Over(attention, threshold) for threshold in sorted(wanted.over)]
+    chosen += [RowSums(attention, name, weights) for name, weights in wanted.rows.items()]
+    chosen += [Mark(attention, name, marks) for name, marks in wanted.marks.items()]
+    chosen += [PairSum(attention, name, pairs) for name, pairs in wanted.pairs.items()]
+    return chosen

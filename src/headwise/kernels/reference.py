@@ -1,0 +1,64 @@
+"""The plain way: build the whole T x T map, then do what the table in `contract` says, line by line.
+
+This is the definition that the streamed kernels are tested against, in float64. Memory: batch x heads x T x T, several
+times over; never used on a user's run.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.kernels.attention import Attention
+from headwise.kernels.contract import Reductions, Wanted
+
+
+def reduce(attention: Attention, wanted: Wanted, *, dtype: torch.dtype = torch.float64) -> Reductions:
+    """All that is wanted, from materialised weights."""
+    return reduce_weights(attention.weights(dtype=dtype), attention, wanted)
+
+
+def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reductions:
+    """The same from given weights, (batch, head, query, key): for instance those of a family's own eager function."""
+    batch, _, queries, keys = a.shape
+    sight = attention.visibility
+    counts = sight.counts(batch)[:, None, :]  # (batch, 1, query)
+    own = torch.arange(queries, device=a.device) + sight.offset
+    lag = own[:, None] - torch.arange(keys, device=a.device)[None, :]  # (query, key)
+    mass = a.sum(dim=-1)
+    p = a / mass[..., None]
+    out = Reductions()
+
+    def rows(x: Tensor) -> Tensor:
+        shape = counts.shape + (1,) * (x.ndim - counts.ndim)
+        return x.masked_fill(~counts.view(shape), torch.nan)
+
+    if wanted.column_sums:
+        out.column_sums = (a * counts[..., None]).sum(dim=2)
+    for name, weights in wanted.rows.items():
+        out.rows[name] = torch.einsum("bq,bhqk->bhk", weights.to(a.dtype) * counts[:, 0], a)
+    if wanted.log_diagonal:
+        index = own.clamp(0, keys - 1).expand(*a.shape[:2], -1)[..., None]
+        out.log_diagonal = rows(a.gather(-1, index)[..., 0].log())
+    if wanted.entropy:
+        out.entropy = rows(-torch.special.xlogy(p, p).sum(dim=-1))
+    if wanted.distance:
+        mean = (p * lag).sum(dim=-1)
+        out.distance_mean = rows(mean)
+        out.distance_variance = rows((p * (lag - mean[..., None]) ** 2).sum(dim=-1))
+    if wanted.peak:
+        out.peak = rows(a.amax(dim=-1))
+    if wanted.top:
+        weights, index = a.topk(wanted.top, dim=-1)
+        out.top_weights, out.top_keys = rows(weights), index
+    for low, high in wanted.offsets:
+        out.offsets[low, high] = rows((a * ((lag >= low) & (lag < high))).sum(dim=-1))
+    for name, marks in wanted.marks.items():
+        out.marks[name] = rows(torch.einsum("bhqk,bk->bhq", a, marks.to(a.dtype)))
+    for name, pairs in wanted.pairs.items():
+        place = torch.zeros(batch, queries, keys, dtype=a.dtype, device=a.device)
+        place.index_put_((pairs.batch, pairs.query, pairs.key), a.new_ones(()), accumulate=True)
+        out.pairs[name] = rows((a * place[:, None]).sum(dim=-1))
+    for threshold in wanted.over:
+        out.over[threshold] = rows((a > threshold).sum(dim=-1).to(a.dtype))
+    return out

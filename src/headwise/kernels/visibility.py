@@ -1,0 +1,136 @@
+"""Which keys each query may see, and which queries count.
+
+Nearly every mask a decoder uses is one of these, and then needs no T x T tensor:
+
+    causal          key j <= query position i + offset        offset = keys already in the cache
+    window          ... and i + offset - j < window           sliding-window layers
+    padding         ... and key j is a real token
+
+What does not fit (packed sequences, chunks, prefixes) keeps its explicit boolean mask. A *query counts* when it is a
+real token: the rows of padding tokens mean nothing, in any reduction.
+
+    offset 0, window 3, key 0 padding       offset 2 (two cached keys), no window
+      j 0 1 2 3 4                             j 0 1 2 3 4
+    i 0 . . . . .  does not count           i 0 x x x . .
+      1 . x . . .                             1 x x x x .
+      2 . x x . .                             2 x x x x x
+      3 . x x x .
+      4 . . x x x
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+HIDDEN = -1.0e30  # a logit nothing survives: finite, so that 0 * HIDDEN is 0 and not NaN
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """Causal sight with optional window and padding, or an explicit mask."""
+
+    queries: int
+    keys: int
+    offset: int
+    device: torch.device
+    window: int | None = None
+    key_valid: Tensor | None = None  # (batch, key) bool; None: every key is real
+    query_valid: Tensor | None = None  # (batch, query) bool; None: every query counts
+    mask: Tensor | None = None  # (batch or 1, head or 1, query, key) bool; replaces window and key_valid
+
+    def counts(self, batch: int) -> Tensor:
+        """(batch, query) bool: the queries that count."""
+        if self.query_valid is None:
+            return torch.ones(batch, self.queries, dtype=torch.bool, device=self.device)
+        return self.query_valid.expand(batch, -1)
+
+    def with_queries(self, valid: Tensor) -> Visibility:
+        """The same sight, with other queries counting."""
+        return replace(self, query_valid=valid)
+
+    def matrix(self) -> Tensor:
+        """The whole mask, (batch or 1, head or 1, query, key) bool. For tests, pictures and the reference."""
+        if self.mask is not None:
+            return self.mask
+        seen = self._band(0, self.queries, 0, self.keys)[None, None]
+        if self.key_valid is not None:
+            seen = seen & self.key_valid[:, None, None, :]
+        return seen
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """The keys [low, high) outside of which no query of [start, stop) sees anything."""
+        if self.mask is not None:
+            return 0, self.keys
+        low = 0 if self.window is None else max(0, start + self.offset - self.window + 1)
+        return low, max(low + 1, min(self.keys, stop + self.offset))
+
+    def hide(self, logits: Tensor, start: int, stop: int, low: int, batch: slice, heads: slice) -> None:
+        """Add HIDDEN, in place, where a query of rows [start, stop) may not look; padding keys excepted.
+
+        `logits` is (batch, kv_head, group, query, key) with keys from `low` on. Where the mask is causal only its ragged
+        edges are touched. Padding keys come with `key_bias`, which a matrix product can carry for nothing.
+        """
+        high = low + logits.shape[-1]
+        if self.mask is not None:
+            mask = self.mask[batch if self.mask.shape[0] > 1 else slice(None), :, start:stop, low:high]
+            if mask.shape[1] > 1:
+                mask = mask.unflatten(1, (-1, logits.shape[2]))[:, heads]
+            else:
+                mask = mask[:, :, None]
+            logits += (~mask).to(logits.dtype) * HIDDEN
+            return
+        edge = max(low, start + self.offset + 1)  # every row of the block sees the keys before it
+        if edge < high:
+            logits[..., edge - low :] += (~self._band(start, stop, edge, high)).to(logits.dtype) * HIDDEN
+        if self.window is not None:
+            edge = min(high, stop + self.offset - self.window)
+            if low < edge:
+                logits[..., : edge - low] += (~self._band(start, stop, low, edge)).to(logits.dtype) * HIDDEN
+
+    def key_bias(self) -> Tensor | None:
+        """(batch, key) float: 0 for real keys, HIDDEN for padding; None where every key is real."""
+        if self.mask is not None or self.key_valid is None:
+            return None
+        return (~self.key_valid).float() * HIDDEN
+
+    def seen_by(self, batch: int) -> Tensor:
+        """(batch, 1 or head, key) float: how many counting queries can see each key."""
+        counts = self.counts(batch).float()
+        if self.mask is not None:
+            return torch.einsum("bq,bhqk->bhk", counts, self.mask.expand(batch, -1, -1, -1).float())
+        # queries that can see key j stand at positions j .. j + window - 1: a difference of prefix sums
+        total = torch.nn.functional.pad(counts.cumsum(dim=1), (1, 0))  # (batch, query + 1)
+        key = torch.arange(self.keys, device=self.device)
+        first = (key - self.offset).clamp(0, self.queries)
+        last = first.new_full((), self.queries)
+        if self.window is not None:
+            last = (key - self.offset + self.window).clamp(0, self.queries)
+        seen = total[:, last.expand_as(first)] - total[:, first]
+        if self.key_valid is not None:
+            seen = seen * self.key_valid
+        return seen[:, None, :]
+
+    def sees(self, batch: int) -> Tensor:
+        """(batch, 1 or head, query) float: how many keys each query can see."""
+        if self.mask is not None:
+            return self.mask.expand(batch, -1, -1, -1).sum(dim=-1).float()
+        valid = self.key_valid
+        if valid is None:
+            valid = torch.ones(batch, self.keys, dtype=torch.bool, device=self.device)
+        total = torch.nn.functional.pad(valid.float().cumsum(dim=1), (1, 0))  # (batch, key + 1)
+        own = torch.arange(self.queries, device=self.device) + self.offset
+        stop = (own + 1).clamp(0, self.keys)
+        start = torch.zeros_like(stop) if self.window is None else (own + 1 - self.window).clamp(0, self.keys)
+        return (total[:, stop] - total[:, start])[:, None, :]
+
+    def _band(self, start: int, stop: int, low: int, high: int) -> Tensor:
+        """(stop - start, high - low) bool: causality and window, for a corner of the mask."""
+        position = torch.arange(start, stop, device=self.device)[:, None] + self.offset
+        key = torch.arange(low, high, device=self.device)[None, :]
+        seen = key <= position
+        if self.window is not None:
+            seen = seen & (position - key < self.window)
+        return seen

@@ -1,0 +1,210 @@
+"""A model described from its config alone: layers, heads, widths, windows, and what has no heads.
+
+Question: what will a map of this model look like, and what will it cost, before any weight is loaded?
+
+Everything but two facts is read from the config. How many parameters there are, and whether the softmax has a learned
+sink logit, is seen on a **skeleton**: the model built on the ``meta`` device, which holds shapes and no values (well
+under a second for most models; built once, when first asked for).
+
+This module does not know where a model comes from, and never looks at the values of weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
+
+from headwise.errors import ModelError
+from headwise.model.facts import HEADS, attention_facts, find, layer_labels, text_config
+from headwise.model.quiet import quiet
+
+__all__ = ["LayerCard", "ModelCard", "auto_class"]
+
+
+@dataclass(frozen=True)
+class LayerCard:
+    """One layer. A layer without softmax attention has no heads (0) and a ``reason``."""
+
+    index: int
+    kind: str  # "full", "window", "chunked" or "other"
+    window: int | None  # keys a query may see, itself included; the chunk's length for "chunked"
+    heads: int
+    kv_heads: int
+    head_dim: int  # width of a query and a key
+    value_dim: int
+    reason: str | None  # "linear attention: no attention map"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A model in numbers. ``heads``, ``kv_heads`` and the widths are the largest of any layer."""
+
+    id: str
+    family: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    value_dim: int
+    hidden_size: int
+    vocabulary_size: int
+    max_positions: int | None  # None where the config sets no limit
+    tied_embeddings: bool
+    softcap: float | None  # attention scores are softcap * tanh(score / softcap)
+    per_layer: tuple[LayerCard, ...]
+    config: Any = field(repr=False, compare=False)
+
+    @classmethod
+    def from_config(cls, config: Any, id: str | None = None) -> ModelCard:
+        """Reads a config; refuses what is not a decoder, or does not say what is needed."""
+        text = text_config(config)
+        _refuse_encoder(config)
+        count = find(text, "num_hidden_layers", "num_transformer_layers")
+        hidden, vocabulary = find(text, "hidden_size", "model_dim"), find(text, "vocab_size")
+        sizes = {"number of layers": count, "hidden size": hidden, "vocabulary size": vocabulary}
+        missing = [what for what, size in sizes.items() if not size]
+        if missing:
+            raise ModelError(
+                f"The config of a {text.model_type!r} model does not give its {' and '.join(missing)}; add it to the "
+                "config, or load the text model alone and give that."
+            )
+        layers = _layer_cards(text, int(count))
+        return cls(
+            id=id or getattr(config, "_name_or_path", "") or text.model_type,
+            family=config.model_type,
+            layers=len(layers),
+            heads=max(layer.heads for layer in layers),
+            kv_heads=max(layer.kv_heads for layer in layers),
+            head_dim=max(layer.head_dim for layer in layers),
+            value_dim=max(layer.value_dim for layer in layers),
+            hidden_size=int(hidden),
+            vocabulary_size=int(vocabulary),
+            max_positions=find(text, "max_position_embeddings", "max_seq_len"),
+            tied_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
+            softcap=find(text, "attn_logit_softcapping"),
+            per_layer=layers,
+            config=config,
+        )
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that have softmax heads."""
+        return tuple(layer.index for layer in self.per_layer if layer.reason is None)
+
+    @cached_property
+    def skeleton(self) -> nn.Module:
+        """The model without values. Its parameters have shapes and take no memory."""
+        with quiet(), torch.device("meta"):
+            try:
+                return auto_class(self.config).from_config(self.config)
+            except Exception as error:  # whatever a model's own code makes of a config it does not expect
+                raise ModelError(
+                    f"transformers could not build {self.id} from its config ({type(error).__name__}: {error}); correct "
+                    "the config, or install the transformers version that the model was made with."
+                ) from error
+
+    @cached_property
+    def parameters(self) -> int:
+        """How many parameters there are; tied ones count once."""
+        return sum(parameter.numel() for parameter in self.skeleton.parameters())
+
+    @cached_property
+    def sinks(self) -> bool:
+        """Whether heads have a learned sink logit, so that a row of weights sums to less than one."""
+        heads = {layer.heads for layer in self.per_layer}
+        named = ((name.rpartition(".")[2], value) for name, value in self.skeleton.named_parameters())
+        return any("sink" in name and value.numel() in heads for name, value in named)
+
+    def bytes(self, dtype: torch.dtype) -> int:
+        """Memory of the parameters in one dtype."""
+        return self.parameters * dtype.itemsize
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON: every field but the config, with ``parameters`` and ``sinks``."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "per_layer")}
+        layers = [dataclasses.asdict(layer) for layer in self.per_layer]
+        return {**fields, "parameters": self.parameters, "sinks": self.sinks, "per_layer": layers}
+
+    def describe(self) -> str:
+        """A few lines of text."""
+        width = f"{self.head_dim} wide" if self.head_dim == self.value_dim else f"{self.head_dim}/{self.value_dim} wide"
+        seen = len(self.attention_layers)
+        lines = [
+            f"{self.id} ({self.family}): {self.layers} layers x {self.heads} heads ({self.kv_heads} key-value heads, "
+            f"{width}), hidden size {self.hidden_size}",
+            f"{_short(self.parameters)} parameters ({_short(self.bytes(torch.float32))}B in float32, "
+            f"{_short(self.bytes(torch.bfloat16))}B in bfloat16), vocabulary {self.vocabulary_size}"
+            f"{' (embeddings tied)' if self.tied_embeddings else ''}, "
+            f"{f'at most {self.max_positions} tokens' if self.max_positions else 'no limit on tokens'}",
+            f"softmax attention in {'every layer' if seen == self.layers else f'{seen} of {self.layers} layers'}",
+        ]
+        lines += [f"  {_ranges(indices)}: {what}" for what, indices in self._kinds().items()]
+        if self.softcap:
+            lines.append(f"attention scores are soft-capped at {self.softcap:g}")
+        if self.sinks:
+            lines.append("heads have a learned sink: a row of attention weights sums to less than one")
+        return "\n".join(lines)
+
+    def _kinds(self) -> dict[str, list[int]]:
+        kinds: dict[str, list[int]] = {}
+        for layer in self.per_layer:
+            what = layer.reason or {
+                "full": "full attention",
+                "window": f"window of {layer.window} tokens",
+                "chunked": f"chunks of {layer.window} tokens",
+            }.get(layer.kind, "keys picked by an indexer")
+            if layer.reason is None and (layer.heads, layer.kv_heads, layer.head_dim) != (self.heads, self.kv_heads, self.head_dim):
+                what += f", {layer.heads} heads ({layer.kv_heads} key-value heads, {layer.head_dim} wide)"
+            kinds.setdefault(what, []).append(layer.index)
+        return kinds
+
+
+def auto_class(config: Any) -> Any:
+    """The ``transformers`` class that builds a text-generating model from this config."""
+    for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
+        if type(config) in auto._model_mapping or auto.__name__ in (getattr(config, "auto_map", None) or {}):
+            return auto
+    raise ModelError(
+        f"transformers has no text-generating model for a {config.model_type!r} config; Headwise reads decoder-only "
+        "language models, so give it one of those."
+    )
+
+
+def _layer_cards(text: Any, count: int) -> tuple[LayerCard, ...]:
+    labels = layer_labels(text, count)
+    own = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text] * count
+    return tuple(LayerCard(i, *attention_facts(own[i], i, label)) for i, label in enumerate(labels))
+
+
+def _refuse_encoder(config: Any) -> None:
+    """An encoder (BERT) can be built as a causal model too, but was not trained as one."""
+    fills_blanks = type(config) in MODEL_FOR_MASKED_LM_MAPPING and getattr(config, "is_decoder", None) is False
+    if fills_blanks:
+        raise ModelError(
+            f"A {config.model_type!r} model is an encoder that fills in blanks; Headwise reads decoder-only language "
+            "models, so give it one of those."
+        )
+
+
+def _short(count: int) -> str:
+    """``134515008`` is ``"135 M"``."""
+    if count < 1000:
+        return f"{count} "
+    power = min(int(math.log10(count)) // 3, 4)
+    return f"{count / 1000**power:.3g} {'_kMGT'[power]}"
+
+
+def _ranges(indices: list[int]) -> str:
+    """``[0, 1, 2, 5]`` is ``"layers 0-2, 5"``."""
+    runs = [[i for _, i in run] for _, run in groupby(enumerate(indices), lambda pair: pair[1] - pair[0])]
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"layer{'s' if len(indices) > 1 else ''} {text}"
