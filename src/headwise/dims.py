@@ -27,11 +27,12 @@ RELATION = "relation"
 CATEGORY = "category"
 FUNCTION = "function"
 FOLD = "fold"
+PLACE = "place"  # one of several chosen heads, named L{l}H{h}
 
 DIMS = frozenset(
     (
         EXAMPLE, LAYER, HEAD, KV_HEAD, QUERY, KEY, TOKEN, RANK, STATISTIC, FEATURE, SITE, WIDTH,
-        RELATION, CATEGORY, FUNCTION, FOLD,
+        RELATION, CATEGORY, FUNCTION, FOLD, PLACE,
     )
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """A synthetic profile: what the study would write for a model, with a few heads planted.
 
-The shape of the numbers follows what is known of small decoder models: sinks grow with depth, a handful of heads look at the
-previous token, fewer do induction, most heads are far from uniform. Both tests of figures and of words use it.
+The shape of the numbers follows what is known of small decoder models: sinks grow with depth, a handful of heads look
+at the previous token, fewer do induction, most heads are far from uniform. The tests of figures and of words use it.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ import json
 import numpy as np
 import xarray as xr
 
-STATISTICS = {
-    "entropy": ("Entropy", "entropy of the attention row, divided by the log of the visible keys", "share of maximum"),
-    "sink": ("First token", "attention on the first token", "share of attention"),
-    "diagonal": ("Itself", "attention of a token on itself", "share of attention"),
-    "previous": ("Previous token", "attention on the previous token", "share of attention"),
-    "distance": ("Mean distance", "mean distance to what is attended", "tokens"),
-    "spread": ("Spread of distance", "standard deviation of that distance", "tokens"),
-    "induction": ("Induction", "attention on the token after an earlier occurrence of the same token", "share of attention"),
-    "duplicate": ("Duplicate token", "attention on earlier occurrences of the same token", "share of attention"),
-    "delimiter": ("Delimiters", "attention on punctuation and line ends", "share of attention"),
-    "top1": ("Largest weight", "largest single weight of a row", "share of attention"),
-    "moved": ("Moved", "norm of what the head writes, relative to the residual stream", "ratio"),
+STATISTICS = {  # label, unit, definition: as the study writes them
+    "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
+    "sink": ("First token (sink)", "", "weight on the first token of the text"),
+    "diagonal": ("Itself", "", "weight on the token itself"),
+    "previous": ("Previous token", "", "weight on the token before"),
+    "distance": ("Mean distance", "tokens", "how far back the head looks on average"),
+    "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
+    "induction": ("Induction", "", "weight on the token that followed the earlier occurrence of this one"),
+    "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
+    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
+    "top1": ("Largest weight", "", "largest weight of a row"),
+    "moved": ("Moved", "", "norm of what the head writes, over the norm of the residual stream it reads"),
 }
 UNIFORM = {
-    "entropy": 1.0, "sink": 0.021, "diagonal": 0.021, "previous": 0.021, "distance": 151.0, "spread": 87.0, "induction": 0.006,
-    "duplicate": 0.006, "delimiter": 0.131, "top1": 0.021, "moved": np.nan,
+    "entropy": 1.0, "sink": 0.021, "diagonal": 0.021, "previous": 0.021, "distance": 151.0, "spread": 87.0,
+    "induction": 0.006, "duplicate": 0.006, "delimiter": 0.131, "top1": 0.021, "moved": np.nan,
 }  # fmt: skip
 ON_RANDOM = ("induction", "duplicate")
 PLANTED = {"previous": [(3, 2), (7, 5)], "induction": [(12, 3), (14, 7)], "duplicate": [(5, 1)], "sink": [(20, 4)]}
 
 
-def profile_dataset(layers: int = 30, heads: int = 9, *, texts: int = 60, randoms: int = 12, seed: int = 0) -> xr.Dataset:
+def profile_dataset(
+    layers: int = 30, heads: int = 9, *, texts: int = 60, randoms: int = 12, seed: int = 0
+) -> xr.Dataset:
     """Planted heads are those of PLANTED that fit into the model."""
     generator = np.random.default_rng(seed)
     level = _levels(layers, heads, generator)
@@ -51,7 +53,9 @@ def profile_dataset(layers: int = 30, heads: int = 9, *, texts: int = 60, random
     uniform = np.stack([np.full((layers, heads), UNIFORM[key]) for key in keys])
     dims = ("statistic", "layer", "head")
     registers = ["prose", "dialogue", "code", "table", "maths"]
-    names = [f"{registers[index % 5]}-{index // 5}" for index in range(texts)] + [f"random-{index}" for index in range(randoms)]
+    names = [f"{registers[index % 5]}-{index // 5}" for index in range(texts)] + [
+        f"repeats-{index}" for index in range(randoms)
+    ]
     return xr.Dataset(
         {
             "value": (dims, value.astype(np.float32)),
@@ -63,8 +67,8 @@ def profile_dataset(layers: int = 30, heads: int = 9, *, texts: int = 60, random
         coords={
             "statistic": keys,
             "label": ("statistic", [STATISTICS[key][0] for key in keys]),
-            "definition": ("statistic", [STATISTICS[key][1] for key in keys]),
-            "unit": ("statistic", [STATISTICS[key][2] for key in keys]),
+            "definition": ("statistic", [STATISTICS[key][2] for key in keys]),
+            "unit": ("statistic", [STATISTICS[key][1] for key in keys]),
             "layer": np.arange(layers),
             "head": np.arange(heads),
             "example": names,

@@ -1,8 +1,8 @@
 """THE WAIST: the result of measuring, and the only thing that is shown.
 
 In reading order: ``provenance`` (where numbers come from), ``schema`` and ``schemas`` (what a Dataset must look like),
-``disk``, ``encoding``, ``swap`` and ``store`` (how it survives), ``record`` and ``selection`` (one row a head), ``atlas``.
-Neither torch nor transformers is imported here.
+``disk``, ``encoding``, ``swap`` and ``store`` (how it survives), ``record`` and ``selection`` (one row a head),
+``atlas``. Neither torch nor transformers is imported here.
 """
 
 from headwise.atlas.atlas import Atlas

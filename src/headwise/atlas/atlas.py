@@ -75,8 +75,8 @@ class Atlas:
     @property
     def studies(self) -> list[str]:
         """The names of the studies that are there."""
-        swap.recover(self.path)
-        return swap.studies(self.path)
+        with swap.settled(self.path):
+            return swap.studies(self.path)
 
     def __contains__(self, study: object) -> bool:
         return study in self.studies
@@ -98,7 +98,8 @@ class Atlas:
     def provenance(self, study: str) -> Provenance:
         """Where a study's numbers come from, without reading the numbers."""
         self._refuse_missing(study)
-        return Provenance.from_attrs(swap.listing(self.path).get(study, {}).get("attributes", {}))
+        with swap.settled(self.path):
+            return Provenance.from_attrs(swap.listing(self.path).get(study, {}).get("attributes", {}))
 
     def tree(self) -> xr.DataTree:
         """All studies as one DataTree, in memory."""

@@ -27,6 +27,7 @@ __all__ = ["explained", "lock", "replace_file", "sync", "sync_tree", "write_file
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _CROSSED = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: go on without
 
 
 @contextlib.contextmanager
@@ -58,8 +59,11 @@ def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[boo
     handle = None
     held = fcntl is None
     try:
-        with contextlib.suppress(OSError if shared else ()):
+        try:
             handle = os.open(path, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:
+            if not shared:
+                raise
         if handle is not None and fcntl is not None:
             held = _flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         yield held
@@ -73,8 +77,9 @@ def _flock(handle: int, kind: int) -> bool:
         fcntl.flock(handle, kind)
     except BlockingIOError:
         return False
-    except OSError as cause:  # some network disks have no locks: then there is no other way than to go on
-        return cause.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+    except OSError as cause:
+        if cause.errno not in _LOCKLESS:
+            raise
     return True
 
 

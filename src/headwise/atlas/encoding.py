@@ -1,7 +1,7 @@
 """How does a Dataset become Zarr, so that no damaged number is ever read back?
 
-Every chunk is compressed (Zstandard) and closed by a CRC-32C, so a flipped bit or a cut-off chunk is an error when it is
-read. Zarr reads a chunk that is not there as zeros; so all chunks are written, also empty ones, and counted before
+Every chunk is compressed (Zstandard) and closed by a CRC-32C, so a flipped bit or a cut-off chunk is an error when it
+is read. Zarr reads a chunk that is not there as zeros; so all chunks are written, also empty ones, and counted before
 reading. Text is stored as variable-length UTF-8 (the only text type the Zarr 3 specification has) and comes back as
 Python ``str`` in an object array. NaNs are numbers like others: no fill value, values return bit for bit.
 

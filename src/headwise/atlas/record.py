@@ -1,9 +1,10 @@
 """What does the atlas know about one head? All studies joined: one row a head, one column a number.
 
 Each study's Dataset names, in its attribute ``record``, the variables that go in. A variable with dims (layer, head)
-becomes the column ``study.variable``; one with a dim more, say (statistic, layer, head), becomes a column for each label:
-``profile.induction`` for the variable "value", ``profile.induction.low`` for others. A label that is no plain word is made
-one: "Knowledge Recall" -> ``Knowledge_Recall``, rank 0 -> ``rank_0``. A head that a study did not measure gets NaN.
+becomes the column ``study.variable``; one with a dim more, say (statistic, layer, head), becomes a column for each
+label: ``profile.induction`` for the variable "value", ``profile.induction.low`` for others. A label that is no plain
+word is made one: "Knowledge Recall" -> ``Knowledge_Recall``, rank 0 -> ``rank_0``. A head that a study did not measure
+gets NaN.
 
 Only studies of the same weights are joined: a row must be about one head, not about two that share a name.
 
@@ -53,8 +54,8 @@ def _columns(study: str, dataset: xr.Dataset) -> Iterator[tuple[str, xr.DataArra
             continue
         if len(beside) > 1 or beside[0] not in array.coords:
             raise AtlasError(
-                f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the head "
-                "record; it may have layer, head, and one more dim whose coordinate names its entries."
+                f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the "
+                "head record; it may have layer, head, and one more dim whose coordinate names its entries."
             )
         (dim,) = beside
         for number, label in enumerate(array[dim].values):

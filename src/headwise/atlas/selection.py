@@ -1,8 +1,8 @@
 """Which heads? A filter that a person types, such as ``profile.induction > 0.3 and layer < 10``.
 
-The text is parsed with Python's ``ast`` and walked by hand; nothing is ever executed. Known are column names (with dots),
-``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``and or not``, ``+ - * /`` and
-parentheses. Everything else (calls, indexing, attributes of anything but a column) is refused by name.
+The text is parsed with Python's ``ast`` and walked by hand; nothing is ever executed. Known are column names (with
+dots), ``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``and or not``, ``+ - *
+/`` and parentheses. Everything else (calls, indexing, attributes of anything but a column) is refused by name.
 
 Cost: one pass over the table per operator. This module does not know what is in the table.
 """
@@ -39,7 +39,7 @@ def select(
     descending: bool = True,
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """The rows where the filter holds, sorted by a column (largest first, NaN last, ties in order), at most ``limit``."""
+    """The rows where the filter holds, sorted by a column (largest first, NaN last, stable), at most ``limit``."""
     if where is not None:
         frame = frame[_mask(frame, where)]
     if sort is not None:

@@ -1,18 +1,19 @@
 """How does a Dataset get to disk and back? Four verbs, and nothing else in Headwise touches the files of an atlas.
 
 ``write_study`` and ``read_study`` keep one study in an atlas, which is a folder that plain
-``xarray.open_datatree(path, engine="zarr")`` opens; ``write_file`` and ``read_file`` keep one Dataset in one file (a zipped
-Zarr group), as shards do. Writing: the study is written into ``.swap``, flushed, and put in its place by renames (see
-``swap``); a failure before that leaves what was there. Reading: the study's metadata is compared with the atlas's list,
-every chunk with its checksum; what does not agree is refused, never guessed.
+``xarray.open_datatree(path, engine="zarr")`` opens; ``write_file`` and ``read_file`` keep one Dataset in one file (a
+zipped Zarr group), as shards do. Writing: the study is written into ``.swap``, flushed, and put in its place by
+renames (see ``swap``); a failure before that leaves what was there. Reading: the study's metadata is compared with the
+atlas's list, every chunk with its checksum; what does not agree is refused, never guessed.
 
-Cost: a study is held in memory once while it is written or read. Writers of different studies do not wait for each other
-but for the renames; two writers of one study do. This module does not know what the numbers mean: ``schema`` does. A
-plain xarray reader who opened a study lazily, while it is replaced, must open it again.
+Cost: a study is held in memory once while it is written or read. Writers of different studies do not wait for each
+other but for the renames; two writers of one study do. This module does not know what the numbers mean: ``schema``
+does. A plain xarray reader who opened a study lazily, while it is replaced, must open it again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import zipfile
@@ -51,8 +52,7 @@ def write_study(atlas: Path, study: str, dataset: xr.Dataset) -> None:
 
 def read_study(atlas: Path, study: str) -> xr.Dataset:
     """A study in memory, every byte of it verified."""
-    swap.recover(atlas)
-    with lock(swap.workplace(atlas) / "lock", shared=True):
+    with swap.settled(atlas):
         try:
             _compare(atlas, study)
             return decode(atlas / study)
@@ -95,10 +95,11 @@ def read_file(path: Path) -> xr.Dataset:
     if not path.is_file():
         raise AtlasError(f"There is no file {path}.")
     try:
-        store = ZipStore(path, mode="r")
-        try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        if broken is not None:
+            raise DamageError(f"the part {broken!r} of it was changed")
+        with contextlib.closing(ZipStore(path, mode="r")) as store:
             return decode(store)
-        finally:
-            store.close()
     except (DamageError, zipfile.BadZipFile, OSError, ValueError) as cause:
         raise AtlasError(f"The file {path} is damaged: {cause}. Delete it and run the same command again.") from cause

@@ -12,10 +12,10 @@ lives in ``.swap``, which has no ``zarr.json`` and so is no part of the group::
     .swap/profile.trash/                  to be deleted
 
 Replacing is four renames, prepared so that nothing between them can fail for want of space: 1. a ``zarr.json`` without
-the study; 2. the old folder to ``.old``; 3. the new folder in; 4. a ``zarr.json`` with the new study. A reader can never
-meet the old list with the new numbers. ``recover`` looks at what a kill left: old folder aside and none in its place ->
-put it back (undo 2); new folder in place -> bin the old and list the new (finish 4). So the previous or the new state
-stands, whole. Adding a study that was not there is steps 3 and 4 only.
+the study; 2. the old folder to ``.old``; 3. the new folder in; 4. a ``zarr.json`` with the new study. A reader can
+never meet the old list with the new numbers. ``recover`` looks at what a kill left: old folder aside and none in its
+place -> put it back (undo 2); new folder in place -> bin the old and list the new (finish 4). So the previous or the
+new state stands, whole. Adding a study that was not there is steps 3 and 4 only.
 
 The list is a second copy of every study's metadata: reading compares the two, so that damage to either is seen.
 
@@ -29,13 +29,15 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headwise.atlas.disk import lock, sync, write_file
 
 __all__ = [
-    "create", "discard", "enter", "listed", "listing", "metadata_of", "recover", "root_attrs", "studies", "workplace",
+    "create", "discard", "enter", "listed", "listing", "metadata_of", "recover", "root_attrs", "settled", "studies",
+    "workplace",
 ]  # fmt: skip
 
 ROOT = "zarr.json"
@@ -115,6 +117,14 @@ def recover(atlas: Path) -> None:
     if _half_done(atlas):
         with contextlib.suppress(OSError), lock(workplace(atlas) / "lock"):
             _repair(atlas)
+
+
+@contextlib.contextmanager
+def settled(atlas: Path) -> Iterator[None]:
+    """For readers: recover, then hold all swaps off, so that what is listed, what is there and what is read are one."""
+    recover(atlas)
+    with lock(workplace(atlas) / "lock", shared=True):
+        yield
 
 
 def discard(atlas: Path, *, holding: str) -> None:

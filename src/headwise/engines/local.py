@@ -1,8 +1,8 @@
 """Run shards one after another, in this process.
 
-Steps, for each shard in order: if it is committed, read it; if not, measure it, commit it, and read it back. Results are
-always what the committed files hold, so a run that was interrupted and one that was not give the same bits. An interrupt
-(Ctrl-C, kill) costs the shard that was being measured and no other.
+Steps, for each shard in order: if it is committed, read it; if not, measure it, commit it, and read it back. Results
+are always what the committed files hold, so a run that was interrupted and one that was not give the same bits. An
+interrupt (Ctrl-C, kill) costs the shard that was being measured and no other.
 
 Cost: all results are held in memory at the end; one write and one read a shard. This module does not know what is
 measured.

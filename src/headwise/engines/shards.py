@@ -1,8 +1,9 @@
 """What is already done? A measurement is cut into shards of examples; each is one file, there whole or not at all.
 
-The files of a run lie in ``ATLAS/.shards/STUDY-KEY/``, where KEY is the digest of its provenance: another model, other data
-or other parameters have another folder and never meet. ``plan.json``, written first, holds what the run is and how it was
-cut; a folder whose plan is another is refused. Plain xarray does not see ``.shards``: the atlas does not list it.
+The files of a run lie in ``ATLAS/.shards/STUDY-KEY/``, where KEY is the digest of its provenance: another model, other
+data or other parameters have another folder and never meet. ``plan.json``, written first, holds what the run is and
+how it was cut; a folder whose plan is another is refused. Plain xarray does not see ``.shards``: the atlas does not
+list it.
 
     .shards/profile-5e0c.../plan.json  00000.zarr.zip  00001.zarr.zip  ...
 
@@ -16,8 +17,9 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import xarray as xr
 
@@ -32,7 +34,8 @@ _log = logging.getLogger(__name__)
 _PLAN = "plan.json"
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """Examples ``start`` to ``stop - 1`` of a run."""
 
     index: int
@@ -67,15 +70,15 @@ class ShardStore:
         try:
             found = json.loads(path.read_bytes())
         except (FileNotFoundError, ValueError):
-            for left in self.folder.iterdir():
+            for left in self.folder.glob("*.zarr.zip"):
                 left.unlink()
             replace_file(path, json.dumps(self._plan).encode())
             return
         if found != self._plan:
             named = [f"{name} {found.get(name)} against {self._plan[name]}" for name in ("examples", "size")]
             raise AtlasError(
-                f"{self.folder} holds the shards of a run that was cut differently ({', '.join(named)}); run with the same "
-                "settings to continue it, or delete that folder to start anew."
+                f"{self.folder} holds the shards of a run that was cut differently ({', '.join(named)}); run with the "
+                "same settings to continue it, or delete that folder to start anew."
             )
 
     def _file(self, shard: Shard) -> Path:
@@ -90,7 +93,7 @@ class ShardStore:
         write_file(self._file(shard), dataset)
 
     def load(self, shard: Shard) -> xr.Dataset | None:
-        """A committed result; None where there is none. A damaged file is deleted, so that the shard counts as not done."""
+        """A committed result; None where there is none. A damaged file is deleted: its shard is not done."""
         path = self._file(shard)
         if not path.exists():
             return None

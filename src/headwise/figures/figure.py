@@ -31,10 +31,15 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not self.panels or self.columns < 1:
-            raise DataError(f"The figure {self.title!r} has {len(self.panels)} panels in {self.columns} columns; it needs at least one.")
+            raise DataError(
+                f"The figure {self.title!r} has {len(self.panels)} panels in {self.columns} columns; "
+                "it needs at least one of each."
+            )
         twice = [key for key, count in Counter(panel.key for panel in self.panels).items() if count > 1]
         if twice:
-            raise DataError(f"The figure {self.title!r} has two panels called {twice[0]!r}; give each panel its own key.")
+            raise DataError(
+                f"The figure {self.title!r} has two panels called {twice[0]!r}; give each panel its own key."
+            )
         for panel in self.panels:
             if isinstance(panel, Heatmap) and panel.scale not in self.scales:
                 raise DataError(

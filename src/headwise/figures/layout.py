@@ -1,9 +1,9 @@
 """Where everything stands on the page, in inches from the lower left corner. Arithmetic only: nothing is drawn here.
 
-The page is as wide as a paper's text block and as high as its contents need. Panels of a grid are equally wide; a row is as
-high as its tallest panel wants (cells near square, within limits). A panel writes its tick labels only where its
-neighbour does not already say the same, and a scale has one colour bar: beside the last panel that uses it, or, when all
-maps share one scale, once at the right of the whole grid.
+The page is as wide as a paper's text block and as high as its contents need. Panels of a grid are equally wide, and as
+high as they want to be (cells near square, within limits). A panel writes its tick labels only where its neighbour does
+not already say the same, and a scale has one colour bar: beside the last panel that uses it, or, when all maps share
+one scale, once at the right of the whole grid.
 
 The widths of texts are estimated from the letters, because the page must be planned before anything can be measured.
 """
@@ -23,7 +23,8 @@ TITLE, SUBTITLE, PANEL_TITLE, SMALL, NOTE = 9.0, 7.0, 7.0, 5.6, 5.6
 LEADING = 1.28
 # inches
 MARGIN, GAP, BAR, BAR_GAP, TICK = 0.08, 0.10, 0.065, 0.045, 0.05
-SHORTEST, TALLEST, NARROWEST, WIDEST = 0.35, 2.4, 0.3, 2.6
+ROW_GAP = 0.08
+SHORTEST, TALLEST, NARROWEST, WIDEST = 0.35, 2.1, 0.3, 2.6
 
 _NARROW, _WIDE = set("iljtfrI.,:;'|!()[]/ -·"), set("mwMW@%—")
 
@@ -74,7 +75,10 @@ class Page:
 
 def text_width(text: str, points: float) -> float:
     """Inches, within some percent."""
-    ems = sum(0.36 if letter in _NARROW else 0.92 if letter in _WIDE else 0.70 if letter.isupper() else 0.62 for letter in text)
+    ems = sum(
+        0.36 if letter in _NARROW else 0.92 if letter in _WIDE else 0.70 if letter.isupper() else 0.62
+        for letter in text
+    )
     return ems * points / 72
 
 
@@ -116,24 +120,26 @@ class _Plan:
         fixed = 2 * MARGIN + sum(self.gutters) + sum(self.bar_rooms) + GAP * (self.columns - 1) + self.shared_room
         wide = (width - fixed) / self.columns
         self.panel_width = min(max(wide, NARROWEST), WIDEST)
-        self.width = fixed + self.panel_width * self.columns
+        self.width = _even(fixed + self.panel_width * self.columns)
 
     def page(self) -> Page:
         figure, room = self.figure, self.width - 2 * MARGIN
         title, subtitle = wrap(figure.title, room, TITLE * 1.08), wrap(figure.subtitle, room, SUBTITLE)
         notes = tuple(line for note in (*figure.notes, figure.provenance) for line in wrap(note, room, NOTE))
-        titles = [self._titles(index) for index in range(len(figure.panels))]
-        heads = [max(self._head(titles[index]) for index in self._row(row)) for row in range(self.rows)]
+        self.titles = [self._titles(index) for index in range(len(figure.panels))]
         heights = [max(self._height(figure.panels[index]) for index in self._row(row)) for row in range(self.rows)]
-        feet = [max(self._foot(index) for index in self._row(row)) for row in range(self.rows)]
+        above = [max(self._above(index) for index in self._row(row)) for row in range(self.rows)]
+        foot = max(
+            self._foot(index) for index in range(len(figure.panels)) if index + self.columns >= len(figure.panels)
+        )
         top_room = MARGIN + len(title) * line_height(TITLE) + len(subtitle) * line_height(SUBTITLE) + 0.06
         notes_room = MARGIN + len(notes) * line_height(NOTE) + (0.08 if notes else 0.0)
-        height = top_room + sum(heads) + sum(heights) + sum(feet) + 0.08 * (self.rows - 1) + notes_room
+        height = _even(top_room + sum(above) + sum(heights) + foot + notes_room)
         slots, top = [], height - top_room
         for row in range(self.rows):
-            top -= heads[row]
-            slots += [self._slot(index, top - heights[row], heights[row], titles[index]) for index in self._row(row)]
-            top -= heights[row] + feet[row] + 0.08
+            top -= above[row]
+            slots += [self._slot(index, top) for index in self._row(row)]
+            top -= heights[row]
         shared = None
         if self.is_shared:
             first, last = slots[0].box, slots[-1].box
@@ -142,12 +148,15 @@ class _Plan:
             shared = Box(self.width - MARGIN - self.shared_room + GAP, middle - tall / 2, BAR * 1.2, tall)
         return Page(self.width, height, tuple(slots), shared, title, subtitle, notes)
 
-    def _slot(self, index: int, bottom: float, height: float, titles: tuple[tuple[str, ...], tuple[str, ...]]) -> Slot:
+    def _slot(self, index: int, top: float) -> Slot:
         panel, column = self.figure.panels[index], index % self.columns
-        left = MARGIN + sum(self.gutters[: column + 1]) + sum(self.bar_rooms[:column]) + column * (self.panel_width + GAP)
-        box = Box(left, bottom, self.panel_width, height)
-        bar = Box(box.right + BAR_GAP, bottom, BAR, height) if index in self.bars else None
-        return Slot(panel, box, bar, self._labelled_x(index), self._labelled_y(index), *titles)
+        left = (
+            MARGIN + sum(self.gutters[: column + 1]) + sum(self.bar_rooms[:column]) + column * (self.panel_width + GAP)
+        )
+        height = self._height(panel)
+        box = _on_grid(Box(left, top - height, self.panel_width, height), panel)
+        bar = Box(box.right + BAR_GAP, box.bottom, BAR, box.height) if index in self.bars else None
+        return Slot(panel, box, bar, self._labelled_x(index), self._labelled_y(index), *self.titles[index])
 
     def _row(self, row: int) -> range:
         return range(row * self.columns, min((row + 1) * self.columns, len(self.figure.panels)))
@@ -162,9 +171,15 @@ class _Plan:
         room = self.panel_width + self.bar_rooms[column]
         return wrap(panel.title, room, PANEL_TITLE * 1.08), wrap(panel.subtitle, room, SMALL)
 
-    def _head(self, titles: tuple[tuple[str, ...], tuple[str, ...]]) -> float:
-        title, subtitle = titles
-        return len(title) * line_height(PANEL_TITLE) + len(subtitle) * line_height(SMALL) + (0.04 if title or subtitle else 0.0)
+    def _above(self, index: int) -> float:
+        """What must fit between a panel and the one above it: that one's labels, then its own titles."""
+        title, subtitle = self.titles[index]
+        own = (
+            len(title) * line_height(PANEL_TITLE)
+            + len(subtitle) * line_height(SMALL)
+            + (0.04 if title or subtitle else 0.0)
+        )
+        return own if index < self.columns else self._foot(index - self.columns) + ROW_GAP + own
 
     def _height(self, panel: Panel) -> float:
         if isinstance(panel, Heatmap | CategoryMap):
@@ -193,7 +208,7 @@ class _Plan:
             return 0.0
         name = line_height(SMALL + 0.6) if panel.y.name else 0.0
         if isinstance(panel, Curves | Scatter):
-            return name + text_width("0.000", SMALL) + TICK
+            return name + text_width("0.0000", SMALL) + TICK
         return name + max(text_width(label, SMALL) for label in panel.y.labels) + TICK
 
     def _foot(self, index: int) -> float:
@@ -213,6 +228,21 @@ class _Plan:
         if index not in self.bars or not isinstance(panel, Heatmap):
             return 0.0
         return self._bar_width(panel.scale) + (line_height(SMALL) if bar_label(self.figure, panel) else 0.0)
+
+
+def _even(inches: float) -> float:
+    return math.ceil(inches * 720) / 720
+
+
+def _on_grid(box: Box, panel: Panel) -> Box:
+    """Edges of cells at hundredths of a point: two decimals less for each of the thousands of corners in a file."""
+    if not isinstance(panel, Heatmap | CategoryMap):
+        return box
+    rows, columns = panel.values.shape
+    left, top = round(box.left * 720) / 720, round(box.top * 720) / 720
+    width = math.floor(box.width / columns * 7200) / 7200 * columns
+    height = math.floor(box.height / rows * 7200) / 7200 * rows
+    return Box(left, top - height, width, height)
 
 
 def bar_label(figure: Figure, panel: Heatmap) -> str:

@@ -25,7 +25,7 @@ from headwise.errors import DataError
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a panel. Maps have one label a cell; curves and scatters have a numeric range (None: as wide as the data)."""
+    """One side of a panel. Maps have one label a cell; curves and scatters a range (None: as wide as the data)."""
 
     name: str
     labels: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Category:
 
     key: str
     label: str
-    colour: str = "#444444"
+    colour: str = "#222222"
     sign: str = "square"
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Category:
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """Numbers by colour. ``extras`` are maps of the same shape that a reader may ask of a cell (interval, baseline, p)."""
+    """Numbers by colour. ``extras`` are maps of the same shape, to be asked of a cell (interval, baseline, p)."""
 
     key: str
     title: str
@@ -119,9 +119,10 @@ class CategoryMap:
         _settle(self, values=values, extras={name: _floats(extra) for name, extra in self.extras.items()})
         _one_of("shape of a category map", self.shape, ("square", "dot"))
         _check_cells(self.key, values, self.x, self.y, self.marks, self.frames)
-        if values.size and not (-1 <= values.min() and values.max() < len(self.categories)):
+        if values.size and not (values.min() >= -1 and values.max() < len(self.categories)):
             raise DataError(
-                f"Panel {self.key!r} has cells of category {values.min()} to {values.max()}, but {len(self.categories)} categories."
+                f"Panel {self.key!r} has cells of category {values.min()} to {values.max()}; with its "
+                f"{len(self.categories)} categories they may be -1 (not measured) to {len(self.categories) - 1}."
             )
 
 
@@ -140,8 +141,14 @@ class Curve:
 
     def __post_init__(self) -> None:
         _one_of("style of a curve", self.style, ("line", "dashed", "step", "points"))
-        _settle(self, **{name: _floats(side) for name in ("x", "y", "low", "high") if (side := getattr(self, name)) is not None})
-        if len({side.shape for side in (self.x, self.y, self.low, self.high) if side is not None}) != 1 or self.x.ndim != 1:
+        _settle(
+            self,
+            **{name: _floats(side) for name in ("x", "y", "low", "high") if (side := getattr(self, name)) is not None},
+        )
+        if (
+            len({side.shape for side in (self.x, self.y, self.low, self.high) if side is not None}) != 1
+            or self.x.ndim != 1
+        ):
             raise DataError(f"Curve {self.key!r}: x, y, low and high must be one-dimensional and equally long.")
 
 
@@ -172,7 +179,10 @@ class Curves:
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Points with names. ``groups`` are places in ``categories`` (empty: one group); ``shown`` are the points whose names are written."""
+    """Points with names.
+
+    ``groups`` are places in ``categories`` (empty: one group); ``shown`` are the points whose names are written.
+    """
 
     key: str
     title: str
@@ -190,7 +200,12 @@ class Scatter:
     def __post_init__(self) -> None:
         _settle(self, x_values=_floats(self.x_values), y_values=_floats(self.y_values))
         size = self.x_values.size
-        lengths = {self.x_values.shape, self.y_values.shape, (len(self.names or range(size)),), (len(self.groups or range(size)),)}
+        lengths = {
+            self.x_values.shape,
+            self.y_values.shape,
+            (len(self.names or range(size)),),
+            (len(self.groups or range(size)),),
+        }
         if len(lengths) != 1:
             raise DataError(f"Scatter {self.key!r}: x, y, names and groups must be equally long.")
 
@@ -228,7 +243,9 @@ def _check_cells(
     key: str, values: np.ndarray, x: Axis, y: Axis, marks: tuple[Mark, ...], frames: tuple[Frame, ...]
 ) -> None:
     if values.ndim != 2 or values.size == 0:
-        raise DataError(f"Panel {key!r} must be a map of rows and columns with at least one cell; it is {values.shape}.")
+        raise DataError(
+            f"Panel {key!r} must be a map of rows and columns with at least one cell; it is {values.shape}."
+        )
     if (len(y.labels), len(x.labels)) != values.shape:
         raise DataError(
             f"Panel {key!r} has {values.shape[0]} rows and {values.shape[1]} columns, but {len(y.labels)} labels for "
@@ -237,4 +254,6 @@ def _check_cells(
     rows = [mark.row for mark in marks] + [row for frame in frames for row in (frame.first_row, frame.last_row)]
     columns = [mark.column for mark in marks] + [c for frame in frames for c in (frame.first_column, frame.last_column)]
     if any(not 0 <= row < values.shape[0] for row in rows) or any(not 0 <= c < values.shape[1] for c in columns):
-        raise DataError(f"Panel {key!r} marks or frames a cell outside of its {values.shape[0]} x {values.shape[1]} cells.")
+        raise DataError(
+            f"Panel {key!r} marks or frames a cell outside of its {values.shape[0]} x {values.shape[1]} cells."
+        )

@@ -1,9 +1,9 @@
 """A figure as JSON, and back.
 
-Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers are
-written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small. A scale
-also carries what follows from it (``kind``, ``ticks``), so that a browser needs no rules of its own; on the way back
-these are recomputed. Infinite values do not exist in JSON: they become null too.
+Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers
+are written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small.
+A scale also carries what follows from it (``kind``, ``ticks``), so that a browser needs no rules of its own; on the way
+back these are recomputed. Infinite values do not exist in JSON: they become null too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _CLASSES = {
     name.__name__: name
     for name in (
         _figure.Figure, _scale.Scale, _scale.ScaleMark, _panels.Axis, _panels.Frame, _panels.Mark, _panels.Category,
-        _panels.Heatmap, _panels.CategoryMap, _panels.Curve, _panels.Guide, _panels.Curves, _panels.Scatter, _panels.Legend,
+        _panels.Heatmap, _panels.CategoryMap, _panels.Curve, _panels.Guide, _panels.Curves, _panels.Scatter,
+        _panels.Legend,
     )
 }  # fmt: skip
 
@@ -61,7 +62,9 @@ def _encode(value: Any) -> Any:
 def _encode_array(array: np.ndarray) -> list[Any]:
     if array.dtype.kind in "iu":
         return array.tolist()
-    flat = [float(str(each)) if finite else None for each, finite in zip(array.flat, np.isfinite(array.flat), strict=True)]
+    flat = [
+        float(str(each)) if finite else None for each, finite in zip(array.flat, np.isfinite(array.flat), strict=True)
+    ]
     if array.ndim == 1:
         return flat
     width = array.shape[1]

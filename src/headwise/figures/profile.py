@@ -1,9 +1,10 @@
 """The figure of the profile study: where does each head look? One layer x head map a statistic, as small multiples.
 
-Each panel has a scale of its own that starts at 0 and ends at a round number; shares never beyond 1. Two things keep a reader from
-taking what is ordinary for a finding: a pointer on each colour bar shows what a head would get that spreads its
-attention evenly over the same texts, and ``relative=True`` draws the difference to it instead. Scales of quantities without an
-upper end (a distance, a norm) are clipped when a few heads would leave all others in one colour, and say so with a plus.
+Each panel has a scale of its own that starts at 0 and ends at a round number; shares never beyond 1. Two things keep a
+reader from taking what is ordinary for a finding: a pointer on each colour bar shows what a head would get that spreads
+its attention evenly over the same texts, and ``relative=True`` draws the difference to it instead. Scales of quantities
+without an upper end (a distance, a norm) are clipped when a few heads would leave all others in one colour, and say so
+with a plus.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
 
 MARKED = 3  # heads a panel that get a ring and are named
+UNBOUNDED = ("distance", "spread", "moved")  # all others are shares
 CLIP = 0.99  # quantile at which a scale without an upper end is cut when there are outliers
-_RING = "#d7301f"
 
 
 def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, relative: bool = False) -> Figure:
-    """All statistics, or those asked for in their order. ``relative`` draws value minus uniform, for those that have a baseline."""
+    """All statistics, or those asked for, in that order; with ``relative`` as value minus uniform where that exists."""
     keys = _chosen(dataset, statistics)
     without = [key for key in keys if not np.isfinite(dataset["uniform"].sel({STATISTIC: key})).any()]
     if relative:
         keys = [key for key in keys if key not in without]
         if not keys:
             raise StudyError(
-                f"Nothing to draw relative to a uniform head: {', '.join(without)} has no such baseline. Leave relative out."
+                f"Nothing to draw relative to a uniform head: {', '.join(without)} has no such baseline. "
+                "Leave out relative, or choose other statistics."
             )
     drawn = [_panel(dataset.sel({STATISTIC: key}), key, relative) for key in keys]
     panels: list[Panel] = [panel for panel, _ in drawn]
@@ -45,7 +47,7 @@ def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, rela
     return Figure(
         title=_title(dataset, origin, relative),
         panels=tuple(panels),
-        columns=_columns(len(panels), dataset.sizes[LAYER] / dataset.sizes[HEAD]),
+        columns=_columns(len(panels), dataset.sizes[LAYER], dataset.sizes[HEAD]),
         scales={panel.key: scale for panel, scale in drawn},
         notes=_notes(dataset, keys, relative, without),
         provenance=_small_print(origin),
@@ -71,12 +73,13 @@ def _panel(one: xr.Dataset, key: str, relative: bool) -> tuple[Heatmap, Scale]:
     shown = value - uniform if relative else value
     label, unit = str(one["label"].values), str(one["unit"].values)
     level = float(np.nanmean(uniform)) if np.isfinite(uniform).any() else None
+    bounded = key not in UNBOUNDED and not (value > 1.001).any()
+    clip = 1.0 if bounded else CLIP
     if relative:
-        scale = scale_around(shown, unit, clip=CLIP)
+        scale = scale_around(shown, unit, clip=clip)
     else:
         marks = (ScaleMark(level, "uniform head"),) if level is not None else ()
-        bounded = unit.startswith("share")
-        scale = scale_over(shown, unit, ceiling=1.0 if bounded else None, clip=1.0 if bounded else CLIP, marks=marks)
+        scale = scale_over(shown, unit, ceiling=1.0 if bounded else None, clip=clip, marks=marks)
     rows, columns = _names(one, LAYER), _names(one, HEAD)
     places = _largest(shown, by_size=relative)
     names = " ".join(head_name(int(rows[row]), int(columns[column])) for row, column in places)
@@ -99,32 +102,33 @@ def _names(one: xr.Dataset, dim: str) -> tuple[str, ...]:
 
 
 def _largest(values: np.ndarray, *, by_size: bool) -> list[tuple[int, int]]:
-    """The cells to mark: none where a ring would mark a large part of the map."""
+    """The cells to mark: those near the largest, and none where rings would cover a good part of the map."""
     if values.size < 8 * MARKED:
         return []
     ranked = np.abs(values) if by_size else values
     order = np.argsort(np.where(np.isfinite(ranked), -ranked, np.inf), axis=None, kind="stable")[:MARKED]
     cells = [divmod(int(place), values.shape[1]) for place in order]
-    return [(row, column) for row, column in cells if np.isfinite(values[row, column])]
+    largest = np.nanmax(ranked, initial=0.0)
+    return [(row, column) for row, column in cells if ranked[row, column] >= largest / 2 > 0]
 
 
 def _legend(dataset: xr.Dataset, keys: list[str], relative: bool) -> Legend:
     entries = []
     if dataset.sizes[LAYER] * dataset.sizes[HEAD] >= 8 * MARKED:
         what = "furthest from uniform" if relative else "largest values"
-        entries.append(Category("largest", f"the {MARKED} {what},\nnamed above the map", _RING, "ring"))
+        entries.append(Category("largest", f"up to {MARKED} {what},\nnamed above the map", sign="ring"))
     if not relative and bool(np.isfinite(dataset["uniform"].sel({STATISTIC: keys})).any()):
-        entries.append(Category("uniform", "a head that attends\nevenly (mean level)", "#222222", "pointer"))
+        entries.append(Category("uniform", "a head that attends\nevenly (mean level)", sign="pointer"))
     if not bool(np.isfinite(dataset["value"].sel({STATISTIC: keys})).all()):
         entries.append(Category("missing", "not measured", sign="texture"))
     return Legend("legend", tuple(entries))
 
 
-def _columns(panels: int, tallness: float) -> int:
-    """Tall maps stand in more columns, so that the page keeps its shape."""
+def _columns(panels: int, layers: int, heads: int) -> int:
+    """Tall or small maps stand in more columns, so that the page keeps its shape."""
     if panels <= 4:
         return panels
-    return 6 if tallness >= 1.8 else 4 if tallness >= 0.5 else 3
+    return 6 if layers >= 1.8 * heads or heads <= 12 else 4 if layers >= 0.5 * heads else 3
 
 
 def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
@@ -135,13 +139,15 @@ def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
 
 def _notes(dataset: xr.Dataset, keys: list[str], relative: bool, without: list[str]) -> tuple[str, ...]:
     chosen = dataset.sel({STATISTIC: keys})
-    notes = f"Each cell is one head: {'difference to a uniform head of ' if relative else ''}its mean over the examples ({_examples(chosen)})."
+    what = "difference to a uniform head of its mean" if relative else "its mean"
+    notes = f"Each cell is one head: {what} over the examples ({_examples(chosen)})."
     width = (chosen["high"] - chosen["low"]) / 2
     span = chosen["value"].max((LAYER, HEAD)) - chosen["value"].min((LAYER, HEAD))
     share = (width / span.where(span > 0)).values
     if np.isfinite(share).any():
         median = 100 * float(np.nanmedian(share))
-        notes += f" 95 % intervals of that mean are in the table; half their width is {tick_text(float(f'{median:.2g}'))} % of a panel's range in the median."
+        short = tick_text(float(f"{median:.2g}"))
+        notes += f" The 95 % interval of that mean is ± {short} % of a panel's range (median cell)."
     if relative and without:
         labels = [str(dataset["label"].sel({STATISTIC: key}).values) for key in without]
         notes += f" Left out, as a uniform head has no such value: {', '.join(labels)}."
@@ -153,8 +159,7 @@ def _examples(chosen: xr.Dataset) -> str:
     if "per_example" not in chosen:
         return "number not recorded"
     per_example = chosen["per_example"]
-    others = [dim for dim in per_example.dims if dim not in (EXAMPLE, STATISTIC)]
-    counts = np.isfinite(per_example).any(others).sum(EXAMPLE).values
+    counts = per_example.notnull().any((LAYER, HEAD)).sum(EXAMPLE).values
     groups = [
         (int(count), [str(label) for label, own in zip(chosen["label"].values, counts, strict=True) if own == count])
         for count in sorted(set(counts.tolist()), reverse=True)
@@ -166,7 +171,9 @@ def _examples(chosen: xr.Dataset) -> str:
 def _small_print(origin: dict[str, Any]) -> str:
     model, data = origin.get("model", {}), origin.get("data", {})
     parts = [
-        f"{model['id']} ({model.get('layers')} layers x {model.get('heads')} heads, {model.get('dtype')})" if "id" in model else "",
+        f"{model['id']} ({model.get('layers')} layers × {model.get('heads')} heads, {model.get('dtype')})"
+        if "id" in model
+        else "",
         f"data {data['name']} {str(data.get('digest', ''))[:12]}".strip() if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
         f"headwise {origin['environment']['headwise']}" if "headwise" in origin.get("environment", {}) else "",

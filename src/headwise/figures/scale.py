@@ -51,7 +51,8 @@ class Scale:
             raise DataError(f"{self.colours!r} is no colour map of Headwise. {did_you_mean(self.colours, COLOURS)}")
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             raise DataError(
-                f"The scale {self.label!r} runs from {self.low} to {self.high}; give a low end that is finite and below the high end."
+                f"The scale {self.label!r} runs from {self.low} to {self.high}; "
+                "both ends must be finite, and the low end below the high end."
             )
 
     @property
@@ -59,7 +60,7 @@ class Scale:
         """``sequential`` (from little to much) or ``diverging`` (below and above a middle)."""
         return COLOURS[self.colours]
 
-    def ticks(self, *, most: int = 3) -> tuple[tuple[float, str], ...]:
+    def ticks(self, *, most: int = 4) -> tuple[tuple[float, str], ...]:
         """Where the colour bar has ticks, and what is written there."""
         places = ticks_between(self.low, self.high, most=most)
         last = len(places) - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-_ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS = (1.0, 2.0, 2.5, 5.0)
 _CELL_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -28,7 +28,7 @@ def round_up(value: float) -> float:
     return float(f"{10 * power:.6g}")
 
 
-def ticks_between(low: float, high: float, *, most: int = 5) -> tuple[float, ...]:
+def ticks_between(low: float, high: float, *, most: int = 4) -> tuple[float, ...]:
     """Both ends, and round values between them where the span divides evenly; else the middle.
 
     >>> ticks_between(0, 1, most=3), ticks_between(0, 0.4, most=3), ticks_between(-0.3, 0.3, most=3)
@@ -55,7 +55,7 @@ def tick_text(value: float, *, over: bool = False, under: bool = False) -> str:
 
 
 def thinned(labels: Sequence[str], most: int) -> tuple[int, ...]:
-    """Which of the labels to write when only ``most`` of them fit: round steps from the first, and the last if there is room.
+    """Which of the labels to write when only ``most`` fit: round steps from the first, and the last if there is room.
 
     >>> thinned([str(layer) for layer in range(30)], 7)
     (0, 5, 10, 15, 20, 25, 29)
@@ -63,9 +63,7 @@ def thinned(labels: Sequence[str], most: int) -> tuple[int, ...]:
     size, most = len(labels), max(most, 1)
     step = next((step for step in _CELL_STEPS if math.ceil(size / step) <= most), size)
     places = list(range(0, size, step))
-    if size > 1 and places[-1] != size - 1:
-        if size - 1 - places[-1] < 0.6 * step or len(places) >= most:
-            places.pop() if len(places) > 1 else None
+    if size - 1 - places[-1] >= 0.6 * step:
         places.append(size - 1)
     return tuple(places)
 

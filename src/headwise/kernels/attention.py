@@ -11,6 +11,7 @@ This module knows no model and no mask tensor of transformers: what is visible c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,17 +37,20 @@ class Attention:
         """Query heads per key/value head."""
         return self.q.shape[1] // self.k.shape[1]
 
-    def weights(self, rows: slice = slice(None), dtype: torch.dtype = torch.float32) -> Tensor:
-        """The weights of some query rows, (batch, head, query, key): rows x keys of memory a head. Padded rows are 0."""
-        group, keys = self.group, self.k.shape[2]
-        q = self.q[:, :, rows].to(dtype)
-        k = self.k.to(dtype).repeat_interleave(group, dim=1)
+    def weights(self, heads: Sequence[int] | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The whole map of some heads, (batch, head, query, key): queries x keys of memory a head. Padded rows are 0."""
+        keys = self.k.shape[2]
+        chosen = torch.arange(self.q.shape[1]) if heads is None else torch.tensor(list(heads))
+        q = self.q[:, chosen].to(dtype)
+        k = self.k[:, chosen // self.group].to(dtype)
         logits = q @ k.transpose(-1, -2) * self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
-        seen = self.visibility.matrix()[:, :, rows]  # (batch or 1, 1 or head, query, key)
+        seen = self.visibility.matrix()  # (batch or 1, 1 or head, query, key)
+        if seen.shape[1] > 1:
+            seen = seen[:, chosen]
         logits = logits.masked_fill(~seen, -torch.inf)
         if self.sinks is not None:
-            sink = self.sinks.to(dtype).view(1, -1, 1, 1).expand(*logits.shape[:3], 1)
+            sink = self.sinks[chosen].to(dtype).view(1, -1, 1, 1).expand(*logits.shape[:3], 1)
             logits = torch.cat([logits, sink], dim=-1)
         return logits.softmax(dim=-1)[..., :keys].nan_to_num(0.0) * seen.any(dim=-1, keepdim=True)

@@ -24,13 +24,12 @@ def decoder_layers(model: Any, card: ModelCard | None = None) -> nn.ModuleList:
     """The layers of the decoder, in order; ``model`` is a ``transformers`` model, or what ``load`` returned."""
     hf = getattr(model, "hf", model)
     card = card or getattr(model, "card", None) or ModelCard.from_config(hf.config)
-    root = hf.get_decoder() if hasattr(hf, "get_decoder") else hf
-    found = {name: module for name, module in root.named_modules() if _is_layers(module, card)}
-    outer = {name: m for name, m in found.items() if not any(name.startswith(f"{other}.") for other in found)}
+    decoder = hf.get_decoder() if hasattr(hf, "get_decoder") else hf  # beside it: a vision tower, as deep perhaps
+    outer = _layer_lists(decoder, card) or _layer_lists(hf, card)
     if len(outer) != 1:
-        names = f"several of them ({', '.join(outer)})" if outer else "none"
+        names = f"several ({', '.join(outer)}) were" if outer else "none was"
         raise ModelError(
-            f"{card.id} should have exactly one list of {card.layers} decoder layers, and {names} was found; Headwise "
+            f"{card.id} should have exactly one list of {card.layers} decoder layers, but {names} found; Headwise "
             "cannot tell its layers apart, so it does not read this model."
         )
     return next(iter(outer.values()))
@@ -38,18 +37,21 @@ def decoder_layers(model: Any, card: ModelCard | None = None) -> nn.ModuleList:
 
 def embedding(model: Any) -> nn.Module:
     """The module that turns token ids into hidden states."""
-    return _required(getattr(model, "hf", model), "get_input_embeddings", "an input embedding")
+    return _required(getattr(model, "hf", model), "get_input_embeddings", "input embedding")
 
 
 def unembedding(model: Any) -> nn.Module:
     """The module that turns hidden states into logits."""
-    return _required(getattr(model, "hf", model), "get_output_embeddings", "an output embedding (a language-model head)")
+    return _required(getattr(model, "hf", model), "get_output_embeddings", "output embedding")
 
 
-def _is_layers(module: nn.Module, card: ModelCard) -> bool:
-    if not isinstance(module, nn.ModuleList) or len(module) != card.layers:
-        return False
-    return all(_touches_hidden_state(member, card.hidden_size) for member in module)
+def _layer_lists(root: nn.Module, card: ModelCard) -> dict[str, nn.ModuleList]:
+    found = {name: m for name, m in root.named_modules() if isinstance(m, nn.ModuleList) and _is_layers(m, card)}
+    return {name: m for name, m in found.items() if not any(name.startswith(f"{other}.") for other in found)}
+
+
+def _is_layers(members: nn.ModuleList, card: ModelCard) -> bool:
+    return len(members) == card.layers and all(_touches_hidden_state(member, card.hidden_size) for member in members)
 
 
 def _touches_hidden_state(member: nn.Module, hidden: int) -> bool:

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from headwise.errors import ModelError
-from headwise.model.facts import HEADS, attention_facts, find, layer_labels, text_config
+from headwise.model.facts import attention_facts, find, layer_labels, text_config
 from headwise.model.quiet import quiet
 
 __all__ = ["LayerCard", "ModelCard", "auto_class"]
@@ -103,13 +103,15 @@ class ModelCard:
     @cached_property
     def skeleton(self) -> nn.Module:
         """The model without values. Its parameters have shapes and take no memory."""
+        trusted = type(self.config).__module__.startswith("transformers_modules")  # its code runs already
+        auto = auto_class(self.config)
         with quiet(), torch.device("meta"):
             try:
-                return auto_class(self.config).from_config(self.config)
+                return auto.from_config(self.config, trust_remote_code=trusted)
             except Exception as error:  # whatever a model's own code makes of a config it does not expect
                 raise ModelError(
-                    f"transformers could not build {self.id} from its config ({type(error).__name__}: {error}); correct "
-                    "the config, or install the transformers version that the model was made with."
+                    f"transformers could not build {self.id} from its config ({type(error).__name__}: {error}); "
+                    "correct the config, or install the transformers version that the model was made with."
                 ) from error
 
     @cached_property
@@ -130,42 +132,46 @@ class ModelCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON: every field but the config, with ``parameters`` and ``sinks``."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "per_layer")}
+        fields = {
+            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("config", "per_layer")
+        }
         layers = [dataclasses.asdict(layer) for layer in self.per_layer]
         return {**fields, "parameters": self.parameters, "sinks": self.sinks, "per_layer": layers}
 
     def describe(self) -> str:
         """A few lines of text."""
-        width = f"{self.head_dim} wide" if self.head_dim == self.value_dim else f"{self.head_dim}/{self.value_dim} wide"
+        heads = f"{self.layers} layers x {self._heads_words(self)}" if self.heads else f"{self.layers} layers, no heads"
         seen = len(self.attention_layers)
         lines = [
-            f"{self.id} ({self.family}): {self.layers} layers x {self.heads} heads ({self.kv_heads} key-value heads, "
-            f"{width}), hidden size {self.hidden_size}",
+            f"{self.id} ({self.family}): {heads}, hidden size {self.hidden_size}",
             f"{_short(self.parameters)} parameters ({_short(self.bytes(torch.float32))}B in float32, "
             f"{_short(self.bytes(torch.bfloat16))}B in bfloat16), vocabulary {self.vocabulary_size}"
             f"{' (embeddings tied)' if self.tied_embeddings else ''}, "
             f"{f'at most {self.max_positions} tokens' if self.max_positions else 'no limit on tokens'}",
             f"softmax attention in {'every layer' if seen == self.layers else f'{seen} of {self.layers} layers'}",
+            *self._kind_lines(),
         ]
-        lines += [f"  {_ranges(indices)}: {what}" for what, indices in self._kinds().items()]
         if self.softcap:
             lines.append(f"attention scores are soft-capped at {self.softcap:g}")
         if self.sinks:
             lines.append("heads have a learned sink: a row of attention weights sums to less than one")
         return "\n".join(lines)
 
-    def _kinds(self) -> dict[str, list[int]]:
+    def _kind_lines(self) -> list[str]:
         kinds: dict[str, list[int]] = {}
         for layer in self.per_layer:
-            what = layer.reason or {
-                "full": "full attention",
-                "window": f"window of {layer.window} tokens",
-                "chunked": f"chunks of {layer.window} tokens",
-            }.get(layer.kind, "keys picked by an indexer")
-            if layer.reason is None and (layer.heads, layer.kv_heads, layer.head_dim) != (self.heads, self.kv_heads, self.head_dim):
-                what += f", {layer.heads} heads ({layer.kv_heads} key-value heads, {layer.head_dim} wide)"
+            window = f"{'window' if layer.kind == 'window' else 'chunks'} of {layer.window} tokens"
+            full = "full attention" if layer.kind == "full" else "keys picked by an indexer"
+            what = layer.reason or (window if layer.window else full)
+            if layer.reason is None and self._heads_words(layer) != self._heads_words(self):
+                what += f", {self._heads_words(layer)}"
             kinds.setdefault(what, []).append(layer.index)
-        return kinds
+        return [f"  {_ranges(indices)}: {what}" for what, indices in kinds.items()]
+
+    @staticmethod
+    def _heads_words(of: ModelCard | LayerCard) -> str:
+        width = f"{of.head_dim}" if of.head_dim == of.value_dim else f"{of.head_dim} (values {of.value_dim})"
+        return f"{of.heads} heads ({of.kv_heads} for keys and values, width {width})"
 
 
 def auto_class(config: Any) -> Any:

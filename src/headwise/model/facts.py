@@ -170,7 +170,7 @@ def _required(config: Any, what: str, names: Sequence[str], layer: int) -> int:
     value = find(config, *names, layer=layer)
     if value is None or not int(value) > 0:
         raise ModelError(
-            f"The config of a {config.model_type!r} model does not say {what} (looked for {', '.join(names)}); Headwise "
-            "reads softmax attention only, so use a model with attention heads, or add the entry to its config."
+            f"The config of a {config.model_type!r} model does not say {what} (looked for {', '.join(names)}); "
+            "Headwise reads softmax attention, so use a model with attention heads, or add the entry to the config."
         )
     return int(value)

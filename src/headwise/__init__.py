@@ -1,0 +1,48 @@
+"""Headwise reads a language model one attention head at a time.
+
+    import headwise as hw
+
+    model = hw.load()                                      # SmolLM2-135M-Instruct, or any decoder transformers loads
+    with hw.observe(model, hw.Spectrum(k=10)) as seen:     # watch heads while the model runs
+        model(**model.encode("The cat sat on the mat."))
+    seen["spectrum"].laplacian                             # an xarray.DataArray (example, layer, head, rank)
+    atlas = hw.build(model, studies=["profile"])           # or: headwise build
+    atlas.heads()                                          # a pandas.DataFrame, one row a head
+
+Names are loaded when first used: `import headwise` alone loads neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "headwise.atlas": ("Atlas",),
+    "headwise.errors": ("HeadwiseError",),
+    "headwise.instruments": ("HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"),
+    "headwise.interventions": ("Mean", "Resample", "Scale", "Steer"),
+    "headwise.model": ("Model", "ModelCard", "load"),
+    "headwise.seam": ("check", "observe"),
+    "headwise.studies": ("build",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604
+    "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile", "Resample", "Scale",
+    "Sites", "Spectrum", "Steer", "build", "check", "load", "observe",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"headwise has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,1 @@
+"""The command line. One verb a file; `main` puts them together."""

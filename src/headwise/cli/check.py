@@ -1,0 +1,43 @@
+"""`headwise check`: prove on the spot that a model's heads can be read right."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from headwise.cli.options import AdapterOption, DeviceOption, DtypeOption, JsonOption, ModelArgument, RevisionOption
+
+
+def check(
+    model: ModelArgument = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = None,
+    revision: RevisionOption = None,
+    adapter: AdapterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Is every layer seen, does it agree with eager attention, what is refused and why.
+
+    Ends with exit code 0 if every check passes and 1 if one does not.
+    """
+    from headwise.model import load
+    from headwise.seam import check as run_checks
+
+    verdict = run_checks(load(model, dtype=dtype, device=device, revision=revision, adapter=adapter))
+    if as_json:
+        typer.echo(json.dumps(verdict.to_dict()))
+    else:
+        typer.echo(f"{verdict.model}: {'ok' if verdict.passed else 'NOT OK'}")
+        for one in verdict.checks:
+            number = "" if one.error is None else f"  error {one.error:.1e} (limit {one.limit:.0e})"
+            typer.echo(f"  {'ok ' if one.passed else 'NOT'} {one.name:<11} {one.says}{number}")
+        for layer, reason in verdict.refused.items():
+            typer.echo(f"  --- layer {layer}: {reason}")
+    if not verdict.passed:
+        raise typer.Exit(1)
+
+
+check.examples = (  # type: ignore[attr-defined]
+    "[b]Examples[/b]\n\nheadwise check\n\nheadwise check ./my-model --dtype bfloat16 --json"
+)

@@ -1,0 +1,20 @@
+"""`headwise describe`: tell a study of an atlas in words."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
+
+
+def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
+    """What a careful reader would see in a map; every number is computed from it."""
+    from headwise.atlas import Atlas
+
+    words = Atlas.open(atlas).describe(study)
+    typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
+
+
+describe.examples = "[b]Example[/b]\n\nheadwise describe atlas profile"  # type: ignore[attr-defined]

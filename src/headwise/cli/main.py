@@ -1,0 +1,54 @@
+"""The command line: one verb a file. Nothing heavy is loaded until a verb needs it.
+
+Errors meant for the person at the keyboard are printed as one sentence, without a traceback, and end with exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from headwise import __version__
+from headwise.cli.build import build
+from headwise.cli.check import check
+from headwise.cli.describe import describe
+from headwise.cli.heads import heads
+from headwise.cli.plan import plan
+from headwise.cli.show import show
+from headwise.errors import HeadwiseError
+
+app = typer.Typer(
+    name="headwise",
+    help="Reads a language model one attention head at a time.",
+    epilog="Start with: headwise build   (the default model on the packaged texts), then: headwise show atlas profile",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (build, plan, check, show, describe, heads):
+    app.command(epilog=getattr(verb, "examples", None))(verb)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        typer.echo(f"headwise {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The entry point: user errors without a traceback."""
+    try:
+        app(standalone_mode=True)
+    except HeadwiseError as error:
+        typer.secho(f"headwise: {error}", fg="red", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo(
+            "headwise: interrupted; what was measured is kept, and the same command goes on from there.", err=True
+        )
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)

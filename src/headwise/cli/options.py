@@ -1,0 +1,52 @@
+"""Options that several verbs share, said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODEL]",
+        help="A hub id, a folder, a .gguf file, or a PEFT adapter's folder. Default: SmolLM2-135M-Instruct.",
+        show_default=False,
+    ),
+]
+AtlasArgument = Annotated[Path, typer.Argument(metavar="ATLAS", help="The folder that headwise build wrote.")]
+StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="The study, such as profile.")]
+DtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--dtype", help="float32, bfloat16, float16, or auto (float32 on a CPU, the checkpoint's own on a GPU)."
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.", show_default=False),
+]
+RevisionOption = Annotated[
+    str | None, typer.Option("--revision", help="A branch, tag or commit of the hub.", show_default=False)
+]
+AdapterOption = Annotated[
+    str | None, typer.Option("--adapter", help="A PEFT adapter to put on the model.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+StudiesOption = Annotated[
+    str | None,
+    typer.Option("--studies", help="Comma-separated, such as profile,spectral. Default: all.", show_default=False),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Your texts: .jsonl with a field text, a .txt file, or a folder of them. Default: the packaged ones.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
+def split(names: str | None) -> list[str] | None:
+    """ "a, b" -> ["a", "b"]; None stays None."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]

@@ -1,0 +1,46 @@
+"""Progress on the terminal: one bar a study, with the time left; plain silence where nobody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class Bars:
+    """What a verb tells about its progress."""
+
+    def __init__(self, progress: Progress):
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+
+    def say(self, what: str) -> None:
+        """A step without a count."""
+        self._progress.console.print(f"[dim]{what}[/dim]")
+
+    def update(self, study: str, done: int, total: int) -> None:
+        """Examples done of a study. The first call may already hold some, from an earlier run."""
+        if study not in self._tasks:
+            self._tasks[study] = self._progress.add_task(study, total=total)
+        self._progress.update(self._tasks[study], completed=done)
+
+
+@contextmanager
+def progress_bars(quiet: bool = False) -> Iterator[Bars]:
+    """Bars on standard error, so that standard output stays for results."""
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("examples,"),
+        TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:
+        yield Bars(progress)

@@ -1,0 +1,28 @@
+"""What `build` leaves beside an atlas: every figure as PNG, SVG and PDF, and all words in one Markdown file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headwise.atlas import Atlas
+from headwise.figures import save
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def write_report(atlas: Atlas, folder: Path, name: str) -> list[Path]:
+    """Write the files and return their paths, the report first."""
+    figures = folder / f"{name}-figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    lines = [f"# Atlas of {atlas.provenance(atlas.studies[0]).model['id']}", ""]
+    files = []
+    for study in atlas.studies:
+        figure, words = atlas.figure(study), atlas.describe(study)
+        for suffix in FORMATS:
+            path = figures / f"{study}.{suffix}"
+            save(figure, path)
+            files.append(path)
+        lines += [f"## {study}", "", f"![{words.short()}]({figures.name}/{study}.png)", "", words.markdown(), ""]
+    report = folder / f"{name}-report.md"
+    report.write_text("\n".join(lines), encoding="utf-8")
+    return [report, *files]

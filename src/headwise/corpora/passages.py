@@ -1,0 +1,111 @@
+"""Texts to read while heads are watched: packaged passages, a user's own, and repeated random tokens.
+
+The packaged passages are ours: prose, dialogue, code, lists, tables, maths, exposition and other languages, 200 to 600
+tokens each, so that a statistic of a head does not hang on one kind of text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from headwise.errors import DataError
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One text. `register` is its kind, such as "code"; `language` an ISO code."""
+
+    id: str
+    text: str
+    register: str = "text"
+    language: str = "en"
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Texts with a name and a digest, so that a map can say what it was made from."""
+
+    name: str
+    items: tuple[Passage, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def digest(self) -> str:
+        """Changes when any id, register or text does."""
+        hasher = hashlib.blake2b(digest_size=8)
+        for item in self.items:
+            hasher.update(json.dumps([item.id, item.register, item.text], ensure_ascii=False).encode())
+        return hasher.hexdigest()
+
+    def first(self, count: int) -> Passages:
+        """At most `count` of them, taken evenly over the registers in turn."""
+        by_register: dict[str, list[Passage]] = {}
+        for item in self.items:
+            by_register.setdefault(item.register, []).append(item)
+        turns = [queue[i] for i in range(len(self.items)) for queue in by_register.values() if i < len(queue)]
+        return Passages(self.name, tuple(turns[:count]))
+
+
+def packaged_passages() -> Passages:
+    """The texts that come with Headwise."""
+    lines = files("headwise.corpora").joinpath("data/passages.jsonl").read_text(encoding="utf-8").splitlines()
+    return Passages("packaged passages", tuple(Passage(**json.loads(line)) for line in lines))
+
+
+def read_passages(path: str | Path) -> Passages:
+    """A user's texts: JSONL with a field "text" (and "id", "register", "language" if wanted), or one .txt file a text.
+
+    A .txt file is cut at blank lines into paragraphs; a folder of .txt files gives one text a file.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"there is no file or folder {path}; give a .jsonl or .txt file, or a folder of .txt files")
+    try:
+        if path.is_dir():
+            pairs = [(file.stem, file.read_text(encoding="utf-8")) for file in sorted(path.glob("*.txt"))]
+            items = [Passage(name, text) for name, text in pairs]
+        elif path.suffix == ".jsonl":
+            items = _from_jsonl(path)
+        else:
+            paragraphs = [part.strip() for part in path.read_text(encoding="utf-8").split("\n\n")]
+            items = [Passage(f"{path.stem}-{i + 1}", text) for i, text in enumerate(p for p in paragraphs if p)]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
+    items = [item for item in items if item.text.strip()]
+    if not items:
+        raise DataError(f"{path} holds no text; give at least one passage")
+    return Passages(path.name, tuple(_unique(items)))
+
+
+def _from_jsonl(path: Path) -> list[Passage]:
+    items = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"line {number} of {path} is not JSON ({error.msg}); write one JSON object a line"
+            ) from error
+        if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+            raise DataError(f'line {number} of {path} has no text; every line needs a field "text" that is a string')
+        fields = {key: str(row[key]) for key in ("register", "language") if key in row}
+        items.append(Passage(str(row.get("id", f"{path.stem}-{number}")), row["text"], **fields))
+    return items
+
+
+def _unique(items: Sequence[Passage]) -> Sequence[Passage]:
+    seen: set[str] = set()
+    for item in items:
+        if item.id in seen:
+            raise DataError(f"the id {item.id!r} stands on two passages; give every passage its own")
+        seen.add(item.id)
+    return items

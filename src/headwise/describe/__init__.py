@@ -1,0 +1,32 @@
+"""Maps in words: what a careful reader would see, every number computed from the data.
+
+    words = describe("profile", dataset)
+    print(words.text())          # or .markdown(), .sections(), .short() for an alt text
+    words.numbers                # each number of the text, with its value and what it is
+
+`maps` holds what every study can ask of a layer x head map. A study gets its words by one line in ``_STUDIES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import xarray as xr
+
+from headwise.describe import maps, profile
+from headwise.describe.words import Number, Words, Writer
+from headwise.errors import StudyError, did_you_mean
+
+__all__ = ["Number", "Words", "Writer", "describe", "maps"]
+
+_STUDIES: dict[str, Callable[..., Words]] = {
+    "profile": profile.describe,
+}
+
+
+def describe(study: str, dataset: xr.Dataset, **options: Any) -> Words:
+    """A study's Dataset in words."""
+    if study not in _STUDIES:
+        raise StudyError(f"There are no words for the study {study!r}. {did_you_mean(study, _STUDIES)}")
+    return _STUDIES[study](dataset, **options)

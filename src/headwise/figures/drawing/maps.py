@@ -1,0 +1,160 @@
+"""Maps on paper: heatmaps, category maps, and the colour bar.
+
+A map is painted as one path per colour, runs of equal neighbours joined: a figure of eleven 80 x 64 maps stays a true
+vector drawing of less than a megabyte, where one object a cell would take several and an embedded picture would blur in
+some viewers. Each path has a hair-thin edge of its own colour, so that no white seams show between the cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
+from matplotlib.path import Path
+
+from headwise.figures.drawing.ink import INK, outline, small_ticks, texture, thin_spines
+from headwise.figures.layout import SMALL, Slot, text_width, upright
+from headwise.figures.panels import Axis, CategoryMap, Heatmap, Mark
+from headwise.figures.scale import Scale
+from headwise.figures.ticks import thinned
+
+LEVELS = 128  # steps of a colour scale: finer than the eye tells apart, and half the file of the usual 256
+MOST_TICKS = 8
+
+
+def paint_heatmap(axes: Axes, panel: Heatmap, scale: Scale, slot: Slot) -> None:
+    """Colours for numbers, texture for what was not measured, then marks and frames."""
+    share = (panel.values.astype(float) - scale.low) / (scale.high - scale.low)
+    measured = np.isfinite(share)
+    levels = np.where(measured, np.clip(np.nan_to_num(share) * LEVELS, 0, LEVELS - 1), -1).astype(int)
+    _paint_map(axes, panel, levels, _colours_of(scale), slot)
+
+
+def paint_categories(axes: Axes, panel: CategoryMap, slot: Slot) -> None:
+    """A square or a dot a cell, in the colour of its category."""
+    colours = [category.colour for category in panel.categories]
+    if panel.shape == "dot":
+        rows, columns = panel.values.shape
+        size = 0.8 * 72 * min(slot.box.width / columns, slot.box.height / rows)
+        for index, colour in enumerate(colours):
+            y, x = np.nonzero(panel.values == index)
+            axes.plot(x, y, "o", markersize=size, markeredgewidth=0, color=colour)
+    _paint_map(axes, panel, panel.values, colours, slot)
+
+
+def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
+    """A colour bar: the colours, the ticks with their plus where the scale was clipped, and pointers at the marks."""
+    _paint_cells(axes, np.arange(LEVELS - 1, -1, -1)[:, None], _colours_of(scale))
+    axes.set(xlim=(-0.5, 0.5), ylim=(LEVELS - 0.5, -0.5))
+
+    def place(value: float) -> float:
+        return (1 - (value - scale.low) / (scale.high - scale.low)) * LEVELS - 0.5
+
+    axes.yaxis.tick_right()
+    axes.set_xticks([])
+    axes.set_yticks([place(value) for value, _ in scale.ticks()], [text for _, text in scale.ticks()])
+    small_ticks(axes)
+    for mark in scale.marks:
+        if scale.low <= mark.value <= scale.high:
+            y = place(mark.value)
+            axes.plot([-0.5, 0.5], [y, y], color="white", linewidth=0.7)
+            axes.plot([-0.5], [y], ">", markersize=2.8, markeredgewidth=0, color=INK, clip_on=False, zorder=5)
+    if label:
+        axes.yaxis.set_label_position("right")
+        axes.set_ylabel(label, fontsize=SMALL, color=INK, labelpad=2.5)
+    thin_spines(axes)
+
+
+def _colours_of(scale: Scale) -> list[Any]:
+    colours = matplotlib.colormaps[scale.colours].resampled(LEVELS)
+    return [colours(level) for level in range(LEVELS)]
+
+
+def _paint_map(
+    axes: Axes, panel: Heatmap | CategoryMap, levels: np.ndarray, colours: Sequence[Any], slot: Slot
+) -> None:
+    rows, columns = levels.shape
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
+    if (levels < 0).any():
+        axes.add_patch(texture(-0.5, -0.5, columns, rows))  # seen where no cell is painted over it
+    if isinstance(panel, Heatmap) or panel.shape == "square":
+        _paint_cells(axes, levels, colours)
+    cell = 72 * min(slot.box.width / columns, slot.box.height / rows)
+    for mark in panel.marks:
+        level = int(levels[mark.row, mark.column])
+        _paint_mark(axes, mark, cell, dark=level >= 0 and _is_dark(colours[level]))
+    for frame in panel.frames:
+        left, top = frame.first_column - 0.5, frame.first_row - 0.5
+        wide, high = frame.last_column - left + 0.5, frame.last_row - top + 0.5
+        axes.add_patch(
+            Rectangle((left, top), wide, high, fill=False, edgecolor="black", linewidth=1.1, clip_on=False, zorder=4)
+        )
+        if frame.text:
+            axes.text(left, top, frame.text, fontsize=SMALL, va="bottom", color=INK)
+    _label_cells(axes, panel.x, panel.y, slot)
+    thin_spines(axes)
+
+
+def _paint_mark(axes: Axes, mark: Mark, cell: float, *, dark: bool) -> None:
+    if mark.sign == "text":
+        ink, points = "white" if dark else INK, min(SMALL, cell * 0.5)
+        axes.text(mark.column, mark.row, mark.text, fontsize=points, ha="center", va="center", color=ink)
+        return
+    size = min(max(0.75 * cell, 4.2), 5.0)
+    for colour, thick in (("white", 1.5), (INK, 0.7)):  # the one is seen on dark cells, the other on light ones
+        outline(axes, mark.column, mark.row, size, sign=mark.sign, colour=colour, thick=thick)
+
+
+def _is_dark(colour: Any) -> bool:
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+
+
+def _paint_cells(axes: Axes, levels: np.ndarray, colours: Sequence[Any]) -> None:
+    """One path for all cells of a colour; cells of level -1 are left open."""
+    runs: dict[int, list[tuple[int, int, int]]] = {}
+    for row, line in enumerate(levels):
+        edges = [0, *(np.flatnonzero(np.diff(line)) + 1).tolist(), len(line)]
+        for first, end in pairwise(edges):
+            runs.setdefault(int(line[first]), []).append((row, first, end))
+    runs.pop(-1, None)
+    paths = _paths(runs)
+    faces = [colours[level] for level in paths]
+    axes.add_collection(
+        PathCollection(list(paths.values()), facecolors=faces, edgecolors=faces, linewidths=0.3, snap=True),
+        autolim=False,
+    )
+
+
+def _paths(runs: Mapping[int, list[tuple[int, int, int]]]) -> dict[int, Path]:
+    paths = {}
+    for level in sorted(runs):
+        row, first, end = np.array(runs[level], dtype=float).T - 0.5
+        corners = np.stack([first, row, end, row, end, row + 1, first, row + 1, first, row], axis=1).reshape(-1, 2)
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(runs[level])
+        paths[level] = Path(corners, codes)
+    return paths
+
+
+def _label_cells(axes: Axes, x: Axis, y: Axis, slot: Slot) -> None:
+    along = upright(x.labels)
+    pitch = max(text_width(label, SMALL) for label in x.labels) + 0.05 if along else SMALL * 1.15 / 72
+    for labelled, axis, side, room in (
+        (slot.labelled_x, x, axes.xaxis, slot.box.width / pitch),
+        (slot.labelled_y, y, axes.yaxis, slot.box.height / (SMALL * 1.15 / 72)),
+    ):
+        places = thinned(axis.labels, min(int(room), MOST_TICKS) if upright(axis.labels) else int(room))
+        side.set_ticks(places, [axis.labels[place] if labelled else "" for place in places])
+        if labelled and axis.name:
+            side.set_label_text(axis.name, fontsize=SMALL + 0.6, color=INK)
+            side.labelpad = 1.5
+    small_ticks(axes)
+    if not along:
+        axes.tick_params(axis="x", labelrotation=90)

@@ -1,0 +1,129 @@
+"""Curves, scatters and legends on paper."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+from headwise.figures.drawing.ink import FAINT, GREY, INK, outline, small_ticks, texture, thin_spines
+from headwise.figures.layout import PANEL_TITLE, SMALL, Slot, line_height
+from headwise.figures.panels import Axis, Category, Curves, Guide, Legend, Scatter
+from headwise.figures.ticks import tick_text
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "line": {},
+    "dashed": {"linestyle": (0, (4, 2))},
+    "step": {"drawstyle": "steps-mid"},
+    "points": {"linestyle": "none", "marker": "."},
+}
+_BLUE = "#31688e"
+
+
+def paint_curves(axes: Axes, panel: Curves) -> None:
+    """Lines with their bands, named in the emptiest corner when there are several."""
+    for curve in panel.curves:
+        if curve.low is not None and curve.high is not None:
+            step: Literal["mid"] | None = "mid" if curve.style == "step" else None
+            axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.2, linewidth=0, step=step)
+        axes.plot(
+            curve.x, curve.y, color=curve.colour, linewidth=0.9, label=curve.label, markersize=3, **_STYLES[curve.style]
+        )
+    _finish(axes, panel.x, panel.y, panel.guides)
+    if len(panel.curves) > 1:
+        _name_groups(axes)
+
+
+def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
+    """Points by group, and the names of the chosen ones beside them."""
+    groups = np.array(panel.groups or [0] * panel.x_values.size)
+    for index, category in enumerate(panel.categories or (Category("all", "", _BLUE),)):
+        x, y = panel.x_values[groups == index], panel.y_values[groups == index]
+        axes.plot(x, y, "o", markersize=2.6, markeredgewidth=0, alpha=0.75, color=category.colour, label=category.label)
+    _finish(axes, panel.x, panel.y, panel.guides)
+    _name_points(axes, panel, slot)
+    if len(panel.categories) > 1:
+        _name_groups(axes)
+
+
+def paint_legend(axes: Axes, panel: Legend, slot: Slot) -> None:
+    """Signs and what they mean, from the top of the place it was given."""
+    axes.set(xlim=(0, slot.box.width), ylim=(slot.box.height, 0))  # inches
+    axes.axis("off")
+    y = line_height(SMALL) / 2
+    if panel.title:
+        axes.text(0, y, panel.title, fontsize=PANEL_TITLE, fontweight="bold", va="center", color=INK)
+        y += line_height(PANEL_TITLE) * 1.2
+    for entry in panel.entries:
+        _paint_sign(axes, entry, 0.06, y)
+        for line in entry.label.split("\n"):
+            axes.text(0.17, y, line, fontsize=SMALL, va="center", color=INK)
+            y += line_height(SMALL)
+        y += 0.3 * line_height(SMALL)
+
+
+def _paint_sign(axes: Axes, entry: Category, x: float, y: float) -> None:
+    if entry.sign in ("square", "texture"):
+        box = (x - 0.04, y - 0.035, 0.08, 0.07)
+        square = Rectangle(box[:2], box[2], box[3], facecolor=entry.colour, linewidth=0)
+        axes.add_patch(texture(*box) if entry.sign == "texture" else square)
+        return
+    if entry.sign in ("ring", "cross"):
+        outline(axes, x, y, 4.2, sign=entry.sign, colour=entry.colour, thick=0.7)
+        return
+    marker, size = {"dot": ("o", 4.2), "line": ("_", 7.0), "pointer": (">", 3.4)}[entry.sign]
+    axes.plot([x], [y], marker, markersize=size, color=entry.colour, markeredgewidth=0.9, clip_on=False)
+
+
+def _name_groups(axes: Axes) -> None:
+    axes.legend(loc="best", fontsize=SMALL, frameon=False, handlelength=1.4, labelspacing=0.25, borderaxespad=0.2)
+
+
+def _name_points(axes: Axes, panel: Scatter, slot: Slot) -> None:
+    """Names towards the middle, from the highest point down, each at least one line below the one before."""
+    places = axes.transLimits.transform(axes.transScale.transform(np.c_[panel.x_values, panel.y_values]))
+    free = slot.box.height * 72 - SMALL / 2  # points
+    for index in sorted(panel.shown, key=lambda shown: -places[shown, 1]):
+        right, y = places[index, 0] > 0.5, places[index, 1] * slot.box.height * 72
+        free = min(y + 1, free)
+        axes.annotate(
+            panel.names[index], (panel.x_values[index], panel.y_values[index]), (-3 if right else 3, free - y),
+            textcoords="offset points", ha="right" if right else "left", va="center", fontsize=SMALL - 0.6, color=INK,
+            bbox={"boxstyle": "square,pad=0.05", "facecolor": "white", "linewidth": 0, "alpha": 0.75},
+        )  # fmt: skip
+        free -= SMALL
+
+
+def _finish(axes: Axes, x: Axis, y: Axis, guides: tuple[Guide, ...]) -> None:
+    for guide in guides:
+        _paint_guide(axes, guide)
+    for axis, side, base in ((x, axes.xaxis, 2), (y, axes.yaxis, 10)):
+        if axis.log:
+            getattr(axes, f"set_{side.axis_name}scale")("log", base=base)
+        getattr(axes, f"set_{side.axis_name}lim")(axis.low, axis.high)
+        low, high = sorted(side.get_view_interval())
+        locator = LogLocator(base=base, numticks=5) if axis.log else MaxNLocator(4)
+        places = [place for place in locator.tick_values(low, high) if low <= place <= high]
+        side.set_ticks(places, [tick_text(place) for place in places])
+        side.set_minor_locator(NullLocator())
+        side.set_label_text(axis.name, fontsize=SMALL + 0.6, color=INK)
+        side.labelpad = 1.5
+    small_ticks(axes)
+    thin_spines(axes)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _paint_guide(axes: Axes, guide: Guide) -> None:
+    line: dict[str, Any] = {"color": FAINT, "linewidth": 0.6, "zorder": 0, "linestyle": (0, (3, 2))}
+    text: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY}
+    if guide.axis == "x":
+        axes.axvline(guide.at, **line)
+        axes.annotate(guide.text, (guide.at, 1), (2, -1), xycoords=("data", "axes fraction"), va="top", **text)
+    elif guide.axis == "y":
+        axes.axhline(guide.at, **line)
+        axes.annotate(guide.text, (1, guide.at), (0, 1), xycoords=("axes fraction", "data"), ha="right", **text)
+    else:
+        axes.axline((0, 0), slope=1, **line)

@@ -1,0 +1,31 @@
+"""What each head puts out, z, at chosen tokens: the slice of the output projection's *input* that belongs to it.
+
+Cost: nothing beyond the pass; memory examples x layers x tokens x heads x width, for the chosen tokens only.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.dims import TOKEN, WIDTH
+from headwise.instruments.readings import HeadReadings
+from headwise.seam import Frame, Positions, check_positions, position_index
+
+
+class HeadOutputs(HeadReadings):
+    """z of every head at the given positions; NaN where an example has no such token."""
+
+    name = "outputs"
+    tails = {"z": (TOKEN, WIDTH)}
+
+    def __init__(self, positions: Positions = "last"):
+        super().__init__()
+        self.positions = check_positions(positions)
+
+    def measure(self, frame: Frame) -> dict[str, Tensor]:
+        """Pick the tokens of one layer."""
+        index = position_index(self.positions, frame.valid, frame.position)  # (batch, token)
+        z = frame.z.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *frame.z.shape[2:]))
+        z = z.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
+        return {"z": z.transpose(1, 2)}  # (batch, head, token, width)

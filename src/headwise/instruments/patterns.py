@@ -1,0 +1,82 @@
+"""Whole attention maps of chosen heads and layers.
+
+The only instrument that keeps T x T numbers: 4 bytes x examples x heads x T x T (30 layers x 9 heads at 1,024 tokens:
+1.1 GB an example). So it asks before it fills the memory: `limit` bytes, 2 GiB unless said otherwise.
+
+What a query may not see is NaN, not zero: a mask is not a small weight. All passes must have the same length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+import xarray as xr
+
+from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name, parse_heads
+from headwise.errors import DataError, SeamError
+from headwise.seam import Frame, Instrument, Shot
+
+
+class Patterns(Instrument):
+    """Attention maps, dims (example, place, query, key); a place is a head, named L{l}H{h}."""
+
+    name = "patterns"
+
+    def __init__(self, heads: str | Iterable[str | tuple[int, int]] | None = None, *, limit: int = 2 << 30):
+        self.chosen = None if heads is None else parse_heads(heads)
+        self.limit = limit
+        self._bytes = 0
+        self._now: dict[tuple[int, int], np.ndarray] = {}
+        self._passes: list[dict[tuple[int, int], np.ndarray]] = []
+
+    def see(self, frame: Frame) -> None:
+        """Materialise the chosen heads of one layer."""
+        heads = self._heads_of(frame)
+        if not heads:
+            return
+        queries, keys = frame.attention.q.shape[2], frame.attention.k.shape[2]
+        self._bytes += 4 * frame.batch * len(heads) * queries * keys
+        if self._bytes > self.limit:
+            raise DataError(
+                f"the attention maps would take more than {self.limit / 2**30:.1f} GiB; choose fewer heads "
+                '(Patterns(heads="L3H7, L4H0")), fewer or shorter texts, or raise Patterns(limit=...)'
+            )
+        maps = frame.attention.weights(heads)
+        seen = frame.attention.visibility.matrix()
+        seen = seen[:, heads] if seen.shape[1] > 1 else seen
+        counts = frame.valid[:, None, :, None]
+        maps = maps.masked_fill(~(seen & counts), torch.nan).cpu().numpy()
+        for place, head in enumerate(heads):
+            self._now[frame.layer, head] = maps[:, place]
+
+    def end(self, shot: Shot) -> None:
+        """One pass is complete."""
+        self._passes.append(self._now)
+        self._now = {}
+
+    def read(self) -> xr.Dataset:
+        """`weights` over (example, place, query, key), with `layer` and `head` along `place`."""
+        if not self._passes:
+            raise SeamError("Patterns has seen nothing yet; run the model inside the `with observe(...)`")
+        if self.chosen is not None and (missing := [h for h in self.chosen if h not in self._passes[0]]):
+            raise DataError(f"the model has no head {head_name(*missing[0])}")
+        shapes = {maps.shape[1:] for one in self._passes for maps in one.values()}
+        if len(shapes) > 1:
+            raise DataError(
+                f"the passes have different lengths {sorted(shapes)}; maps of one length can be kept together: "
+                "use texts of equal length, or one Patterns instrument each"
+            )
+        places = sorted(self._passes[0])
+        stacked = np.stack([np.concatenate([one[place] for one in self._passes]) for place in places], axis=1)
+        layers, heads = (np.array(part) for part in zip(*places, strict=True))
+        return xr.Dataset(
+            {"weights": ((EXAMPLE, PLACE, QUERY, KEY), stacked)},
+            coords={PLACE: [head_name(*p) for p in places], LAYER: (PLACE, layers), HEAD: (PLACE, heads)},
+        )
+
+    def _heads_of(self, frame: Frame) -> list[int]:
+        if self.chosen is None:
+            return list(range(frame.heads))
+        return [head for layer, head in self.chosen if layer == frame.layer and head < frame.heads]

@@ -1,0 +1,68 @@
+"""The common part of instruments that keep something for every example, layer and head.
+
+Per layer a subclass returns small tensors, (batch, head, ...). They stay on their device until the pass is over, so
+that no layer waits for a copy; then they are stacked over layers and moved to the CPU once. Layers without attention
+heads, and heads a layer does not have, are NaN.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from headwise.dims import EXAMPLE, HEAD, LAYER
+from headwise.errors import SeamError
+from headwise.seam import Frame, Instrument, Shot, Structure
+
+
+class HeadReadings(Instrument):
+    """Readings with dims (example, layer, head, ...). Subclasses say what to measure and name the further dims."""
+
+    tails: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
+
+    def __init__(self) -> None:
+        self._layers: dict[int, dict[str, Tensor]] = {}
+        self._passes: list[dict[str, np.ndarray]] = []
+        self._shape = (0, 0)
+
+    def attach(self, structure: Structure, stack: ExitStack) -> None:
+        """Remember how large a map is."""
+        self._shape = (structure.card.layers, structure.card.heads)
+
+    @abstractmethod
+    def measure(self, frame: Frame) -> dict[str, Tensor]:
+        """Each variable of one layer, (batch, head, ...)."""
+
+    def see(self, frame: Frame) -> None:
+        """Keep one layer's tensors until the pass is over."""
+        self._layers[frame.layer] = self.measure(frame)
+
+    def end(self, shot: Shot) -> None:
+        """Stack the layers of a pass and bring them to the CPU."""
+        layers, heads = self._shape
+        stacked = {}
+        for name, sample in next(iter(self._layers.values())).items():
+            shape = (sample.shape[0], layers, heads, *sample.shape[2:])
+            whole = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
+            for layer, values in self._layers.items():
+                whole[:, layer, : values[name].shape[1]] = values[name].to(sample.device)
+            stacked[name] = whole.cpu().numpy()
+        self._passes.append(stacked)
+        self._layers.clear()
+
+    def read(self) -> xr.Dataset:
+        """All passes so far, one after the other along `example`."""
+        if not self._passes:
+            raise SeamError(f"{type(self).__name__} has seen nothing yet; run the model inside the `with observe(...)`")
+        variables = {
+            name: ((EXAMPLE, LAYER, HEAD, *self.tails[name]), np.concatenate([one[name] for one in self._passes]))
+            for name in self._passes[0]
+        }
+        layers, heads = self._shape
+        return xr.Dataset(variables, coords={LAYER: np.arange(layers), HEAD: np.arange(heads)})

@@ -1,0 +1,50 @@
+"""The common part of interventions: which heads, at which tokens."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from headwise.dims import head_name, parse_heads
+from headwise.errors import DataError
+from headwise.seam import Frame, Intervention, Positions, check_positions, position_mask
+
+Heads = str | Iterable[str | tuple[int, int]]
+
+
+class OnHeads(Intervention):
+    """Changes z of some heads at some tokens. Subclasses say what the new z is.
+
+    `heads`: "L3H7, L4H0", or names, or (layer, head) pairs. `positions`: see `seam.positions`; "all" by default, which
+    under `generate` means the prompt and every decode step.
+    """
+
+    def __init__(self, heads: Heads, positions: Positions = "all"):
+        self.heads = parse_heads(heads)
+        if not self.heads:
+            raise DataError('no heads were given; name at least one, for instance "L3H7"')
+        self.positions = check_positions(positions)
+        self._of_layer: dict[int, list[int]] = defaultdict(list)
+        for layer, head in dict.fromkeys(self.heads):
+            self._of_layer[layer].append(head)
+
+    @abstractmethod
+    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+        """The new z of these heads, (batch, query, len(heads), width), given the old; before positions are applied."""
+
+    def change(self, frame: Frame) -> Tensor:
+        """z with the chosen heads and tokens replaced."""
+        heads = self._of_layer.get(frame.layer)
+        if not heads:
+            return frame.z
+        if max(heads) >= frame.heads:
+            raise DataError(f"there is no head {head_name(frame.layer, max(heads))}: layer {frame.layer} has {frame.heads}")
+        old = frame.z[:, :, heads]
+        where = position_mask(self.positions, frame.valid, frame.position)[:, :, None, None]
+        z = frame.z.clone()
+        z[:, :, heads] = torch.where(where, self.new(frame, heads, old).to(old.dtype), old)
+        return z

@@ -1,0 +1,77 @@
+"""Interventions that take one vector a head: replace z by it (Mean), or add it (Steer).
+
+The vectors come as a mapping from head to vector, or as a DataArray with dims (layer, head, width) such as the mean of
+a `HeadOutputs` reading over examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import xarray as xr
+from torch import Tensor
+
+from headwise.dims import HEAD, LAYER, WIDTH, head_name, parse_head
+from headwise.errors import DataError
+from headwise.interventions.heads import Heads, OnHeads
+from headwise.seam import Frame, Positions
+
+Vectors = Mapping[str | tuple[int, int], Tensor] | xr.DataArray
+
+
+class _WithVectors(OnHeads):
+    def __init__(self, heads: Heads, vectors: Vectors, positions: Positions = "all"):
+        super().__init__(heads, positions)
+        self.vectors = _by_head(vectors, self.heads)
+
+    def vector(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+        """(heads, width), on z's device."""
+        stacked = torch.stack([self.vectors[frame.layer, head] for head in heads])
+        if stacked.shape[-1] != z.shape[-1]:
+            raise DataError(
+                f"the vectors of layer {frame.layer} have {stacked.shape[-1]} entries and its heads put out {z.shape[-1]}; "
+                "take them from HeadOutputs on this model"
+            )
+        return stacked.to(z.device, z.dtype)
+
+
+class Mean(_WithVectors):
+    """z -> a given vector: the head says what it says on average, whatever the text (mean ablation)."""
+
+    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+        """The vector, at every token."""
+        return self.vector(frame, heads, z).expand_as(z)
+
+
+class Steer(_WithVectors):
+    """z -> z + strength * vector."""
+
+    def __init__(self, heads: Heads, vectors: Vectors, strength: float = 1.0, positions: Positions = "all"):
+        super().__init__(heads, vectors, positions)
+        self.strength = strength
+
+    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+        """Pushed along the vector."""
+        return z + self.strength * self.vector(frame, heads, z)
+
+
+def _by_head(vectors: Vectors, heads: list[tuple[int, int]]) -> dict[tuple[int, int], Tensor]:
+    if isinstance(vectors, xr.DataArray):
+        if set(vectors.dims) != {LAYER, HEAD, WIDTH}:
+            raise DataError(
+                f"vectors need dims (layer, head, width) and have {tuple(vectors.dims)}; "
+                "take the mean over examples and one token, for instance z.mean('example').isel(token=0)"
+            )
+        array = vectors.transpose(LAYER, HEAD, WIDTH)
+        found = {pair: torch.from_numpy(array.sel({LAYER: pair[0], HEAD: pair[1]}).values.copy()) for pair in heads}
+    else:
+        given = {parse_head(head): torch.as_tensor(vector) for head, vector in vectors.items()}
+        missing = [pair for pair in heads if pair not in given]
+        if missing:
+            raise DataError(f"no vector was given for {head_name(*missing[0])}; give one for every head")
+        found = {pair: given[pair] for pair in heads}
+    for pair, vector in found.items():
+        if not bool(torch.isfinite(vector).all()):
+            raise DataError(f"the vector for {head_name(*pair)} is not finite; some example had no token there")
+    return found

@@ -1,0 +1,32 @@
+"""The seam: the only folder that knows how transformers computes attention.
+
+`observe` puts instruments and interventions on a running model; `check` proves on the spot that what they see is
+what the model does.
+"""
+
+from headwise.seam.frame import Frame, Shot
+from headwise.seam.observation import Observation, observe
+from headwise.seam.positions import Positions, check_positions, position_index, position_mask
+from headwise.seam.projection import OutputProjection, output_projections
+from headwise.seam.structure import Structure
+from headwise.seam.verify import Check, Verdict, check
+from headwise.seam.watching import Instrument, Intervention
+
+__all__ = [
+    "Check",
+    "Frame",
+    "Instrument",
+    "Intervention",
+    "Observation",
+    "OutputProjection",
+    "Positions",
+    "Shot",
+    "Structure",
+    "Verdict",
+    "check",
+    "check_positions",
+    "observe",
+    "output_projections",
+    "position_index",
+    "position_mask",
+]

@@ -1,0 +1,84 @@
+"""A layer's real output, z, from a fused kernel; with the log-sum-exp where the kernel gives it away.
+
+In order of preference:
+
+1. torch's CPU flash kernel, called directly: the same kernel `scaled_dot_product_attention` would choose, but its
+   log-sum-exp is kept, which saves the reductions a softmax;
+2. transformers' own SDPA function, for every mask and device;
+3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
+   sinks). It is called on slices of queries, so that no T x T map is held for long prompts.
+
+z is (batch, query, head, value width): the input of the output projection, one slice a head.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from headwise.errors import SeamError
+
+EAGER_ROWS = 512  # queries handed to a family's eager function at a time
+
+
+def attention_output(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, options: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    """z and, from the first way only, the log-sum-exp (batch, head, query)."""
+    if options.get("softcap") is not None or options.get("s_aux") is not None:
+        return _eager_output(module, q, k, v, mask, scale, options), None
+    if _flash_on_cpu(q, k, v, mask, options):
+        z, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, q.shape[2] > 1, scale=scale)
+        return z.transpose(1, 2).contiguous(), lse
+    return sdpa_attention_forward(module, q, k, v, mask, scaling=scale, **options)[0], None
+
+
+def eager_function(module: nn.Module) -> Callable[..., Any]:
+    """The `eager_attention_forward` of the file that defines this attention module: the family's own definition."""
+    found = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if found is None:
+        raise SeamError(
+            f"{type(module).__name__} has no eager_attention_forward beside it, so its soft-capped or sink attention "
+            "has no exact reference: this family is not supported"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def eager_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:
+    """The additive mask (batch, 1, query, key) that eager functions take."""
+    if mask is None:
+        queries, keys = q.shape[2], k.shape[2]
+        mask = torch.ones(queries, keys, dtype=torch.bool, device=q.device).tril(keys - queries)[None, None]
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=q.dtype, device=q.device).masked_fill_(~mask, torch.finfo(q.dtype).min)
+
+
+def _eager_output(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, options: dict[str, Any]
+) -> Tensor:
+    eager = eager_function(module)
+    slices = []
+    for start in range(0, q.shape[2], EAGER_ROWS):
+        rows = slice(start, start + EAGER_ROWS)
+        part = mask[:, :, rows] if mask is not None else eager_mask(None, q, k)[:, :, rows]
+        slices.append(eager(module, q[:, :, rows], k, v, eager_mask(part, q, k), scaling=scale, **options)[0])
+    return torch.cat(slices, dim=1)
+
+
+def _flash_on_cpu(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
+    """Whether torch's CPU flash kernel may be called by hand: plain causal sight, equal widths, no gradient."""
+    return (
+        q.device.type == "cpu"
+        and mask is None
+        and q.shape[2] == k.shape[2]
+        and q.shape[-1] == k.shape[-1] == v.shape[-1]
+        and not options.get("dropout")
+        and options.get("is_causal") is not False
+        and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+    )

@@ -1,0 +1,62 @@
+"""What the seam cannot measure right, it refuses, with the reason."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+from torch import Tensor, nn
+
+from headwise.errors import SeamError
+from headwise.seam.structure import Structure
+
+UNDERSTOOD = {"s_aux", "position_ids", "cache_position", "attention_mask"}  # tensors a layer may pass along
+
+
+def refuse_unseeable(structure: Structure) -> None:
+    """Before anything runs: families without softmax heads, or whose files never look the attention function up."""
+    card = structure.card
+    if not structure.attention_layers:
+        reasons = {layer.reason for layer in card.per_layer if layer.reason}
+        raise SeamError(f"{card.id} has no attention heads to read ({'; '.join(sorted(reasons))})")
+    files = {type(module).__module__ for layer in structure.layers for module in layer.modules()}
+    if not any(hasattr(sys.modules.get(file), "ALL_ATTENTION_FUNCTIONS") for file in files):
+        raise SeamError(
+            f"{card.id} ({card.family}) computes its attention by itself and never asks transformers' "
+            "AttentionInterface, so its heads cannot be observed; use a family that does (llama, qwen, gemma, gpt2, ...)"
+        )
+
+
+def refuse_unseen(structure: Structure, seen: Counter[int]) -> None:
+    """After a pass: every attention layer must have come by exactly once."""
+    expected = set(structure.attention_layers)
+    missing = sorted(expected - seen.keys())
+    extra = sorted(seen.keys() - expected)
+    twice = sorted(layer for layer, times in seen.items() if times > 1)
+    for layers, what in (
+        (missing, "did not come by the attention interface"),
+        (extra, "was declared to have no softmax attention, but called it"),
+        (twice, "called its attention more than once"),
+    ):
+        if layers:
+            raise SeamError(
+                f"{structure.card.id}: layer {', '.join(map(str, layers))} {what} in this pass, so its heads cannot be "
+                "told apart; this model is refused rather than measured in part"
+            )
+
+
+def refuse_options(layer: int, module: nn.Module, mask: Any, options: dict[str, Any]) -> None:
+    """Inside a pass: what a layer hands to its attention beyond q, k, v and a mask."""
+    if mask is not None and not isinstance(mask, Tensor):
+        raise SeamError(f"layer {layer} uses a {type(mask).__name__} as its mask; load the model with SDPA attention")
+    if options.get("is_causal") is False or (mask is None and getattr(module, "is_causal", True) is False):
+        raise SeamError(f"layer {layer} attends in both directions; Headwise reads causal decoders only")
+    if options.get("dropout"):
+        raise SeamError("the model is in training mode with attention dropout; call model.eval() first")
+    for name, value in options.items():
+        if isinstance(value, Tensor) and name not in UNDERSTOOD:
+            raise SeamError(
+                f"layer {layer} ({type(module).__name__}) hands its attention a tensor {name!r} that changes the weights "
+                "in a way the reductions do not know; this family is refused rather than measured wrong"
+            )

@@ -1,0 +1,57 @@
+"""The parts of a model the seam needs, found by property and not by name.
+
+- the decoder: the module that holds the list of layers; one call of it is one forward pass;
+- which layer each module belongs to: by containment, so vision towers and other encoders stay out.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headwise.errors import SeamError
+from headwise.model import ModelCard, decoder_layers
+
+
+class Structure:
+    """A transformers model with its parts at hand. Make one and hand it to many observations."""
+
+    def __init__(self, model: Any):
+        self.hf: nn.Module = getattr(model, "hf", model)
+        self.card: ModelCard = getattr(model, "card", None) or ModelCard.from_config(self.hf.config)
+        self.layers = decoder_layers(self.hf, self.card)
+        self.decoder = _parent(self.hf, self.layers)
+
+    @classmethod
+    def of(cls, model: Any) -> Structure:
+        """The structure of a model, or the one that was made of it before."""
+        return model if isinstance(model, Structure) else cls(model)
+
+    @cached_property
+    def layer_of(self) -> dict[int, int]:
+        """id(module) -> layer, for every module inside a layer."""
+        return {id(module): index for index, layer in enumerate(self.layers) for module in layer.modules()}
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """The layers that must show up at the seam."""
+        return self.card.attention_layers
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go."""
+        return next(self.hf.parameters()).device
+
+    def few_tokens(self, count: int = 3) -> Tensor:
+        """Some token ids any model accepts, (1, count)."""
+        return (torch.arange(count, device=self.device)[None] * 7 + 5) % self.card.vocabulary_size
+
+
+def _parent(root: nn.Module, child: nn.Module) -> nn.Module:
+    for module in root.modules():
+        if any(one is child for one in module.children()):
+            return module
+    raise SeamError("the layers belong to no module that can be called; load the whole model")

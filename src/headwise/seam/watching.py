@@ -1,0 +1,49 @@
+"""The two roles at the seam. An instrument observes; an intervention changes; never both in one class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from headwise.kernels import Wanted
+from headwise.seam.frame import Frame, Shot
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from headwise.seam.structure import Structure
+
+
+class Instrument(ABC):
+    """Observes layers. Asks beforehand for the reductions it needs, so that all instruments share one pass."""
+
+    name: str  # the key under which an observation gives its reading
+
+    def attach(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027  (most need nothing more)
+        """An observation begins. What is put on the model's modules is taken off by callbacks left on `stack`."""
+
+    def wants(self, shot: Shot) -> Wanted:
+        """Which reductions this instrument needs of every layer of this pass."""
+        return Wanted()
+
+    @abstractmethod
+    def see(self, frame: Frame) -> None:
+        """One layer of one pass."""
+
+    def end(self, shot: Shot) -> None:  # noqa: B027
+        """All layers of this pass were seen."""
+
+    @abstractmethod
+    def read(self) -> xr.Dataset:
+        """What was measured, with named dims."""
+
+
+class Intervention(ABC):
+    """Changes heads: gets a layer's z and returns the z the model goes on with."""
+
+    @abstractmethod
+    def change(self, frame: Frame) -> Tensor:
+        """The new z, (batch, query, head, value width). Must not write into `frame.z`."""

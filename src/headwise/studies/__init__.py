@@ -1,0 +1,7 @@
+"""The studies: each a recipe and a pure function from readings to a map."""
+
+from headwise.studies.building import STUDIES, build
+from headwise.studies.profile import ProfileOptions
+from headwise.studies.work import Work
+
+__all__ = ["STUDIES", "ProfileOptions", "Work", "build"]

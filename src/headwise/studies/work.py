@@ -1,0 +1,27 @@
+"""A study made concrete: for one model and one set of texts, what is to be done and what it will give.
+
+A study is a recipe (what to show, what to observe, with which controls) that ends in a pure function from readings to
+a Dataset. `prepare` of a study turns the recipe, a model and data into a `Work`; whoever runs it (in this process, or
+on a cluster) needs to know no more than this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import xarray as xr
+
+from headwise.atlas import Provenance
+from headwise.engines import Shard
+
+
+@dataclass(frozen=True)
+class Work:
+    """What it takes to run a study."""
+
+    provenance: Provenance  # fixes the numbers: two works of one identity give one result
+    examples: int
+    shard_size: int
+    measure: Callable[[Shard], xr.Dataset]  # examples [start, stop) of the work, measured
+    conclude: Callable[[Sequence[xr.Dataset]], xr.Dataset]  # all shards, in order, to the study's Dataset

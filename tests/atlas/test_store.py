@@ -1,0 +1,186 @@
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.atlas import Atlas
+from headwise.atlas.store import read_file, read_study, write_file, write_study
+from headwise.errors import AtlasError
+
+
+def odd_dataset() -> xr.Dataset:
+    """Everything that tends to get lost: NaN payloads, -0, infinities, text, booleans, empty things, small floats."""
+    bits = np.array([0x7FC00001, 0x80000000, 0x7F800000, 0x00000001], "uint32").view("float32")
+    return xr.Dataset(
+        {
+            "bits": ("layer", bits),
+            "zeros": ("layer", np.zeros(4, "float16")),
+            "flag": ("layer", [True, False, True, False]),
+            "words": (("layer", "rank"), [["a", "λ 漢"], ["", "x" * 300], ["a\nb", '"'], ["-", "nan"]]),
+            "one": ((), np.int8(-3)),
+            "units": ("layer", np.arange(4), {"units": "days since 2000-01-01", "long_name": "not a date"}),
+            "nothing": (("example", "layer"), np.zeros((0, 4), "float32")),
+        },
+        coords={"layer": np.arange(4), "rank": ["first", "second"], "example": np.array([], "U3"), "kind": "scalar"},
+    )
+
+
+def assert_same_bits(a: xr.Dataset, b: xr.Dataset) -> None:
+    xr.testing.assert_identical(a, b)
+    assert a.coords.keys() == b.coords.keys()
+    for name in a.variables:
+        one, other = a[name].values, b[name].values
+        if one.dtype.kind in "biuf":
+            assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()), name
+        else:
+            assert [type(value) for value in other.ravel()] == [str] * other.size
+            assert one.tolist() == other.tolist(), name
+
+
+def test_study_round_trip(tmp_path):
+    Atlas.create(tmp_path)
+    write_study(tmp_path, "odd", odd_dataset())
+    assert_same_bits(odd_dataset(), read_study(tmp_path, "odd"))
+    write_study(tmp_path, "odd", read_study(tmp_path, "odd"))  # what was read can be written
+    assert_same_bits(odd_dataset(), read_study(tmp_path, "odd"))
+
+
+def test_file_round_trip(tmp_path):
+    path = tmp_path / "one.zarr.zip"
+    write_file(path, odd_dataset())
+    assert_same_bits(odd_dataset(), read_file(path))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["one.zarr.zip"]
+
+
+def test_objects_are_refused(tmp_path):
+    with pytest.raises(
+        AtlasError, match=r"variable 'x' holds nan; an atlas stores numbers, truth values and text only"
+    ):
+        write_file(tmp_path / "x.zip", xr.Dataset({"x": ("layer", np.array(["a", np.nan], object))}))
+
+
+def test_plain_xarray_opens_an_atlas(tmp_path, profile):
+    """Warnings are errors in this test run: there is none."""
+    atlas = Atlas.create(tmp_path / "atlas")
+    assert list(xr.open_datatree(atlas.path, engine="zarr").children) == []
+    atlas.add("profile", profile(1.0))
+    write_study(atlas.path, "toy", profile(2.0))
+    (atlas.path / ".shards" / "profile-0").mkdir(parents=True)
+    (atlas.path / "my notes").mkdir()
+    with xr.open_datatree(atlas.path, engine="zarr") as tree:
+        assert sorted(tree.children) == ["profile", "toy"]
+        assert tree.attrs == {"format": "headwise-atlas", "format_version": 1}
+        xr.testing.assert_identical(tree["profile"].to_dataset().load(), profile(1.0))
+        assert tree["toy"].value.dtype == "float32"
+    assert atlas.studies == ["profile", "toy"]
+
+
+def chunk(atlas: Atlas, variable: str) -> Path:
+    (path,) = (path for path in (atlas.path / "profile" / variable / "c").rglob("*") if path.is_file())
+    return path
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "flipped": flip,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-3]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "deleted": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("variable", ["per_example", "layer", "label", "statistic"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_chunk_is_seen_and_named(tmp_path, profile, variable, damage):
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("profile", profile(1.0))
+    DAMAGES[damage](chunk(atlas, variable))
+    with pytest.raises(AtlasError) as caught:
+        atlas["profile"]
+    message = str(caught.value)
+    assert message.startswith(f"The study 'profile' in {atlas.path} is damaged: variable '{variable}' ")
+    assert message.endswith("headwise build again with --redo profile, which computes only this study anew.")
+    assert "\n" not in message
+    atlas.add("profile", profile(2.0))
+    assert (atlas["profile"].value == 2).all()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("node", ["value/zarr.json", "zarr.json"])
+def test_damaged_metadata_is_seen(tmp_path, profile, node, damage):
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("profile", profile(1.0))
+    DAMAGES[damage](atlas.path / "profile" / node)
+    with pytest.raises(AtlasError, match=r"'profile' in .* is damaged: .*metadata.*--redo profile"):
+        Atlas.open(atlas.path)["profile"]
+
+
+def test_changed_provenance_is_seen(tmp_path, profile):
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("profile", profile(1.0))
+    path = atlas.path / "profile" / "zarr.json"
+    path.write_text(path.read_text().replace("packaged-passages", "packaged-massages"))
+    with pytest.raises(AtlasError, match="the metadata of the study was changed or lost"):
+        atlas["profile"]
+
+
+def test_damaged_files_are_seen(tmp_path):
+    path = tmp_path / "one.zarr.zip"
+    write_file(path, odd_dataset())
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        inside = archive.getinfo("bits/c/0").header_offset + 45
+    for content in (whole[: len(whole) // 2], whole[:-1], b"", whole[:inside] + b"?" + whole[inside + 1 :]):
+        path.write_bytes(content)
+        with pytest.raises(AtlasError, match=r"one.zarr.zip is damaged: .* Delete it"):
+            read_file(path)
+    with pytest.raises(AtlasError, match="There is no file"):
+        read_file(tmp_path / "two.zarr.zip")
+
+
+def test_unwritable_places(tmp_path, profile):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    with pytest.raises(AtlasError, match=r"Could not write to .*/file/atlas: .* is a file where a folder is needed"):
+        Atlas.create(file / "atlas")
+    with pytest.raises(AtlasError, match="is a file where a folder is needed; choose another folder with -o"):
+        Atlas.create(file)
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("profile", profile(1.0))
+    swap = atlas.path / ".swap"
+    swap.rename(tmp_path / "gone")
+    swap.write_text("in the way")
+    with pytest.raises(AtlasError, match=r"is a file where a folder is needed.* intact"):
+        atlas.add("profile", profile(2.0))
+    swap.unlink()
+    assert (atlas["profile"].value == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [("ENOSPC", "the disk is full"), ("EROFS", "may not be written"), ("EACCES", "permissions")]
+)
+@pytest.mark.parametrize("call", ["fsync", "rename", "replace"])
+def test_what_the_disk_refuses_is_explained(tmp_path, profile, monkeypatch, number, words, call):
+    import errno
+    import os
+
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("profile", profile(1.0))
+
+    def refuse(*_: object) -> None:
+        raise OSError(getattr(errno, number), "refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, refuse)
+        with pytest.raises(AtlasError, match=f"Could not write to .*{words}.* -o, then run the same command again"):
+            atlas.add("profile", profile(2.0))
+    assert (Atlas.open(atlas.path)["profile"].value == 1).all()
+    atlas.add("profile", profile(2.0))
+    assert (atlas["profile"].value == 2).all()

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import runpy
+import zlib
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib
+import matplotlib.style
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.image import imread
+from matplotlib.text import Text
+
+from headwise.errors import DataError
+from headwise.figures import Figure, drawing, figure_of, save
+from headwise.figures.layout import lay_out
+
+GALLERY = runpy.run_path(str(Path(__file__).with_name("gallery.py")))["gallery"]()
+SIZES = [(6, 4), (12, 12), (30, 9), (32, 32), (80, 64)]
+
+
+def written(figure: Figure) -> list[Text]:
+    """Every text on the page that is not empty, after layout."""
+    with matplotlib.style.context(["default", drawing.STYLE]):
+        canvas = drawing.draw(figure)
+        canvas.draw_without_rendering()
+    return [text for text in canvas.findobj(Text) if text.get_text().strip() and text.get_visible()]
+
+
+def assert_legible(figure: Figure) -> None:
+    """No text leaves the page, and no two texts stand on each other."""
+    texts = written(figure)
+    canvas = texts[0].get_figure()
+    page = canvas.bbox
+    boxes = {text.get_text() + str(index): text.get_window_extent() for index, text in enumerate(texts)}
+    for name, box in boxes.items():
+        assert box.x0 >= page.x0 - 0.5 and box.x1 <= page.x1 + 0.5, name  # noqa: PT018
+        assert box.y0 >= page.y0 - 0.5 and box.y1 <= page.y1 + 0.5, name  # noqa: PT018
+    for (one, a), (other, b) in combinations(boxes.items(), 2):
+        wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert wide <= 0.5 or high <= 1.5, (one, other)
+
+
+@pytest.mark.parametrize("shape", [*SIZES, (1, 1), (1, 12), (12, 1), (126, 128)])
+@pytest.mark.parametrize("relative", [False, True])
+def test_profiles_of_any_size_are_legible(
+    make_profile: Callable[..., xr.Dataset], shape: tuple[int, int], relative: bool
+) -> None:
+    assert_legible(figure_of("profile", make_profile(*shape, texts=6, randoms=4), relative=relative))
+
+
+def test_long_labels_are_wrapped(profile: xr.Dataset) -> None:
+    long = [f"{label}, as a share of what is seen" for label in profile["label"].values]
+    assert_legible(figure_of("profile", profile.assign_coords(label=("statistic", long))))
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_figures_of_the_other_studies_are_legible(name: str) -> None:
+    assert_legible(GALLERY[name])
+
+
+@pytest.mark.parametrize("shape", SIZES)
+def test_panels_do_not_overlap(make_profile: Callable[..., xr.Dataset], shape: tuple[int, int]) -> None:
+    page = lay_out(figure_of("profile", make_profile(*shape, texts=3, randoms=2)))
+    boxes = [box for slot in page.slots for box in (slot.box, slot.bar) if box is not None]
+    for one, other in combinations(boxes, 2):
+        apart = one.right <= other.left or other.right <= one.left or one.top <= other.bottom or other.top <= one.bottom
+        assert apart
+    assert min(box.left for box in boxes) > 0
+    assert max(box.right for box in boxes) < page.width
+    assert min(box.bottom for box in boxes) > 0
+    assert max(box.top for box in boxes) < page.height
+    assert len({round(slot.box.width, 6) for slot in page.slots[:-1]}) == 1
+    assert page.width <= 7.21
+
+
+def test_png_svg_and_pdf_are_valid_and_carry_their_words(profile: xr.Dataset, tmp_path: Path) -> None:
+    figure = figure_of("profile", profile).with_alt("Maps of 270 heads & what they do.")
+    png, svg, pdf = (save(figure, tmp_path / f"profile.{suffix}") for suffix in ("png", "svg", "pdf"))
+    assert imread(png).shape[1] == 2160
+    assert b"Maps of 270 heads" in png.read_bytes()
+    tree = ElementTree.parse(svg)
+    space = "{http://www.w3.org/2000/svg}"
+    assert tree.getroot().get("role") == "img"
+    assert tree.findtext(f"{space}title") == figure.title
+    assert tree.findtext(f"{space}desc") == "Maps of 270 heads & what they do."
+    assert "Induction" in {element.text for element in tree.iter(f"{space}text")}  # text stays text
+    content = pdf.read_bytes()
+    assert content.startswith(b"%PDF-")
+    assert content.rstrip().endswith(b"%%EOF")
+    assert b"Maps of 270 heads" in content
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "svg"])
+def test_large_maps_stay_small_and_vector(make_profile: Callable[..., xr.Dataset], tmp_path: Path, suffix: str) -> None:
+    path = save(figure_of("profile", make_profile(80, 64, texts=3, randoms=2)), tmp_path / f"large.{suffix}")
+    content = path.read_bytes()
+    assert len(content) < {"pdf": 1_000_000, "svg": 5_000_000}[suffix]
+    assert b"/Subtype /Image" not in content
+    assert b"<image" not in content
+
+
+@pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
+def test_the_same_figure_gives_the_same_bytes(suffix: str) -> None:
+    figure = GALLERY["spectral"]
+    assert drawing.render(figure, suffix) == drawing.render(figure, suffix)
+
+
+def test_colours_are_those_of_the_scale(tmp_path: Path) -> None:
+    """The cell of the lowest value has the scale's first colour, the highest its last, the missing one neither."""
+    figure = GALLERY["spectral"]
+    values = np.array(figure.panel("laplacian").values)
+    picture = imread(save(figure, tmp_path / "spectral.png"))
+    slot = lay_out(figure).slots[1]
+
+    def pixel(row: int, column: int) -> np.ndarray:
+        x = slot.box.left + (column + 0.5) * slot.box.width / values.shape[1]
+        y = slot.box.top - (row + 0.5) * slot.box.height / values.shape[0]
+        return picture[round(picture.shape[0] - y * 300), round(x * 300), :3]
+
+    viridis = matplotlib.colormaps["viridis"]
+    for place in (np.nanargmin(values), np.nanargmax(values)):
+        row, column = divmod(int(place), values.shape[1])
+        np.testing.assert_allclose(pixel(row, column), viridis(float(values[row, column]))[:3], atol=0.02)
+    missing = pixel(3, 4)
+    assert missing.max() - missing.min() < 0.02  # grey: no colour of the scale is
+
+
+def test_nothing_measured_is_texture_not_zero(profile: xr.Dataset, tmp_path: Path) -> None:
+    profile["value"][:] = np.nan
+    profile["low"][:] = profile["high"][:] = np.nan
+    content = save(figure_of("profile", profile), tmp_path / "empty.pdf").read_bytes()
+    assert b"/PatternType 1" in content  # the hatching
+    assert_legible(figure_of("profile", profile))
+
+
+def test_global_state_is_left_alone(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    save(GALLERY["companions"], tmp_path / "a.png", dpi=72)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_the_users_style_does_not_leak_in() -> None:
+    plain = drawing.render(GALLERY["spectral"], ".svg")
+    with matplotlib.rc_context({"axes.facecolor": "black", "font.size": 30, "image.cmap": "jet"}):
+        assert drawing.render(GALLERY["spectral"], ".svg") == plain
+
+
+def test_dollars_and_underscores_are_plain_text() -> None:
+    figure = Figure("Costs $5 or $6 a_b", GALLERY["spectral"].panels, 2, GALLERY["spectral"].scales)
+    assert "Costs $5 or $6 a_b" in drawing.render(figure, ".svg").decode()
+
+
+def test_wrong_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be written as 'a.jpg'; end the name with one of .pdf, .png, .svg"):
+        save(GALLERY["spectral"], tmp_path / "a.jpg")
+    with pytest.raises(
+        DataError, match=r"The folder .*nowhere' for the figure 'a.pdf' does not exist; create it first"
+    ):
+        save(GALLERY["spectral"], tmp_path / "nowhere" / "a.pdf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pdf_streams_can_be_read(tmp_path: Path) -> None:
+    content = save(GALLERY["functions"], tmp_path / "functions.pdf").read_bytes()
+    streams = [part.split(b"\nendstream")[0] for part in content.split(b"stream\n")[1:]]
+    opened = [zlib.decompress(stream) for stream in streams if stream[:1] == b"x"]
+    assert any(b" re" in stream or b" l\n" in stream for stream in opened)

@@ -1,0 +1,137 @@
+"""The import graph, written down: who may import whom. Data flows one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "headwise"
+
+MAY_IMPORT = {
+    "errors": set(),
+    "dims": {"errors"},
+    # what measures
+    "model": {"dims", "errors"},
+    "kernels": {"errors"},
+    "corpora": {"dims", "errors"},
+    "seam": {"dims", "errors", "kernels", "model"},
+    "instruments": {"dims", "errors", "kernels", "seam"},
+    "interventions": {"dims", "errors", "seam"},
+    "studies": {
+        "atlas",
+        "corpora",
+        "dims",
+        "engines",
+        "errors",
+        "instruments",
+        "interventions",
+        "kernels",
+        "model",
+        "seam",
+    },  # fmt: skip
+    # what shows
+    "figures": {"dims", "errors"},
+    "describe": {"dims", "errors"},
+    "atlas": {"describe", "dims", "errors", "figures"},
+    "engines": {"atlas", "dims", "errors"},
+    # the door
+    "cli": {"__version__", "atlas", "corpora", "dims", "errors", "figures", "model", "seam", "studies"},
+}
+READING_HALF = ("errors", "dims", "figures", "describe", "atlas", "engines")
+
+
+def imports(path: Path) -> set[str]:
+    """The parts of headwise that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        if names == ["headwise"] and isinstance(node, ast.ImportFrom):
+            names = [f"headwise.{alias.name}" for alias in node.names]
+        for name in names:
+            if name.split(".")[0] == "headwise":
+                found.add(name.split(".")[1] if "." in name else "")
+    return found
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def test_every_part_imports_only_what_it_may():
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        part = part_of(path)
+        if part == "__init__":
+            continue
+        wrong += [f"{path.relative_to(SOURCE)} imports {other}" for other in imports(path) - MAY_IMPORT[part] - {part}]
+    assert not wrong
+
+
+def test_the_graph_has_no_cycle():
+    done: set[str] = set()
+    while len(done) < len(MAY_IMPORT):
+        ready = {part for part, others in MAY_IMPORT.items() if others - {"__version__"} <= done} - done
+        assert ready, f"a cycle among {set(MAY_IMPORT) - done}"
+        done |= ready
+
+
+def test_every_folder_is_in_the_graph():
+    folders = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert folders <= set(MAY_IMPORT)
+
+
+def test_no_import_hides_in_a_function():
+    """Except on the command line, where a verb loads what it needs when it is called."""
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        if part_of(path) == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.ImportFrom) and (inner.module or "").startswith("headwise"):
+                        wrong.append(f"{path.relative_to(SOURCE)}:{inner.lineno}")
+    assert not wrong
+
+
+def loaded_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(' '.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_importing_headwise_loads_nothing_heavy():
+    assert not loaded_after("import headwise") & {"torch", "transformers", "xarray", "pandas", "matplotlib", "numpy"}
+
+
+def test_help_loads_nothing_heavy():
+    code = "from headwise.cli.main import app\nimport typer.testing\ntyper.testing.CliRunner().invoke(app, ['--help'])"
+    assert not loaded_after(code) & {"torch", "transformers", "xarray", "pandas", "matplotlib"}
+
+
+def test_the_reading_half_needs_no_torch():
+    code = "\n".join(f"import headwise.{part}" for part in READING_HALF)
+    assert not loaded_after(code) & {"torch", "transformers"}
+
+
+def test_every_public_name_is_there():
+    import headwise
+
+    for name in headwise.__all__:
+        assert getattr(headwise, name) is not None
+    assert len(headwise.__all__) <= 20
+
+
+def test_an_unknown_name_says_what_there_is():
+    import headwise
+
+    try:
+        headwise.Spectrometer  # noqa: B018
+    except AttributeError as error:
+        assert "Spectrum" in str(error)
+    else:
+        raise AssertionError
