@@ -13,8 +13,8 @@ The residual stream (384 wide) is cut into parts, and every head reads and write
     token 32 | position 32 | -position 32 | slot 32 | spare 256
 
 - *token*: a code of +1 and -1, as many of one as of the other, for each token; two codes overlap by at most 0.4.
-- *position*: cos(w i) and sin(w i) at 16 frequencies w. The overlap of two positions depends on their distance alone, is
-  1 at distance 0 and within 0.4 at all others; one step back is a rotation, hence a matrix, the same at every position.
+- *position*: cos(w i) and sin(w i) at 16 frequencies w. The overlap of two positions depends on their distance alone:
+  1 at distance 0, within 0.4 at all others. One step back is a rotation, hence a matrix, the same at every position.
 - *-position*: the same negated, so that the whole sums to nought.
 - *slot*: empty at first. The previous-token head fills it with the token code of the token before.
 - *spare*: where all other heads write a little noise that sums to nought.
@@ -31,8 +31,9 @@ logit is (sharpness) x (overlap):
     uniform     nothing                                        L2
 
 Induction is the real circuit of two layers: nothing in it knows how long ago the token was last seen. A head with
-sharpness 50 leaves at most 300 exp(-50 x 0.6) of a row's weight elsewhere. Where nothing matches (a token not seen
-before) the duplicate and induction heads look at whatever overlaps by chance. The MLPs are nought.
+sharpness 50 leaves at most 320 exp(-50 x 0.6) of a row's weight elsewhere (the duplicate head, whose logits also hold
+the term against itself, 320 exp(-12)). For a token not seen before the duplicate head falls back on the token itself,
+and the induction head on whatever overlaps by chance. The MLPs are nought.
 """
 
 from __future__ import annotations
@@ -205,7 +206,9 @@ def _plant_nothing(block: Any, generator: torch.Generator) -> None:
         parameter.zero_()
     block.ln_1.weight.fill_(1)
     block.ln_2.weight.fill_(1)
-    spread = math.sqrt(RANDOM_LOGIT / HIDDEN)  # the logits' deviation is HIDDEN x spread^2, since LayerNorm gives HIDDEN
+    spread = math.sqrt(
+        RANDOM_LOGIT / HIDDEN
+    )  # the logits' deviation is HIDDEN x spread^2, since LayerNorm gives HIDDEN
     weight = torch.randn(HIDDEN, 3 * HIDDEN, generator=generator) * spread
     weight[SPARE] = 0  # nobody reads the noise
     block.attn.c_attn.weight.copy_(weight)
@@ -217,7 +220,7 @@ def _plant_nothing(block: Any, generator: torch.Generator) -> None:
 
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 PUNCTUATION = ["\n", *".,;:!?-()'\"=+/|"]
-REGISTERS = {  # register -> words it is made of, and how a line of it is written: w is any word, the rest stands for itself
+REGISTERS = {  # register -> its words, and how a line of it is written: w is any of them, the rest stands for itself
     "prose": (
         "the a of and in to was had it with old river house door light night rain garden letter winter stone road"
         " window slowly never again before after under walked waited opened left found her his they",

@@ -27,12 +27,17 @@ RELATION = "relation"
 CATEGORY = "category"
 FUNCTION = "function"
 FOLD = "fold"
+PART = "part"  # of a question with its answer: "whole" or "answer"
+DETECTOR = "detector"  # one way to score an answer
+TOPIC = "topic"  # of a question
+TRAINED_ON = "trained_on"  # the topic a detector was fitted on
+SIZE = "size"  # how many examples a detector was fitted on
 PLACE = "place"  # one of several chosen heads, named L{l}H{h}
 
 DIMS = frozenset(
     (
         EXAMPLE, LAYER, HEAD, KV_HEAD, QUERY, KEY, TOKEN, RANK, STATISTIC, FEATURE, SITE, WIDTH,
-        RELATION, CATEGORY, FUNCTION, FOLD, PLACE,
+        RELATION, CATEGORY, FUNCTION, FOLD, PART, DETECTOR, TOPIC, TRAINED_ON, SIZE, PLACE,
     )
 )  # fmt: skip
 

@@ -54,6 +54,10 @@ def top(dataset: xr.Dataset, key: str, n: int) -> set[int]:
     return set(np.argsort(-dataset["value"].sel(statistic=key).values.ravel(), kind="stable")[:n].tolist())
 
 
+def layer_means(dataset: xr.Dataset, key: str) -> pd.Series:
+    return pd.Series(np.nanmean(dataset["value"].sel(statistic=key).values.astype(float), axis=1))
+
+
 def gini(values: np.ndarray) -> float:
     return float(np.abs(values[:, None] - values[None, :]).mean() / (2 * values.mean()))
 
@@ -74,8 +78,6 @@ def unsettled(dataset: xr.Dataset) -> int:
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
     kind, *rest = number.of.split()
-    layer_means = {str(key): ds["value"].sel(statistic=key).mean("head").values for key in ds["statistic"].values}
-    depth = pd.Series(range(ds.sizes["layer"]))
     rules: dict[str, Callable[..., float]] = {
         "layers": lambda: ds.sizes["layer"],
         "heads": lambda: ds.sizes["head"],
@@ -110,8 +112,8 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "gini": lambda key: gini(flat(ds, key)),
         "third": lambda key, index: np.nanmean(thirds(ds, key)[int(index)]),
         "third-share": lambda key, index: 100 * np.nansum(thirds(ds, key)[int(index)]) / flat(ds, key).sum(),
-        "peak": lambda key: int(np.argmax(layer_means[key])),
-        "depth": lambda key: pd.Series(layer_means[key]).rank().corr(depth),
+        "peak": lambda key: int(np.argmax(layer_means(ds, key))),
+        "depth": lambda key: layer_means(ds, key).rank().corr(pd.Series(range(ds.sizes["layer"]))),
         "correlation": lambda one, other: ranks(ds, one).corr(ranks(ds, other)),
         "overlap": lambda one, other: len(top(ds, one, 10) & top(ds, other, 10)),
         "half-width": lambda key: np.median(flat(ds, key, "high") - flat(ds, key, "low")) / 2,

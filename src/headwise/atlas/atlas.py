@@ -26,9 +26,9 @@ from headwise.atlas.disk import explained
 from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS, schema_of
-from headwise.describe import describe
+from headwise.describe import Words, describe
 from headwise.errors import AtlasError, StudyError, did_you_mean
-from headwise.figures import figure_of
+from headwise.figures import Figure, figure_of
 
 __all__ = ["Atlas"]
 
@@ -111,11 +111,12 @@ class Atlas:
         """One row a head, all studies joined; see ``record``."""
         return record.heads({name: self[name] for name in self.studies})
 
-    def figure(self, study: str, **options: Any) -> Any:
-        """The study's map as a figure."""
-        return figure_of(study, self[study], **options)
+    def figure(self, study: str, **options: Any) -> Figure:
+        """The study's map as a figure, with what it shows in words as its alternative text."""
+        dataset = self[study]
+        return figure_of(study, dataset, **options).with_alt(describe(study, dataset).short())
 
-    def describe(self, study: str, **options: Any) -> Any:
+    def describe(self, study: str, **options: Any) -> Words:
         """The study's map in words."""
         return describe(study, self[study], **options)
 

@@ -2,10 +2,10 @@
 
 from headwise.corpora.delimiters import delimiter_ids
 from headwise.corpora.passages import Passage, Passages, packaged_passages, read_passages
-from headwise.corpora.repeats import repeated_random
+from headwise.corpora.repeats import REPEATS, repeated_random
 from headwise.corpora.sequences import Batch, Example, batches
 
 __all__ = [
-    "Batch", "Example", "Passage", "Passages", "batches", "delimiter_ids", "packaged_passages", "read_passages",
-    "repeated_random",
+    "REPEATS", "Batch", "Example", "Passage", "Passages", "batches", "delimiter_ids", "packaged_passages",
+    "read_passages", "repeated_random",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ from collections.abc import Collection, Sequence
 from headwise.corpora.sequences import Example
 from headwise.errors import DataError
 
+REPEATS = "repeats"  # the register of these examples
+
 
 def repeated_random(
     count: int, period: int, vocabulary: Collection[int], *, seed: int, prefix: Sequence[int] = ()
@@ -25,5 +27,5 @@ def repeated_random(
     examples = []
     for index in range(count):
         drawn = rng.sample(ordinary, period)
-        examples.append(Example(f"repeat-{index + 1:02d}", "repeats", (*prefix, *drawn, *drawn)))
+        examples.append(Example(f"repeat-{index + 1:02d}", REPEATS, (*prefix, *drawn, *drawn)))
     return examples

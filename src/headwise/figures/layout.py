@@ -25,6 +25,7 @@ LEADING = 1.28
 MARGIN, GAP, BAR, BAR_GAP, TICK = 0.08, 0.10, 0.065, 0.045, 0.05
 ROW_GAP = 0.08
 SHORTEST, TALLEST, NARROWEST, WIDEST = 0.35, 2.1, 0.3, 2.6
+FLATTEST = 1.6  # width of a cell over its height, where the height is at its limit
 
 _NARROW, _WIDE = set("iljtfrI.,:;'|!()[]/ -·"), set("mwMW@%—")
 
@@ -56,6 +57,7 @@ class Slot:
     bar: Box | None
     labelled_x: bool
     labelled_y: bool
+    titles_top: float  # the same for all panels of a row
     title: tuple[str, ...]
     subtitle: tuple[str, ...]
 
@@ -110,6 +112,7 @@ class _Plan:
     def __init__(self, figure: Figure, width: float) -> None:
         self.figure, self.columns = figure, min(figure.columns, len(figure.panels))
         self.rows = math.ceil(len(figure.panels) / self.columns)
+        self.tallest = TALLEST if self.rows > 1 else 1.3 * TALLEST
         self.bars, self.is_shared = _bars(figure)
         self.gutters = [self._most(self._gutter, column=c) for c in range(self.columns)]
         self.bar_rooms = [self._most(self._bar_room, column=c) for c in range(self.columns)]
@@ -117,10 +120,35 @@ class _Plan:
         if self.is_shared:
             (key,) = {panel.scale for panel in figure.panels if isinstance(panel, Heatmap)}
             self.shared_room = GAP + self._bar_width(key) + line_height(SMALL) * 1.3
-        fixed = 2 * MARGIN + sum(self.gutters) + sum(self.bar_rooms) + GAP * (self.columns - 1) + self.shared_room
-        wide = (width - fixed) / self.columns
-        self.panel_width = min(max(wide, NARROWEST), WIDEST)
-        self.width = _even(fixed + self.panel_width * self.columns)
+        self.widest = min(max(NARROWEST, *map(self._widest, figure.panels)), WIDEST)
+        self._share_out(width)
+        self.width = _even(self._fixed() + self.panel_width * self.columns)
+
+    def _fixed(self) -> float:
+        """What the panels themselves do not take of the width."""
+        rooms = sum(self.gutters) + sum(self.bar_rooms) + self.shared_room
+        return 2 * MARGIN + rooms + GAP * (self.columns - 1)
+
+    def _share_out(self, width: float) -> None:
+        """Panels as wide as there is room for. A legend may need more than a panel: then its column gets it.
+
+        Not so a legend that ends the figure before its last column: nothing stands to the right of it.
+        """
+        last = len(self.figure.panels) - 1
+        for _ in range(3):
+            wide = (width - self._fixed()) / self.columns
+            self.panel_width = min(max(wide, NARROWEST), self.widest)
+            for index, panel in enumerate(self.figure.panels):
+                column = index % self.columns
+                if isinstance(panel, Legend) and (index < last or column == self.columns - 1):
+                    self.bar_rooms[column] = max(self.bar_rooms[column], legend_width(panel) - self.panel_width)
+
+    def _widest(self, panel: Panel) -> float:
+        """Cells of a map get no flatter than they must."""
+        if isinstance(panel, Heatmap | CategoryMap):
+            rows, columns = panel.values.shape
+            return max(FLATTEST * self.tallest * columns / rows, 0.7)
+        return 0.0 if isinstance(panel, Legend) else WIDEST
 
     def page(self) -> Page:
         figure, room = self.figure, self.width - 2 * MARGIN
@@ -129,16 +157,15 @@ class _Plan:
         self.titles = [self._titles(index) for index in range(len(figure.panels))]
         heights = [max(self._height(figure.panels[index]) for index in self._row(row)) for row in range(self.rows)]
         above = [max(self._above(index) for index in self._row(row)) for row in range(self.rows)]
-        foot = max(
-            self._foot(index) for index in range(len(figure.panels)) if index + self.columns >= len(figure.panels)
-        )
+        foot = max(self._foot(index) for index in self._row(self.rows - 1))
         top_room = MARGIN + len(title) * line_height(TITLE) + len(subtitle) * line_height(SUBTITLE) + 0.06
         notes_room = MARGIN + len(notes) * line_height(NOTE) + (0.08 if notes else 0.0)
         height = _even(top_room + sum(above) + sum(heights) + foot + notes_room)
         slots, top = [], height - top_room
         for row in range(self.rows):
             top -= above[row]
-            slots += [self._slot(index, top) for index in self._row(row)]
+            titles_top = top + max(self._titles_height(index) for index in self._row(row))
+            slots += [self._slot(index, top, titles_top) for index in self._row(row)]
             top -= heights[row]
         shared = None
         if self.is_shared:
@@ -148,7 +175,7 @@ class _Plan:
             shared = Box(self.width - MARGIN - self.shared_room + GAP, middle - tall / 2, BAR * 1.2, tall)
         return Page(self.width, height, tuple(slots), shared, title, subtitle, notes)
 
-    def _slot(self, index: int, top: float) -> Slot:
+    def _slot(self, index: int, top: float, titles_top: float) -> Slot:
         panel, column = self.figure.panels[index], index % self.columns
         left = (
             MARGIN + sum(self.gutters[: column + 1]) + sum(self.bar_rooms[:column]) + column * (self.panel_width + GAP)
@@ -156,7 +183,7 @@ class _Plan:
         height = self._height(panel)
         box = _on_grid(Box(left, top - height, self.panel_width, height), panel)
         bar = Box(box.right + BAR_GAP, box.bottom, BAR, box.height) if index in self.bars else None
-        return Slot(panel, box, bar, self._labelled_x(index), self._labelled_y(index), *self.titles[index])
+        return Slot(panel, box, bar, self._labelled_x(index), self._labelled_y(index), titles_top, *self.titles[index])
 
     def _row(self, row: int) -> range:
         return range(row * self.columns, min((row + 1) * self.columns, len(self.figure.panels)))
@@ -173,18 +200,18 @@ class _Plan:
 
     def _above(self, index: int) -> float:
         """What must fit between a panel and the one above it: that one's labels, then its own titles."""
-        title, subtitle = self.titles[index]
-        own = (
-            len(title) * line_height(PANEL_TITLE)
-            + len(subtitle) * line_height(SMALL)
-            + (0.04 if title or subtitle else 0.0)
-        )
+        own = self._titles_height(index)
         return own if index < self.columns else self._foot(index - self.columns) + ROW_GAP + own
+
+    def _titles_height(self, index: int) -> float:
+        title, subtitle = self.titles[index]
+        room = 0.04 if title or subtitle else 0.0
+        return len(title) * line_height(PANEL_TITLE) + len(subtitle) * line_height(SMALL) + room
 
     def _height(self, panel: Panel) -> float:
         if isinstance(panel, Heatmap | CategoryMap):
             rows, columns = panel.values.shape
-            return min(max(self.panel_width * rows / columns, SHORTEST), TALLEST)
+            return min(max(self.panel_width * rows / columns, SHORTEST), self.tallest)
         if isinstance(panel, Curves):
             return max(0.72 * self.panel_width, 0.8)
         if isinstance(panel, Scatter):
@@ -243,6 +270,14 @@ def _on_grid(box: Box, panel: Panel) -> Box:
     width = math.floor(box.width / columns * 7200) / 7200 * columns
     height = math.floor(box.height / rows * 7200) / 7200 * rows
     return Box(left, top - height, width, height)
+
+
+def legend_width(panel: Legend) -> float:
+    lines = [line for entry in panel.entries for line in entry.label.split("\n")]
+    return max(
+        0.17 + max((text_width(line, SMALL) for line in lines), default=0.0),
+        text_width(panel.title, PANEL_TITLE * 1.08),
+    )
 
 
 def bar_label(figure: Figure, panel: Heatmap) -> str:

@@ -86,7 +86,7 @@ def _panel(one: xr.Dataset, key: str, relative: bool) -> tuple[Heatmap, Scale]:
     panel = Heatmap(
         key=key,
         title=label,
-        subtitle=f"{unit}\n{names}".strip(),
+        subtitle=names,
         values=shown,
         x=Axis("Head", columns),
         y=Axis("Layer", rows),
@@ -139,8 +139,8 @@ def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
 
 def _notes(dataset: xr.Dataset, keys: list[str], relative: bool, without: list[str]) -> tuple[str, ...]:
     chosen = dataset.sel({STATISTIC: keys})
-    what = "difference to a uniform head of its mean" if relative else "its mean"
-    notes = f"Each cell is one head: {what} over the examples ({_examples(chosen)})."
+    minus = ", minus what a uniform head would get" if relative else ""
+    notes = f"Each cell is one head: its mean over the examples ({_examples(chosen)}){minus}."
     width = (chosen["high"] - chosen["low"]) / 2
     span = chosen["value"].max((LAYER, HEAD)) - chosen["value"].min((LAYER, HEAD))
     share = (width / span.where(span > 0)).values
@@ -171,7 +171,7 @@ def _examples(chosen: xr.Dataset) -> str:
 def _small_print(origin: dict[str, Any]) -> str:
     model, data = origin.get("model", {}), origin.get("data", {})
     parts = [
-        f"{model['id']} ({model.get('layers')} layers × {model.get('heads')} heads, {model.get('dtype')})"
+        f"{model['id']} ({_count(model, 'layer')} × {_count(model, 'head')}, {model.get('dtype')})"
         if "id" in model
         else "",
         f"data {data['name']} {str(data.get('digest', ''))[:12]}".strip() if "name" in data else "",
@@ -179,3 +179,8 @@ def _small_print(origin: dict[str, Any]) -> str:
         f"headwise {origin['environment']['headwise']}" if "headwise" in origin.get("environment", {}) else "",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _count(model: dict[str, Any], noun: str) -> str:
+    number = model.get(f"{noun}s")
+    return f"{number} {noun}{'' if number == 1 else 's'}"

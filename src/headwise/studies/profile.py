@@ -20,7 +20,7 @@ import xarray as xr
 from scipy import stats
 
 from headwise.atlas import Provenance
-from headwise.corpora import Example, Passages, batches, delimiter_ids, repeated_random
+from headwise.corpora import REPEATS, Example, Passages, batches, delimiter_ids, repeated_random
 from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.engines import Shard
 from headwise.errors import DataError, StudyError
@@ -80,7 +80,7 @@ def prepare(model: Model, passages: Passages, options: ProfileOptions | None = N
 def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
     """All readings to one map: means, intervals, and the evenly spread head beside them."""
     readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, STATISTIC, LAYER, HEAD)
-    on_repeats = (readings["register"] == "repeats") == readings[STATISTIC].isin(ON_REPEATS)
+    on_repeats = (readings["register"] == REPEATS) == readings[STATISTIC].isin(ON_REPEATS)
     kept = readings.where(on_repeats)
     count = kept["value"].notnull().sum(EXAMPLE)
     mean = kept["value"].mean(EXAMPLE)
@@ -103,6 +103,12 @@ def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
 
 def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list[Example]:
     """The texts as tokens, then the repeated random tokens."""
+    for item in passages.items:
+        if item.register == REPEATS:
+            raise DataError(
+                f"the passage {item.id!r} has the register {REPEATS!r}, which is kept for repeated random tokens; "
+                "give it another"
+            )
     limit = min(options.max_tokens, model.card.max_positions or options.max_tokens)
     texts = [Example(item.id, item.register, tuple(model.ids(item.text, limit=limit))) for item in passages.items]
     long_enough = [example for example in texts if len(example.ids) >= LEAST_TOKENS]

@@ -108,45 +108,29 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
         plots.paint_scatter(axes, panel, slot)
     elif isinstance(panel, Legend):
         plots.paint_legend(axes, panel, slot)
-    y = slot.box.top + 0.04
-    for lines, points, weight, colour in (
-        (slot.subtitle, SMALL, "normal", GREY),
-        (slot.title, PANEL_TITLE, "bold", INK),
-    ):
-        for line in reversed(lines):
-            _write(canvas, page, slot.box.left, y, line, points, weight=weight, colour=colour)
-            y += line_height(points)
+    _write_down(canvas, page, slot.box.left, slot.titles_top, (slot.title, PANEL_TITLE), (slot.subtitle, SMALL))
 
 
 def _write_page(canvas: Canvas, page: Page) -> None:
-    y = page.height - MARGIN
-    for lines, points, weight, colour in (
-        (page.title, TITLE, "bold", INK),
-        (page.subtitle, SUBTITLE, "normal", GREY),
-    ):
-        for line in lines:
-            y -= line_height(points)
-            _write(canvas, page, MARGIN, y, line, points, weight=weight, colour=colour)
-    for index, line in enumerate(reversed(page.notes)):
-        _write(canvas, page, MARGIN, MARGIN + index * line_height(NOTE), line, NOTE, colour=GREY)
+    _write_down(canvas, page, MARGIN, page.height - MARGIN, (page.title, TITLE), (page.subtitle, SUBTITLE))
+    notes_top = MARGIN + len(page.notes) * line_height(NOTE)
+    _write_down(canvas, page, MARGIN, notes_top, ((), NOTE), (page.notes, NOTE))
 
 
-def _write(
+def _write_down(
     canvas: Canvas,
     page: Page,
     x: float,
-    y: float,
-    text: str,
-    points: float,
-    *,
-    weight: str = "normal",
-    colour: str = INK,
+    top: float,
+    title: tuple[tuple[str, ...], float],
+    rest: tuple[tuple[str, ...], float],
 ) -> None:
-    # The baseline stands a quarter of a line above y, so that descenders stay inside.
-    baseline = y + 0.25 * points / 72
-    canvas.text(
-        x / page.width, baseline / page.height, text, fontsize=points, fontweight=weight, color=colour, va="baseline"
-    )
+    """Lines from ``top`` on, first those of a title in bold, then the others in grey; each with its size in points."""
+    for (lines, points), weight, colour in ((title, "bold", INK), (rest, "normal", GREY)):
+        for line in lines:
+            top -= line_height(points)
+            baseline = top + 0.25 * points / 72  # descenders stay inside
+            canvas.text(x / page.width, baseline / page.height, line, fontsize=points, fontweight=weight, color=colour)
 
 
 def _axes(canvas: Canvas, page: Page, box: Box) -> Axes:

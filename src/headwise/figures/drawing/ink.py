@@ -29,5 +29,5 @@ def outline(axes: Axes, x: float, y: float, size: float, *, sign: str, colour: s
 def texture(left: float, top: float, width: float, height: float) -> Rectangle:
     """The sign for "not measured": grey with strokes, like no colour of a scale."""
     return Rectangle(
-        (left, top), width, height, facecolor=PAPER, edgecolor=FAINT, hatch="//////", linewidth=0, zorder=0
+        (left, top), width, height, facecolor=PAPER, edgecolor=FAINT, hatch="//////", linewidth=0.3, zorder=0
     )

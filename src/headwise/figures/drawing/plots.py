@@ -67,7 +67,7 @@ def paint_legend(axes: Axes, panel: Legend, slot: Slot) -> None:
 
 def _paint_sign(axes: Axes, entry: Category, x: float, y: float) -> None:
     if entry.sign in ("square", "texture"):
-        box = (x - 0.04, y - 0.035, 0.08, 0.07)
+        box = (x - 0.05, y - 0.04, 0.1, 0.08)
         square = Rectangle(box[:2], box[2], box[3], facecolor=entry.colour, linewidth=0)
         axes.add_patch(texture(*box) if entry.sign == "texture" else square)
         return

@@ -1,0 +1,238 @@
+"""The streamed reductions against the plain definition in float64: at most twice as wrong as plain float32."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from closeness import assert_no_worse_than_twice, assert_reductions_close
+from layers import Setting, attention_of, everything
+
+from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce, reference
+
+SETTINGS = {
+    "plain": Setting(),
+    "one head": Setting(heads=1, kv_heads=1),
+    "no groups": Setting(kv_heads=6),
+    "one group": Setting(kv_heads=1),
+    "groups of three": Setting(heads=9, kv_heads=3, width=20),
+    "wide heads": Setting(width=128),
+    "narrow heads": Setting(width=3),
+    "batch of one": Setting(batch=1),
+    "batch of five": Setting(batch=5, queries=33),
+    "window": Setting(window=7),
+    "window of one": Setting(window=1),
+    "window over all": Setting(window=40),
+    "window over more than all": Setting(window=1000),
+    "left padding": Setting(batch=3, padding="left"),
+    "right padding": Setting(batch=3, padding="right"),
+    "window, left padding": Setting(batch=3, window=5, padding="left"),
+    "window, right padding": Setting(batch=3, window=5, padding="right"),
+    "cap": Setting(softcap=3.0),
+    "cap, left padding": Setting(batch=3, softcap=3.0, padding="left"),
+    "cap, window, left padding": Setting(batch=3, softcap=3.0, window=6, padding="left"),
+    "sinks": Setting(sinks=True),
+    "sinks, window, left padding": Setting(batch=3, sinks=True, window=6, padding="left"),
+    "sinks and cap": Setting(sinks=True, softcap=4.0),
+    "mask": Setting(mask="shared"),
+    "mask of each example": Setting(mask="batched"),
+    "mask of each head": Setting(mask="per_head"),
+    "mask of each head, padding": Setting(mask="per_head", padding="right", kv_heads=3),
+    "mask, sinks, cap": Setting(mask="per_head", sinks=True, softcap=4.0),
+    "cached keys": Setting(queries=9, keys=31),
+    "cached keys, window": Setting(queries=9, keys=31, window=4),
+    "cached keys, left padding": Setting(batch=3, queries=9, keys=31, padding="left"),
+    "cached keys, mask": Setting(queries=9, keys=31, mask="per_head"),
+    "decode step": Setting(queries=1, keys=31),
+    "decode step, window": Setting(queries=1, keys=31, window=5),
+    "decode step, left padding": Setting(batch=3, queries=1, keys=31, padding="left"),
+    "one token": Setting(queries=1),
+    "two tokens": Setting(queries=2),
+    "more queries than keys": Setting(queries=31, keys=20),
+    "more queries than keys, window": Setting(queries=31, keys=20, window=4),
+    "long": Setting(batch=1, heads=2, kv_heads=1, queries=700),
+    "long, window": Setting(batch=1, heads=2, kv_heads=1, queries=700, window=150),
+    "sharp": Setting(spread=12.0),
+    "even": Setting(spread=1e-4),
+    "bfloat16": Setting(dtype=torch.bfloat16),
+    "float16": Setting(dtype=torch.float16),
+    "float16, left padding": Setting(batch=3, dtype=torch.float16, padding="left"),
+}
+WITH_LSE = [name for name, s in SETTINGS.items() if s.softcap is None and s.spread <= 2]
+
+
+def assert_agrees(attention: Attention, wanted: Wanted, *, block: int | None = None, condition: float = 1.0) -> Reductions:
+    got = reduce(attention, wanted, block=block)
+    exact = reference.reduce(attention, wanted)
+    plain = reference.reduce(attention, wanted, dtype=torch.float32)
+    assert all(t.dtype == torch.float32 for name, t in got.flat().items() if name != "top_keys")
+    maps = attention.weights(dtype=torch.float64)
+    assert_reductions_close(got, exact, plain, condition=condition, maps=maps)
+    return got
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_reduction(name):
+    attention = attention_of(SETTINGS[name])
+    assert_agrees(attention, everything(attention))
+
+
+@pytest.mark.parametrize("name", WITH_LSE)
+def test_every_reduction_with_the_forward_kernels_log_sum_exp(name):
+    attention = attention_of(replace(SETTINGS[name], with_lse=True))
+    assert attention.lse is not None
+    # lse is a rounded number of its own, so it does not cancel the rounding of the largest logit
+    assert_agrees(attention, everything(attention), condition=float(attention.lse[attention.lse.isfinite()].abs().max()))
+
+
+@pytest.mark.parametrize("block", [1, 700, 5_000, 40_000, 10**9])
+@pytest.mark.parametrize(
+    "name", ["batch of five", "window, left padding", "sinks and cap", "mask of each head", "cached keys", "long"]
+)
+def test_block_size_changes_nothing_beyond_rounding(name, block):
+    attention = attention_of(SETTINGS[name])
+    assert_agrees(attention, everything(attention), block=block)
+
+
+@pytest.mark.parametrize("name", ["plain", "left padding", "mask of each head", "sinks"])
+def test_order_of_the_sequences_changes_nothing(name):
+    s = replace(SETTINGS[name], batch=4)
+    attention = attention_of(s)
+    wanted = everything(attention)
+    order = torch.tensor([2, 0, 3, 1])
+    back = torch.argsort(order)
+    sight = attention.visibility
+    moved = replace(
+        attention,
+        q=attention.q[order],
+        k=attention.k[order],
+        visibility=replace(
+            sight,
+            key_valid=None if sight.key_valid is None else sight.key_valid[order],
+            query_valid=None if sight.query_valid is None else sight.query_valid[order],
+            mask=None if sight.mask is None else sight.mask[order],
+        ),
+    )
+    wanted_moved = replace(
+        wanted,
+        rows={"weighted": wanted.rows["weighted"][order], "shared": wanted.rows["shared"]},
+        marks={"some": wanted.marks["some"][order]},
+        pairs={n: replace(p, batch=back[p.batch]) for n, p in wanted.pairs.items()},
+    )
+    before, after = reduce(attention, wanted).flat(), reduce(moved, wanted_moved).flat()
+    for name, value in after.items():
+        torch.testing.assert_close(value, before[name][order], rtol=1e-5, atol=1e-6, equal_nan=True, msg=name)
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("reach", [30.0, 100.0])
+def test_extreme_logits(reach, given):
+    """Logits from -reach to reach: denormals, underflow, one-hot rows. The log of the diagonal survives."""
+    attention = attention_of(Setting(spread=reach / 4, with_lse=given, seed=5))
+    got = assert_agrees(attention, everything(attention), condition=reach)
+    assert got.log_diagonal is not None
+    assert got.log_diagonal.min() < (-104 if reach == 100 else -40)  # e^-104 is nothing in float32
+    assert bool(got.log_diagonal.isfinite().all())
+
+
+def test_rows_that_see_one_key_alone():
+    """Exactly known: all on itself."""
+    attention = attention_of(Setting(window=1, spread=50.0))
+    got = reduce(attention, everything(attention))
+    ones = torch.ones(2, 6, 40)
+    torch.testing.assert_close(got.column_sums, ones, rtol=1e-6, atol=0)
+    torch.testing.assert_close(got.peak, ones, rtol=1e-6, atol=0)
+    for name in ("log_diagonal", "entropy", "distance_mean", "distance_variance"):
+        torch.testing.assert_close(getattr(got, name), torch.zeros_like(ones), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("far", [100, 900])
+def test_the_spread_of_a_head_that_looks_far_at_one_key(far):
+    """Mean distance is large, and its variance nought: a difference of two large numbers would not show it."""
+    tokens = far + 50
+    q = torch.zeros(1, 1, tokens, 2)
+    k = torch.zeros(1, 1, tokens, 2)
+    q[..., 0], k[0, 0, 7, 0] = 1.0, 40.0
+    attention = Attention(q, k, 1.0, Visibility(tokens, tokens, 0, torch.device("cpu")))
+    got = reduce(attention, Wanted(distance=True))
+    late = torch.arange(10, tokens)
+    torch.testing.assert_close(got.distance_mean[0, 0, late], (late - 7).float(), rtol=1e-6, atol=1e-4)
+    assert got.distance_variance[0, 0, late].max() < 1e-4
+
+
+@pytest.mark.parametrize("name", ["left padding", "right padding", "mask of each head, padding"])
+@pytest.mark.parametrize("given", [False, True])
+def test_rows_that_do_not_count_are_nan_and_give_nothing(name, given):
+    s = replace(SETTINGS[name], with_lse=given)
+    attention = attention_of(s)
+    wanted = everything(attention)
+    got = reduce(attention, wanted)
+    padding = ~attention.visibility.counts(s.batch)
+    assert bool(padding.any())
+    for key, value in got.flat().items():
+        if value.shape[2:3] == (s.queries,) and not key.startswith(("column_sums", "rows", "top_keys")):
+            assert bool(value.transpose(1, 2)[padding].isnan().all()), key
+            assert not bool(value.transpose(1, 2)[~padding].isnan().any()), key
+    # whatever padding queries ask, and whatever weight is put on them, column sums stay
+    noise = torch.randn(attention.q.shape, generator=torch.Generator().manual_seed(9)) * 5
+    q = torch.where(padding[:, None, :, None], noise, attention.q)
+    row = wanted.rows["weighted"].masked_fill(padding, torch.nan)
+    again = reduce(replace(attention, q=q), replace(wanted, rows={"weighted": row}))
+    torch.testing.assert_close(again.column_sums, got.column_sums, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(again.rows["weighted"], got.rows["weighted"], rtol=1e-6, atol=1e-9)
+
+
+def test_column_sums_count_every_counting_row_once():
+    attention = attention_of(Setting(batch=3, padding="left"))
+    got = reduce(attention, Wanted(column_sums=True))
+    total = attention.visibility.counts(3).sum(dim=1).float()
+    torch.testing.assert_close(got.column_sums.sum(dim=-1), total[:, None].expand(-1, 6), rtol=1e-6, atol=0)
+
+
+def test_a_counting_row_that_sees_nothing_is_nan_and_gives_nothing():
+    """A head whose own mask is empty for one query: no weight is made up."""
+    s = Setting(mask="per_head")
+    sight = attention_of(s).visibility
+    mask = sight.mask.expand(2, -1, -1, -1).clone()
+    mask[1, 2, 17] = False
+    attention = replace(attention_of(s), visibility=replace(sight, mask=mask))
+    got = assert_agrees(attention, everything(attention))
+    assert bool(got.entropy[1, 2, 17].isnan())
+    assert float(got.entropy.isnan().sum()) == 1
+    assert float(got.column_sums[1, 2].sum()) == pytest.approx(39, rel=1e-6)
+
+
+def test_top_more_than_there_are_keys():
+    """Early rows see fewer than k keys: no weight and no key after the last one."""
+    attention = attention_of(Setting(queries=12))
+    got = assert_agrees(attention, Wanted(top=20))
+    assert got.top_weights.shape == (2, 6, 12, 20)
+    for query in range(12):
+        assert bool((got.top_keys[:, :, query, : query + 1] >= 0).all())
+        assert bool((got.top_keys[:, :, query, query + 1 :] == -1).all())
+        assert bool((got.top_weights[:, :, query, query + 1 :] == 0).all())
+
+
+def test_nothing_is_computed_that_was_not_asked_for():
+    attention = attention_of(Setting())
+    got = reduce(attention, Wanted(peak=True, marks={"all": torch.ones(2, 40)}))
+    assert set(got.flat()) == {"peak", "marks[all]"}
+    torch.testing.assert_close(got.marks["all"], torch.ones(2, 6, 40), rtol=1e-6, atol=0)
+
+
+def test_inputs_are_left_alone():
+    attention = attention_of(Setting(batch=3, padding="left", softcap=3.0))
+    q, k = attention.q.clone(), attention.k.clone()
+    reduce(attention, everything(attention))
+    assert torch.equal(attention.q, q)
+    assert torch.equal(attention.k, k)
+
+
+def test_the_rule_catches_a_wrong_kernel():
+    """The judge itself: an error of three float32 roundings passes where plain has it, a real mistake does not."""
+    exact = torch.rand(50, dtype=torch.float64)
+    plain = exact.float()
+    assert_no_worse_than_twice(plain, exact, plain)
+    with pytest.raises(AssertionError, match="sums: error"):
+        assert_no_worse_than_twice(plain + 1e-5, exact, plain, what="sums")
+    with pytest.raises(AssertionError, match="NaN"):
+        assert_no_worse_than_twice(plain.masked_fill(plain > 0.5, torch.nan), exact, plain)
