@@ -1,13 +1,14 @@
 """How close is close enough: a kernel may be at most twice as wrong as a plain float32 computation.
 
-The rule is flash-attention's. `exact` is computed in float64, `plain` by the same few lines in float32, and `got` is on
-trial. Errors are largest absolute differences over the whole tensor, so the rule measures its tolerance and guesses none:
+The rule is flash-attention's. `exact` is computed in float64, `plain` by the same few lines in float32, and `got` is
+on trial. Errors are largest absolute differences over the whole tensor: the tolerance is measured, not guessed.
 
     error(got) <= 2 error(plain) + slack
 
-The slack is for results that plain float32 happens to get exactly right (a row with one key has entropy 0). It is two
-units in the last place of the largest value, times `condition`: 1 for moderate logits, and the largest logit where that
-is large, because a float32 logit s carries an error of |s| eps, and exp() turns that into a relative error of a weight.
+The slack is for results that plain float32 happens to get exactly right: a softmax that divides by its own sum gives
+rows that sum to 1 whatever the logits' error is, while a streamed weight exp(s - lse) carries it. A float32 number s is
+known to |s| eps, exp() turns that into a relative error, and there are two such numbers, s and lse. So the slack is two
+units in the last place of the largest value, times the `condition`: the largest logit or log-sum-exp, and at least 1.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from headwise.kernels import Reductions
 EPS = 2.0**-23
 
 
-def assert_no_worse_than_twice(got: Tensor, exact: Tensor, plain: Tensor, *, condition: float = 1.0, what: str = "") -> None:
+def assert_no_worse_than_twice(
+    got: Tensor, exact: Tensor, plain: Tensor, *, condition: float = 1.0, what: str = ""
+) -> None:
     """The rule above; NaN and infinities must stand at the same places as in `exact`."""
     assert got.shape == exact.shape, f"{what}: {tuple(got.shape)} and {tuple(exact.shape)} expected"
     got, plain = got.double(), plain.double()

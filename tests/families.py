@@ -33,12 +33,16 @@ _SIZES = {
     "eos_token_id": 2,
     "tie_word_embeddings": False,
 }
-_ALTERNATING = {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": WINDOW}
+_ALTERNATING = {
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "sliding_window": WINDOW,
+}
 _EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 _SQUARE = {"num_key_value_heads": 6, "head_dim": 8}  # families that know no other shape
 
 FAMILIES: dict[str, dict[str, Any]] = {
-    "gpt2": {"n_embd": 48, "n_head": 6, "n_layer": 2, "n_positions": 128, "n_inner": 64},
+    "gpt2": {"n_embd": 48, "n_head": 6, "n_layer": 2, "n_positions": 128, "n_inner": 64, "head_dim": None},
     "gpt_neox": _SQUARE | {"rotary_pct": 0.5},
     "opt": _SQUARE | {"ffn_dim": 64, "word_embed_proj_dim": 48},
     "llama": {},
@@ -62,7 +66,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gpt_oss": _ALTERNATING | _EXPERTS,
     "deepseek_v3": _EXPERTS
     | {
-        "num_key_value_heads": 6, "head_dim": None, "n_routed_experts": 4, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
+        "num_key_value_heads": 6, "head_dim": None, "n_routed_experts": 4, "n_shared_experts": 1,
+        "n_group": 2, "topk_group": 1,
         "q_lora_rank": 12, "kv_lora_rank": 10, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 12,
         "first_k_dense_replace": 1,
     },
@@ -79,6 +84,10 @@ UNSEEABLE = {
     "falcon": {"head_dim": None},
 }
 HEADLESS = {"mamba": {"state_size": 4, "num_attention_heads": None, "head_dim": None}}
+SCALED = {  # a learned sink that scales z after the softmax: the weights eager returns are not those it uses
+    "granite_swa": _ALTERNATING | {"attention_multiplier": 0.2},
+    "granitemoe_swa": _ALTERNATING | _EXPERTS | {"attention_multiplier": 0.2},
+}
 HYBRID = {
     "qwen3_next": _EXPERTS
     | {
@@ -89,7 +98,7 @@ HYBRID = {
     "jamba": _EXPERTS
     | {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
 }  # fmt: skip
-_ALL = FAMILIES | UNSEEABLE | HEADLESS | HYBRID
+_ALL = FAMILIES | UNSEEABLE | HEADLESS | HYBRID | SCALED
 
 
 def build(family: str, *, seed: int = 0, spread: float = 10.0, **changes: Any) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from headwise.kernels import Attention, Pairs, Visibility, Wanted
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -72,11 +73,23 @@ def visibility_of(s: Setting) -> Visibility:
 
 def with_lse(attention: Attention) -> Attention:
     """The same layer, with the log-sum-exp that a forward kernel would have handed over in float32."""
-    q, k = attention.q.double(), attention.k.double().repeat_interleave(attention.group, dim=1)
-    logits = q @ k.transpose(-1, -2) * attention.scale
-    lse = logits.masked_fill(~attention.visibility.matrix(), -torch.inf).logsumexp(dim=-1)
-    a = attention
-    return Attention(a.q, a.k, a.scale, a.visibility, softcap=a.softcap, sinks=a.sinks, lse=lse.float())
+    return replace(attention, lse=logits_of(attention).logsumexp(dim=-1).float())
+
+
+def logits_of(attention: Attention) -> Tensor:
+    """The logits in float64, -inf where hidden."""
+    k = attention.k.double().repeat_interleave(attention.group, dim=1)
+    logits = attention.q.double() @ k.transpose(-1, -2) * attention.scale
+    if attention.softcap is not None:
+        logits = (logits / attention.softcap).tanh() * attention.softcap
+    return logits.masked_fill(~attention.visibility.matrix(), -torch.inf)
+
+
+def condition_of(attention: Attention) -> float:
+    """The largest number that a weight is the exponential of: see `closeness`."""
+    logits = logits_of(attention)
+    largest = torch.cat([logits.flatten(), logits.logsumexp(dim=-1).flatten()])
+    return float(largest[largest.isfinite()].abs().max())
 
 
 def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
@@ -104,4 +117,3 @@ def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
         marks={"some": (torch.rand(batch, keys, generator=generator) < 0.3).float()},
         pairs={"few": pairs(7), "many": pairs(300), "none": pairs(0)},
     )
-

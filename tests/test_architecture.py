@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[1] / "src" / "headwise"
 
 MAY_IMPORT = {
@@ -14,21 +16,12 @@ MAY_IMPORT = {
     "model": {"dims", "errors"},
     "kernels": {"errors"},
     "corpora": {"dims", "errors"},
+    "probes": {"dims", "errors"},
     "seam": {"dims", "errors", "kernels", "model"},
     "instruments": {"dims", "errors", "kernels", "seam"},
     "interventions": {"dims", "errors", "seam"},
-    "studies": {
-        "atlas",
-        "corpora",
-        "dims",
-        "engines",
-        "errors",
-        "instruments",
-        "interventions",
-        "kernels",
-        "model",
-        "seam",
-    },  # fmt: skip
+    "studies": {"atlas", "corpora", "dims", "engines", "errors", "instruments", "interventions", "kernels"}
+    | {"model", "probes", "seam"},
     # what shows
     "figures": {"dims", "errors"},
     "describe": {"dims", "errors"},
@@ -85,10 +78,11 @@ def test_every_folder_is_in_the_graph():
 
 
 def test_no_import_hides_in_a_function():
-    """Except on the command line, where a verb loads what it needs when it is called."""
+    """Except on the command line, where a verb loads what it needs, and for matplotlib, which only drawing needs."""
+    late = {"figures/__init__.py"}
     wrong = []
     for path in SOURCE.rglob("*.py"):
-        if part_of(path) == "cli":
+        if part_of(path) == "cli" or str(path.relative_to(SOURCE)) in late:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -129,9 +123,5 @@ def test_every_public_name_is_there():
 def test_an_unknown_name_says_what_there_is():
     import headwise
 
-    try:
+    with pytest.raises(AttributeError, match="Spectrum"):
         headwise.Spectrometer  # noqa: B018
-    except AttributeError as error:
-        assert "Spectrum" in str(error)
-    else:
-        raise AssertionError

@@ -130,10 +130,17 @@ def test_a_folder_that_may_not_be_written_can_be_read(atlas):
     assert not (atlas.path / ".swap").exists()
 
 
-def test_figure_and_words_get_the_dataset_and_the_options(atlas, monkeypatch):
+def test_a_figure_takes_the_options_and_carries_the_words(atlas, monkeypatch):
     import headwise.atlas.atlas as module
 
-    for name in ("figure_of", "describe"):
-        monkeypatch.setattr(module, name, lambda study, dataset, **options: (study, dataset.sizes["layer"], options))
-    assert atlas.figure("profile", relative=True) == ("profile", 3, {"relative": True})
-    assert atlas.describe("profile") == ("profile", 3, {})
+    given = {}
+    whole = atlas.figure("profile")
+
+    def figure_of(study, dataset, **options):
+        given.update(study=study, layers=dataset.sizes["layer"], **options)
+        return whole.with_alt("")
+
+    monkeypatch.setattr(module, "figure_of", figure_of)
+    figure = atlas.figure("profile", relative=True)
+    assert given == {"study": "profile", "layers": 3, "relative": True}
+    assert figure.alt == atlas.describe("profile").short()

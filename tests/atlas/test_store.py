@@ -184,3 +184,11 @@ def test_what_the_disk_refuses_is_explained(tmp_path, profile, monkeypatch, numb
     assert (Atlas.open(atlas.path)["profile"].value == 1).all()
     atlas.add("profile", profile(2.0))
     assert (atlas["profile"].value == 2).all()
+
+
+def test_names_that_begin_alike_are_told_apart(tmp_path):
+    """Zarr's count of chunks in a zip file takes `answer_ids` for a chunk of `answer`."""
+    dataset = xr.Dataset({"answer": ("example", np.arange(3.0)), "answer_ids": ("example", np.arange(3))})
+    path = tmp_path / "alike.zarr.zip"
+    write_file(path, dataset)
+    xr.testing.assert_identical(read_file(path), dataset)

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-# The same synthetic profile as the figures are tested with.
-_SYNTHETIC = runpy.run_path(str(Path(__file__).parents[1] / "figures" / "synthetic.py"))
+# The same synthetic data as the figures are tested with.
+_FIGURES = Path(__file__).parents[1] / "figures"
+_SYNTHETIC = runpy.run_path(str(_FIGURES / "synthetic.py"))
+_SPECTRAL = runpy.run_path(str(_FIGURES / "synthetic_spectral.py"))
+_DETECTION = runpy.run_path(str(_FIGURES / "synthetic_detection.py"))
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,30 @@ def planted() -> dict[str, list[tuple[int, int]]]:
 @pytest.fixture
 def profile(make_profile: Callable[..., xr.Dataset]) -> xr.Dataset:
     return make_profile()
+
+
+@pytest.fixture(scope="session")
+def make_spectral() -> Callable[..., xr.Dataset]:
+    """``make_spectral(layers, heads)``: a synthetic spectral study with a planted block of heads."""
+    return _SPECTRAL["spectral_dataset"]
+
+
+@pytest.fixture(scope="session")
+def _one_spectral(make_spectral: Callable[..., xr.Dataset]) -> xr.Dataset:
+    return make_spectral()
+
+
+@pytest.fixture
+def spectral(_one_spectral: xr.Dataset) -> xr.Dataset:
+    return _one_spectral.copy(deep=True)
+
+
+@pytest.fixture(scope="session")
+def make_detection() -> Callable[..., xr.Dataset]:
+    """``make_detection(layers)``: a synthetic table of detectors of known separation."""
+    return _DETECTION["detection_dataset"]
+
+
+@pytest.fixture
+def detection(make_detection: Callable[..., xr.Dataset]) -> xr.Dataset:
+    return make_detection()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headwise.errors import DataError
-from headwise.figures import Axis, Category, CategoryMap, Curve, Figure, Heatmap, Mark, Scale, Scatter
+from headwise.figures import Axis, Category, CategoryMap, Curve, Figure, Heatmap, Intervals, Mark, Scale, Scatter
 
 X, Y = Axis("Head", ("0", "1", "2")), Axis("Layer", ("0", "1"))
 
@@ -46,6 +46,10 @@ def test_unknown_signs_and_styles_are_refused() -> None:
         Curve("c", "C", [1, 2], [1])
     with pytest.raises(DataError, match="equally long"):
         Scatter("s", "S", [1, 2], [1, 2], X, Y, names=("a",))
+    with pytest.raises(
+        DataError, match="Intervals 'i': values, low, high, groups and the labels of 'Layer' must be equally"
+    ):
+        Intervals("i", "I", [1, 2], [1, 2], [1], X, Y)
     with pytest.raises(DataError, match=r"cells of category 0 to 1; with its 1 categories they may be -1"):
         CategoryMap("c", "C", [[0, 1, 0], [0, 0, 0]], (Category("a", "A"),), X, Y)
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.dims import DETECTOR, EXAMPLE, FEATURE, FOLD, HEAD, LAYER, PART, STATISTIC
 
 __all__ = ["SCHEMAS", "schema_of"]
 
@@ -40,7 +40,87 @@ PROFILE = Schema(
     attrs=("record", "title"),
 )
 
-SCHEMAS: Mapping[str, Schema] = {schema.study: schema for schema in (PROFILE,)}
+_ANSWER_TEXTS = (
+    "question",
+    "answer",
+    "gold",  # the right answer to show
+    "golds",  # all that count as right, a JSON list
+    "label",  # correct, wrong or refused
+    "rule",  # what decided the label
+    "matched",  # the right answer that the rule found
+    "topic",
+    "prompt_ids",  # token ids, decimal, separated by blanks
+    "answer_ids",
+)
+_ANSWER_NUMBERS = {
+    "difficulty": "int64",
+    "prompt_tokens": "int64",
+    "answer_tokens": "int64",
+    "finished": "bool",  # ended by itself rather than cut
+    "logprob_mean": "float32",  # of the answer's tokens; NaN where there are none
+    "logprob_min": "float32",
+}
+
+ANSWERS = Schema(
+    study="answers",
+    version=1,
+    variables=dict.fromkeys((*_ANSWER_TEXTS, *_ANSWER_NUMBERS), (EXAMPLE,)),
+    coords={EXAMPLE: (EXAMPLE,)},
+    dtypes=dict.fromkeys((*_ANSWER_TEXTS, EXAMPLE), TEXT) | _ANSWER_NUMBERS,
+    attrs=("record", "title"),
+)
+
+_TESTS = (PART, FEATURE, LAYER, HEAD)
+_TEST_MAPS = ("p", "q", "effect", "effect_low", "effect_high", "p_matched", "q_matched")
+_TEST_LEVELS = ("share", "share_matched", "null_mean", "null_high", "null_p")  # a number a map
+
+SPECTRAL = Schema(
+    study="spectral",
+    version=1,
+    variables=dict.fromkeys(_TEST_MAPS, _TESTS)  # effect: AUROC of the single feature, over 0.5 larger in wrong answers
+    | dict.fromkeys(_TEST_LEVELS, (PART, FEATURE))
+    | {
+        "per_example": (EXAMPLE, *_TESTS),
+        "wrong": (EXAMPLE,),
+        "answer_tokens": (EXAMPLE,),
+        "topic": (EXAMPLE,),
+    },
+    coords={
+        PART: (PART,),
+        FEATURE: (FEATURE,),
+        "label": (FEATURE,),
+        "definition": (FEATURE,),
+        EXAMPLE: (EXAMPLE,),
+    },
+    dtypes=dict.fromkeys((*_TEST_MAPS, "per_example"), "float32")
+    | dict.fromkeys((PART, FEATURE, "label", "definition", EXAMPLE, "topic"), TEXT)
+    | {"wrong": "bool"},
+    attrs=("record", "title", "counts"),
+)
+
+DETECTION = Schema(
+    study="detection",
+    version=1,
+    variables={
+        "auroc": (DETECTOR,),  # mean over folds
+        "auroc_low": (DETECTOR,),  # ends of its interval
+        "auroc_high": (DETECTOR,),
+        "pooled": (DETECTOR,),  # over all answers at once
+        "fold_auroc": (DETECTOR, FOLD),
+        "score": (DETECTOR, EXAMPLE),  # out of fold; larger is more likely wrong
+    },  # the sweeps (over rank, layer, size, topics) are there for the detectors that have them
+    coords={
+        DETECTOR: (DETECTOR,),
+        "kind": (DETECTOR,),  # supervised, combined or score
+        "label": (DETECTOR,),
+        "wrong": (EXAMPLE,),
+        "fold_of": (EXAMPLE,),
+    },
+    dtypes=dict.fromkeys((DETECTOR, "kind", "label"), TEXT) | {"wrong": "bool"},
+    attrs=("title", "reference"),
+)
+
+SCHEMAS: Mapping[str, Schema] = {schema.study: schema for schema in (PROFILE, ANSWERS, SPECTRAL, DETECTION)}
 
 
 def schema_of(study: str, dataset: xr.Dataset) -> Schema:

@@ -8,25 +8,25 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.options import (
-    AdapterOption, DataOption, DeviceOption, DtypeOption, JsonOption, ModelArgument, RevisionOption, StudiesOption, split,
-)  # fmt: skip
+from headwise.cli import options
 
 
 def build(
-    model: ModelArgument = None,
-    studies: StudiesOption = None,
-    data: DataOption = None,
+    model: options.ModelArgument = None,
+    studies: options.StudiesOption = None,
+    data: options.DataOption = None,
+    questions: options.QuestionsOption = None,
+    limit: options.LimitOption = 500,
     output: Annotated[Path, typer.Option("-o", "--output", help="The atlas: a new folder, or one to add to.")] = Path(
         "atlas"
     ),
     redo: Annotated[str, typer.Option("--redo", help="Studies to measure anew, comma-separated.")] = "",
-    dtype: DtypeOption = "auto",
-    device: DeviceOption = None,
-    revision: RevisionOption = None,
-    adapter: AdapterOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = None,
+    revision: options.RevisionOption = None,
+    adapter: options.AdapterOption = None,
     trust_remote_code: Annotated[bool, typer.Option(help="Let code that comes with the model run.")] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Build the atlas of a model: every study measured, stored, drawn and told.
 
@@ -35,18 +35,28 @@ def build(
     """
     from headwise.cli.progress import progress_bars
     from headwise.cli.report import write_report
+    from headwise.figures import has_figure
     from headwise.model import load
     from headwise.studies import build as run_build
     from headwise.studies.building import check_studies
 
-    names = split(studies)
-    check_studies([*(names or []), *(split(redo) or [])])
+    names = options.split(studies)
+    check_studies([*(names or []), *(options.split(redo) or [])])
     with progress_bars(quiet=as_json) as bars:
         bars.say(f"loading {model or 'the default model'}")
         loaded = load(
             model, dtype=dtype, device=device, revision=revision, adapter=adapter, trust_remote_code=trust_remote_code
         )
-        atlas = run_build(loaded, names, data=data, output=output, redo=split(redo) or (), progress=bars.update)
+        atlas = run_build(
+            loaded,
+            names,
+            data=data,
+            questions=questions,
+            limit=limit or None,
+            output=output,
+            redo=options.split(redo) or (),
+            progress=bars.update,
+        )
         bars.say("drawing")
         files = write_report(atlas, output.parent if output.parent != Path() else Path("."), output.name)
     if as_json:
@@ -55,7 +65,7 @@ def build(
     typer.echo(f"The atlas is in {atlas.path}: {', '.join(atlas.studies)}.")
     for file in files:
         typer.echo(f"  {file}")
-    for study in atlas.studies:
+    for study in filter(has_figure, atlas.studies):
         typer.echo(f"\n{atlas.describe(study).short()}")
 
 

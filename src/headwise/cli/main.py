@@ -10,6 +10,7 @@ import sys
 import typer
 
 from headwise import __version__
+from headwise.cli.answers import answers
 from headwise.cli.build import build
 from headwise.cli.check import check
 from headwise.cli.describe import describe
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, plan, check, show, describe, heads):
+for verb in (build, plan, check, show, describe, heads, answers):
     app.command(epilog=getattr(verb, "examples", None))(verb)
 
 

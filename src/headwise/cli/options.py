@@ -34,6 +34,16 @@ AdapterOption = Annotated[
     str | None, typer.Option("--adapter", help="A PEFT adapter to put on the model.", show_default=False)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+QuestionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--questions",
+        help="Your questions: .jsonl, .csv or .parquet with question and answers, or the name of a known set. "
+        "Default: the packaged ones.",
+        show_default=False,
+    ),
+]
+LimitOption = Annotated[int, typer.Option("--limit", help="How many questions, evenly over topics; 0 is all.")]
 StudiesOption = Annotated[
     str | None,
     typer.Option("--studies", help="Comma-separated, such as profile,spectral. Default: all.", show_default=False),
@@ -41,12 +51,12 @@ StudiesOption = Annotated[
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="Your texts: .jsonl with a field text, a .txt file, or a folder of them. Default: the packaged ones.",
+        "--data", help="Your texts: .jsonl with a field text, .txt, or a folder of them. Default: the packaged ones.",
         show_default=False,
     ),
 ]  # fmt: skip
 
 
 def split(names: str | None) -> list[str] | None:
-    """ "a, b" -> ["a", "b"]; None stays None."""
+    """Comma-separated names as a list; None stays None."""
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwise.atlas import Atlas
-from headwise.figures import save
+from headwise.atlas.disk import explained
+from headwise.figures import has_figure, save
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -13,16 +14,20 @@ FORMATS = ("png", "svg", "pdf")
 def write_report(atlas: Atlas, folder: Path, name: str) -> list[Path]:
     """Write the files and return their paths, the report first."""
     figures = folder / f"{name}-figures"
-    figures.mkdir(parents=True, exist_ok=True)
+    with explained(figures):
+        figures.mkdir(parents=True, exist_ok=True)
+        return _write(atlas, figures, folder / f"{name}-report.md")
+
+
+def _write(atlas: Atlas, figures: Path, report: Path) -> list[Path]:
     lines = [f"# Atlas of {atlas.provenance(atlas.studies[0]).model['id']}", ""]
     files = []
-    for study in atlas.studies:
+    for study in filter(has_figure, atlas.studies):
         figure, words = atlas.figure(study), atlas.describe(study)
         for suffix in FORMATS:
             path = figures / f"{study}.{suffix}"
             save(figure, path)
             files.append(path)
         lines += [f"## {study}", "", f"![{words.short()}]({figures.name}/{study}.png)", "", words.markdown(), ""]
-    report = folder / f"{name}-report.md"
     report.write_text("\n".join(lines), encoding="utf-8")
     return [report, *files]

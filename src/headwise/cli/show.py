@@ -26,13 +26,16 @@ def show(
 ) -> None:
     """Draw a map as a figure for a paper or a page; the words go into the file as its description."""
     from headwise.atlas import Atlas
+    from headwise.atlas.disk import explained
     from headwise.figures import save
 
     options = {"statistics": split(statistics)} if statistics else {}
     if relative:
         options["relative"] = True  # type: ignore[assignment]
     path = output or Path(f"{study}.pdf")
-    save(Atlas.open(atlas).figure(study, **options), path)
+    figure = Atlas.open(atlas).figure(study, **options)
+    with explained(path):
+        save(figure, path)
     typer.echo(path)
 
 

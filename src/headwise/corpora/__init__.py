@@ -1,11 +1,19 @@
-"""What a model is shown: texts, token sequences, and the batches they travel in. Nothing here runs a model."""
+"""What a model is shown: texts, questions and how they are put, token sequences, and the batches they travel in; and
+how an answer is judged. Nothing here runs a model."""
 
 from headwise.corpora.delimiters import delimiter_ids
+from headwise.corpora.endpoint import Endpoint, answers_from, judged_by
+from headwise.corpora.hub import find_questions, hub_questions, rows_as
+from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict, judge
 from headwise.corpora.passages import Passage, Passages, packaged_passages, read_passages
+from headwise.corpora.prompts import answer_ids, default_few_shot, has_chat, prompt_ids, prompt_of
+from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
 from headwise.corpora.repeats import REPEATS, repeated_random
 from headwise.corpora.sequences import Batch, Example, batches
 
 __all__ = [
-    "REPEATS", "Batch", "Example", "Passage", "Passages", "batches", "delimiter_ids", "packaged_passages",
-    "read_passages", "repeated_random",
+    "CORRECT", "LABELS", "REFUSED", "REPEATS", "WRONG", "Batch", "Endpoint", "Example", "Passage",
+    "Passages", "Question", "Questions", "Verdict", "answer_ids", "answers_from", "batches", "default_few_shot", "delimiter_ids",
+    "find_questions", "has_chat", "hub_questions", "judge", "judged_by", "packaged_passages", "packaged_questions",
+    "prompt_ids", "prompt_of", "read_passages", "read_questions", "repeated_random", "rows_as",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ def delimiter_ids(tokenizer: Any) -> frozenset[int]:
 def is_delimiter(text: str) -> bool:
     r"""Whether a token's text is punctuation or a line end.
 
-    >>> [is_delimiter(text) for text in (",", " (", "\\n", " ", "a.", "")]
+    >>> [is_delimiter(text) for text in (",", " (", "\n", " ", "a.", "")]
     [True, True, True, False, False, False]
     """
     kept = [character for character in text if not character.isspace() or character == "\n"]

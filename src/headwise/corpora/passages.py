@@ -55,38 +55,44 @@ class Passages:
 
 def packaged_passages() -> Passages:
     """The texts that come with Headwise."""
-    lines = files("headwise.corpora").joinpath("data/passages.jsonl").read_text(encoding="utf-8").splitlines()
-    return Passages("packaged passages", tuple(Passage(**json.loads(line)) for line in lines))
+    lines = files("headwise.corpora").joinpath("data/passages.jsonl").read_text(encoding="utf-8").split("\n")
+    return Passages("packaged passages", tuple(Passage(**json.loads(line)) for line in lines if line))
 
 
 def read_passages(path: str | Path) -> Passages:
-    """A user's texts: JSONL with a field "text" (and "id", "register", "language" if wanted), or one .txt file a text.
+    """A user's texts: a .jsonl file, a .txt or .md file, or a folder of .txt files.
 
-    A .txt file is cut at blank lines into paragraphs; a folder of .txt files gives one text a file.
+    Every line of JSONL has a field "text" (and "id", "register", "language" if wanted). Plain text is cut at blank
+    lines, one text a paragraph; a folder gives one text a file.
     """
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no file or folder {path}; give a .jsonl or .txt file, or a folder of .txt files")
-    try:
-        if path.is_dir():
-            pairs = [(file.stem, file.read_text(encoding="utf-8")) for file in sorted(path.glob("*.txt"))]
-            items = [Passage(name, text) for name, text in pairs]
-        elif path.suffix == ".jsonl":
-            items = _from_jsonl(path)
-        else:
-            paragraphs = [part.strip() for part in path.read_text(encoding="utf-8").split("\n\n")]
-            items = [Passage(f"{path.stem}-{i + 1}", text) for i, text in enumerate(p for p in paragraphs if p)]
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
+    if path.is_dir():
+        items = [Passage(file.stem, _content(file)) for file in sorted(path.glob("*.txt"))]
+    elif path.suffix == ".jsonl":
+        items = _from_jsonl(path)
+    elif path.suffix not in (".txt", ".md"):
+        raise DataError(f"texts are read from .jsonl, .txt or .md files or a folder of .txt files, not from {path.name}")
+    else:
+        paragraphs = [part.strip() for part in _content(path).split("\n\n")]
+        items = [Passage(f"{path.stem}-{i + 1}", text) for i, text in enumerate(p for p in paragraphs if p)]
     items = [item for item in items if item.text.strip()]
     if not items:
         raise DataError(f"{path} holds no text; give at least one passage")
     return Passages(path.name, tuple(_unique(items)))
 
 
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")  # without the byte order mark that some editors write
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
+
+
 def _from_jsonl(path: Path) -> list[Passage]:
     items = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_content(path).split("\n"), start=1):  # splitlines() would cut inside JSON strings
         if not line.strip():
             continue
         try:

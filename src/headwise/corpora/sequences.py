@@ -31,20 +31,21 @@ class Batch:
     valid: Tensor  # (batch, token) bool
 
 
-def batches(examples: Sequence[Example], tokens: int, device: torch.device, pad: int = 0) -> Iterator[Batch]:
+def batches(examples: Sequence[Example], tokens: int, device: torch.device) -> Iterator[Batch]:
     """Batches of at most `tokens` tokens, padding included; examples of like length go together.
 
-    The cut depends on the examples alone, never on the machine, so that a resumed run makes the same batches.
+    A short row is filled with its own last token (a padding token would make transformers ask for a mask). The cut
+    depends on the examples alone, never on the machine, so that a resumed run makes the same batches.
     """
     order = sorted(range(len(examples)), key=lambda place: (-len(examples[place].ids), place))
     while order:
         longest = len(examples[order[0]].ids)
         count = max(1, tokens // max(1, longest))
         rows, order = order[:count], order[count:]
-        ids = torch.full((len(rows), longest), pad, dtype=torch.long)
+        ids = torch.empty(len(rows), longest, dtype=torch.long)
         valid = torch.zeros(len(rows), longest, dtype=torch.bool)
         for row, place in enumerate(rows):
             own = examples[place].ids
-            ids[row, : len(own)] = torch.tensor(own)
+            ids[row] = torch.tensor(own + own[-1:] * (longest - len(own)))
             valid[row, : len(own)] = True
         yield Batch(tuple(rows), ids.to(device), valid.to(device))

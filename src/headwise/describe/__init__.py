@@ -14,7 +14,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.describe import maps, profile
+from headwise.describe import detection, maps, profile, spectral
 from headwise.describe.words import Number, Words, Writer
 from headwise.errors import StudyError, did_you_mean
 
@@ -22,6 +22,8 @@ __all__ = ["Number", "Words", "Writer", "describe", "maps"]
 
 _STUDIES: dict[str, Callable[..., Words]] = {
     "profile": profile.describe,
+    "spectral": spectral.describe,
+    "detection": detection.describe,
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import xarray as xr
 
 from headwise.errors import StudyError, did_you_mean
-from headwise.figures import profile
+from headwise.figures import detection, profile, spectral
 from headwise.figures.figure import Figure
 from headwise.figures.panels import (
     Axis,
@@ -28,6 +28,7 @@ from headwise.figures.panels import (
     Frame,
     Guide,
     Heatmap,
+    Intervals,
     Legend,
     Mark,
     Panel,
@@ -46,6 +47,7 @@ __all__ = [
     "Frame",
     "Guide",
     "Heatmap",
+    "Intervals",
     "Legend",
     "Mark",
     "Panel",
@@ -53,6 +55,7 @@ __all__ = [
     "ScaleMark",
     "Scatter",
     "figure_of",
+    "has_figure",
     "from_payload",
     "save",
     "scale_around",
@@ -62,7 +65,14 @@ __all__ = [
 
 _STUDIES: dict[str, Callable[..., Figure]] = {
     "profile": profile.figure,
+    "spectral": spectral.figure,
+    "detection": detection.figure,
 }
+
+
+def has_figure(study: str) -> bool:
+    """Whether a study is drawn; answers, for one, are read as a table."""
+    return study in _STUDIES
 
 
 def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:

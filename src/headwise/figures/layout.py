@@ -11,12 +11,12 @@ The widths of texts are estimated from the letters, because the page must be pla
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headwise.figures.figure import Figure
-from headwise.figures.panels import Axis, CategoryMap, Curves, Heatmap, Legend, Panel, Scatter
+from headwise.figures.panels import Axis, CategoryMap, Curves, Heatmap, Intervals, Legend, Panel, Scatter
 
 # points
 TITLE, SUBTITLE, PANEL_TITLE, SMALL, NOTE = 9.0, 7.0, 7.0, 5.6, 5.6
@@ -88,10 +88,23 @@ def wrap(text: str, inches: float, points: float) -> tuple[str, ...]:
     """The text in lines that are no wider than this; line ends in the text are kept."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        wanted = text_width(paragraph, points)
-        letters = max(int(len(paragraph) * inches / wanted), 6) if wanted > inches else len(paragraph) + 1
-        lines += textwrap.wrap(paragraph, letters) or []
+        line = ""
+        for word in _short_words(paragraph, inches, points):
+            longer = f"{line} {word}" if line else word
+            if line and text_width(longer, points) > inches:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines += [line] if line else []
     return tuple(lines)
+
+
+def _short_words(paragraph: str, inches: float, points: float) -> Iterator[str]:
+    """The words, those that do not fit into a line cut into pieces of at least six letters; hard blanks do not part."""
+    for word in re.split(r"[ \t]+", paragraph.strip()):
+        wanted = text_width(word, points)
+        letters = max(int(len(word) * inches / wanted), 6) if wanted > inches else len(word)
+        yield from (word[start : start + letters] for start in range(0, len(word), max(letters, 1)))
 
 
 def line_height(points: float) -> float:
@@ -153,7 +166,7 @@ class _Plan:
     def page(self) -> Page:
         figure, room = self.figure, self.width - 2 * MARGIN
         title, subtitle = wrap(figure.title, room, TITLE * 1.08), wrap(figure.subtitle, room, SUBTITLE)
-        notes = tuple(line for note in (*figure.notes, figure.provenance) for line in wrap(note, room, NOTE))
+        notes = tuple(line for note in (*figure.notes, figure.provenance) for line in wrap(note, 0.97 * room, NOTE))
         self.titles = [self._titles(index) for index in range(len(figure.panels))]
         heights = [max(self._height(figure.panels[index]) for index in self._row(row)) for row in range(self.rows)]
         above = [max(self._above(index) for index in self._row(row)) for row in range(self.rows)]
@@ -216,6 +229,9 @@ class _Plan:
             return max(0.72 * self.panel_width, 0.8)
         if isinstance(panel, Scatter):
             return max(self.panel_width, 0.8)
+        if isinstance(panel, Intervals):
+            rows = len(panel.y.labels) + (1.4 if len(panel.categories) > 1 else 0.2)  # the names of groups need a row
+            return max(rows * line_height(SMALL) * 1.3, 0.8)
         return len(panel.entries) * line_height(SMALL) * 1.3 + line_height(PANEL_TITLE)
 
     def _neighbour(self, index: int) -> Panel | None:
@@ -243,7 +259,7 @@ class _Plan:
         if isinstance(panel, Legend) or not self._labelled_x(index):
             return 0.02
         name = line_height(SMALL + 0.6) if panel.x.name else 0.0
-        if isinstance(panel, Curves | Scatter) or upright(panel.x.labels):
+        if isinstance(panel, Curves | Scatter | Intervals) or upright(panel.x.labels):
             return name + line_height(SMALL) + TICK
         return name + max(text_width(label, SMALL) for label in panel.x.labels) + TICK
 

@@ -6,6 +6,7 @@
 | `CategoryMap` | a category per cell | relations |
 | `Curves` | lines over a numeric axis, with bands | sorted importances, sweeps, counts per layer |
 | `Scatter` | one point a head (or an example) | one map against another |
+| `Intervals` | a value and its interval a row, named at the left | results of detectors |
 | `Legend` | what colours and signs mean; takes a place in the grid | all |
 
 Arrays are float32 and read-only, row 0 is drawn at the top, and NaN means "not measured": it is drawn as a texture and
@@ -210,6 +211,36 @@ class Scatter:
             raise DataError(f"Scatter {self.key!r}: x, y, names and groups must be equally long.")
 
 
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """A table of results as a picture: one row a name (``y.labels``, first on top), a dot and a line from low to high.
+
+    ``groups`` are places in ``categories`` (empty: one group).
+    """
+
+    key: str
+    title: str
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    x: Axis
+    y: Axis
+    groups: tuple[int, ...] = ()
+    categories: tuple[Category, ...] = ()
+    subtitle: str = ""
+    guides: tuple[Guide, ...] = ()
+
+    def __post_init__(self) -> None:
+        _settle(self, values=_floats(self.values), low=_floats(self.low), high=_floats(self.high))
+        size = len(self.y.labels)
+        lengths = {self.values.shape, self.low.shape, self.high.shape, (len(self.groups or range(size)),)}
+        if lengths != {(size,)} or not size:
+            raise DataError(
+                f"Intervals {self.key!r}: values, low, high, groups and the labels of {self.y.name!r} must be equally "
+                "long, and at least one."
+            )
+
+
 @dataclass(frozen=True)
 class Legend:
     """What colours and signs mean. Stands where a panel would stand, so its place is part of the figure."""
@@ -220,7 +251,7 @@ class Legend:
     subtitle: str = ""
 
 
-Panel = Heatmap | CategoryMap | Curves | Scatter | Legend
+Panel = Heatmap | CategoryMap | Curves | Scatter | Intervals | Legend
 
 
 def _floats(values: Any) -> np.ndarray:

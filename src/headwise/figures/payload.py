@@ -25,7 +25,7 @@ _CLASSES = {
     for name in (
         _figure.Figure, _scale.Scale, _scale.ScaleMark, _panels.Axis, _panels.Frame, _panels.Mark, _panels.Category,
         _panels.Heatmap, _panels.CategoryMap, _panels.Curve, _panels.Guide, _panels.Curves, _panels.Scatter,
-        _panels.Legend,
+        _panels.Intervals, _panels.Legend,
     )
 }  # fmt: skip
 

@@ -1,9 +1,10 @@
 """Observers of attention heads, one a file: what each asks of a layer, what it costs, what it reads."""
 
+from headwise.instruments.answers import PARTS, AnswerSpectrum
 from headwise.instruments.outputs import HeadOutputs
 from headwise.instruments.patterns import Patterns
 from headwise.instruments.profile import STATISTICS, Profile
 from headwise.instruments.sites import Sites
 from headwise.instruments.spectrum import Spectrum
 
-__all__ = ["STATISTICS", "HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"]
+__all__ = ["PARTS", "STATISTICS", "AnswerSpectrum", "HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"]

@@ -25,7 +25,7 @@ class HeadOutputs(HeadReadings):
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        index = position_index(self.positions, frame.valid, frame.position)  # (batch, token)
+        index = position_index(self.positions, frame.shot).to(frame.z.device)  # (batch, token)
         z = frame.z.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *frame.z.shape[2:]))
         z = z.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
         return {"z": z.transpose(1, 2)}  # (batch, head, token, width)

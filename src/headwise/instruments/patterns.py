@@ -9,6 +9,7 @@ What a query may not see is NaN, not zero: a mask is not a small weight. All pas
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ import xarray as xr
 
 from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name, parse_heads
 from headwise.errors import DataError, SeamError
-from headwise.seam import Frame, Instrument, Shot
+from headwise.seam import Frame, Instrument, Shot, Structure
 
 
 class Patterns(Instrument):
@@ -31,14 +32,23 @@ class Patterns(Instrument):
         self._now: dict[tuple[int, int], np.ndarray] = {}
         self._passes: list[dict[tuple[int, int], np.ndarray]] = []
 
+    def attach(self, structure: Structure, stack: ExitStack) -> None:
+        """Refuse heads that the model does not have, before it runs."""
+        structure.require_heads(self.chosen or [])
+
+    def begin(self, shot: Shot) -> None:
+        """Forget what a pass that failed has left."""
+        self._bytes -= sum(maps.nbytes for maps in self._now.values())
+        self._now = {}
+
     def see(self, frame: Frame) -> None:
         """Materialise the chosen heads of one layer."""
         heads = self._heads_of(frame)
         if not heads:
             return
         queries, keys = frame.attention.q.shape[2], frame.attention.k.shape[2]
-        self._bytes += 4 * frame.batch * len(heads) * queries * keys
-        if self._bytes > self.limit:
+        needed = 4 * frame.batch * len(heads) * queries * keys
+        if self._bytes + needed > self.limit:
             raise DataError(
                 f"the attention maps would take more than {self.limit / 2**30:.1f} GiB; choose fewer heads "
                 '(Patterns(heads="L3H7, L4H0")), fewer or shorter texts, or raise Patterns(limit=...)'
@@ -47,9 +57,10 @@ class Patterns(Instrument):
         seen = frame.attention.visibility.matrix()
         seen = seen[:, heads] if seen.shape[1] > 1 else seen
         counts = frame.valid[:, None, :, None]
-        maps = maps.masked_fill(~(seen & counts), torch.nan).cpu().numpy()
+        kept = maps.masked_fill(~(seen & counts), torch.nan).cpu().numpy()
+        self._bytes += needed
         for place, head in enumerate(heads):
-            self._now[frame.layer, head] = maps[:, place]
+            self._now[frame.layer, head] = kept[:, place]
 
     def end(self, shot: Shot) -> None:
         """One pass is complete."""
@@ -60,8 +71,6 @@ class Patterns(Instrument):
         """`weights` over (example, place, query, key), with `layer` and `head` along `place`."""
         if not self._passes:
             raise SeamError("Patterns has seen nothing yet; run the model inside the `with observe(...)`")
-        if self.chosen is not None and (missing := [h for h in self.chosen if h not in self._passes[0]]):
-            raise DataError(f"the model has no head {head_name(*missing[0])}")
         shapes = {maps.shape[1:] for one in self._passes for maps in one.values()}
         if len(shapes) > 1:
             raise DataError(
@@ -79,4 +88,4 @@ class Patterns(Instrument):
     def _heads_of(self, frame: Frame) -> list[int]:
         if self.chosen is None:
             return list(range(frame.heads))
-        return [head for layer, head in self.chosen if layer == frame.layer and head < frame.heads]
+        return [head for layer, head in dict.fromkeys(self.chosen) if layer == frame.layer]

@@ -52,6 +52,7 @@ class Profile(HeadReadings):
     """All of the above. `delimiters` are the token ids that count as punctuation and line ends."""
 
     name = "profile"
+    whole_sequences = True
     tails = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
 
     def __init__(self, delimiters: Iterable[int] = ()):
@@ -60,6 +61,7 @@ class Profile(HeadReadings):
         self._grams: dict[int, Tensor] = {}
         self._residual: dict[int, Tensor] = {}
         self._uniform: dict[int, dict[str, Tensor]] = {}
+        self._watching = False
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
         """Prepare ||z W_O||: the Gram matrices, and a look at the residual stream before every layer."""
@@ -69,12 +71,23 @@ class Profile(HeadReadings):
             handle = layer.register_forward_pre_hook(self._residual_hook(index), with_kwargs=True)
             stack.callback(handle.remove)
 
+    def begin(self, shot: Shot) -> None:
+        """From here to the end of the pass the residual stream is looked at."""
+        super().begin(shot)
+        self._residual.clear()
+        self._uniform.clear()
+        self._watching = True
+
+    def end(self, shot: Shot) -> None:
+        """As every reading."""
+        super().end(shot)
+        self._watching = False
+
     def wants(self, shot: Shot) -> Wanted:
         """Marks and places come from the token ids of the pass."""
         if shot.input_ids is None:
             raise SeamError("Profile needs token ids, and the model was given embeddings; pass input_ids")
-        ids, valid = shot.input_ids, shot.valid
-        real = torch.ones_like(ids, dtype=torch.bool) if valid is None else valid.to(ids.device)
+        ids, real = shot.input_ids, shot.valid
         first = torch.zeros_like(real).scatter_(1, real.int().argmax(dim=1, keepdim=True), True)
         duplicate, induction = repeats(ids, real)
         self._pairs = {"profile.duplicate": duplicate, "profile.induction": induction}
@@ -83,16 +96,10 @@ class Profile(HeadReadings):
             "profile.sink": first.float(),
             "profile.delimiter": (torch.isin(ids, self.delimiters.to(ids.device)) & ~first).float(),
         }
-        self._uniform.clear()
         return self._wanted()
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Average one layer's rows."""
-        if frame.position != 0:
-            raise SeamError(
-                f"Profile needs whole sequences, and this pass stands on a cache of {frame.position} tokens; "
-                "run the text in one forward pass (use_cache=False)"
-            )
         sight = frame.attention.visibility
         if id(sight) not in self._uniform:
             self._uniform[id(sight)] = self._rows(_even(sight, frame.batch, self._wanted()), sight, frame.batch)
@@ -152,8 +159,9 @@ class Profile(HeadReadings):
 
     def _residual_hook(self, layer: int) -> Any:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            hidden = args[0] if args else kwargs["hidden_states"]
-            self._residual[layer] = hidden.detach().float().norm(dim=-1)
+            if self._watching:
+                hidden = args[0] if args else kwargs["hidden_states"]
+                self._residual[layer] = hidden.detach().float().norm(dim=-1)
 
         return hook
 

@@ -2,7 +2,7 @@
 
 Per layer a subclass returns small tensors, (batch, head, ...). They stay on their device until the pass is over, so
 that no layer waits for a copy; then they are stacked over layers and moved to the CPU once. Layers without attention
-heads, and heads a layer does not have, are NaN.
+heads are NaN, and so are heads (and entries) that one layer has and another has not.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class HeadReadings(Instrument):
     """Readings with dims (example, layer, head, ...). Subclasses say what to measure and name the further dims."""
 
     tails: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
+    whole_sequences = False  # whether a pass on top of a cache, where earlier rows are missing, is refused
 
     def __init__(self) -> None:
         self._layers: dict[int, dict[str, Tensor]] = {}
@@ -34,6 +35,15 @@ class HeadReadings(Instrument):
     def attach(self, structure: Structure, stack: ExitStack) -> None:
         """Remember how large a map is."""
         self._shape = (structure.card.layers, structure.card.heads)
+
+    def begin(self, shot: Shot) -> None:
+        """Forget what a pass that failed has left."""
+        if self.whole_sequences and shot.cached:
+            raise SeamError(
+                f"{type(self).__name__} needs whole sequences, and this pass stands on a cache of {shot.cached} "
+                "tokens; run prompt and answer together in one forward pass (use_cache=False)"
+            )
+        self._layers.clear()
 
     @abstractmethod
     def measure(self, frame: Frame) -> dict[str, Tensor]:
@@ -45,13 +55,15 @@ class HeadReadings(Instrument):
 
     def end(self, shot: Shot) -> None:
         """Stack the layers of a pass and bring them to the CPU."""
-        layers, heads = self._shape
         stacked = {}
-        for name, sample in next(iter(self._layers.values())).items():
-            shape = (sample.shape[0], layers, heads, *sample.shape[2:])
+        for name in next(iter(self._layers.values())):
+            found = {layer: values[name] for layer, values in self._layers.items()}
+            sample = next(iter(found.values()))
+            tail = [max(sizes) for sizes in zip(*(values.shape[2:] for values in found.values()), strict=True)]
+            shape = (len(sample), *self._shape, *tail)
             whole = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
-            for layer, values in self._layers.items():
-                whole[:, layer, : values[name].shape[1]] = values[name].to(sample.device)
+            for layer, values in found.items():
+                whole[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
             stacked[name] = whole.cpu().numpy()
         self._passes.append(stacked)
         self._layers.clear()

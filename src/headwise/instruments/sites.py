@@ -7,8 +7,9 @@
 | mlp_in        | the input of the MLP block (normalised, in most families)         |
 | mlp_out       | the output of the MLP block                                       |
 
-Found by property: the output projection by watching z (`seam.projection`); the MLP as the child of a layer that holds
-most parameters beside the attention. Families without one such child (OPT) have no `mlp_*` sites, and say so.
+Found by property: the output projection by watching z (`seam.projection`); the MLP as the one child of a layer that
+holds matrices beside the attention. Families without one such child (OPT) have no `mlp_*` sites, and say so. Layers
+without attention heads are NaN in `attention_out`.
 
 Cost: nothing beyond the pass. Only the chosen tokens are kept, never whole sequences.
 """
@@ -26,7 +27,16 @@ from torch import Tensor, nn
 
 from headwise.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.errors import DataError, SeamError, did_you_mean
-from headwise.seam import Frame, Instrument, Positions, Shot, Structure, check_positions, output_projections, position_index
+from headwise.seam import (
+    Frame,
+    Instrument,
+    Positions,
+    Shot,
+    Structure,
+    check_positions,
+    output_projections,
+    position_index,
+)
 
 SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
 
@@ -37,15 +47,15 @@ class Sites(Instrument):
     name = "sites"
 
     def __init__(self, sites: Sequence[str] = ("residual",), positions: Positions = "last"):
+        sites = (sites,) if isinstance(sites, str) else tuple(dict.fromkeys(sites))
         for site in sites:
             if site not in SITES:
                 raise DataError(f"there is no site {site!r}. {did_you_mean(site, SITES)}")
-        self.sites = tuple(sites)
+        self.sites = sites
         self.positions = check_positions(positions)
         self._passes: list[Tensor] = []
         self._kept: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
-        self._early: dict[tuple[str, int], Tensor] = {}  # all tokens, of sites before the first attention layer
-        self._index: Tensor | None = None
+        self._index: Tensor | None = None  # (batch, token), from the beginning of a pass to its end
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
         """Put hooks on the modules whose input or output is asked for."""
@@ -56,12 +66,15 @@ class Sites(Instrument):
                     continue
                 module = _module(structure, site, index, layer)
                 register = module.register_forward_pre_hook if site == "mlp_in" else module.register_forward_hook
-                stack.callback(register(self._keep(site, index), with_kwargs=True).remove)  # type: ignore[operator]
+                stack.callback(register(self._keep(site, index), with_kwargs=True).remove)
+
+    def begin(self, shot: Shot) -> None:
+        """Find the chosen tokens."""
+        self._index = position_index(self.positions, shot)
+        self._kept.clear()
 
     def see(self, frame: Frame) -> None:
-        """The pass's first frame tells which tokens are real, and so which are the chosen ones."""
-        if self._index is None:
-            self._index = position_index(self.positions, frame.valid, frame.position)  # (batch, token)
+        """The hooks see all there is."""
 
     def end(self, shot: Shot) -> None:
         """Put the sites and layers of this pass side by side."""
@@ -69,12 +82,10 @@ class Sites(Instrument):
         layers, width = self._shape
         shape = (len(self._index), len(self.sites), layers, self._index.shape[1], width)
         whole = torch.full(shape, torch.nan, dtype=torch.float32)
-        self._kept |= {place: self._pick(hidden) for place, hidden in self._early.items()}
         for (site, layer), values in self._kept.items():
             whole[:, self.sites.index(site), layer] = values.cpu()
         self._passes.append(whole)
         self._kept.clear()
-        self._early.clear()
         self._index = None
 
     def read(self) -> xr.Dataset:
@@ -88,22 +99,22 @@ class Sites(Instrument):
 
     def _keep(self, site: str, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None) -> None:
+            if self._index is None:
+                return  # a pass of which this observation was not told
             if site == "mlp_in":
                 output = args[0] if args else kwargs["hidden_states"]
             hidden = output[0] if isinstance(output, tuple) else output
-            if self._index is None:
-                self._early[site, layer] = hidden.detach()
-            else:
-                self._kept[site, layer] = self._pick(hidden.detach())
+            self._kept[site, layer] = _pick(hidden.detach(), self._index)
 
         return hook
 
-    def _pick(self, hidden: Tensor) -> Tensor:
-        assert self._index is not None
-        index = self._index.to(hidden.device)
-        hidden = hidden.reshape(len(index), -1, hidden.shape[-1])  # some families flatten batch and token
-        picked = hidden.gather(1, index.clamp(min=0)[:, :, None].expand(-1, -1, hidden.shape[-1])).float()
-        return picked.masked_fill((index < 0)[:, :, None], torch.nan)
+
+def _pick(hidden: Tensor, index: Tensor) -> Tensor:
+    """(batch, token, width) float: copies, so that the whole sequence can be let go."""
+    index = index.to(hidden.device)
+    hidden = hidden.reshape(len(index), -1, hidden.shape[-1])  # some families flatten batch and token
+    picked = hidden.gather(1, index.clamp(min=0)[:, :, None].expand(-1, -1, hidden.shape[-1])).float()
+    return picked.masked_fill((index < 0)[:, :, None], torch.nan)
 
 
 def _module(structure: Structure, site: str, index: int, layer: nn.Module) -> nn.Module:
@@ -120,7 +131,7 @@ def _module(structure: Structure, site: str, index: int, layer: nn.Module) -> nn
     ]
     if len(rest) != 1:
         raise SeamError(
-            f"layer {index} of {structure.card.id} has {len(rest)} parts with matrices beside its attention, not one MLP; "
-            "ask for the sites residual or attention_out"
+            f"layer {index} of {structure.card.id} has {len(rest)} parts with matrices beside its attention, not one "
+            "MLP; ask for the sites residual or attention_out"
         )
     return rest[0]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from headwise.dims import RANK
-from headwise.errors import DataError, SeamError
+from headwise.errors import DataError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Wanted
 from headwise.seam import Frame, Shot
@@ -30,6 +30,7 @@ class Spectrum(HeadReadings):
     """The k largest Laplacian and attention eigenvalues of every head, and the mean log-diagonal."""
 
     name = "spectrum"
+    whole_sequences = True
     tails = {"laplacian": (RANK,), "attention": (RANK,), "log_determinant": ()}
 
     def __init__(self, k: int = 10):
@@ -44,25 +45,20 @@ class Spectrum(HeadReadings):
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Sort one layer's eigenvalues."""
-        if frame.position != 0:
-            raise SeamError(
-                "Spectrum needs whole sequences, and this pass stands on a cache of "
-                f"{frame.position} tokens; run prompt and answer together in one forward pass (use_cache=False)"
-            )
         sums, log_diagonal = frame.reductions.column_sums, frame.reductions.log_diagonal
         assert sums is not None and log_diagonal is not None
-        valid = frame.valid[:, None, :]  # (batch, 1, token)
         received = sums / frame.attention.visibility.seen_by(frame.batch).clamp(min=1)
         diagonal = log_diagonal.exp()
         return {
-            "laplacian": self._largest(received - diagonal, valid),
-            "attention": self._largest(diagonal, valid),
+            "laplacian": largest(received - diagonal, frame.valid, self.k),
+            "attention": largest(diagonal, frame.valid, self.k),
             "log_determinant": log_diagonal.nanmean(dim=-1),
         }
 
-    def _largest(self, values: Tensor, valid: Tensor) -> Tensor:
-        """(batch, head, k): the k largest over real tokens, descending; NaN where there are fewer."""
-        values = values.masked_fill(~valid, -torch.inf)
-        largest = values.topk(min(self.k, values.shape[-1]), dim=-1).values
-        largest = torch.nn.functional.pad(largest, (0, self.k - largest.shape[-1]), value=-torch.inf)
-        return largest.masked_fill(largest == -torch.inf, torch.nan)
+
+def largest(values: Tensor, valid: Tensor, k: int) -> Tensor:
+    """(batch, head, k): the k largest over the tokens of `valid` (batch, token), descending; NaN after the last."""
+    values = values.masked_fill(~valid[:, None], -torch.inf)
+    found = values.topk(min(k, values.shape[-1]), dim=-1).values
+    found = torch.nn.functional.pad(found, (0, k - found.shape[-1]), value=-torch.inf)
+    return found.masked_fill(found == -torch.inf, torch.nan)

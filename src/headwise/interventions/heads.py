@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor
 
-from headwise.dims import head_name, parse_heads
+from headwise.dims import parse_heads
 from headwise.errors import DataError
-from headwise.seam import Frame, Intervention, Positions, check_positions, position_mask
+from headwise.seam import Frame, Intervention, Positions, Structure, check_positions, position_mask
 
 Heads = str | Iterable[str | tuple[int, int]]
 
@@ -36,15 +37,17 @@ class OnHeads(Intervention):
     def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
         """The new z of these heads, (batch, query, len(heads), width), given the old; before positions are applied."""
 
+    def attach(self, structure: Structure, stack: ExitStack) -> None:
+        """Refuse heads that the model does not have, before it runs."""
+        structure.require_heads(self.heads)
+
     def change(self, frame: Frame) -> Tensor:
-        """z with the chosen heads and tokens replaced."""
+        """A z with the chosen heads and tokens replaced."""
         heads = self._of_layer.get(frame.layer)
         if not heads:
             return frame.z
-        if max(heads) >= frame.heads:
-            raise DataError(f"there is no head {head_name(frame.layer, max(heads))}: layer {frame.layer} has {frame.heads}")
         old = frame.z[:, :, heads]
-        where = position_mask(self.positions, frame.valid, frame.position)[:, :, None, None]
+        where = position_mask(self.positions, frame.shot).to(old.device)[:, :, None, None]
         z = frame.z.clone()
         z[:, :, heads] = torch.where(where, self.new(frame, heads, old).to(old.dtype), old)
         return z

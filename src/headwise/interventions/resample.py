@@ -15,15 +15,18 @@ from torch import Tensor
 from headwise.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
 from headwise.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
-from headwise.seam import Frame, Positions, position_index
+from headwise.seam import Frame, Positions, position_index, position_mask
+
+WHOLE = ("all", "decode", "prompt")  # positions that name no single tokens
 
 
 class Resample(OnHeads):
     """z of example b -> z of another example.
 
-    `source`: a sequence of indices (example b takes z from example source[b] of this batch, token by token), or a
-    DataArray with dims (example, layer, head, token, width), one example for each of the batch, whose tokens are those
-    that `positions` names.
+    `source`: a sequence of indices (example b takes z from example source[b] of this batch), or a DataArray with dims
+    (example, layer, head, token, width), one example for each of the batch, whose tokens are those that `positions`
+    names. Within a batch, tokens that `positions` names one by one ("last", 3, [0, -1]) take z from the token of that
+    name; otherwise from the token at the same place, which must not be padding.
     """
 
     def __init__(self, heads: Heads, source: Sequence[int] | xr.DataArray, positions: Positions = "all"):
@@ -33,21 +36,60 @@ class Resample(OnHeads):
             wanted = {EXAMPLE, LAYER, HEAD, TOKEN, WIDTH}
             if set(source.dims) != wanted:
                 raise DataError(f"source has dims {tuple(source.dims)}; give the z of a HeadOutputs reading")
-            if isinstance(positions, str) and positions not in ("first", "last"):
+            if isinstance(positions, str) and positions in WHOLE:
                 raise DataError("a source from HeadOutputs holds single tokens; name them in positions too")
 
     def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
         """The other example's z."""
-        if not isinstance(self.source, xr.DataArray):
-            order = torch.tensor(list(self.source), device=z.device)
-            if len(order) != frame.batch or int(order.max()) >= frame.batch:
-                raise DataError(f"source names {len(order)} examples and the batch has {frame.batch}; give one index each")
-            return z[order]
-        given = self.source.sel({LAYER: frame.layer, HEAD: heads}).transpose(EXAMPLE, TOKEN, HEAD, WIDTH).values
-        values = torch.from_numpy(given.copy()).to(z.device, z.dtype)  # (batch, token, heads, width)
-        if len(values) != frame.batch:
-            raise DataError(f"source has {len(values)} examples and the batch has {frame.batch}; give one for each")
-        index = position_index(self.positions, frame.valid, frame.position)  # (batch, token)
-        place = index.clamp(min=0)[:, :, None, None].expand_as(values)
-        here = (index >= 0)[:, :, None, None]
-        return z.scatter(1, place, torch.where(here, values, z.gather(1, place)))
+        if isinstance(self.source, xr.DataArray):
+            return _put(z, self._index(frame, z), self._given(frame, heads, self.source, z))
+        order = torch.tensor(list(self.source), device=z.device)
+        if len(order) != frame.batch or bool(((order < 0) | (order >= frame.batch)).any()):
+            raise DataError(
+                f"source is {list(self.source)} and the batch has {frame.batch} examples; give the index of one for "
+                "each of them"
+            )
+        if not (isinstance(self.positions, str) and self.positions in WHOLE):
+            index = self._index(frame, z)
+            values = z[order].gather(1, index[order].clamp(min=0)[:, :, None, None].expand(-1, -1, *z.shape[2:]))
+            return _put(z, index.masked_fill(index[order] < 0, -1), values)
+        padding = position_mask(self.positions, frame.shot).to(z.device) & ~frame.valid[order]
+        if bool(padding.any()):
+            example, token = padding.nonzero()[0].tolist()
+            raise DataError(
+                f"token {token} of example {example} would take z from padding of example {int(order[example])}; "
+                'resample between texts of equal length, or name single tokens, such as positions="last"'
+            )
+        return z[order]
+
+    def _index(self, frame: Frame, z: Tensor) -> Tensor:
+        return position_index(self.positions, frame.shot).to(z.device)  # (batch, token)
+
+    def _given(self, frame: Frame, heads: list[int], source: xr.DataArray, z: Tensor) -> Tensor:
+        """(batch, token, heads, width) of a reading."""
+        try:
+            chosen = source.sel({LAYER: frame.layer, HEAD: heads})
+        except (KeyError, IndexError):
+            raise DataError(
+                f"source has nothing for heads {heads} of layer {frame.layer}; read it from this model"
+            ) from None
+        values = torch.from_numpy(chosen.transpose(EXAMPLE, TOKEN, HEAD, WIDTH).values.copy()).to(z.device, z.dtype)
+        index = self._index(frame, z)
+        expected = (*index.shape, *z.shape[2:])
+        if tuple(values.shape) != expected:
+            names = ("examples", "tokens", "heads", "entries a head")
+            differ = next(i for i in range(4) if values.shape[i] != expected[i])
+            raise DataError(
+                f"source has {values.shape[differ]} {names[differ]} and this pass has {expected[differ]}; "
+                "read it with the same positions, on this model, from as many texts"
+            )
+        if not bool(values[index >= 0].isfinite().all()):
+            raise DataError("source is not finite where this batch has a token; some example there had no such token")
+        return values
+
+
+def _put(z: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """A z with `values` (batch, token, head, width) at the tokens of `index` (batch, token); -1: nowhere."""
+    place = torch.where(index < 0, z.shape[1], index)[:, :, None, None].expand_as(values)
+    room = torch.cat([z, z[:, :1]], dim=1)  # one more token, for what goes nowhere
+    return room.scatter(1, place, values)[:, :-1]

@@ -27,13 +27,14 @@ class _WithVectors(OnHeads):
 
     def vector(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
         """(heads, width), on z's device."""
-        stacked = torch.stack([self.vectors[frame.layer, head] for head in heads])
-        if stacked.shape[-1] != z.shape[-1]:
-            raise DataError(
-                f"the vectors of layer {frame.layer} have {stacked.shape[-1]} entries and its heads put out {z.shape[-1]}; "
-                "take them from HeadOutputs on this model"
-            )
-        return stacked.to(z.device, z.dtype)
+        vectors = {head: self.vectors[frame.layer, head] for head in heads}
+        for head, vector in vectors.items():
+            if len(vector) != z.shape[-1]:
+                raise DataError(
+                    f"the vector for {head_name(frame.layer, head)} has {len(vector)} entries and the head puts out "
+                    f"{z.shape[-1]}; take it from HeadOutputs on this model"
+                )
+        return torch.stack([vector.to(z.device, z.dtype) for vector in vectors.values()])
 
 
 class Mean(_WithVectors):
@@ -63,8 +64,7 @@ def _by_head(vectors: Vectors, heads: list[tuple[int, int]]) -> dict[tuple[int, 
                 f"vectors need dims (layer, head, width) and have {tuple(vectors.dims)}; "
                 "take the mean over examples and one token, for instance z.mean('example').isel(token=0)"
             )
-        array = vectors.transpose(LAYER, HEAD, WIDTH)
-        found = {pair: torch.from_numpy(array.sel({LAYER: pair[0], HEAD: pair[1]}).values.copy()) for pair in heads}
+        found = {pair: _of_array(vectors, pair) for pair in heads}
     else:
         given = {parse_head(head): torch.as_tensor(vector) for head, vector in vectors.items()}
         missing = [pair for pair in heads if pair not in given]
@@ -72,6 +72,18 @@ def _by_head(vectors: Vectors, heads: list[tuple[int, int]]) -> dict[tuple[int, 
             raise DataError(f"no vector was given for {head_name(*missing[0])}; give one for every head")
         found = {pair: given[pair] for pair in heads}
     for pair, vector in found.items():
+        if vector.ndim != 1:
+            raise DataError(
+                f"the vector for {head_name(*pair)} has shape {tuple(vector.shape)}; give one number an entry"
+            )
         if not bool(torch.isfinite(vector).all()):
             raise DataError(f"the vector for {head_name(*pair)} is not finite; some example had no token there")
     return found
+
+
+def _of_array(vectors: xr.DataArray, pair: tuple[int, int]) -> Tensor:
+    try:
+        chosen = vectors.sel({LAYER: pair[0], HEAD: pair[1]})
+    except (KeyError, IndexError):
+        raise DataError(f"the vectors hold nothing for {head_name(*pair)}; take them from this model") from None
+    return torch.from_numpy(chosen.values.copy())

@@ -30,7 +30,7 @@ class Attention:
     visibility: Visibility
     softcap: float | None = None
     sinks: Tensor | None = None  # (head,) learned sink logits
-    lse: Tensor | None = None  # (batch, head, query) log-sum-exp of the logits, where the forward kernel returned it
+    lse: Tensor | None = None  # (batch, head, query) log-sum-exp of the visible logits, without the sink, where known
 
     @property
     def group(self) -> int:
@@ -38,7 +38,10 @@ class Attention:
         return self.q.shape[1] // self.k.shape[1]
 
     def weights(self, heads: Sequence[int] | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The whole map of some heads, (batch, head, query, key): queries x keys of memory a head. Padded rows are 0."""
+        """The whole map of some heads, (batch, head, query, key); rows that see nothing are 0.
+
+        Memory: queries x keys numbers a head, several times over.
+        """
         keys = self.k.shape[2]
         chosen = torch.arange(self.q.shape[1]) if heads is None else torch.tensor(list(heads))
         q = self.q[:, chosen].to(dtype)

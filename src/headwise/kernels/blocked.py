@@ -30,9 +30,8 @@ def reduce(attention: Attention, wanted: Wanted, *, block: int | None = None) ->
     reducers = reducers_for(wanted, attention)
     if block is None:
         block = BLOCK if attention.q.device.type == "cpu" else BLOCK_ON_DEVICE
-    keep_logs = any(reducer.needs_logs for reducer in reducers)
     for batch, heads in _parts(attention, block):
-        for part in _blocks(attention, batch, heads, block, keep_logs):
+        for part in _blocks(attention, batch, heads, block, reducers):
             _show(part, reducers)
     out = Reductions()
     for reducer in reducers:
@@ -59,18 +58,21 @@ def _parts(attention: Attention, block: int) -> Iterator[tuple[slice, slice]]:
             yield slice(b, min(batch, b + max(1, room // kv_heads))), slice(h, min(kv_heads, h + kv_step))
 
 
-def _blocks(attention: Attention, batch: slice, heads: slice, block: int, keep_logs: bool) -> Iterator[Block]:
+def _blocks(attention: Attention, batch: slice, heads: slice, block: int, reducers: list[Reducer]) -> Iterator[Block]:
     """The blocks of one part, from the first query to the last."""
+    keep_logs = any(reducer.needs_logs for reducer in reducers)
+    scratch = any(reducer.needs_scratch for reducer in reducers)
     sight, group = attention.visibility, attention.group
     queries, keys = attention.q.shape[2], attention.k.shape[2]
     items = (batch.stop - batch.start) * (heads.stop - heads.start) * group
     height = min(queries, max(LEAST_ROWS, min(block // (items * keys), queries // 16, 256)))
     source = LogWeights(attention, batch, heads, height)
-    second = torch.empty_like(source.buffer) if keep_logs else source.buffer
+    second = torch.empty_like(source.buffer) if keep_logs or scratch else source.buffer
     query_heads = slice(heads.start * group, heads.stop * group)
     for start in range(0, queries, height):
         stop = min(start + height, queries)
         low, high = sight.span(start, stop)
         logs = source.block(start, stop, low, high).flatten(1, 2)
-        weights = second[: logs.numel()].view_as(logs)
-        yield Block(batch, query_heads, start, stop, low, high, sight.offset, logs, weights)
+        other = second[: logs.numel()].view_as(logs)
+        weights, spare = (other, logs) if keep_logs else (logs, other)
+        yield Block(batch, query_heads, start, stop, low, high, sight.offset, logs, weights, spare)

@@ -18,8 +18,10 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 | over            | how many a_ij > threshold                                          | batch head query, each   |
 
 The last four and `rows` are asked for by name (or by range, or threshold), any number of each, and come back under the
-same name. Rows of queries that do not count are NaN in everything that has a query dim. Everything is float32, accumulated in
-float32 whatever the dtype of q and k. Nothing that was not asked for is computed.
+same name. Rows of queries that do not count, or see no key at all, are NaN in everything that has a query dim (the keys
+of `top`: -1) and add nothing to anything else. Weights up to `VANISHING` are none: `over` does not count them, and
+`top` has weight 0 and key -1 where a row has fewer than k others. Everything is float32, accumulated in float32
+whatever the dtype of q and k. Nothing that was not asked for is computed.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+VANISHING = 2e-35  # below it float32 soon leaves its normal range
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,10 @@ class Pairs:
         """The same places in order of query, so that a block of rows is a slice of them."""
         order = torch.argsort(self.query, stable=True)
         return Pairs(self.batch[order], self.query[order], self.key[order])
+
+    def to(self, device: torch.device) -> Pairs:
+        """The same places on a device."""
+        return Pairs(self.batch.to(device), self.query.to(device), self.key.to(device))
 
 
 Range = tuple[int, int]

@@ -5,7 +5,7 @@ What is constant over a row or a column enters the product as a further column o
     q' = [scale q, -lse, 1]        k' = [k, 1, key bias]        q' . k' = log a_ij, padding keys hidden
 
 Without a log-sum-exp from the forward kernel (soft-cap, sinks, explicit masks), the block's own rows give it: a block
-holds all keys its rows can see.
+holds all keys its rows can see. Under a soft-cap the key bias is added after the cap, which would lift it otherwise.
 
 Weights below e^FLOOR (2e-35) are lifted to it: under that float32 leaves its normal range, where a CPU's exponential
 is thirty times slower, and no sum in float32 can tell the difference.
@@ -30,23 +30,31 @@ class LogWeights:
         self.batch, self.heads = batch, heads
         group = attention.group
         query_heads = slice(heads.start * group, heads.stop * group)
-        self.counts = self.sight.counts(attention.q.shape[0])[batch]  # (batch, query)
         self.sinks = None if attention.sinks is None else attention.sinks[query_heads].float().view(-1, group)
         self.known = attention.lse is not None and attention.softcap is None
+        answers = self.sight.answers(attention.q.shape[0])[batch]
+        answers = answers[:, query_heads] if answers.shape[1] > 1 else answers  # (batch, head or 1, query)
         q = attention.q[batch, query_heads].float() * attention.scale
         k = attention.k[batch, heads].float()
         extra_q, extra_k = [], []
         if self.known:
             assert attention.lse is not None
             lse = attention.lse[batch, query_heads].float()
-            lse = torch.where(self.counts[:, None], lse, -HIDDEN)  # rows that do not count get no weight at all
+            if self.sinks is not None:
+                lse = torch.logaddexp(lse, self.sinks.flatten()[:, None])
+            lse = torch.where(answers, lse, -HIDDEN)  # rows that do not answer get no weight at all
             extra_q.append(-lse[..., None])
             extra_k.append(torch.ones_like(k[..., :1]))
-        if (bias := self.sight.key_bias()) is not None:
+        bias = self.sight.key_bias()
+        self.late_bias = None if bias is None or self.softcap is None else bias[batch, None, None, None]
+        if bias is not None and self.softcap is None:
             extra_q.append(torch.ones_like(q[..., :1]))
             extra_k.append(bias[batch, None, :, None].expand(-1, k.shape[1], -1, -1))
         self.q = torch.cat([q, *extra_q], dim=-1).unflatten(1, (-1, group))  # (batch, kv_head, group, query, width)
         self.k = torch.cat([k, *extra_k], dim=-1).transpose(-1, -2).contiguous()  # (batch, kv_head, width, key)
+        self.answers = answers.unflatten(
+            1, (-1, group if answers.shape[1] > 1 else 1)
+        )  # (batch, kv_head, group, query)
         items = self.q.shape[0] * self.q.shape[1] * group
         self.buffer = torch.empty(items * height * k.shape[2], dtype=torch.float32, device=k.device)
 
@@ -63,14 +71,16 @@ class LogWeights:
         logits = flat.view(shape)
         if self.softcap is not None:
             logits.div_(self.softcap).tanh_().mul_(self.softcap)
+            if self.late_bias is not None:
+                logits += self.late_bias[..., low:high]
         self.sight.hide(logits, start, stop, low, self.batch, self.heads)
         if not self.known:
             logits -= self._normaliser(logits, start, stop)[..., None]
         return logits
 
     def _normaliser(self, logits: Tensor, start: int, stop: int) -> Tensor:
-        """log sum_j exp(logit) of whole rows, the learned sink included; without bound for rows that do not count."""
+        """Whole rows' log-sum-exp, the learned sink included; without bound for rows that do not answer."""
         lse = logits.logsumexp(dim=-1)  # (batch, kv_head, group, query)
         if self.sinks is not None:
             lse = torch.logaddexp(lse, self.sinks[None, :, :, None])
-        return torch.where(self.counts[:, None, None, start:stop], lse, -HIDDEN)
+        return torch.where(self.answers[..., start:stop], lse, -HIDDEN)

@@ -1,8 +1,9 @@
 """One class a reduction: each sees a block of rows once and keeps only its own small result.
 
 A reducer has two moments: `see_logs`, when the block's log-weights were just made, and `see_weights`, when its weights
-were. Unless a reducer needs both at once (`needs_logs`), the weights overwrite the log-weights. `finish` puts
-its result where `contract.Reductions` has it.
+were. Unless a reducer needs both at once (`needs_logs`), the weights overwrite the log-weights. One that needs room of
+a block's size to work in (`needs_scratch`) gets it from the block, after those that need the log-weights: a buffer that
+is in the cache already. `finish` puts a result where `contract.Reductions` has it.
 
 On a CPU a narrow matrix product (two to eight columns) is eight times slower than as many matrix-vector products, so
 sums over keys are written as the latter.
@@ -16,7 +17,8 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import Pairs, Reductions, Wanted
+from headwise.kernels.contract import VANISHING, Pairs, Reductions, Wanted
+from headwise.kernels.visibility import HIDDEN
 
 
 @dataclass
@@ -32,12 +34,14 @@ class Block:
     offset: int
     logs: Tensor  # (batch, head, query, key); may be overwritten once `weights` are there
     weights: Tensor  # (batch, head, query, key)
+    scratch: Tensor  # (batch, head, query, key); anything may be in it, where a reducer needs it
 
 
 class Reducer:
     """What a block is shown to. Subclasses override one of the two moments."""
 
     needs_logs = False  # in see_weights too
+    needs_scratch = False  # in see_weights
 
     def see_logs(self, block: Block) -> None:
         """`block.logs` are exact: not yet lifted to the floor."""
@@ -56,23 +60,23 @@ class PerRow(Reducer):
     name: str
 
     def __init__(self, attention: Attention, *tail: int):
-        self.counts = attention.visibility.counts(attention.q.shape[0])
+        self.answers = attention.visibility.answers(attention.q.shape[0])  # (batch, head or 1, query)
         self.rows = attention.q.new_empty((*attention.q.shape[:3], *tail), dtype=torch.float32)
 
     def put(self, block: Block, values: Tensor) -> None:
         self.rows[block.batch, block.heads, block.start : block.stop] = values
 
     def result(self) -> Tensor:
-        """The rows, NaN for queries that do not count."""
-        counts = self.counts[:, None, :].reshape(len(self.rows), 1, -1, *[1] * (self.rows.ndim - 3))
-        return self.rows.masked_fill_(~counts, torch.nan)
+        """The rows, NaN for queries that do not answer."""
+        answers = self.answers.view(*self.answers.shape, *[1] * (self.rows.ndim - 3))
+        return self.rows.masked_fill_(~answers, torch.nan)
 
     def finish(self, out: Reductions) -> None:
         setattr(out, self.name, self.result())
 
 
 class ColumnSums(Reducer):
-    """What each key receives; rows that do not count are already zero."""
+    """What each key receives; rows that do not answer are already zero."""
 
     def __init__(self, attention: Attention):
         batch, heads, queries, _ = attention.q.shape
@@ -93,20 +97,26 @@ class RowSums(ColumnSums):
     def __init__(self, attention: Attention, name: str, weights: Tensor):
         super().__init__(attention)
         self.name = name
-        self.row = weights.to(attention.q.device, torch.float32)
+        weights = weights.to(attention.q.device, torch.float32)
+        self.row = torch.where(attention.visibility.counts(attention.q.shape[0]), weights, 0.0)  # (batch, query)
 
     def finish(self, out: Reductions) -> None:
         out.rows[self.name] = self.total
 
 
 class LogDiagonal(PerRow):
-    """The log-weight each query puts on its own token."""
+    """The log-weight each query puts on its own token; -inf where that is hidden, or not among the keys."""
 
     name = "log_diagonal"
 
     def see_logs(self, block: Block) -> None:
-        own = block.start + block.offset - block.low
-        self.put(block, block.logs.diagonal(own, dim1=-2, dim2=-1))
+        own = block.start + block.offset - block.low  # where the first row's own key is in the block
+        rows, keys = block.logs.shape[-2:]
+        first, last = max(0, -own), min(rows, keys - own)  # rows whose own key is in the block
+        logs = block.logs.new_full(block.logs.shape[:-1], -torch.inf)
+        if first < last:
+            logs[..., first:last] = block.logs.diagonal(own, dim1=-2, dim2=-1)
+        self.put(block, logs.masked_fill_(logs < HIDDEN / 2, -torch.inf))
 
 
 class Peak(PerRow):
@@ -139,22 +149,25 @@ class Entropy(PerRow):
 class Distance(PerRow):
     """Mean and variance of how far back a query looks.
 
-    Moments are taken about the block's first query, so that heads that look nearby lose no digits.
+    The variance is summed about each row's own mean. A mean square less a squared mean would cost one pass less, and
+    lose all digits for heads that look far away at few keys: sinks.
     """
+
+    needs_scratch = True
 
     def __init__(self, attention: Attention):
         super().__init__(attention, 2)
 
     def see_weights(self, block: Block) -> None:
         device = block.weights.device
-        centre = block.start + block.offset
+        centre = block.start + block.offset  # of the block's first query: keeps the digits of heads that look nearby
         lag = centre - torch.arange(block.low, block.high, device=device, dtype=torch.float32)
         mass = block.weights.sum(dim=-1)
-        first = (block.weights @ lag) / mass
-        second = (block.weights @ lag.square()) / mass
+        mean = (block.weights @ lag) / mass
+        deviation = torch.sub(lag, mean[..., None], out=block.scratch)
+        variance = deviation.square_().mul_(block.weights).sum(dim=-1) / mass
         ahead = torch.arange(block.stop - block.start, device=device, dtype=torch.float32)
-        variance = (second - first.square()).clamp_min(0)
-        self.put(block, torch.stack([first + ahead, variance], dim=-1))
+        self.put(block, torch.stack([mean + ahead, variance], dim=-1))
 
     def finish(self, out: Reductions) -> None:
         out.distance_mean, out.distance_variance = self.result().unbind(dim=-1)
@@ -203,7 +216,7 @@ class PairSum(PerRow):
         super().__init__(attention)
         self.name = name
         self.rows.zero_()
-        self.pairs = pairs.sorted()
+        self.pairs = pairs.sorted().to(attention.q.device)
         self.queries = self.pairs.query.cpu()
 
     def see_weights(self, block: Block) -> None:
@@ -221,7 +234,7 @@ class PairSum(PerRow):
 
 
 class Top(PerRow):
-    """The k largest weights of a row and where they are."""
+    """The k largest weights of a row and where they are; weight 0 and key -1 after the last one."""
 
     def __init__(self, attention: Attention, k: int):
         super().__init__(attention, k)
@@ -231,13 +244,15 @@ class Top(PerRow):
     def see_weights(self, block: Block) -> None:
         count = min(self.k, block.weights.shape[-1])
         weights, keys = block.weights.topk(count, dim=-1)
-        missing = self.k - count  # early rows of a causal mask have fewer keys than k
-        self.put(block, torch.nn.functional.pad(weights, (0, missing)))
-        keys = torch.nn.functional.pad(keys + block.low, (0, missing))
+        none = weights <= VANISHING
+        missing = (0, self.k - count)  # early rows of a causal mask have fewer keys than k
+        self.put(block, torch.nn.functional.pad(weights.masked_fill(none, 0.0), missing))
+        keys = torch.nn.functional.pad((keys + block.low).masked_fill(none, -1), missing, value=-1)
         self.keys[block.batch, block.heads, block.start : block.stop] = keys
 
     def finish(self, out: Reductions) -> None:
-        out.top_weights, out.top_keys = self.result(), self.keys
+        out.top_weights = self.result()
+        out.top_keys = self.keys.masked_fill_(~self.answers[..., None], -1)
 
 
 class Over(PerRow):
@@ -248,7 +263,7 @@ class Over(PerRow):
         self.threshold = threshold
 
     def see_weights(self, block: Block) -> None:
-        self.put(block, (block.weights > self.threshold).sum(dim=-1).float())
+        self.put(block, (block.weights > max(self.threshold, VANISHING)).sum(dim=-1).float())
 
     def finish(self, out: Reductions) -> None:
         out.over[self.threshold] = self.result()
@@ -271,4 +286,4 @@ def reducers_for(wanted: Wanted, attention: Attention) -> list[Reducer]:
     chosen += [RowSums(attention, name, weights) for name, weights in wanted.rows.items()]
     chosen += [Mark(attention, name, marks) for name, marks in wanted.marks.items()]
     chosen += [PairSum(attention, name, pairs) for name, pairs in wanted.pairs.items()]
-    return chosen
+    return sorted(chosen, key=lambda reducer: not reducer.needs_logs)

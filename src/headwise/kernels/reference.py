@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import Reductions, Wanted
+from headwise.kernels.contract import VANISHING, Reductions, Wanted
 
 
 def reduce(attention: Attention, wanted: Wanted, *, dtype: torch.dtype = torch.float64) -> Reductions:
@@ -22,24 +22,26 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
     """The same from given weights, (batch, head, query, key): for instance those of a family's own eager function."""
     batch, _, queries, keys = a.shape
     sight = attention.visibility
-    counts = sight.counts(batch)[:, None, :]  # (batch, 1, query)
+    answers = sight.answers(batch)  # (batch, head or 1, query)
     own = torch.arange(queries, device=a.device) + sight.offset
     lag = own[:, None] - torch.arange(keys, device=a.device)[None, :]  # (query, key)
+    a = a.masked_fill(~answers[..., None], 0.0)
     mass = a.sum(dim=-1)
     p = a / mass[..., None]
     out = Reductions()
 
     def rows(x: Tensor) -> Tensor:
-        shape = counts.shape + (1,) * (x.ndim - counts.ndim)
-        return x.masked_fill(~counts.view(shape), torch.nan)
+        return x.masked_fill(~answers.view(*answers.shape, *[1] * (x.ndim - 3)), torch.nan)
 
     if wanted.column_sums:
-        out.column_sums = (a * counts[..., None]).sum(dim=2)
+        out.column_sums = a.sum(dim=2)
     for name, weights in wanted.rows.items():
-        out.rows[name] = torch.einsum("bq,bhqk->bhk", weights.to(a.dtype) * counts[:, 0], a)
+        weights = torch.where(sight.counts(batch), weights, 0.0).to(a.dtype)
+        out.rows[name] = torch.einsum("bq,bhqk->bhk", weights, a)
     if wanted.log_diagonal:
+        here = (own >= 0) & (own < keys)  # -inf for tokens that are not among the keys
         index = own.clamp(0, keys - 1).expand(*a.shape[:2], -1)[..., None]
-        out.log_diagonal = rows(a.gather(-1, index)[..., 0].log())
+        out.log_diagonal = rows((a.gather(-1, index)[..., 0] * here).log())
     if wanted.entropy:
         out.entropy = rows(-torch.special.xlogy(p, p).sum(dim=-1))
     if wanted.distance:
@@ -49,8 +51,9 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
     if wanted.peak:
         out.peak = rows(a.amax(dim=-1))
     if wanted.top:
-        weights, index = a.topk(wanted.top, dim=-1)
-        out.top_weights, out.top_keys = rows(weights), index
+        weights, index = torch.nn.functional.pad(a, (0, max(0, wanted.top - keys))).topk(wanted.top, dim=-1)
+        none = weights <= VANISHING
+        out.top_weights, out.top_keys = rows(weights.masked_fill(none, 0.0)), index.masked_fill(none, -1)
     for low, high in wanted.offsets:
         out.offsets[low, high] = rows((a * ((lag >= low) & (lag < high))).sum(dim=-1))
     for name, marks in wanted.marks.items():
@@ -60,5 +63,5 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
         place.index_put_((pairs.batch, pairs.query, pairs.key), a.new_ones(()), accumulate=True)
         out.pairs[name] = rows((a * place[:, None]).sum(dim=-1))
     for threshold in wanted.over:
-        out.over[threshold] = rows((a > threshold).sum(dim=-1).to(a.dtype))
+        out.over[threshold] = rows((a > max(threshold, VANISHING)).sum(dim=-1).to(a.dtype))
     return out

@@ -7,7 +7,8 @@ Nearly every mask a decoder uses is one of these, and then needs no T x T tensor
     padding         ... and key j is a real token
 
 What does not fit (packed sequences, chunks, prefixes) keeps its explicit boolean mask. A *query counts* when it is a
-real token: the rows of padding tokens mean nothing, in any reduction.
+real token: the rows of padding tokens mean nothing, in any reduction. A query that counts *answers* if it sees any key
+(in a mask with heads of its own that may differ between heads).
 
     offset 0, window 3, key 0 padding       offset 2 (two cached keys), no window
       j 0 1 2 3 4                             j 0 1 2 3 4
@@ -21,6 +22,7 @@ real token: the rows of padding tokens mean nothing, in any reduction.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -47,7 +49,11 @@ class Visibility:
             return torch.ones(batch, self.queries, dtype=torch.bool, device=self.device)
         return self.query_valid.expand(batch, -1)
 
-    def with_queries(self, valid: Tensor) -> Visibility:
+    def answers(self, batch: int) -> Tensor:
+        """(batch, 1 or head, query) bool: the queries that count and see at least one key."""
+        return self.counts(batch)[:, None] & (self.sees(batch) > 0)
+
+    def with_queries(self, valid: Tensor | None) -> Visibility:
         """The same sight, with other queries counting."""
         return replace(self, query_valid=valid)
 
@@ -64,22 +70,20 @@ class Visibility:
         """The keys [low, high) outside of which no query of [start, stop) sees anything."""
         if self.mask is not None:
             return 0, self.keys
-        low = 0 if self.window is None else max(0, start + self.offset - self.window + 1)
+        low = 0 if self.window is None else min(self.keys - 1, max(0, start + self.offset - self.window + 1))
         return low, max(low + 1, min(self.keys, stop + self.offset))
 
     def hide(self, logits: Tensor, start: int, stop: int, low: int, batch: slice, heads: slice) -> None:
         """Add HIDDEN, in place, where a query of rows [start, stop) may not look; padding keys excepted.
 
-        `logits` is (batch, kv_head, group, query, key) with keys from `low` on. Where the mask is causal only its ragged
-        edges are touched. Padding keys come with `key_bias`, which a matrix product can carry for nothing.
+        `logits` is (batch, kv_head, group, query, key) with keys from `low` on. Where the mask is causal only its
+        ragged edges are touched. Padding keys come with `key_bias`, which a matrix product can carry for nothing.
         """
         high = low + logits.shape[-1]
         if self.mask is not None:
             mask = self.mask[batch if self.mask.shape[0] > 1 else slice(None), :, start:stop, low:high]
-            if mask.shape[1] > 1:
-                mask = mask.unflatten(1, (-1, logits.shape[2]))[:, heads]
-            else:
-                mask = mask[:, :, None]
+            own = mask.shape[1] > 1
+            mask = mask.unflatten(1, (-1, logits.shape[2]))[:, heads] if own else mask[:, :, None]
             logits += (~mask).to(logits.dtype) * HIDDEN
             return
         edge = max(low, start + self.offset + 1)  # every row of the block sees the keys before it
@@ -115,12 +119,17 @@ class Visibility:
 
     def sees(self, batch: int) -> Tensor:
         """(batch, 1 or head, query) float: how many keys each query can see."""
+        return self._sees.expand(batch, -1, -1)
+
+    @cached_property
+    def _sees(self) -> Tensor:
+        """(batch or 1, 1 or head, query) float; kept, since all layers of a pass and all reducers ask for it."""
         if self.mask is not None:
-            return self.mask.expand(batch, -1, -1, -1).sum(dim=-1).float()
+            return self.mask.sum(dim=-1).float()
         valid = self.key_valid
         if valid is None:
-            valid = torch.ones(batch, self.keys, dtype=torch.bool, device=self.device)
-        total = torch.nn.functional.pad(valid.float().cumsum(dim=1), (1, 0))  # (batch, key + 1)
+            valid = torch.ones(1, self.keys, dtype=torch.bool, device=self.device)
+        total = torch.nn.functional.pad(valid.float().cumsum(dim=1), (1, 0))  # (batch or 1, key + 1)
         own = torch.arange(self.queries, device=self.device) + self.offset
         stop = (own + 1).clamp(0, self.keys)
         start = torch.zeros_like(stop) if self.window is None else (own + 1 - self.window).clamp(0, self.keys)

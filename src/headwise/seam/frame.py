@@ -1,4 +1,4 @@
-"""What an instrument sees of one layer in one forward pass."""
+"""What an instrument sees of one forward pass (a shot), and of one layer in it (a frame)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from torch import Tensor, nn
 from headwise.kernels import Attention, Reductions
 
 
-@dataclass
+@dataclass(frozen=True)
 class Shot:
     """One forward pass over one batch: what is known before the first layer runs."""
 
     index: int  # passes since the observation began; a decode step is a pass
     input_ids: Tensor | None  # (batch, query); None where the model was given embeddings
-    valid: Tensor | None  # (batch, query) bool as the caller gave it; None: the mask tells
+    valid: Tensor  # (batch, query) bool: the queries that are real tokens
+    cached: int  # tokens in the cache before this pass, padding included; 0: whole sequences
+    before: Tensor  # (batch,) long: real tokens in the cache before this pass
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Frame:
     layer: int
     module: nn.Module  # the attention module
     attention: Attention  # q, k, sight, scale; `attention.weights()` materialises the map
+    mask: Tensor | None  # as transformers handed it to the layer; what it means is in `attention.visibility`
     v: Tensor  # (batch, kv_head, key, value width)
     z: Tensor  # (batch, query, head, value width): the input of the output projection, one slice a head
     reductions: Reductions = field(default_factory=Reductions)
@@ -44,11 +47,6 @@ class Frame:
         return self.z.shape[2]
 
     @property
-    def position(self) -> int:
-        """Where the first query of this pass stands in the sequence: 0, or what the cache already holds."""
-        return self.attention.visibility.offset
-
-    @property
     def valid(self) -> Tensor:
         """(batch, query) bool: the queries that are real tokens."""
-        return self.attention.visibility.counts(self.batch)
+        return self.shot.valid.to(self.z.device)

@@ -2,8 +2,8 @@
 
 transformers looks its attention function up by name, in `AttentionInterface`, and its mask function under the same
 name in `AttentionMaskInterface` (without the second, causality is silently lost). We register the name ``headwise``
-for both. The mask is SDPA's own. The function asks which observations are running in this context: without any it is
-plain SDPA; with some it hands them the layer.
+for both. The mask is SDPA's own. The function asks which forward pass is being observed in this context: outside of any
+it is plain SDPA; inside one it hands over the layer.
 """
 
 from __future__ import annotations
@@ -23,12 +23,19 @@ NAME = "headwise"
 
 
 class Observer(Protocol):
-    """What the interface needs of a running observation."""
+    """What the interface needs of an observed pass."""
 
     def layer_of(self, module: nn.Module) -> int | None: ...
 
     def attend(
-        self, layer: int, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]
+        self,
+        layer: int,
+        module: nn.Module,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        options: dict[str, Any],
     ) -> Tensor: ...
 
 
@@ -54,16 +61,23 @@ def attend(
 
 
 @contextmanager
-def installed(model: nn.Module) -> Iterator[None]:
-    """Route the attention of a model through `attend` for the length of a `with`; put back what was there."""
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    configs = {id(module.config): module.config for module in model.modules() if hasattr(module, "config")}
+def routed(model: nn.Module, name: str) -> Iterator[None]:
+    """Route the attention of a model through a named function for the length of a `with`; put back what was there."""
+    configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
     before = [(c, c._attn_implementation) for c in configs.values() if hasattr(c, "_attn_implementation")]
     try:
         for config, _ in before:
-            config._attn_implementation_internal = NAME  # the public setter would overwrite sub-configs as well
+            config._attn_implementation_internal = name  # the public setter would overwrite sub-configs as well
         yield
     finally:
         for config, implementation in before:
             config._attn_implementation_internal = implementation
+
+
+@contextmanager
+def installed(model: nn.Module) -> Iterator[None]:
+    """Route the attention of a model through `attend`."""
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    with routed(model, NAME):
+        yield

@@ -29,7 +29,7 @@ EAGER_ROWS = 512  # queries handed to a family's eager function at a time
 def attention_output(
     module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """z and, from the first way only, the log-sum-exp (batch, head, query)."""
+    """The layer's z and, from the first way only, the log-sum-exp (batch, head, query)."""
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _eager_output(module, q, k, v, mask, scale, options), None
     if _flash_on_cpu(q, k, v, mask, options):
@@ -46,7 +46,7 @@ def eager_function(module: nn.Module) -> Callable[..., Any]:
             f"{type(module).__name__} has no eager_attention_forward beside it, so its soft-capped or sink attention "
             "has no exact reference: this family is not supported"
         )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def eager_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor:

@@ -3,61 +3,84 @@
 | given                     | means                                                                            |
 |---------------------------|----------------------------------------------------------------------------------|
 | "all"                     | every real token of the pass                                                     |
-| "last", "first"           | the last / first real token of each example                                      |
+| "last", "first"           | the last real token of each example in the pass / the first one of its text       |
 | "decode", "prompt"        | tokens of decode steps (a pass on top of a cache) / tokens of the first pass      |
-| 5, -1, [3, -2]            | counted from each example's first real token, or from its end                    |
-| LongTensor (batch, n)     | indices into the pass's tokens, row by row; -1 stands for "none here"            |
+| 5, [3, 7]                 | counted from each example's first real token, over prompt and decode steps       |
+| -1, [-2, -1]              | counted from the end of each example in the pass                                 |
+| LongTensor (batch, n)     | indices into the first pass's tokens, row by row; -1 stands for "none here"       |
 
-Padding never counts as a token. In a decode step a non-negative number is a place in the whole sequence, so it is
-found only in the step that makes it.
+Padding never counts as a token. Under `generate` a number is found in one pass only: a decode step makes one token, and
+finds its own number alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor
 
 from headwise.errors import DataError
+from headwise.seam.frame import Shot
 
 Positions = str | int | Sequence[int] | Tensor
 
 NAMES = ("all", "last", "first", "decode", "prompt")
+KINDS = "'all', 'last', 'first', 'decode', 'prompt', a number, a list of numbers, or a tensor (batch, n) of indices"
 
 
 def check_positions(positions: Positions) -> Positions:
     """The same positions, or an error that says what is possible."""
-    if isinstance(positions, str) and positions not in NAMES:
-        raise DataError(f"positions are {', '.join(NAMES)}, a number, a list of numbers or a tensor; got {positions!r}")
+    if isinstance(positions, Tensor):
+        good = positions.ndim == 2 and not positions.is_floating_point() and positions.dtype != torch.bool
+        found = f"a {str(positions.dtype).removeprefix('torch.')} tensor of shape {tuple(positions.shape)}"
+    elif isinstance(positions, str):
+        good, found = positions in NAMES, repr(positions)
+    else:
+        numbers = positions if isinstance(positions, Sequence) else [positions]
+        good, found = bool(numbers) and all(isinstance(n, Integral) for n in numbers), repr(positions)
+    if not good:
+        raise DataError(f"positions are {KINDS}; got {found}")
     return positions
 
 
-def position_mask(positions: Positions, valid: Tensor, start: int) -> Tensor:
-    """(batch, query) bool: the chosen tokens of this pass. `valid` as in a frame; `start`: where query 0 stands."""
-    if isinstance(positions, str):
-        decoding = start > 0
-        if positions == "all" or positions == ("decode" if decoding else "prompt"):
-            return valid
-        if positions in ("decode", "prompt"):
-            return torch.zeros_like(valid)
-    index = position_index(positions, valid, start)  # (batch, n), -1: none
-    chosen = torch.zeros(valid.shape[0], valid.shape[1] + 1, dtype=torch.bool, device=valid.device)
-    chosen.scatter_(1, index.clamp(min=-1) % (valid.shape[1] + 1), True)
-    return chosen[:, :-1]
+def position_mask(positions: Positions, shot: Shot) -> Tensor:
+    """(batch, query) bool: the chosen tokens of this pass."""
+    if isinstance(positions, str) and positions in ("all", "decode", "prompt"):
+        chosen = positions == "all" or positions == ("decode" if shot.cached else "prompt")
+        return shot.valid if chosen else torch.zeros_like(shot.valid)
+    index = position_index(positions, shot)  # (batch, n), -1: none
+    batch, queries = shot.valid.shape
+    mask = torch.zeros(batch, queries + 1, dtype=torch.bool, device=shot.valid.device)
+    mask.scatter_(1, torch.where(index < 0, queries, index), True)
+    return mask[:, :-1]
 
 
-def position_index(positions: Positions, valid: Tensor, start: int = 0) -> Tensor:
+def position_index(positions: Positions, shot: Shot) -> Tensor:
     """(batch, n) long: indices of the chosen tokens in this pass, -1 where an example has no such token."""
+    valid = shot.valid
     if isinstance(positions, Tensor):
-        return positions.to(valid.device)
+        return _given(positions.to(valid.device), shot)
     if isinstance(positions, str):
         if positions not in ("first", "last"):
             raise DataError(f"positions {positions!r} differ in number between examples; name single tokens instead")
         positions = 0 if positions == "first" else -1
-    numbers = torch.tensor([positions] if isinstance(positions, int) else list(positions), device=valid.device)
+    numbers = torch.tensor(list(positions) if isinstance(positions, Sequence) else [positions], device=valid.device)
     count = valid.sum(dim=1, keepdim=True)  # (batch, 1)
-    rank = torch.where(numbers < 0, count + numbers, numbers - start)  # place among the real tokens of this pass
+    rank = torch.where(numbers < 0, count + numbers, numbers - shot.before[:, None])  # among the pass's real tokens
     order = torch.argsort(~valid, dim=1, stable=True)  # real tokens first, in order
     index = order.gather(1, rank.clamp(0, valid.shape[1] - 1))
     return torch.where((rank >= 0) & (rank < count), index, -1)
+
+
+def _given(index: Tensor, shot: Shot) -> Tensor:
+    batch, queries = shot.valid.shape
+    if shot.cached:
+        return torch.full_like(index, -1)
+    if len(index) != batch:
+        raise DataError(f"positions have {len(index)} rows and the batch has {batch} examples; give one row for each")
+    if bool((index >= queries).any()):
+        raise DataError(f"positions name token {int(index.max())}, but the batch has {queries} tokens, counted from 0")
+    real = shot.valid.gather(1, index.clamp(min=0))
+    return torch.where((index >= 0) & real, index, -1)

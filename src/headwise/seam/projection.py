@@ -2,8 +2,11 @@
 
 A head's output is the slice of the *input* of the output projection; slicing the projection's output instead is a bug
 that is easy to make. So the projection is not looked up by name: three tokens are run, and the linear map inside the
-attention module whose input equals z is it. Exactly one must be found. (Families that gate z on its way, such as
+layer whose input equals z is it. Exactly one must be found. (Families that gate z on its way, such as
 Qwen3-Next, have none, and say so.)
+
+Its matrix is its weight, where it is a plain linear layer. Where it has parts (a LoRA adapter beside the weight) or
+packed weights, it is asked what it does to every unit vector.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.errors import SeamError
+from headwise.seam.forward import unwatched
 from headwise.seam.frame import Frame
 from headwise.seam.observation import observe
 from headwise.seam.structure import Structure
@@ -33,22 +37,21 @@ class OutputProjection:
     module: nn.Module
 
     def gram(self) -> Tensor:
-        """(head, value width, value width) float32: W_O W_O^T, so that ||z W_O||^2 = z G z costs no product with W_O."""
+        """G = W_O W_O^T, (head, value width, value width) float32: ||z W_O||^2 = z G z, without a product with W_O."""
         weight = self.weight.float()
         return weight @ weight.transpose(-1, -2)
 
 
 class _Zs(Instrument):
-    """Keeps z of every layer, and the module it came from."""
+    """Keeps z of every layer."""
 
     name = "zs"
 
     def __init__(self) -> None:
         self.z: dict[int, Tensor] = {}
-        self.modules: dict[int, nn.Module] = {}
 
     def see(self, frame: Frame) -> None:
-        self.z[frame.layer], self.modules[frame.layer] = frame.z.detach(), frame.module
+        self.z[frame.layer] = frame.z.detach()
 
     def read(self) -> xr.Dataset:
         return xr.Dataset()
@@ -58,7 +61,7 @@ _FOUND: WeakKeyDictionary[Structure, dict[int, OutputProjection]] = WeakKeyDicti
 
 
 def output_projections(structure: Structure) -> dict[int, OutputProjection]:
-    """W_O of every attention layer. Costs one pass over three tokens, the first time."""
+    """W_O of every attention layer. Costs one pass over three tokens, the first time a structure is asked."""
     if structure not in _FOUND:
         _FOUND[structure] = _find(structure)
     return _FOUND[structure]
@@ -78,17 +81,15 @@ def _find(structure: Structure) -> dict[int, OutputProjection]:
     handles = [module.register_forward_pre_hook(keep(module)) for module in linear]
     zs = _Zs()
     try:
-        with torch.no_grad(), observe(structure, zs):
+        with torch.no_grad(), unwatched(structure), observe(structure, zs):
             structure.decoder(input_ids=structure.few_tokens(), use_cache=False)
     finally:
         for handle in handles:
             handle.remove()
-    return {layer: _match(structure, layer, zs.modules[layer], z, inputs) for layer, z in zs.z.items()}
+    return {layer: _match(structure, layer, z, inputs) for layer, z in zs.z.items()}
 
 
-def _match(
-    structure: Structure, layer: int, attention: nn.Module, z: Tensor, inputs: dict[nn.Module, Tensor]
-) -> OutputProjection:
+def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, Tensor]) -> OutputProjection:
     flat = z.flatten(2)
     inside = set(structure.layers[layer].modules())
     found = [
@@ -96,17 +97,28 @@ def _match(
         for module, given in inputs.items()
         if module in inside and given.numel() == flat.numel() and torch.equal(given.reshape(flat.shape), flat)
     ]
-    found = [m for m in found if not any(m is not other and m in set(other.modules()) for other in found)]  # LoRA inside
+    found = [
+        m for m in found if not any(m is not other and m in set(other.modules()) for other in found)
+    ]  # LoRA inside
     if len(found) != 1:
         raise SeamError(
-            f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output in, and exactly one "
-            "was expected; what single heads write cannot be told for this family (it may gate them first)"
+            f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output in, and exactly "
+            "one was expected; what single heads write cannot be told for this family (it may gate them first)"
         )
-    weight = _matrix(found[0])
-    assert weight is not None
-    return OutputProjection(
-        weight.detach().unflatten(0, (z.shape[2], z.shape[3])), getattr(found[0], "bias", None), found[0]
-    )
+    weight, bias = _map(found[0], flat)
+    return OutputProjection(weight.unflatten(0, (z.shape[2], z.shape[3])), bias, found[0])
+
+
+def _map(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor | None]:
+    """A linear module's matrix (in, out) and bias."""
+    weight, bias = _matrix(module), getattr(module, "bias", None)
+    plain = not list(module.children()) and weight is not None and weight.is_floating_point()
+    if plain and weight is not None and len(weight) == z.shape[-1]:
+        return weight.detach(), None if bias is None else bias.detach()
+    units = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
+    with torch.no_grad():
+        at_zero = module(torch.zeros_like(units[:1])).float()  # (1, out)
+        return module(units).float() - at_zero, at_zero[0]
 
 
 def _matrix(module: nn.Module) -> Tensor | None:

@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.dims import head_name
+from headwise.errors import DataError, SeamError
 from headwise.model import ModelCard, decoder_layers
 
 
@@ -39,6 +41,20 @@ class Structure:
     def attention_layers(self) -> tuple[int, ...]:
         """The layers that must show up at the seam."""
         return self.card.attention_layers
+
+    def require_heads(self, heads: Iterable[tuple[int, int]]) -> None:
+        """Refuse (layer, head) pairs that this model does not have."""
+        for layer, head in heads:
+            name = head_name(layer, head)
+            if not 0 <= layer < self.card.layers:
+                raise DataError(f"there is no head {name}: {self.card.id} has layers 0 to {self.card.layers - 1}")
+            found = self.card.per_layer[layer]
+            if found.reason is not None:
+                raise DataError(f"there is no head {name}: layer {layer} has none ({found.reason})")
+            if not 0 <= head < found.heads:
+                raise DataError(
+                    f"there is no head {name}: layer {layer} of {self.card.id} has heads 0 to {found.heads - 1}"
+                )
 
     @property
     def device(self) -> torch.device:

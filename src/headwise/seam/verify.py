@@ -1,13 +1,13 @@
 """Proof on the spot that what the instruments see is what the model does. The engine of `headwise check`.
 
-| check          | what is compared                                                                                      |
-|----------------|-------------------------------------------------------------------------------------------------------|
-| layers         | every attention layer comes by the seam exactly once a pass                                             |
-| logits         | the observed model's logits with those of the same model under the family's eager attention            |
-| reductions     | every streamed reduction with the same, in float64, from the weights of the family's eager function     |
-| heads          | sum over heads of z_h W_O^h, plus the bias, with the output of the attention block                      |
-| causality      | switching all heads of a layer off changes the logits, for every layer                                  |
-| padding        | reductions of a text alone with those of the same text in a padded batch                                |
+| check          | what is compared                                                                                    |
+|----------------|-----------------------------------------------------------------------------------------------------|
+| layers         | every attention layer comes by the seam exactly once a pass                                         |
+| logits         | the observed model's logits with those of the same model under the family's eager attention         |
+| reductions     | every streamed reduction with the same, in float64, from the weights of the family's eager function |
+| heads          | sum over heads of z_h W_O^h, plus the bias, with the output of the attention block                  |
+| causality      | switching all heads of a layer off changes the logits, for every layer                              |
+| padding        | reductions of a text alone with those of the same text in a padded batch                            |
 
 All on a few dozen random tokens: seconds for a small model. Errors are largest absolute differences (for logits and
 attention outputs: over the standard deviation of what they are compared with).
@@ -25,9 +25,11 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, SeamError
-from headwise.kernels import Pairs, Wanted
+from headwise.kernels import Pairs, Reductions, Wanted
+from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights
 from headwise.seam.frame import Frame, Shot
+from headwise.seam.interface import routed
 from headwise.seam.observation import observe
 from headwise.seam.outputs import eager_function, eager_mask
 from headwise.seam.projection import output_projections
@@ -78,14 +80,14 @@ class _Everything(Instrument):
 
     def wants(self, shot: Shot) -> Wanted:
         assert shot.input_ids is not None
-        self._wanted = everything(*shot.input_ids.shape, shot.input_ids.device)
+        self._wanted = everything(shot.input_ids)
         return self._wanted
 
     def see(self, frame: Frame) -> None:
-        self.streamed[frame.layer] = frame.reductions.flat()
+        self.streamed[frame.layer] = _comparable(frame.reductions)
         if self.eager:
             weights = eager_weights(frame).double()
-            self.expected[frame.layer] = reduce_weights(weights, frame.attention, self._wanted).flat()
+            self.expected[frame.layer] = _comparable(reduce_weights(weights, frame.attention, self._wanted))
 
     def read(self) -> xr.Dataset:
         return xr.Dataset()
@@ -101,8 +103,9 @@ class _Off(Intervention):
         return torch.zeros_like(frame.z) if frame.layer == self.layer else frame.z
 
 
-def everything(batch: int, tokens: int, device: torch.device) -> Wanted:
-    """A request for every reduction there is, with marks and places made up by rule."""
+def everything(ids: Tensor) -> Wanted:
+    """A request for every reduction there is but counts, with marks and places made up by rule."""
+    (batch, tokens), device = ids.shape, ids.device
     place = torch.arange(tokens, device=device)
     query = place[3:].repeat(batch)
     rows = torch.arange(batch, device=device).repeat_interleave(max(0, tokens - 3))
@@ -112,6 +115,7 @@ def everything(batch: int, tokens: int, device: torch.device) -> Wanted:
         entropy=True,
         distance=True,
         peak=True,
+        top=3,
         offsets=frozenset([(0, 1), (1, 2), (2, 8)]),
         rows={"thirds": (place % 3 == 0).float().expand(batch, -1)},
         marks={"evens": (place % 2 == 0).float().expand(batch, -1)},
@@ -119,18 +123,29 @@ def everything(batch: int, tokens: int, device: torch.device) -> Wanted:
     )
 
 
-def eager_weights(frame: Frame) -> Tensor:
-    """The weights (batch, head, query, key) that the family's own eager function computes for this frame, in float32."""
+def _comparable(reductions: Reductions) -> dict[str, Tensor]:
+    """Without the keys of `top`, where a tie is no error; logs of weights that eager's float32 cannot hold, lifted."""
+    found = {name: value for name, value in reductions.flat().items() if name != "top_keys"}
+    return {name: value.clamp(min=FLOOR) if name == "log_diagonal" else value for name, value in found.items()}
+
+
+def eager_weights(frame: Frame, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The weights (batch, head, query, key) that the family's own eager function gives every value in this frame.
+
+    Read off its output for values that are unit vectors, not from the weights it returns: some families scale these
+    afterwards. It gets the mask that transformers made, not what the seam has made of it. Most families take their
+    softmax in float32, whatever `dtype` says.
+    """
     a = frame.attention
-    mask = a.visibility.matrix().expand(frame.batch, -1, -1, -1)
     options = {"softcap": a.softcap} if a.softcap is not None else {}
     if a.sinks is not None:
         options["s_aux"] = a.sinks  # type: ignore[assignment]
-    q, k, v = a.q.float(), a.k.float(), frame.v.float()
-    weights: Tensor = eager_function(frame.module)(
-        frame.module, q, k, v, eager_mask(mask, q, k), scaling=a.scale, dropout=0.0, **options
-    )[1]
-    return weights
+    q, k = a.q.to(dtype), a.k.to(dtype)
+    v = torch.eye(k.shape[2], dtype=dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+    z: Tensor = eager_function(frame.module)(
+        frame.module, q, k, v, eager_mask(frame.mask, q, k), scaling=a.scale, dropout=0.0, **options
+    )[0]
+    return z.transpose(1, 2)
 
 
 def check(model: Any) -> Verdict:
@@ -182,14 +197,8 @@ def _check_layers(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
 
 def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
     observed = _logits(structure, ids, mask)
-    config = structure.hf.config
-    before = config._attn_implementation
-    try:
-        structure.hf.set_attn_implementation("eager")  # type: ignore[operator]
-        output = structure.hf(input_ids=ids, attention_mask=mask.long(), use_cache=False)
-    finally:
-        structure.hf.set_attn_implementation(before)  # type: ignore[operator]
-    eager = output.logits.float()[mask]
+    with routed(structure.hf, "eager"):
+        eager = structure.hf(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits.float()[mask]
     if not bool(torch.isfinite(eager).all()):
         raise SeamError("the model's logits are not finite; its weights are damaged, or its dtype overflows")
     error = float((observed - eager).abs().max() / eager.std())
@@ -208,7 +217,9 @@ def _check_reductions(structure: Structure, ids: Tensor, mask: Tensor, limit: fl
                 error = _relative(got, seen.expected[layer][name])
                 if error >= worst:
                     worst, where = error, f"{name} in layer {layer}"
-    return Check("reductions", worst <= limit, f"streamed against eager's weights (largest error: {where})", worst, limit)
+    return Check(
+        "reductions", worst <= limit, f"streamed against eager's weights (largest error: {where})", worst, limit
+    )
 
 
 def _relative(got: Tensor, expected: Tensor) -> float:
@@ -224,7 +235,8 @@ def _check_heads(structure: Structure, ids: Tensor, mask: Tensor, limit: float) 
     projections = output_projections(structure)
     outputs: dict[int, Tensor] = {}
     handles = [
-        projection.module.register_forward_hook(_keep_output(outputs, layer)) for layer, projection in projections.items()
+        projection.module.register_forward_hook(_keep_output(outputs, layer))
+        for layer, projection in projections.items()
     ]
     zs = _KeepZ()
     try:
@@ -265,7 +277,9 @@ def _keep_output(outputs: dict[int, Tensor], layer: int) -> Callable[..., None]:
 def _check_causality(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     ids, mask = ids[:1, :8], mask[:1, :8]
     before = _logits(structure, ids, mask)
-    dead = [layer for layer in structure.attention_layers if torch.equal(_logits(structure, ids, mask, _Off(layer)), before)]
+    dead = [
+        layer for layer in structure.attention_layers if torch.equal(_logits(structure, ids, mask, _Off(layer)), before)
+    ]
     if dead:
         return Check("causality", False, f"switching off all heads of layer {dead[0]} changes no logit")
     return Check("causality", True, "switching a layer's heads off changes the logits, in every layer")

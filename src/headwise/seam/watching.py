@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 
 
 class Instrument(ABC):
-    """Observes layers. Asks beforehand for the reductions it needs, so that all instruments share one pass."""
+    """Observes layers. Asks beforehand for the reductions it needs, so that all instruments share one pass.
+
+    A pass is `begin`, `wants`, `see` for every layer, `end`. One that fails in the middle has no `end`: `begin` forgets
+    what it left. Everything but hooks runs without gradients.
+    """
 
     name: str  # the key under which an observation gives its reading
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027  (most need nothing more)
         """An observation begins. What is put on the model's modules is taken off by callbacks left on `stack`."""
+
+    def begin(self, shot: Shot) -> None:  # noqa: B027
+        """A pass begins."""
 
     def wants(self, shot: Shot) -> Wanted:
         """Which reductions this instrument needs of every layer of this pass."""
@@ -43,6 +50,9 @@ class Instrument(ABC):
 
 class Intervention(ABC):
     """Changes heads: gets a layer's z and returns the z the model goes on with."""
+
+    def attach(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027
+        """An observation begins: the moment to refuse heads that the model does not have."""
 
     @abstractmethod
     def change(self, frame: Frame) -> Tensor:

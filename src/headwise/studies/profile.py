@@ -33,6 +33,9 @@ NAME = "profile"
 VERSION = 1
 ON_REPEATS = ("induction", "duplicate")  # measured on repeated random tokens; the others on texts
 LEAST_TOKENS = 8  # a text shorter than this says nothing about where a head looks
+LEAST = {  # of the options: an interval needs two examples; at a period of 2, induction would be the previous token
+    "max_tokens": LEAST_TOKENS, "repeats": 2, "period": 3, "batch_tokens": 1, "shard": 1,
+}  # fmt: skip
 
 FACES = {  # statistic -> label, unit, definition
     "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
@@ -60,6 +63,13 @@ class ProfileOptions:
     shard: int = 10  # examples between two commits
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise StudyError(
+                    f"a profile was asked for with {name}={getattr(self, name)}, and needs at least {least}; give more"
+                )
+
 
 def prepare(model: Model, passages: Passages, options: ProfileOptions | None = None) -> Work:
     """A profile of this model on these texts."""
@@ -67,14 +77,15 @@ def prepare(model: Model, passages: Passages, options: ProfileOptions | None = N
     structure = Structure(model)
     examples = _examples(model, passages, options)
     delimiters = delimiter_ids(model.tokenizer)
-    data = {"name": passages.name, "size": len(passages), "digest": passages.digest}
+    used = len(examples) - options.repeats  # texts of a few tokens are left out
+    data = {"name": passages.name, "size": used, "given": len(passages), "digest": passages.digest}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
     provenance = Provenance(NAME, VERSION, model.identity(), data, parameters, options.seed)
 
     def measure(shard: Shard) -> xr.Dataset:
         return _measure(structure, examples[shard.start : shard.stop], delimiters, options.batch_tokens)
 
-    return Work(provenance, len(examples), options.shard, measure, conclude)
+    return Work(provenance, len(examples), options.shard, measure, lambda shards: {NAME: conclude(shards)})
 
 
 def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:

@@ -7,13 +7,16 @@ on a cluster) needs to know no more than this file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.engines import Shard
+
+Leave = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  # atlas folder, Datasets, shards
 
 
 @dataclass(frozen=True)
@@ -24,4 +27,5 @@ class Work:
     examples: int
     shard_size: int
     measure: Callable[[Shard], xr.Dataset]  # examples [start, stop) of the work, measured
-    conclude: Callable[[Sequence[xr.Dataset]], xr.Dataset]  # all shards, in order, to the study's Dataset
+    conclude: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
+    leave: Leave | None = None  # puts files beside the maps, such as a fitted detector

@@ -35,7 +35,7 @@ from headwise.figures.layout import (
     lay_out,
     line_height,
 )
-from headwise.figures.panels import CategoryMap, Curves, Heatmap, Legend, Scatter
+from headwise.figures.panels import CategoryMap, Curves, Heatmap, Intervals, Legend, Scatter
 
 SUFFIXES = (".pdf", ".png", ".svg")
 STYLE = {
@@ -106,6 +106,8 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
         plots.paint_curves(axes, panel)
     elif isinstance(panel, Scatter):
         plots.paint_scatter(axes, panel, slot)
+    elif isinstance(panel, Intervals):
+        plots.paint_intervals(axes, panel)
     elif isinstance(panel, Legend):
         plots.paint_legend(axes, panel, slot)
     _write_down(canvas, page, slot.box.left, slot.titles_top, (slot.title, PANEL_TITLE), (slot.subtitle, SMALL))

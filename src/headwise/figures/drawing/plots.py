@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from headwise.figures.drawing.ink import FAINT, GREY, INK, outline, small_ticks, texture, thin_spines
 from headwise.figures.layout import PANEL_TITLE, SMALL, Slot, line_height
-from headwise.figures.panels import Axis, Category, Curves, Guide, Legend, Scatter
+from headwise.figures.panels import Axis, Category, Curves, Guide, Intervals, Legend, Scatter
 from headwise.figures.ticks import tick_text
 
 _STYLES: dict[str, dict[str, Any]] = {
@@ -21,6 +21,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "points": {"linestyle": "none", "marker": "."},
 }
 _BLUE = "#31688e"
+_FEW = 6  # places on a logarithmic axis that each get a tick
 
 
 def paint_curves(axes: Axes, panel: Curves) -> None:
@@ -33,6 +34,9 @@ def paint_curves(axes: Axes, panel: Curves) -> None:
             curve.x, curve.y, color=curve.colour, linewidth=0.9, label=curve.label, markersize=3, **_STYLES[curve.style]
         )
     _finish(axes, panel.x, panel.y, panel.guides)
+    places = np.unique(np.concatenate([curve.x for curve in panel.curves])) if panel.curves else np.empty(0)
+    if panel.x.log and 0 < places.size <= _FEW:  # what was measured, rather than powers of two
+        axes.set_xticks(places, [tick_text(float(place)) for place in places])
     if len(panel.curves) > 1:
         _name_groups(axes)
 
@@ -47,6 +51,28 @@ def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
     _name_points(axes, panel, slot)
     if len(panel.categories) > 1:
         _name_groups(axes)
+
+
+def paint_intervals(axes: Axes, panel: Intervals) -> None:
+    """A dot and its line a row, the first row on top."""
+    rows = np.arange(len(panel.y.labels))
+    groups = np.array(panel.groups or [0] * rows.size)
+    for index, category in enumerate(panel.categories or (Category("all", "", _BLUE),)):
+        own = groups == index
+        ends = (panel.low[own], panel.high[own])
+        axes.hlines(rows[own], *ends, color=category.colour, linewidth=0.9, alpha=0.6)
+        axes.plot(panel.values[own], rows[own], "o", markersize=3, color=category.colour)
+    _finish(axes, panel.x, panel.y, panel.guides)
+    named = len(panel.categories) > 1
+    axes.set_ylim(rows.size - 0.4 + 1.2 * named, -0.6)
+    axes.set_yticks(rows, panel.y.labels)
+    axes.tick_params(axis="y", length=0)
+    if named:  # on a line of their own; squares, because a dot could be taken for one of the data
+        axes.legend(
+            handles=[Patch(color=each.colour, label=each.label) for each in panel.categories],
+            loc="lower right", ncols=len(panel.categories), fontsize=SMALL, frameon=False, handlelength=0.8,
+            columnspacing=0.9, handletextpad=0.4, borderpad=0.1, borderaxespad=0.2,
+        )  # fmt: skip
 
 
 def paint_legend(axes: Axes, panel: Legend, slot: Slot) -> None:
@@ -105,7 +131,7 @@ def _finish(axes: Axes, x: Axis, y: Axis, guides: tuple[Guide, ...]) -> None:
             getattr(axes, f"set_{side.axis_name}scale")("log", base=base)
         getattr(axes, f"set_{side.axis_name}lim")(axis.low, axis.high)
         low, high = sorted(side.get_view_interval())
-        locator = LogLocator(base=base, numticks=5) if axis.log else MaxNLocator(4)
+        locator = LogLocator(base=base, numticks=5) if axis.log else MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
         places = [place for place in locator.tick_values(low, high) if low <= place <= high]
         side.set_ticks(places, [tick_text(place) for place in places])
         side.set_minor_locator(NullLocator())

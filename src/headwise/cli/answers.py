@@ -1,0 +1,128 @@
+"""`headwise answers`: what was answered, how it was labelled, and which rule decided."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.options import AtlasArgument, JsonOption
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = ["question", "answer", "gold", "label", "rule"]
+SAVED = [
+    "topic", "difficulty", "question", "answer", "gold", "golds", "label", "rule", "matched", "finished", "prompt_tokens",
+    "answer_tokens", "logprob_mean", "logprob_min",
+]  # fmt: skip
+
+
+def answers(
+    atlas: AtlasArgument,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Only these: correct, wrong or refused.", show_default=False)
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="Only what this rule decided, such as contained.", show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", help="Rows to print.")] = 20,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Draw the rows at random with this seed.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What was asked, what was answered, how each answer was labelled and why.
+
+    Labels made by rules are never all right: read some before you trust a map that is made on them.
+    """
+    from headwise.atlas import Atlas
+    from headwise.cli.tables import save_table
+
+    every = Atlas.open(atlas)["answers"].to_dataframe()
+    for column, wanted in (("label", label), ("topic", topic), ("rule", rule)):
+        _refuse_unknown(every, column, wanted)
+    kept = every[
+        (every["label"] == (label or every["label"]))
+        & (every["topic"] == (topic or every["topic"]))
+        & (every["rule"] == (rule or every["rule"]))
+    ]
+    if output is not None:
+        save_table(kept[SAVED].rename_axis("id"), output)
+        typer.echo(output)
+        return
+    rows = kept.sample(min(limit, len(kept)), random_state=seed) if seed is not None else kept.head(limit)
+    if as_json:
+        listed = rows[SAVED].rename_axis("id").reset_index().to_json(orient="records")
+        typer.echo(json.dumps({"counts": _counts(kept), "answers": json.loads(listed)}, ensure_ascii=False))
+        return
+    _print(kept, rows, len(every))
+
+
+answers.examples = (  # type: ignore[attr-defined]
+    "[b]Examples[/b]\n\nheadwise answers atlas\n\nheadwise answers atlas --label wrong --topic capitals -n 30\n\n"
+    "headwise answers atlas --rule contained --seed 0\n\nheadwise answers atlas -o answers.csv"
+)
+
+
+def _refuse_unknown(frame: pd.DataFrame, column: str, wanted: str | None) -> None:
+    from headwise.errors import DataError, did_you_mean
+
+    known = [str(value) for value in frame[column].unique()]
+    if wanted is not None and wanted not in known:
+        raise DataError(f"no answer has the {column} {wanted!r}. {did_you_mean(wanted, known)}")
+
+
+def _counts(frame: pd.DataFrame) -> dict[str, dict[str, int]]:
+    return {
+        "label": frame["label"].value_counts().to_dict(),
+        "rule": frame["rule"].value_counts().to_dict(),
+        "cut": {"answers that were cut at the token limit": int((~frame["finished"].astype(bool)).sum())},
+    }
+
+
+def _print(kept: pd.DataFrame, rows: pd.DataFrame, size: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200, soft_wrap=True)
+    if kept.empty:
+        console.print(f"None of the {size} answers is of that kind; leave one of --label, --topic and --rule out.")
+        return
+    counts = _counts(kept)
+    labels = ", ".join(f"{count} {label}" for label, count in counts["label"].items())
+    rules = ", ".join(f"{rule} {count}" for rule, count in counts["rule"].items())
+    cut = next(iter(counts["cut"].values()))
+    console.print(f"{len(kept)} of {size} answers: {labels}; {cut} cut at the token limit.", markup=False)
+    console.print(f"Decided by: {rules}.\n", markup=False)
+    topics = kept.pivot_table(index="topic", columns="label", values="question", aggfunc="count", fill_value=0)
+    if len(topics) > 1:
+        table = Table("topic", *map(str, topics.columns), "share correct", box=None, header_style="bold")
+        for name, row in topics.iterrows():
+            judged = row.get("correct", 0) + row.get("wrong", 0)
+            share = f"{row.get('correct', 0) / judged:.2f}" if judged else "-"
+            table.add_row(str(name), *(str(int(count)) for count in row), share)
+        console.print(table, "")
+    table = Table("id", *SHOWN, box=None, header_style="bold")
+    for name, row in rows.iterrows():
+        table.add_row(str(name), *(_cell(str(row[column])) for column in SHOWN))
+    console.print(table)
+    if len(rows) < len(kept):
+        console.print(f"\n{len(rows)} of {len(kept)} shown; -n for more, -o answers.csv for all.", markup=False)
+
+
+def _cell(text: str) -> str:
+    """One line, not too long, and no markup."""
+    from rich.markup import escape
+
+    line = " ".join(text.split())
+    return escape(line if len(line) <= 90 else line[:87] + "...")

@@ -1,0 +1,217 @@
+"""The figure of the detection study: how well do detectors tell wrong answers from correct ones?
+
+Six panels, those without numbers left out: AUROC of every detector with its interval; ROC curves of the best fitted
+detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set; and fitted on
+one topic, tested on another. Everything is out of fold, and nothing is computed here but the corners of the ROC curves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
+from headwise.figures.figure import Figure
+from headwise.figures.origin import origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.scale import Scale, scale_around
+
+FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
+COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
+KINDS = {  # kind: label, colour
+    "combined": ("combined", COMBINED),
+    "supervised": ("fitted", "#31688e"),
+    "score": ("score", "#7a7a7a"),
+}
+SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarithmic
+    "sweep": (RANK, "Eigenvalues used", "k", True),
+    "layers": (LAYER, "One layer alone", "Layer", False),
+    "sizes": (SIZE, "Training set", "Answers fitted on", True),
+}
+CHANCE = 0.5
+
+
+def figure(dataset: xr.Dataset) -> Figure:
+    """All panels that the table has numbers for."""
+    panels: list[Panel] = [_detectors(dataset), *_roc(dataset)]
+    panels += [panel for name in SWEEPS for panel in _sweep(dataset, name)]
+    moved = _transfer(dataset)
+    if moved is not None:
+        panels.insert(min(3, len(panels)), moved)  # under the names of the detectors: both need room at their left
+    origin = origin_of(dataset)
+    title = dataset.attrs.get("title") or "How well wrong answers are told from correct ones"
+    return Figure(
+        title=with_model(title, origin),
+        panels=tuple(panels),
+        columns=min(3, len(panels)),
+        scales=_scales(moved),
+        notes=_notes(dataset),
+        provenance=small_print(origin),
+    )
+
+
+def length_row(dataset: xr.Dataset) -> str | None:
+    """The detector that is the answer's length, if the table has one."""
+    names = (str(name) for name in dataset[DETECTOR].values)
+    return next((name for name in names if "length" in f"{name} {_label(dataset, name)}".lower()), None)
+
+
+def _detectors(dataset: xr.Dataset) -> Intervals:
+    """Sorted by kind, and within it by AUROC."""
+    auroc, kinds = dataset["auroc"].values, _kinds(dataset)
+    place = {kind: index for index, kind in enumerate(KINDS)}
+    order = sorted(range(len(auroc)), key=lambda row: (place[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
+    names = [str(dataset[DETECTOR].values[row]) for row in order]
+    used = [kind for kind in KINDS if kind in kinds]
+    low, high = _ends(dataset, "auroc")
+    return Intervals(
+        key="auroc",
+        title="AUROC, 95 % interval",
+        values=auroc[order],
+        low=low[order],
+        high=high[order],
+        x=Axis("AUROC", low=_floor(low, auroc), high=1.0),
+        y=Axis("", tuple(_label(dataset, name) for name in names)),
+        groups=tuple(used.index(kinds[row]) for row in order),
+        categories=tuple(Category(kind, *KINDS[kind]) for kind in used),
+        guides=(Guide("x", CHANCE),),
+    )
+
+
+def _roc(dataset: xr.Dataset) -> list[Panel]:
+    if not {"score", "wrong"} <= set(dataset.variables):
+        return []
+    length, wrong = length_row(dataset), dataset["wrong"].values.astype(bool)
+    scores = [name for name in _ranked(dataset, "score") if name != length]
+    best = _ranked(dataset, "combined", "supervised")[:1]
+    looks = [(name, _colour(dataset, name), "line") for name in best] + [(name, DARK, "line") for name in scores[:1]]
+    looks += [(length, GREY, "dashed")] if length else []
+    curves = []
+    for name, colour, style in looks:
+        score = dataset["score"].sel({DETECTOR: name}).values
+        if np.isfinite(score).all() and wrong.any() and not wrong.all():
+            curves.append(Curve(name, _label(dataset, name), *_corners(score, wrong), colour=colour, style=style))
+    axes = Axis("Correct answers flagged", low=0.0, high=1.0), Axis("Wrong answers found", low=0.0, high=1.0)
+    return (
+        [Curves("roc", "ROC, all folds together", tuple(curves), *axes, guides=(Guide("diagonal"),))] if curves else []
+    )
+
+
+def _corners(score: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """False and true positive rate at every threshold, from none flagged to all."""
+    order = np.argsort(-score, kind="stable")
+    score, wrong = score[order], wrong[order]
+    last = np.r_[np.flatnonzero(np.diff(score)), len(score) - 1]  # equal scores are flagged together
+    return np.r_[0, np.cumsum(~wrong)[last] / (~wrong).sum()], np.r_[0, np.cumsum(wrong)[last] / wrong.sum()]
+
+
+def _sweep(dataset: xr.Dataset, name: str) -> list[Panel]:
+    dim, title, axis, log = SWEEPS[name]
+    if name not in dataset:
+        return []
+    low, high = (side.reshape(-1, dataset.sizes[dim]) for side in _ends(dataset.transpose(DETECTOR, ...), name))
+    places, detectors = dataset[dim].values.astype(float), [str(each) for each in dataset[DETECTOR].values]
+    curves, values = [], dataset[name].transpose(DETECTOR, dim).values
+    for each in _ranked(dataset, "supervised")[: len(FITTED)]:
+        row = detectors.index(each)
+        known = np.isfinite(values[row])
+        if known.any():
+            sides = (places[known], values[row][known], low[row][known], high[row][known])
+            curves.append(Curve(each, _label(dataset, each), *sides, colour=_colour(dataset, each)))
+    if not curves:
+        return []
+    floor = _floor(*(side for curve in curves for side in (curve.low, curve.y) if side is not None))
+    ends = np.array([min(curve.x.min() for curve in curves), max(curve.x.max() for curve in curves)])
+    curves += _level_of_length(dataset, ends)
+    y = Axis("AUROC", low=floor, high=1.0)
+    return [Curves(name, title, tuple(curves), Axis(axis, log=log), y, guides=(Guide("y", CHANCE),))]
+
+
+def _transfer(dataset: xr.Dataset) -> Heatmap | None:
+    """Of the best detector that was fitted on single topics."""
+    if "transfer" not in dataset:
+        return None
+    for name in _ranked(dataset, "supervised"):
+        one = dataset["transfer"].sel({DETECTOR: name}).transpose(TRAINED_ON, TOPIC)
+        if not np.isfinite(one.values).any():
+            continue
+        rows, columns = ([str(each) for each in one[dim].values] for dim in (TRAINED_ON, TOPIC))
+        own = [(rows.index(topic), column) for column, topic in enumerate(columns) if topic in rows]
+        own = [place for place in own if np.isfinite(one.values[place])]
+        return Heatmap(
+            key="transfer",
+            title=f"{_label(dataset, name)}, AUROC across topics",
+            subtitle="rings: cross-validated inside the topic",
+            values=one.values,
+            x=Axis("Tested on", tuple(columns)),
+            y=Axis("Fitted on", tuple("all others" if row == "others" else row for row in rows)),
+            scale="auroc",
+            marks=tuple(Mark(row, column) for row, column in own),
+            missing="too few answers",
+        )
+    return None
+
+
+def _scales(moved: Heatmap | None) -> dict[str, Scale]:
+    """At least a quarter to both sides of chance: noise shall not look like more."""
+    return {} if moved is None else {"auroc": scale_around(np.append(moved.values, 0.25), "AUROC", centre=CHANCE)}
+
+
+def _level_of_length(dataset: xr.Dataset, ends: np.ndarray) -> list[Curve]:
+    length = length_row(dataset)
+    if length is None or not np.isfinite(level := float(dataset["auroc"].sel({DETECTOR: length}))):
+        return []
+    return [Curve(length, _label(dataset, length), ends, np.full(2, level), colour=GREY, style="dashed")]
+
+
+def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
+    attrs, notes = dataset.attrs, []
+    if {"n_wrong", "n_right"} <= set(attrs):
+        notes.append(f"{attrs['n_wrong']} wrong and {attrs['n_right']} correct answers.")
+    folds = f"{attrs['folds']} folds" if "folds" in attrs else "the test folds"
+    notes.append(
+        f"AUROC is the mean over {folds}; what is chosen (k, layer, weights) is chosen inside the training folds."
+    )
+    notes.append("Bands and lines: 95 % interval; thin dashes: chance. Scores are not fitted: they can be below 0.5.")
+    if length_row(dataset) is None:
+        notes.append("The answer's length, a confounder, is not in this table.")
+    return (" ".join(notes),)
+
+
+def _ranked(dataset: xr.Dataset, *kinds: str) -> list[str]:
+    """The detectors of these kinds, best first."""
+    rows = zip(dataset[DETECTOR].values, dataset["auroc"].values, _kinds(dataset), strict=True)
+    found = [(str(name), float(value)) for name, value, kind in rows if kind in kinds and np.isfinite(value)]
+    return [name for name, _ in sorted(found, key=lambda row: -row[1])]
+
+
+def _colour(dataset: xr.Dataset, name: str) -> str:
+    """The same in every panel with curves."""
+    fitted = _ranked(dataset, "supervised")
+    return FITTED[fitted.index(name)] if name in fitted else COMBINED
+
+
+def _kinds(dataset: xr.Dataset) -> list[str]:
+    if "kind" not in dataset.coords:
+        return ["supervised"] * dataset.sizes[DETECTOR]
+    return [str(kind) if str(kind) in KINDS else "score" for kind in dataset["kind"].values]
+
+
+def _label(dataset: xr.Dataset, name: str) -> str:
+    return str(dataset["label"].sel({DETECTOR: name}).values) if "label" in dataset.coords else name
+
+
+def _ends(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the intervals; the values themselves where there are none."""
+    low, high = (
+        dataset[f"{name}_{end}"].values if f"{name}_{end}" in dataset else dataset[name].values
+        for end in ("low", "high")
+    )
+    return low, high
+
+
+def _floor(*values: np.ndarray) -> float:
+    """The tenth below the least value, and never above 0.4, so that chance is in the picture."""
+    finite = np.concatenate([value[np.isfinite(value)] for value in values])
+    least = float(finite.min()) if finite.size else CHANCE
+    return max(0.0, min(0.4, np.floor(10 * least - 1e-6) / 10))

@@ -1,0 +1,172 @@
+"""The figure of the spectral study: which heads' attention differs between wrong and correct answers?
+
+Two layer x head maps side by side, AttnScore left, the largest Laplacian eigenvalues right. Each cell is the p-value of
+a two-sided Mann-Whitney U test, with one colour bar for both: dark is 0. ``value="all"`` adds a row of maps
+with the effect size (AUROC of the single feature: above 0.5 it is larger in wrong answers) and one with the
+Benjamini-Hochberg q-value. Above each map stands how many heads are under 0.05; the note says how many would be with
+shuffled labels.
+
+Source: Binkowski et al., arXiv 2502.17598. That ten eigenvalues become one number by their mean is our choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import FEATURE, HEAD, LAYER, PART
+from headwise.errors import StudyError, did_you_mean
+from headwise.figures.figure import Figure
+from headwise.figures.origin import cell_names, origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Heatmap
+from headwise.figures.scale import Scale, scale_around
+
+LEVEL = 0.05
+VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}
+TOP_TEN = ("laplacian", "attention")  # features that are a mean of the ten largest
+MOST_COLUMNS = 6
+EXTRAS = ("p", "q", "effect", "effect_low", "effect_high", "p_matched", "q_matched")
+
+
+def figure(
+    dataset: xr.Dataset,
+    *,
+    features: Iterable[str] | str | None = ("attention_score", "laplacian"),
+    part: str = "whole",
+    value: str = "p",
+    matched: bool = False,
+) -> Figure:
+    """Maps of these features (None: of all), one column a feature and one row a value.
+
+    ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all"; with ``matched`` the
+    tests are those between wrong and correct answers paired by length.
+    """
+    keys, rows = _chosen(dataset, features), _rows(dataset, value, matched)
+    parts = [str(name) for name in dataset[PART].values]
+    if part not in parts:
+        raise StudyError(f"The spectral study has no part {part!r}. {did_you_mean(part, parts)}")
+    chosen = dataset.sel({PART: part, FEATURE: keys})
+    panels = [_panel(chosen, key, row, matched) for row in rows for key in keys]
+    origin = origin_of(dataset)
+    return Figure(
+        title=with_model(_title(dataset, part, matched), origin),
+        panels=tuple(panels),
+        columns=_columns(chosen, len(keys), len(panels)),
+        scales={row: _scale(chosen, row) for row in rows},
+        notes=_notes(chosen, keys, rows, matched),
+        provenance=small_print(origin),
+    )
+
+
+def _chosen(dataset: xr.Dataset, features: Iterable[str] | str | None) -> list[str]:
+    known = [str(key) for key in dataset[FEATURE].values]
+    if features is None:
+        return known
+    chosen = [features] if isinstance(features, str) else list(features)
+    for key in chosen:
+        if key not in known:
+            raise StudyError(f"The spectral study has no feature {key!r}. {did_you_mean(key, known)}")
+    if not chosen:
+        raise StudyError(f"No feature was chosen for the figure. {did_you_mean('', known)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _rows(dataset: xr.Dataset, value: str, matched: bool) -> list[str]:
+    if value not in (*VALUES, "all"):
+        raise StudyError(f"The spectral figure cannot show {value!r}. {did_you_mean(value, (*VALUES, 'all'))}")
+    if matched and value == "effect":
+        raise StudyError(
+            "The effect size is not measured on answers paired by length; leave out matched, or show p or q."
+        )
+    if matched and not {"p_matched", "q_matched"} <= set(dataset.data_vars):
+        raise StudyError("This spectral study has no answers paired by length; leave out matched.")
+    if value != "all":
+        return [value]
+    return [row for row in VALUES if not (matched and row == "effect")]
+
+
+def _panel(chosen: xr.Dataset, key: str, row: str, matched: bool) -> Heatmap:
+    one = chosen.sel({FEATURE: key}).transpose(LAYER, HEAD, ...)
+    values = one[f"{row}_matched" if matched else row].values
+    return Heatmap(
+        key=f"{key} {row}",
+        title=_label(chosen, key),
+        subtitle=_share(values, row),
+        values=values,
+        x=Axis("Head", cell_names(one, HEAD)),
+        y=Axis("Layer", cell_names(one, LAYER)),
+        scale=row,
+        extras={name: one[name].values for name in EXTRAS if name in one},
+    )
+
+
+def _share(values: np.ndarray, row: str) -> str:
+    measured = values[np.isfinite(values)]
+    if measured.size == 0:
+        return "not measured"
+    count = int((measured > 0.5).sum() if row == "effect" else (measured < LEVEL).sum())
+    what = "larger in wrong answers" if row == "effect" else f"{row} < {LEVEL}"
+    return f"{what}: {count} of {measured.size} heads ({100 * count / measured.size:.0f}\u00a0%)"
+
+
+def _scale(chosen: xr.Dataset, row: str) -> Scale:
+    if row == "effect":
+        return scale_around(chosen["effect"].values, VALUES[row], centre=0.5)
+    return Scale(VALUES[row], 0.0, 1.0)
+
+
+def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:
+    """One row a value; where maps are tall, all of them side by side, so that the page keeps its shape."""
+    tall = chosen.sizes[LAYER] >= 1.8 * chosen.sizes[HEAD]
+    return panels if tall and panels <= MOST_COLUMNS else min(features, MOST_COLUMNS)
+
+
+def _title(dataset: xr.Dataset, part: str, matched: bool) -> str:
+    title = dataset.attrs.get("title") or "Which heads differ between wrong and correct answers"
+    title += ", answer tokens only" if part == "answer" else ""
+    return f"{title}, answers paired by length" if matched else title
+
+
+def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool) -> tuple[str, ...]:
+    notes = [f"Each cell is one head. {_test(chosen, matched)}"]
+    if "q" in rows:
+        notes.append("q: Benjamini-Hochberg, over the heads of one map.")
+    if "effect" in rows:
+        notes.append("AUROC of the single feature: above 0.5 it is larger in wrong answers.")
+    if any(key in TOP_TEN for key in keys):
+        notes.append("Eigenvalues: the mean of the ten largest; how ten become one number is our choice.")
+    if "p" in rows and not matched:
+        notes.append(_chance(chosen, keys))
+    shown = [f"{row}_matched" if matched else row for row in rows]
+    if any(not np.isfinite(chosen[name].values).all() for name in shown):
+        notes.append("Hatched: not measured.")
+    return (" ".join(note for note in notes if note),)
+
+
+def _test(chosen: xr.Dataset, matched: bool) -> str:
+    counts = json.loads(chosen.attrs.get("counts", "{}"))
+    test = "Two-sided Mann-Whitney U test"
+    if matched:
+        return f"{test}, {counts['pairs']} pairs of a wrong and a correct answer." if "pairs" in counts else f"{test}."
+    if not {"wrong", "correct"} <= set(counts):
+        return f"{test}, wrong against correct answers."
+    refused = f"; {counts['refused']} refused, left out" if counts.get("refused") else ""
+    return f"{test}, {counts['wrong']} wrong against {counts['correct']} correct answers{refused}."
+
+
+def _chance(chosen: xr.Dataset, keys: list[str]) -> str:
+    """What the share of heads under 0.05 is when labels are shuffled."""
+    if "null_high" not in chosen:
+        return ""
+    high = {key: 100 * float(chosen["null_high"].sel({FEATURE: key})) for key in keys}
+    known = [f"{level:.2g} % ({_label(chosen, key)})" for key, level in high.items() if np.isfinite(level)]
+    if not known:
+        return ""
+    return f"In 95 % of label shuffles at most {', '.join(known)} of the heads have p < {LEVEL}."
+
+
+def _label(chosen: xr.Dataset, key: str) -> str:
+    return str(chosen["label"].sel({FEATURE: key}).values) if "label" in chosen.coords else key

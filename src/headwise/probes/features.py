@@ -1,0 +1,137 @@
+"""What was measured on each answer: an array whose first dim is the example and whose other dims have names.
+
+A feature set is an xarray.DataArray with the dim ``example`` (anywhere), or a plain array with examples first, whose
+other dims are then guessed from their number::
+
+    (example,)                      one score
+    (example, feature)              a vector
+    (example, layer, head)          one number a head, such as the mean log diagonal
+    (example, layer, head, rank)    a sorted list a head, such as the Laplacian eigenvalues, largest first
+
+What can be chosen about a feature set follows from its dims: with ``rank``, how many of the list (k); with ``layer``
+and ``width`` but no ``head`` (a hidden state), which layer; otherwise nothing.
+
+NaN: an eigenvalue that does not exist, because the text is shorter than k, is NaN. A detector cannot use it, so such
+k are not on offer; a NaN anywhere else is refused.
+
+This module does not know what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from headwise.dims import DIMS, EXAMPLE, FEATURE, HEAD, LAYER, RANK, WIDTH
+from headwise.errors import DataError, did_you_mean
+
+__all__ = [
+    "KS",
+    "Choice",
+    "all_named",
+    "choices",
+    "columns",
+    "named",
+    "select",
+    "usual",
+    "what_to_choose",
+    "with_noise",
+]
+
+Choice = Literal["k", "layer", ""]
+"""What can be chosen about a feature set: how many ranks, which layer, or nothing"""
+
+KS = (5, 10, 25, 50, 100)  # the sweep of the paper
+_GUESSED = {1: (), 2: (FEATURE,), 3: (LAYER, HEAD), 4: (LAYER, HEAD, RANK)}
+
+
+def named(values: Any, dims: Sequence[str] | None = None) -> xr.DataArray:
+    """Values as a DataArray with the example first and layers and heads numbered.
+
+    >>> named(np.zeros((7, 2, 3))).dims
+    ('example', 'layer', 'head')
+    """
+    if not isinstance(values, xr.DataArray):
+        array = np.asarray(values)
+        if dims is None and array.ndim not in _GUESSED:
+            raise DataError(f"An array of {array.ndim} dims needs their names: give dims=, or an xarray.DataArray.")
+        values = xr.DataArray(array, dims=dims or (EXAMPLE, *_GUESSED[array.ndim]))
+    for dim in values.dims:
+        if dim not in DIMS:
+            raise DataError(f"{dim!r} is not the name of a dim. {did_you_mean(str(dim), DIMS)}")
+    if EXAMPLE not in values.dims:
+        raise DataError(f"The values have the dims {', '.join(map(str, values.dims))} but none is {EXAMPLE!r}.")
+    values = values.transpose(EXAMPLE, ...)
+    missing = {dim: np.arange(values.sizes[dim]) for dim in (LAYER, HEAD) if dim in values.dims}
+    return values.assign_coords({dim: numbers for dim, numbers in missing.items() if dim not in values.coords})
+
+
+def what_to_choose(features: xr.DataArray) -> Choice:
+    """What can be chosen about this feature set."""
+    if RANK in features.dims:
+        return "k"
+    return "layer" if LAYER in features.dims and WIDTH in features.dims and HEAD not in features.dims else ""
+
+
+def choices(features: xr.DataArray, name: str, ks: Sequence[int] = KS) -> list[int]:
+    """What there is to choose from, smallest first: the k that exist in every example, or the layers; else [0]."""
+    kind = what_to_choose(features)
+    if kind == "layer":
+        return list(range(features.sizes[LAYER]))
+    if kind == "":
+        return [0]
+    others = tuple(place for place, dim in enumerate(features.dims) if dim != RANK)
+    complete = np.isfinite(features.values).all(axis=others)  # (rank,)
+    most = len(complete) if complete.all() else int(np.argmin(complete))
+    if most == 0:
+        raise DataError(
+            f"The feature set {name!r} has no rank that is a number in every example; leave out the examples without it."
+        )
+    return sorted({k for k in ks if k <= most}) or [most]
+
+
+def select(features: xr.DataArray, kind: Choice, choice: int) -> xr.DataArray:
+    """The part of a feature set that a choice keeps: the first k ranks, or one layer."""
+    if kind == "k":
+        return features.isel({RANK: slice(0, choice)})
+    return features.isel({LAYER: choice}) if kind == "layer" else features
+
+
+def columns(features: xr.DataArray, name: str) -> NDArray[Any]:
+    """One row an example, all else in columns (order of the dims); refuses what is not a number."""
+    table = features.values.reshape(features.sizes[EXAMPLE], -1)
+    bad = ~np.isfinite(table).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"The feature set {name!r} is not a number in {int(bad.sum())} of {len(table)} examples (first: row "
+            f"{int(np.argmax(bad))}); leave these examples out, or measure them again in float32."
+        )
+    return table
+
+
+def with_noise(features: xr.DataArray, level: float, *, seed: int = 0) -> xr.DataArray:
+    """The features with normal noise of ``level`` times each one's own spread over examples: how robust are they?"""
+    noise = np.random.default_rng(seed).standard_normal(features.shape)
+    spread = features.std(EXAMPLE)
+    return features + level * spread * xr.DataArray(noise, dims=features.dims)
+
+
+def all_named(feature_sets: Mapping[str, Any], rows: int | None = None) -> dict[str, xr.DataArray]:
+    """Several feature sets, each with named dims and all of the same examples."""
+    arrays = {name: named(values) for name, values in feature_sets.items()}
+    for name, array in arrays.items():
+        rows = array.sizes[EXAMPLE] if rows is None else rows
+        if array.sizes[EXAMPLE] != rows:
+            raise DataError(
+                f"{name!r} has {array.sizes[EXAMPLE]} examples, but {rows} were expected; give the same rows."
+            )
+    return arrays
+
+
+def usual(kind: Choice, offered: Sequence[int]) -> int:
+    """What is taken where nothing is chosen: the largest k, the middle layer. Fixed beforehand, so it cannot leak."""
+    return offered[len(offered) // 2] if kind == "layer" else max(offered)

@@ -1,0 +1,81 @@
+"""Is it the error that a head sees, or only the length of the answer?
+
+Wrong answers are often longer (or shorter) than right ones, and every statistic of an attention map changes with length.
+So wrong and right answers are paired by length, and only the pairs are compared: inside them length says nothing.
+
+Steps: all pairs of a length of wrong answers and a length of right ones that differ by at most ``caliper``, nearest
+first (exact matches before all others, shorter before longer); from each, as many pairs as both still have. Which of
+several answers of the same length is taken is decided by a seeded random order of all rows, made without looking at the
+labels. Nearest-first is greedy: with a caliper above 0 it need not find the largest number of pairs.
+
+With ``caliper=0``, the default, lengths of the two sides are identical. With more, look at ``length_auroc``: it should
+be near 0.5.
+
+Cost: distinct lengths squared. This module does not know what else differs between the classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import DataError
+from headwise.probes.auroc import auroc
+from headwise.probes.labels import as_labels
+
+__all__ = ["Matched", "match_lengths"]
+
+
+class Matched(NamedTuple):
+    """Pairs of a wrong and a right answer of like length."""
+
+    rows: NDArray[np.int64]
+    """indices of all matched answers, in their first order: select these, and test again"""
+    wrong: NDArray[np.int64]
+    """index of the wrong answer of each pair"""
+    right: NDArray[np.int64]
+    """index of the right answer of each pair"""
+    left_out_wrong: int
+    left_out_right: int
+    length_auroc: float
+    """AUROC of length alone among the matched answers; 0.5 is perfect balance, NaN without pairs"""
+    length_auroc_before: float
+    """the same among all answers: how much of a confounder length was"""
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are."""
+        return len(self.wrong)
+
+
+def match_lengths(lengths: Any, labels: Any, *, caliper: float = 0, seed: int = 0) -> Matched:
+    """Pair wrong and right answers whose lengths differ by at most ``caliper``."""
+    length = np.asarray(lengths, dtype=np.float64)
+    is_wrong = as_labels(labels, rows=len(length), least=1)
+    if not np.isfinite(length).all() or caliper < 0:
+        raise DataError("Lengths must be numbers, and the caliper at least 0; leave out answers without a length.")
+    order = np.random.default_rng(seed).permutation(len(length))
+    waiting: tuple[dict[float, list[int]], dict[float, list[int]]] = ({}, {})
+    for row in order:
+        waiting[int(is_wrong[row])].setdefault(float(length[row]), []).append(int(row))
+    right_at, wrong_at = waiting
+    wrong_lengths, right_lengths = np.array(sorted(wrong_at)), np.array(sorted(right_at))
+    apart = np.abs(wrong_lengths[:, None] - right_lengths[None])
+    first, second = np.nonzero(apart <= caliper)
+    nearest = np.lexsort((right_lengths[second], wrong_lengths[first], apart[first, second]))
+    pairs: list[tuple[int, int]] = []
+    for at in nearest:
+        left, other = wrong_at[float(wrong_lengths[first[at]])], right_at[float(right_lengths[second[at]])]
+        pairs += [(left.pop(), other.pop()) for _ in range(min(len(left), len(other)))]
+    pairs.sort()
+    wrong, right = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    rows = np.sort(np.concatenate([wrong, right]))
+    return Matched(
+        rows, wrong, right,
+        left_out_wrong=int(is_wrong.sum()) - len(wrong),
+        left_out_right=int((~is_wrong).sum()) - len(right),
+        length_auroc=float(auroc(length[rows], is_wrong[rows]).value) if len(wrong) else float("nan"),
+        length_auroc_before=float(auroc(length, is_wrong).value),
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Which detector is best, and by how much? Every feature set, every baseline, the same folds, one table.
+
+Rows (dim ``detector``), in the order given: supervised feature sets, combinations of them, unsupervised scores. Scores
+are given such that larger means "more likely wrong" (the negative of AttnScore, of a log-probability); their direction is
+not learnt, so an AUROC below 0.5 is possible and says "the other way round". Put the answer's length among them, always.
+
+| variables (each with _low, _high: the 95 % interval) | dims | |
+|---|---|---|
+| auroc | detector | mean over folds, what was to be chosen chosen inside the training folds |
+| gain | detector | auroc minus that of ``options.reference``, paired |
+| sweep | detector, rank | each k fixed beforehand |
+| layers | detector, layer | one layer alone, at the largest k |
+| sizes | detector, size | fitted on fewer answers |
+| transfer | detector, trained_on, topic | fitted on one topic, or on all others |
+| paper | detector | the published protocol: optimistic, see ``published`` |
+
+and without intervals: fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
+probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can be
+compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
+
+Cost: see ``crossvalidation``. n = 500, twelve rows, three of them 27,000 wide and one hidden state: see docs.
+This module does not know how anything was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from headwise.dims import DETECTOR
+from headwise.errors import DataError, did_you_mean
+from headwise.probes import rows as make
+from headwise.probes.auroc import Auroc, Difference, auroc_by_fold
+from headwise.probes.auroc import compare as compare_aurocs
+from headwise.probes.classifier import COMPONENTS
+from headwise.probes.crossvalidation import assign_folds
+from headwise.probes.features import KS, all_named, what_to_choose
+from headwise.probes.labels import LEAST, as_groups, as_labels
+
+__all__ = ["TableOptions", "compare_rows", "detector_table"]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What can be chosen about a table of detectors."""
+
+    folds: int = 5
+    inner: int = 3  # folds inside the training folds, for choices, stacking and calibration
+    seed: int = 0
+    ks: Sequence[int] = KS
+    components: int | None = COMPONENTS  # of the PCA; None: all, much faster above 512 answers and hardly different
+    sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
+    details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
+    reference: str | None = None  # the row that gains are counted from; None: no gains
+    least: int = LEAST  # answers of each class
+    least_in_topic: int = 10  # answers of each class for a topic to be fitted on or tested on
+
+
+def detector_table(
+    feature_sets: Mapping[str, Any],
+    labels: Any,
+    baselines: Mapping[str, Any] | None = None,
+    *,
+    combine: Mapping[str, Sequence[str]] | None = None,
+    topics: Any = None,
+    groups: Any = None,
+    options: TableOptions | None = None,
+) -> xr.Dataset:
+    """The table. ``combine`` names combinations and their members, which are feature sets or baselines."""
+    options = options or TableOptions()
+    baselines, combine = baselines or {}, combine or {}
+    wrong = as_labels(labels, least=options.least)
+    arrays = all_named(feature_sets, len(wrong))
+    names = [*arrays, *combine, *baselines]
+    _refuse_names(names, arrays, baselines, combine, options)
+    clusters = as_groups(groups, len(wrong))
+    fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
+    ring = make.Ring(wrong, fold_of, options.inner, options.seed, clusters, options.components)
+
+    supervised, parts, notes = {}, [], []
+    for name, array in arrays.items():
+        entry = make.supervised(array, name, ring, ks=options.ks)
+        supervised[name] = entry.judged
+        notes += entry.notes
+        parts.append(entry.row)
+        if options.details is None or name in options.details:
+            parts.append(make.details(array, name, entry, ring, options.sizes, topics, options.least_in_topic))
+    numbers = {name: make.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
+    parts += [make.combined(name, members, supervised, numbers, ring) for name, members in combine.items()]
+    parts += [make.unsupervised(name, scores, ring) for name, scores in numbers.items()]
+    table = make.joined(parts, ring).assign_coords(
+        kind=(DETECTOR, ["supervised"] * len(arrays) + ["combined"] * len(combine) + ["score"] * len(baselines)),
+        choice=(DETECTOR, [what_to_choose(array) for array in arrays.values()] + [""] * (len(names) - len(arrays))),
+    )
+    if options.reference is not None:
+        gains = [compare_rows(table, name, options.reference, groups=clusters) for name in names]
+        table = table.assign(
+            gain=(DETECTOR, [gain.value for gain in gains]),
+            gain_low=(DETECTOR, [gain.low for gain in gains]),
+            gain_high=(DETECTOR, [gain.high for gain in gains]),
+        )
+    return table.assign_attrs(
+        n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner, seed=options.seed,
+        reference=options.reference or "", notes=json.dumps(notes),
+        interval="95 %, DeLong's placements within folds, logit scale; not of another training set",
+    )  # fmt: skip
+
+
+def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: Any = None) -> Difference:
+    """One row's AUROC minus another's, paired over the same answers and folds: interval and p."""
+    wrong, fold_of = table["wrong"].values, table["fold_of"].values
+    clusters = as_groups(groups, len(wrong))
+
+    def area(name: str) -> Auroc:
+        if name not in table[DETECTOR].values:
+            raise DataError(f"There is no detector {name!r} in the table. {did_you_mean(name, table[DETECTOR].values)}")
+        return auroc_by_fold(table["score"].sel({DETECTOR: name}).values, wrong, fold_of, groups=clusters)[0]
+
+    return compare_aurocs(area(first), area(second), groups=clusters)
+
+
+def _refuse_names(
+    names: Sequence[str],
+    arrays: Mapping[str, xr.DataArray],
+    baselines: Mapping[str, Any],
+    combine: Mapping[str, Sequence[str]],
+    options: TableOptions,
+) -> None:
+    if not names:
+        raise DataError("There is nothing to put into the table; give feature sets or baselines.")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"Two rows of the table would be called {twice[0]!r}; give each its own name.")
+    members = [(member, {*arrays, *baselines}) for chosen in combine.values() for member in chosen]
+    asked = [(name, set(arrays)) for name in options.details or ()]
+    reference = [(options.reference, set(names))] if options.reference is not None else []
+    for name, known in [*members, *asked, *reference]:
+        if name not in known:
+            raise DataError(f"There is no row {name!r} to use. {did_you_mean(name, known)}")

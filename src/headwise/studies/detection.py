@@ -1,0 +1,93 @@
+"""Can wrong answers be told from correct ones by how the heads attended? Detectors on the spectral study's readings.
+
+| row                    | what it sees                                                                  |
+|------------------------|-------------------------------------------------------------------------------|
+| LapEigvals             | the k largest Laplacian eigenvalues of every head                             |
+| AttnEigvals            | the k largest weights on the token itself                                     |
+| AttnLogDet             | the mean log weight on the token itself, a number a head                      |
+| Lookback, Entropy      | over the answer's tokens, a number a head                                     |
+| Hidden state           | the residual stream at the last token, at the best layer                      |
+| Headwise               | LapEigvals, Lookback, Entropy and log-probability, weighed inside the training folds |
+| AttnScore              | one number, no training: minus the mean over layers of the sum over heads of AttnLogDet |
+| Log-probability (mean, min) | of the answer's tokens, negated                                          |
+| Length                 | of the answer, in tokens: a confounder, so always there                       |
+
+Everything that is chosen (k, the layer, the weights) is chosen inside training folds. See `headwise.probes.table`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
+from headwise.instruments import PARTS
+from headwise.probes import Detector, TableOptions, detector_table
+
+NAME = "detection"
+COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
+DETAILS = ("LapEigvals", "AttnEigvals")  # rows with a sweep over layers, sizes and topics
+SAVED = "detector"  # files detector.json and detector.safetensors in the atlas
+
+
+def feature_sets(readings: xr.Dataset) -> dict[str, xr.DataArray]:
+    """What the supervised rows see, by name."""
+    parts = readings.assign_coords({PART: list(PARTS)})
+    return {
+        "LapEigvals": readings["laplacian"].transpose(EXAMPLE, LAYER, HEAD, RANK),
+        "AttnEigvals": readings["attention"].transpose(EXAMPLE, LAYER, HEAD, RANK),
+        "AttnLogDet": parts["attention_score"].sel({PART: "whole"}, drop=True),
+        "Lookback": parts["lookback"].sel({PART: "answer"}, drop=True),
+        "Entropy": parts["entropy"].sel({PART: "answer"}, drop=True),
+        "Hidden state": readings["hidden"],
+    }
+
+
+def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray]:
+    """One number an answer; larger: more likely wrong."""
+    score = feature_sets(readings)["AttnLogDet"].sum(HEAD).mean(LAYER)
+    return {
+        "AttnScore": -score.values,
+        "Log-probability, mean": -answers["logprob_mean"].values,
+        "Log-probability, min": -answers["logprob_min"].values,
+        "Length": answers["answer_tokens"].values.astype(np.float64),
+    }
+
+
+def to_table(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset:
+    """The table of detectors: a pure function of what was read and how the answers were judged."""
+    options = TableOptions(seed=seed, details=DETAILS, reference="Length")
+    topics = answers["topic"].values
+    table = detector_table(
+        feature_sets(readings),
+        answers["label"].values == "wrong",
+        baselines(readings, answers),
+        combine=COMBINED,
+        topics=topics if len(set(topics)) > 1 else None,
+        options=options,
+    )
+    return table.assign_coords({"label": (DETECTOR, table[DETECTOR].values)}).assign_attrs(
+        title="Telling wrong answers from correct ones", record=json.dumps([])
+    )
+
+
+def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:
+    """The trained row with the highest cross-validated AUROC, and the feature sets it is made of."""
+    trained = table.isel({DETECTOR: table["kind"].values != "score"})
+    name = str(trained[DETECTOR].values[np.argmax(trained["auroc"].values)])
+    return name, COMBINED.get(name, (name,))
+
+
+def fit_best(readings: xr.Dataset, answers: xr.Dataset, table: xr.Dataset, seed: int) -> Detector:
+    """The best row's detector, fitted on all answers."""
+    name, members = best_members(table)
+    known = {**feature_sets(readings), **baselines(readings, answers)}
+    row = table.sel({DETECTOR: name})
+    about = {
+        "row": name,
+        "auroc": [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")],
+    }
+    features = {member: known[member] for member in members}
+    return Detector.fit(features, answers["label"].values == "wrong", seed=seed, about=about)

@@ -1,0 +1,221 @@
+"""The words of the spectral study: each number computed again, planted heads named, null told as null."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.stats import mannwhitneyu
+
+from headwise.describe import Number, Words, describe
+
+HEAD = re.compile(r"L(\d+)H(\d+)")
+NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def flat(ds: xr.Dataset, key: str, variable: str, part: str = "whole") -> np.ndarray:
+    return ds[variable].sel(part=part, feature=key).values.astype(float).ravel()
+
+
+def share(ds: xr.Dataset, key: str, variable: str, part: str = "whole") -> float:
+    values = flat(ds, key, variable, part)
+    return 100 * float((values[np.isfinite(values)] < 0.05).mean())
+
+
+def at(ds: xr.Dataset, variable: str, key: str, name: str) -> float:
+    layer, head = (int(part) for part in HEAD.fullmatch(name).groups())  # type: ignore[union-attr]
+    return float(ds[variable].sel(part="whole", feature=key, layer=layer, head=head))
+
+
+def block(ds: xr.Dataset, variable: str, key: str, *edges: str) -> np.ndarray:
+    first, last, left, right = (int(edge) for edge in edges)
+    part = ds[variable].sel(part="whole", feature=key, layer=slice(first, last), head=slice(left, right))
+    return part.values.astype(float).ravel()
+
+
+def tenth(ds: xr.Dataset, key: str) -> float:
+    return float(np.nanquantile(np.abs(flat(ds, key, "effect") - 0.5), 0.9))
+
+
+def chosen(ds: xr.Dataset, key: str) -> np.ndarray:
+    return flat(ds, key, "q") < 0.05
+
+
+def correlation(ds: xr.Dataset, variable: str, one: str, other: str) -> float:
+    return float(pd.Series(flat(ds, one, variable)).rank().corr(pd.Series(flat(ds, other, variable)).rank()))
+
+
+def lengths(ds: xr.Dataset, what: str) -> float:
+    tokens, wrong = ds["answer_tokens"].values, ds["wrong"].values
+    if what == "auroc":
+        return float(mannwhitneyu(tokens[wrong], tokens[~wrong]).statistic / (wrong.sum() * (~wrong).sum()))
+    return float(np.median(tokens[wrong if what == "wrong" else ~wrong]))
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    """The same number, from the data alone."""
+    kind, *rest = number.of.split()
+    measured = [key for key in ds["feature"].values if np.isfinite(flat(ds, key, "p")).any()]
+    counts = json.loads(ds.attrs["counts"])
+    rules: dict[str, Callable[..., float]] = {
+        "layers": lambda: ds.sizes["layer"],
+        "heads": lambda: ds.sizes["head"],
+        "features": lambda: ds.sizes["feature"],
+        "pair": lambda: 2,
+        "count": lambda what: counts[what],
+        "rarer": lambda: min(counts["wrong"], counts["correct"]),
+        "measured": lambda key: np.isfinite(flat(ds, key, "p")).sum(),
+        "missing": lambda key: np.isnan(flat(ds, key, "p")).sum(),
+        "under": lambda variable, key: (flat(ds, key, variable) < 0.05).sum(),
+        "under-percent": lambda variable, key: share(ds, key, variable),
+        "answer-percent": lambda variable, key: share(ds, key, variable, "answer"),
+        "level": lambda variable, key: (
+            (1 if variable == "null_p" else 100) * ds[variable].sel(part="whole", feature=key)
+        ),
+        "answer-level": lambda variable, key: ds[variable].sel(part="answer", feature=key),
+        "at": lambda variable, key, name: at(ds, variable, key, name),
+        "min": lambda variable, key: np.nanmin(flat(ds, key, variable)),
+        "median": lambda variable, key: np.nanmedian(flat(ds, key, variable)),
+        "max": lambda variable, key: np.nanmax(flat(ds, key, variable)),
+        "directed": lambda key: (chosen(ds, key) & (flat(ds, key, "effect") != 0.5)).sum(),
+        "larger": lambda key: (chosen(ds, key) & (flat(ds, key, "effect") > 0.5)).sum(),
+        "smaller": lambda key: (chosen(ds, key) & (flat(ds, key, "effect") < 0.5)).sum(),
+        "chosen-count": lambda key: chosen(ds, key).sum(),
+        "chosen-box": lambda key, *edges: (block(ds, "q", key, *edges) < 0.05).sum(),
+        "tenth-count": lambda key: (np.abs(flat(ds, key, "effect") - 0.5) >= tenth(ds, key)).sum(),
+        "tenth-box": lambda key, *edges: (np.abs(block(ds, "effect", key, *edges) - 0.5) >= tenth(ds, key)).sum(),
+        "box-area": lambda key, *edges: np.isfinite(block(ds, "q", key, *edges)).sum(),
+        "stay": lambda key: (chosen(ds, key) & (flat(ds, key, "q_matched") < 0.05)).sum(),
+        "both": lambda one, other: (chosen(ds, one) & chosen(ds, other)).sum(),
+        "either": lambda one, other: (chosen(ds, one) | chosen(ds, other)).sum(),
+        "jaccard": lambda one, other: (
+            (chosen(ds, one) & chosen(ds, other)).sum() / (chosen(ds, one) | chosen(ds, other)).sum()
+        ),
+        "expected": lambda one, other: chosen(ds, one).mean() * chosen(ds, other).sum(),
+        "correlation": lambda variable, one, other: correlation(ds, variable, one, other),
+        "third": lambda key, index: 100 * (np.array_split(
+            ds["p"].sel(part="whole", feature=key).values, 3)[int(index)] < 0.05).mean(),
+        "peak": lambda key: int(np.abs(ds["effect"].sel(part="whole", feature=key) - 0.5).mean("head").argmax("layer")),
+        "tested": lambda: sum(np.isfinite(flat(ds, key, "p")).sum() for key in measured),
+        "chance": lambda: round(0.05 * sum(int(np.isfinite(flat(ds, key, "p")).sum()) for key in measured)),
+        "length": lambda what: lengths(ds, what),
+    }  # fmt: skip
+    if kind in ("constant", "edge"):
+        return number.value
+    return float(rules[kind](*rest))
+
+
+def stripped(words: Words, dataset: xr.Dataset) -> str:
+    text = words.text() + words.short()
+    for coord in ("label", "definition"):
+        for name in dataset[coord].values:
+            text = text.replace(str(name), "")
+    return HEAD.sub("", text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "")).replace("95 %", "")
+
+
+@pytest.mark.parametrize("shape", [(30, 9), (12, 12), (6, 4), (1, 1), (1, 12), (12, 1), (3, 2)])
+@pytest.mark.parametrize("options", [{}, {"strength": 0.0}, {"broad": 1.5}, {"broad": 0.5, "seed": 3, "examples": 300}])
+def test_every_number_is_in_the_data(
+    make_spectral: Callable[..., xr.Dataset], shape: tuple[int, int], options: dict[str, float]
+) -> None:
+    dataset = make_spectral(*shape, **options)
+    words = describe("spectral", dataset)
+    kept = Counter(match for number in words.numbers for match in NUMBER.findall(number.text))
+    said = Counter(NUMBER.findall(stripped(words, dataset)))
+    assert said.total() > 30
+    assert not said - kept
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, dataset), rel=1e-5, abs=1e-6), number
+    assert "not known" not in words.text()
+    assert "nan" not in words.text().lower().split()
+
+
+def test_planted_heads_are_named(spectral: xr.Dataset) -> None:
+    words = describe("spectral", spectral)
+    for line, way in zip(words.detail, ("smaller", "larger"), strict=False):
+        assert "layers 4 to 8, heads 2 to 5 (20 of 20)" in line
+        named = HEAD.findall(line)
+        assert len(named) == 3
+        assert all(4 <= int(layer) <= 8 and 2 <= int(head) <= 5 for layer, head in named)
+        assert line.count(f"{way} in wrong answers") >= 3
+        assert "That is more than chance" in line
+    said = "\n".join(words.observations)
+    assert re.search(r"2\d heads have q < 0\.05 in both maps", said)
+    assert "effects are largest in layer" in said
+    assert "more than with shuffled labels" in words.short()
+
+
+def test_what_differs_in_nothing_is_told_as_nothing(make_spectral: Callable[..., xr.Dataset]) -> None:
+    words = describe("spectral", make_spectral(strength=0.0))
+    assert words.observations[0].startswith("No sign that AttnScore or Laplacian eigenvalues differs")
+    assert all("That is not more than chance" in line and line.endswith("It is no finding.") for line in words.detail)
+    text = words.text()
+    for claim in ("differ most", "stand together", "Jaccard", "rank correlation", "third of the layers"):
+        assert claim not in text
+    assert "not more than with shuffled labels" in words.short()
+    assert not HEAD.search(text)
+
+
+def test_single_heads_can_remain_where_the_share_is_nothing(spectral: xr.Dataset) -> None:
+    spectral["p"][:] = spectral["q"][:] = 0.8
+    spectral["p"].loc[{"feature": "laplacian", "layer": 7, "head": 1}] = 0.0001
+    spectral["q"].loc[{"feature": "laplacian", "layer": 7, "head": 1}] = 0.03
+    spectral["null_p"][:] = 0.9
+    line = describe("spectral", spectral).detail[1]
+    assert "1 of 270 heads (0.37 %) has p < 0.05, and 1 (0.37 %) q < 0.05. That is not more than chance" in line
+    assert "As a share it is no finding, but single heads remain." in line
+    assert "In the only head with q < 0.05 it is" in line
+    assert "of the one head with q < 0.05," in line
+
+
+def test_length_is_always_told(make_spectral: Callable[..., xr.Dataset]) -> None:
+    words = describe("spectral", make_spectral(broad=1.5))
+    assert any(line.startswith("Length is a confounder: wrong answers have") for line in words.caveats)
+    assert all("paired by length" in line for line in words.detail)
+    bare = make_spectral(broad=1.5).drop_vars(["answer_tokens", "p_matched", "q_matched"])
+    words = describe("spectral", bare)
+    assert any(line.startswith("Answer lengths are not recorded") for line in words.caveats)
+    assert "paired by length" not in words.text()
+
+
+def test_what_was_not_measured_is_said_so(spectral: xr.Dataset) -> None:
+    for name in ("p", "q", "effect", "effect_low", "effect_high", "p_matched", "q_matched"):
+        spectral[name].loc[{"feature": "sink"}] = np.nan
+        spectral[name].loc[{"feature": "laplacian", "layer": 0}] = np.nan
+    words = describe("spectral", spectral)
+    assert words.detail[4] == "First token (sink) (weight on the first token): not measured."
+    assert words.detail[1].endswith("9 heads were not measured.")
+    for name in ("p", "q", "effect"):
+        spectral[name][:] = np.nan
+    words = describe("spectral", spectral)
+    assert all(line.endswith("not measured.") for line in words.detail)
+    assert words.observations == ()
+
+
+def test_without_provenance_counts_or_null(spectral: xr.Dataset) -> None:
+    words = describe("spectral", spectral.drop_vars(["null_mean", "null_high", "null_p"]).drop_attrs())
+    assert "heads of the model (30 layers of 9 heads)" in words.overview[0]
+    assert "96 wrong and 64 correct answers" in words.overview[0]
+    assert "shuffled labels" not in "".join(words.detail)
+
+
+def test_it_reads_well(make_spectral: Callable[..., xr.Dataset]) -> None:
+    for shape in ((30, 9), (1, 1), (1, 12)):
+        words = describe("spectral", make_spectral(*shape, broad=1.0))
+        assert list(words.sections())[:3] == ["Overview", "Axes and scale", "Detail"]
+        text = words.text()
+        assert "  " not in text
+        assert ".." not in text
+        assert not re.search(r"\b1 (heads|layers|tests|pairs|features)\b", text)
+
+
+def test_a_judge_is_not_called_string_matching(spectral: xr.Dataset) -> None:
+    assert "comparing strings" in describe("spectral", spectral).text()
+    origin = json.loads(spectral.attrs["provenance"]) | {"parameters": {"judge": "http://localhost"}}
+    assert "comparing strings" not in describe("spectral", spectral.assign_attrs(provenance=json.dumps(origin))).text()

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS
+from headwise.errors import StudyError
+from headwise.figures import Figure, Heatmap, figure_of, save
+
+assert_legible = runpy.run_path(str(Path(__file__).with_name("test_drawing.py")))["assert_legible"]
+
+
+def maps_of(figure: Figure) -> list[Heatmap]:
+    return [panel for panel in figure.panels if isinstance(panel, Heatmap)]
+
+
+def test_the_synthetic_data_is_what_the_study_promises(spectral: xr.Dataset) -> None:
+    check(spectral, SCHEMAS["spectral"])
+
+
+def test_the_sheets_figure(spectral: xr.Dataset) -> None:
+    """Two maps of p-values side by side, one scale from 0 to 1 for both, dark is 0, layer 0 on top."""
+    figure = figure_of("spectral", spectral)
+    left, right = maps_of(figure)
+    assert figure.columns == 2
+    assert (left.title, right.title) == ("AttnScore", "Laplacian eigenvalues")
+    assert left.scale == right.scale == "p"
+    (scale,) = figure.scales.values()
+    assert (scale.low, scale.high, scale.colours, scale.label) == (0.0, 1.0, "viridis", "p-value")
+    assert left.y.labels[0] == "0"
+    np.testing.assert_array_equal(right.values, spectral["p"].sel(part="whole", feature="laplacian").values)
+    assert figure.title == "Which heads differ between wrong and correct answers: SmolLM2-135M-Instruct"
+
+
+def test_shares_above_the_maps_are_those_of_the_data(spectral: xr.Dataset) -> None:
+    for panel in maps_of(figure_of("spectral", spectral, value="all")):
+        key, row = panel.key.split()
+        values = spectral[row].sel(part="whole", feature=key).values
+        count = int((values > 0.5).sum() if row == "effect" else (values < 0.05).sum())
+        what = "larger in wrong answers" if row == "effect" else f"{row} < 0.05"
+        assert panel.subtitle == f"{what}: {count} of 270 heads ({100 * count / 270:.0f}\u00a0%)"
+
+
+def test_notes_say_what_was_tested(spectral: xr.Dataset) -> None:
+    (note,) = figure_of("spectral", spectral).notes
+    assert "Two-sided Mann-Whitney U test, 96 wrong against 64 correct answers; 19 refused, left out." in note
+    assert "the mean of the ten largest; how ten become one number is our choice" in note
+    high = 100 * float(spectral["null_high"].sel(part="whole", feature="laplacian"))
+    assert f"{high:.2g} % (Laplacian eigenvalues) of the heads have p < 0.05" in note
+    (note,) = figure_of("spectral", spectral, features="sink").notes
+    assert "ten" not in note
+
+
+def test_planted_heads_are_dark(spectral: xr.Dataset) -> None:
+    for panel in maps_of(figure_of("spectral", spectral, value="q")):
+        assert (panel.values[4:9, 2:6] < 0.05).all()
+        assert (panel.values < 0.05).sum() <= 24
+
+
+def test_all_adds_effect_size_and_q(spectral: xr.Dataset) -> None:
+    figure = figure_of("spectral", spectral, value="all")
+    assert [panel.key for panel in figure.panels] == [
+        "attention_score p", "laplacian p", "attention_score effect", "laplacian effect",
+        "attention_score q", "laplacian q",
+    ]  # fmt: skip
+    effect = figure.scales["effect"]
+    assert effect.kind == "diverging"
+    assert (effect.low + effect.high) / 2 == pytest.approx(0.5)
+    assert "q: Benjamini-Hochberg" in figure.notes[0]
+
+
+def test_rows_stand_below_each_other_unless_maps_are_tall(make_spectral: Callable[..., xr.Dataset]) -> None:
+    assert figure_of("spectral", make_spectral(12, 12, examples=40), value="all").columns == 2
+    assert figure_of("spectral", make_spectral(30, 9, examples=40), value="all").columns == 6
+
+
+def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
+    figure = figure_of("spectral", spectral, features=None, part="answer", matched=True)
+    assert len(figure.panels) == 6
+    assert "answer tokens only, answers paired by length" in figure.title
+    assert "pairs of a wrong and a correct answer" in figure.notes[0]
+    assert "Hatched: not measured." in figure.notes[0]
+    lookback = figure.panel("lookback p")
+    assert isinstance(lookback, Heatmap)
+    assert lookback.subtitle == "not measured"
+    sink = figure.panel("sink p")
+    assert isinstance(sink, Heatmap)
+    np.testing.assert_array_equal(sink.values, spectral["p_matched"].sel(part="answer", feature="sink").values)
+    both = figure_of("spectral", spectral, value="all", matched=True)
+    assert {panel.key.split()[1] for panel in both.panels} == {"p", "q"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": ["laplacan"]}, "no feature 'laplacan'. Did you mean 'laplacian'"),
+        ({"features": []}, "No feature was chosen"),
+        ({"part": "answr"}, "no part 'answr'. Did you mean 'answer'"),
+        ({"value": "efect"}, "cannot show 'efect'. Did you mean 'effect'"),
+        ({"value": "effect", "matched": True}, "leave out matched, or show p or q"),
+    ],
+)
+def test_unknown_names_are_refused(spectral: xr.Dataset, options: dict[str, object], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        figure_of("spectral", spectral, **options)
+
+
+def test_without_pairs_matched_is_refused(spectral: xr.Dataset) -> None:
+    with pytest.raises(StudyError, match="has no answers paired by length"):
+        figure_of("spectral", spectral.drop_vars(["p_matched", "q_matched"]), matched=True)
+
+
+@pytest.mark.parametrize("shape", [(30, 9), (12, 12), (32, 32), (1, 1), (3, 2)])
+@pytest.mark.parametrize("value", ["p", "all"])
+def test_figures_of_any_size_are_legible(
+    make_spectral: Callable[..., xr.Dataset], shape: tuple[int, int], value: str
+) -> None:
+    assert_legible(figure_of("spectral", make_spectral(*shape, examples=30), value=value))
+
+
+def test_nothing_measured_and_nothing_known(spectral: xr.Dataset, tmp_path: Path) -> None:
+    for name in ("p", "q", "effect", "null_high"):
+        spectral[name][:] = np.nan
+    figure = figure_of("spectral", spectral.drop_attrs(), value="all")
+    assert figure.title == "Which heads differ between wrong and correct answers"
+    assert "wrong against correct answers. " in figure.notes[0]
+    assert all(panel.subtitle == "not measured" for panel in maps_of(figure))
+    assert save(figure, tmp_path / "empty.png").stat().st_size > 1000

@@ -1,0 +1,71 @@
+"""Where a text repeats itself, against the definition; and readings of layers that are unlike."""
+
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwise.errors import SeamError
+from headwise.instruments.readings import HeadReadings
+from headwise.instruments.repeats import has_pairs, repeats
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=14), st.integers(0, 5), st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_repeats(tokens, left, right):
+    """Padding on either side repeats nothing, whatever token it holds."""
+    ids = torch.tensor([[1] * left + tokens + [2] * right])
+    valid = torch.zeros_like(ids, dtype=torch.bool)
+    valid[0, left : left + len(tokens)] = True
+    duplicate, induction = repeats(ids, valid)
+    earlier = [(i, j) for i in range(len(tokens)) for j in range(i) if tokens[i] == tokens[j]]
+    assert places(duplicate) == {(i + left, j + left) for i, j in earlier}
+    assert places(induction) == {(i + left, j + 1 + left) for i, j in earlier if j + 1 < i}
+    found = has_pairs(duplicate, ids.shape, ids.device)[0]
+    assert found.nonzero()[:, 0].tolist() == sorted({i + left for i, _ in earlier})
+
+
+def places(pairs: Any) -> set[tuple[int, int]]:
+    found = list(zip(pairs.query.tolist(), pairs.key.tolist(), strict=True))
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def test_the_drawing_in_the_docstring():
+    duplicate, induction = repeats(torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]]))
+    assert places(duplicate) == {(3, 0), (4, 1)}
+    assert places(induction) == {(3, 1), (4, 2)}
+    assert duplicate.batch.tolist() == [0, 0]
+
+
+class Unlike(HeadReadings):
+    """Layers of unlike heads and widths."""
+
+    name = "unlike"
+    tails = {"x": ("width",)}
+
+    def measure(self, frame: Any) -> dict[str, torch.Tensor]:
+        return {"x": torch.full((2, *frame.shape), float(frame.layer))}
+
+
+def test_layers_of_unlike_shape():
+    reading = Unlike()
+    card = SimpleNamespace(layers=3, heads=4)
+    reading.attach(SimpleNamespace(card=card), ExitStack())  # type: ignore[arg-type]
+    with pytest.raises(SeamError, match="Unlike has seen nothing yet"):
+        reading.read()
+    shot: Any = SimpleNamespace(cached=0)
+    reading.begin(shot)
+    for layer, shape in ((0, (4, 2)), (2, (3, 5))):
+        reading.see(SimpleNamespace(layer=layer, shape=shape))  # type: ignore[arg-type]
+    reading.end(shot)
+    x = reading.read().x
+    assert x.sizes == {"example": 2, "layer": 3, "head": 4, "width": 5}
+    expected = np.full((2, 3, 4, 5), np.nan)
+    expected[:, 0, :, :2], expected[:, 2, :3] = 0, 2
+    np.testing.assert_array_equal(x.values, expected)

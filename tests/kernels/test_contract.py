@@ -1,0 +1,63 @@
+"""Requests: what `a | b` asks for."""
+
+import pytest
+import torch
+from layers import Setting, attention_of, everything
+
+from headwise.kernels import Pairs, Reductions, Wanted, reduce
+
+
+def test_two_requests_in_one():
+    marks = torch.ones(2, 5)
+    a = Wanted(column_sums=True, top=3, offsets=frozenset([(0, 1)]), marks={"a": marks})
+    b = Wanted(entropy=True, top=5, offsets=frozenset([(1, 2)]), over=frozenset([0.5]), marks={"a": marks, "b": marks})
+    both = a | b
+    assert both.column_sums
+    assert both.entropy
+    assert not both.peak
+    assert both.top == 5
+    assert both.offsets == {(0, 1), (1, 2)}
+    assert both.over == {0.5}
+    assert set(both.marks) == {"a", "b"}
+    assert both.marks["a"] is marks
+    assert not a.entropy  # neither was changed
+    assert set(a.marks) == {"a"}
+
+
+def test_asking_for_nothing():
+    assert not Wanted()
+    assert not (Wanted() | Wanted())
+    assert Wanted(peak=True) | Wanted()
+    assert Wanted(top=1)
+    assert Wanted(over=frozenset([0.1]))
+    assert Wanted(rows={"a": torch.ones(1, 2)})
+    assert reduce(attention_of(Setting()), Wanted()).flat() == {}
+
+
+@pytest.mark.parametrize("kind", ["marks", "rows"])
+def test_two_things_under_one_name_are_refused(kind):
+    a, b = Wanted(**{kind: {"same": torch.ones(1, 2)}}), Wanted(**{kind: {"same": torch.ones(1, 2)}})
+    with pytest.raises(ValueError, match=f"two instruments ask for different {kind} under the name 'same'"):
+        a | b
+
+
+def test_both_requests_get_what_each_alone_gets():
+    attention = attention_of(Setting())
+    whole = everything(attention)
+    part, rest = Wanted(entropy=True, top=2), Wanted(column_sums=True, pairs=whole.pairs)
+    together = reduce(attention, part | rest).flat()
+    for alone in (reduce(attention, part).flat(), reduce(attention, rest).flat()):
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name], value, rtol=1e-6, atol=1e-7, equal_nan=True)
+
+
+def test_pairs_in_order_of_query():
+    pairs = Pairs(torch.tensor([0, 1, 0]), torch.tensor([5, 2, 5]), torch.tensor([1, 0, 3])).sorted()
+    assert pairs.query.tolist() == [2, 5, 5]
+    assert pairs.batch.tolist() == [1, 0, 0]
+    assert pairs.key.tolist() == [0, 1, 3]
+
+
+def test_flat_names():
+    found = Reductions(peak=torch.zeros(1), over={0.5: torch.zeros(1)}, marks={"a": torch.zeros(1)})
+    assert set(found.flat()) == {"peak", "over[0.5]", "marks[a]"}

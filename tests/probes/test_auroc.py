@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from headwise.probes import auroc
+from headwise.probes.auroc import auroc_by_fold, compare, interval
+
+
+@given(st.integers(0, 10_000), st.integers(2, 40), st.integers(2, 40), st.integers(1, 6))
+@settings(max_examples=50, deadline=None)
+def test_equals_sklearn_with_ties(seed, n_wrong, n_right, levels):
+    random = np.random.default_rng(seed)
+    labels = np.array([True] * n_wrong + [False] * n_right)
+    values = random.integers(0, levels, (len(labels), 3))
+    found = auroc(values, labels)
+    assert found.value == pytest.approx([roc_auc_score(labels, values[:, i]) for i in range(3)])
+    assert (found.low <= found.value + 1e-9).all()
+    assert (found.value <= found.high + 1e-9).all()
+
+
+def test_variance_is_delongs():
+    """By the definition, over all pairs."""
+    random = np.random.default_rng(0)
+    labels = random.random(60) < 0.4
+    values = np.round(random.standard_normal(60) + labels, 1)
+    wrong, right = values[labels], values[~labels]
+    psi = (wrong[:, None] > right) + (wrong[:, None] == right) / 2
+    expected = psi.mean(1).var(ddof=1) / len(wrong) + psi.mean(0).var(ddof=1) / len(right)
+    assert np.square(auroc(values, labels).influence).sum() == pytest.approx(expected)
+
+
+def test_interval_covers_the_truth():
+    random = np.random.default_rng(1)
+    labels = np.arange(100) < 40
+    values = random.standard_normal((100, 2000)) + 0.7416 * labels[:, None]  # normal shift with AUROC .7
+    found = auroc(values, labels)
+    assert np.mean((found.low <= 0.7) & (found.high >= 0.7)) == pytest.approx(0.95, abs=0.02)
+
+
+def test_interval_of_a_perfect_score_is_not_a_point():
+    labels = np.arange(50) < 20
+    perfect, worst = auroc(labels * 1.0, labels), auroc(~labels * 1.0, labels)
+    assert (perfect.low, perfect.high) == (pytest.approx(0.025 ** (1 / 20)), 1)
+    assert (worst.low, worst.high) == (0, pytest.approx(1 - 0.025 ** (1 / 20)))
+    assert interval(0.5, 0.0, 20) == (0.5, 0.5)
+
+
+def test_mean_over_folds_and_its_variance():
+    random = np.random.default_rng(2)
+    labels = random.random(300) < 0.5
+    fold_of = np.arange(300) % 3
+    scores = random.standard_normal(300) + labels + 10 * fold_of  # folds are not comparable with each other
+    area, per_fold = auroc_by_fold(scores, labels, fold_of)
+    own = [auroc(scores[fold_of == fold], labels[fold_of == fold]) for fold in range(3)]
+    assert per_fold == pytest.approx([float(o.value) for o in own])
+    assert area.value == pytest.approx(per_fold.mean())
+    assert np.square(area.influence).sum() == pytest.approx(sum(np.square(o.influence).sum() for o in own) / 9)
+
+
+def test_paired_difference_is_narrower_than_two_intervals():
+    random = np.random.default_rng(3)
+    labels = random.random(400) < 0.5
+    common = random.standard_normal(400) + labels
+    first, second = (auroc(common + 0.3 * random.standard_normal(400), labels) for _ in range(2))
+    difference = compare(first, second)
+    assert difference.low < 0 < difference.high
+    assert difference.high - difference.low < 0.6 * (first.high - first.low)
+    assert 0.05 < difference.p <= 1
+    same = compare(first, first)
+    assert (same.value, same.p) == (0, 1)
+    assert compare(auroc(labels * 1.0, labels), auroc(1.0 - labels, labels)).p == 0
+
+
+def test_answers_in_groups_widen_the_interval():
+    """Every answer twice is not twice the knowledge."""
+    random = np.random.default_rng(4)
+    labels = random.random(100) < 0.5
+    values = random.standard_normal(100) + labels
+    once = auroc(values, labels)
+    twice = auroc(np.repeat(values, 2), np.repeat(labels, 2))
+    grouped = auroc(np.repeat(values, 2), np.repeat(labels, 2), groups=np.repeat(np.arange(100), 2))
+    assert twice.high - twice.low < 0.75 * (once.high - once.low)
+    assert grouped.high - grouped.low == pytest.approx(once.high - once.low, rel=0.02)

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.errors import StudyError
+from headwise.probes import differences, permutation_null
+
+
+def test_on_noise_the_share_is_five_percent():
+    random = np.random.default_rng(0)
+    labels = random.random(200) < 0.4
+    found = permutation_null(random.standard_normal((200, 500)), labels, shuffles=300)
+    assert found.null_mean.item() == pytest.approx(0.05, abs=0.006)
+    assert found.observed.item() == pytest.approx(0.05, abs=0.03)
+    assert found.p.item() > 0.05
+    assert found.null_95.item() < 0.1
+
+
+def test_heads_that_are_alike_widen_the_null():
+    """Five hundred copies of one head: the share is nearly 0 or nearly 1, and a share of 1 is no wonder."""
+    random = np.random.default_rng(1)
+    labels = random.random(200) < 0.4
+    alike = random.standard_normal((200, 1)) + 0.2 * random.standard_normal((200, 500))
+    found = permutation_null(alike, labels, shuffles=400)
+    assert found.null_mean.item() == pytest.approx(0.05, abs=0.03)
+    assert found.null_95.item() > 0.15
+
+
+def test_planted_heads_stand_out(planted):
+    data = planted(0)
+    found = permutation_null(data.values, data.labels, shuffles=200)
+    assert found.p.item() == pytest.approx(1 / 201)
+    assert found.observed.item() > 9 / 96
+    assert set(found.dims) == set()
+
+
+def test_observed_share_is_that_of_the_test_itself():
+    """With ties, with NaN, with a constant: the same p as scipy's, so the same share."""
+    random = np.random.default_rng(2)
+    labels = random.random(150) < 0.5
+    values = np.round(random.standard_normal((150, 300)) + 0.3 * labels[:, None], 0)
+    values[random.random(values.shape) < 0.05] = np.nan
+    values[:, 0], values[:, 1] = 1.0, np.nan
+    p = differences(values, labels).p.values
+    found = permutation_null(values, labels, shuffles=200)
+    assert found.observed.item() == pytest.approx(np.mean(p[~np.isnan(p)] < 0.05))
+
+
+def test_each_map_has_its_own_null(planted):
+    strong, weak = planted(0), planted(1, shift=0.0)
+    both = xr.DataArray(
+        np.stack([strong.values, weak.values], axis=1), dims=("example", "feature", "layer", "head"),
+        coords={"feature": ["laplacian", "noise"]},
+    )  # fmt: skip
+    found = permutation_null(both, strong.labels, shuffles=200)
+    assert found.p.dims == ("feature",)
+    assert found.p.sel(feature="laplacian") < 0.01 < found.p.sel(feature="noise")
+
+
+def test_shuffling_within_strata_removes_what_the_strata_explain():
+    """Values follow the topic, and so do the labels: significant at large, not within topics."""
+    random = np.random.default_rng(3)
+    topic = np.arange(300) % 2
+    labels = random.random(300) < np.where(topic == 1, 0.8, 0.2)
+    values = random.standard_normal((300, 40)) + topic[:, None]
+    assert permutation_null(values, labels, shuffles=200).p.item() < 0.01
+    assert permutation_null(values, labels, shuffles=200, within=topic).p.item() > 0.05
+
+
+def test_same_seed_same_numbers_and_few_shuffles_are_refused():
+    random = np.random.default_rng(4)
+    labels, values = random.random(100) < 0.5, random.standard_normal((100, 20))
+    first, second = (permutation_null(values, labels, shuffles=200, seed=7) for _ in range(2))
+    assert first.identical(second)
+    with pytest.raises(StudyError, match="at least 200"):
+        permutation_null(values, labels, shuffles=50)

@@ -1,0 +1,125 @@
+"""The check itself must fail when something is wrong: mistakes are planted one at a time."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from families import build, tiny
+
+from headwise.kernels import blocked
+from headwise.seam import Structure, check, forward, outputs, projection, shots, sight, verify
+
+EPS = 1e-3
+
+
+def failed(model: Any) -> set[str]:
+    return {one.name for one in check(model).checks if not one.passed}
+
+
+def test_a_verdict_can_be_read_by_a_program():
+    verdict = check(tiny("jamba"))
+    found = json.loads(json.dumps(verdict.to_dict()))
+    assert found["passed"] is True
+    assert found["model"] == "jamba"
+    assert found["refused"] == {"0": "mamba: no heads", "2": "mamba: no heads"}
+    assert [one["name"] for one in found["checks"]] == [
+        "layers",
+        "logits",
+        "reductions",
+        "heads",
+        "causality",
+        "padding",
+    ]
+    assert all(one["error"] < one["limit"] for one in found["checks"] if one["error"] is not None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_passes(dtype):
+    verdict = check(build("llama").to(dtype))
+    assert verdict.passed, verdict
+
+
+def test_a_structure_or_a_model_will_do():
+    assert check(Structure(tiny("llama"))).passed
+
+
+@pytest.mark.parametrize(
+    "field", ["column_sums", "entropy", "log_diagonal", "distance_variance", "peak", "top_weights"]
+)
+def test_a_wrong_reduction_is_found(monkeypatch, field):
+    def wrong(*args: Any, **kwargs: Any) -> Any:
+        out = blocked.reduce(*args, **kwargs)
+        setattr(out, field, getattr(out, field) * (1 + EPS) + EPS)
+        return out
+
+    monkeypatch.setattr(forward, "reduce", wrong)
+    assert "reductions" in failed(tiny("llama"))
+
+
+def test_a_wrong_output_is_found(monkeypatch):
+    own = outputs.attention_output
+
+    def wrong(*args: Any) -> Any:
+        z, lse = own(*args)
+        return z * 1.01, lse
+
+    monkeypatch.setattr(forward, "attention_output", wrong)
+    assert "logits" in failed(tiny("llama"))
+
+
+def test_a_lost_mask_is_found(monkeypatch):
+    """A window that the model keeps and the reductions forget."""
+    monkeypatch.setattr(forward, "sight_of", lambda *args: replace(sight.sight_of(*args), window=None))
+    assert failed(tiny("mistral")) == {"reductions"}
+
+
+def test_lost_padding_is_found(monkeypatch):
+    """Padding tokens that are taken for real ones."""
+    monkeypatch.setattr(
+        shots, "_told_by", lambda mask, *sizes: (shots.torch.ones(sizes[:2]).bool(), torch.zeros(sizes[0]))
+    )
+    verdict = check(tiny("llama"))
+    assert [one.name for one in verdict.checks] == ["layers"]
+    assert "hides tokens that nothing in the call of its decoder told to be padding" in verdict.checks[0].says
+
+
+def test_a_slice_of_the_output_in_place_of_the_input_is_found(monkeypatch):
+    """W_O with its heads in another order: the sum over heads is wrong."""
+    own = projection._map
+    monkeypatch.setattr(projection, "_map", lambda *args: (own(*args)[0].flip(0), own(*args)[1]))
+    assert failed(tiny("llama")) == {"heads"}
+
+
+def test_a_layer_without_effect_is_found():
+    model = build("llama")
+    with torch.no_grad():
+        model.model.layers[1].self_attn.o_proj.weight.zero_()
+    verdict = {one.name: one for one in check(model).checks}
+    assert not verdict["causality"].passed
+    assert verdict["causality"].says == "switching off all heads of layer 1 changes no logit"
+
+
+def test_damaged_weights_are_named():
+    model = build("llama")
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.fill_(torch.nan)
+    verdict = {one.name: one for one in check(model).checks}
+    assert "the model's logits are not finite" in verdict["logits"].says
+
+
+def test_every_reduction_is_checked():
+    """A new reduction must be added to the check."""
+    wanted = verify.everything(torch.zeros(2, 9, dtype=torch.long))
+    assert all(getattr(wanted, name) for name in wanted.__dataclass_fields__ if name != "over")
+
+
+def test_logs_that_eager_cannot_hold_are_no_error():
+    """Logits of hundreds: eager's float32 weights underflow to 0, the streamed log does not."""
+    model = build("llama")
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.mul_(60)
+    verdict = {one.name: one for one in check(model).checks}
+    assert verdict["reductions"].passed, verdict["reductions"]
