@@ -143,9 +143,10 @@ Ratios to a plain SDPA forward, all cases in one run; {rounds} rounds, medians o
 {table(rows)}
 
 Made by `{command}` on {date.today().isoformat()}: {platform.processor() or platform.machine()},
-{torch.get_num_threads()} threads, Python {platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__},
-headwise {hw.__version__}. The plain forward computes its logits, as users run it. Memory is the largest resident set of
-a process of its own, weights and libraries included.
+{torch.get_num_threads()} threads, Python {platform.python_version()}, torch {torch.__version__},
+transformers {transformers.__version__}, headwise {hw.__version__}. The plain forward
+computes its logits, as users run it. Memory is the largest resident set of a process of its own, weights and libraries
+included.
 """
 
 

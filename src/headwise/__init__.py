@@ -30,7 +30,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile", "Resample", "Scale",
     "Sites", "Spectrum", "Steer", "build", "check", "load", "observe",
 ]  # fmt: skip

@@ -1,10 +1,10 @@
 """What does the atlas know about one head? All studies joined: one row a head, one column a number.
 
 Each study's Dataset names, in its attribute ``record``, the variables that go in. A variable with dims (layer, head)
-becomes the column ``study.variable``; one with a dim more, say (statistic, layer, head), becomes a column for each
-label: ``profile.induction`` for the variable "value", ``profile.induction.low`` for others. A label that is no plain
-word is made one: "Knowledge Recall" -> ``Knowledge_Recall``, rank 0 -> ``rank_0``. A head that a study did not measure
-gets NaN.
+becomes the column ``study.variable``; one with more dims, say (statistic, layer, head), becomes a column for each
+label: ``profile.induction`` for the variable "value", ``profile.induction.low`` for others; with two dims more
+``spectral.whole.laplacian.p``. A label that is no plain word is made one: "Knowledge Recall" -> ``Knowledge_Recall``,
+rank 0 -> ``rank_0``. A head that a study did not measure gets NaN.
 
 Only studies of the same weights are joined: a row must be about one head, not about two that share a name.
 
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import pandas as pd
 import xarray as xr
 
 from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import recorded
-from headwise.dims import HEAD, LAYER, head_name
+from headwise.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.errors import AtlasError
 
 __all__ = ["heads"]
@@ -52,15 +53,16 @@ def _columns(study: str, dataset: xr.Dataset) -> Iterator[tuple[str, xr.DataArra
         if not beside:
             yield f"{study}.{variable}", array
             continue
-        if len(beside) > 1 or beside[0] not in array.coords:
+        if EXAMPLE in beside or any(dim not in array.coords for dim in beside):
             raise AtlasError(
                 f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the "
-                "head record; it may have layer, head, and one more dim whose coordinate names its entries."
+                "head record; it may have layer, head, and other dims (not example) whose coordinates name their entries."
             )
-        (dim,) = beside
-        for number, label in enumerate(array[dim].values):
-            name = f"{study}.{_word(dim, label)}" + ("" if variable == "value" else f".{variable}")
-            yield name, array.isel({dim: number}, drop=True)
+        for places in product(*(range(array.sizes[dim]) for dim in beside)):
+            one = array.isel(dict(zip(beside, places, strict=True)))
+            words = [_word(dim, one[dim].item()) for dim in beside]
+            name = ".".join([study, *words] + ([] if variable == "value" else [variable]))
+            yield name, one.drop_vars(beside)
 
 
 def _word(dim: str, label: object) -> str:

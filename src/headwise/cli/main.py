@@ -14,6 +14,7 @@ from headwise.cli.answers import answers
 from headwise.cli.build import build
 from headwise.cli.check import check
 from headwise.cli.describe import describe
+from headwise.cli.detect import detect
 from headwise.cli.heads import heads
 from headwise.cli.plan import plan
 from headwise.cli.show import show
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, plan, check, show, describe, heads, answers):
+for verb in (build, plan, check, show, describe, heads, answers, detect):
     app.command(epilog=getattr(verb, "examples", None))(verb)
 
 

@@ -1,36 +1,39 @@
 """Is this answer right? The rules, in the order they are tried; the first that decides is named in the verdict.
 
-| rule        | label   | when                                                                                    |
-|-------------|---------|-----------------------------------------------------------------------------------------|
-| empty       | refused | nothing was said                                                                        |
-| exact       | correct | the answer, or its first sentence, is a right answer (case, accents, articles aside)    |
-| refusal     | refused | "I don't know", "I cannot ...", and no answer after it                                  |
-| hedged      | wrong   | several candidates of which not all are right: "Paris or Lyon", "Paris, Rome, Bonn, Oslo" |
-| phrase      | correct | a whole phrase is a right answer: "Au, from the Latin", "The symbol is Au."             |
-| number      | correct | the right answer is a number, and so is the answer's own                                |
-| contained   | correct | a right answer stands in the first sentence, as whole words                             |
-| later       | correct | it stands in a later sentence                                                           |
-| f1          | correct | a long right answer, and most words are shared (token F1 of `THRESHOLD` or more)        |
-| nearer      | correct | known wrong answers were given too, and the answer is more like a right one             |
-| negated     | wrong   | a right answer stands there only to be denied: "not Paris"                              |
-| no match    | wrong   | none of these                                                                           |
+| rule      | label   | when                                                                                      |
+|-----------|---------|-------------------------------------------------------------------------------------------|
+| empty     | refused | nothing was said                                                                          |
+| exact     | correct | the answer, or its first sentence, is a right answer (case, accents, articles aside)      |
+| refusal   | refused | "I don't know", "I cannot ...", "It is not known.", and no answer with it                 |
+| hedged    | wrong   | several candidates of which not all are right: "Paris or Lyon", "Paris, Rome, Bonn, Oslo" |
+| phrase    | correct | a whole phrase is a right answer: "Au, from the Latin", "The symbol is Au."               |
+| number    | correct | the right answer is a number, and so is the answer's own                                  |
+| contained | correct | a right answer stands in the first sentence, as whole words                               |
+| later     | correct | it stands in a later sentence                                                             |
+| negated   | wrong   | a right answer stands there only to be denied: "not Paris"                                |
+| f1        | correct | a long right answer, and most words are shared (token F1 of `THRESHOLD` or more)          |
+| nearer    | correct | known wrong answers were given too, and the answer is more like a right one               |
+| no match  | wrong   | none of these                                                                             |
 
-Very short right answers ("C", "US", "he") count only as `exact` or `phrase`, since they stand in any text. "North Korea"
-does not contain "Korea". In `numeric` questions (word problems) the last number said is the answer.
+Very short right answers ("C", "US", "he") count only as a whole phrase or as the last word, since they stand in any
+text. "North Korea" does not contain "Korea". In `numeric` questions (word problems) the last number said is the answer.
 
-The rules see the answer and the right answers, never a model's scores nor another label. They err: in a sample read by
-eye about one label in fifty was wrong (docs say how it was counted); `headwise answers` shows which rule decided.
+The rules see the answer and the right answers, never a model's scores nor another label, and they err now and then:
+`headwise answers` shows which rule decided, for a look by eye.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 
 from headwise.corpora.numbers import value
+from headwise.corpora.phrases import COPULAS, NEGATIONS, announced, contained, core, is_denied, items, phrases
+from headwise.corpora.refusals import after_but, begins_as_refusal, says_it_is_not_known
 from headwise.corpora.wording import ARTICLES, is_mark, sentences, squashed, tokens, words
 
 __all__ = ["CORRECT", "LABELS", "REFUSED", "WRONG", "Verdict", "judge"]
@@ -40,6 +43,9 @@ LABELS = (CORRECT, WRONG, REFUSED)
 THRESHOLD = 0.6  # of token F1, for right answers of at least LONG words
 LONG = 4
 NEARER = 0.3  # least token F1 with a right answer, where known wrong answers are there to compare with
+SHORT = 2  # letters of a right answer that may only be a whole phrase
+ITEM = 4  # words; a longer piece is no item of a list, but a clause
+MANY = 4  # so many things after another, without "and" or "or", are a list of guesses; fewer may be "Paris, France"
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,14 @@ def judge(answer: str, golds: Sequence[str], *, numeric: bool = False, wrong: Se
     whole = _first(known, lambda gold: gold.equals(words(answer)) or gold.equals(words(first)))
     if whole is not None:
         return Verdict(CORRECT, "exact", whole.text)
-    if _is_refusal(tokens(first)):
-        remainder = _after_but(first)
+    if begins_as_refusal(tokens(first)):
+        remainder = after_but(first)
         rest = [remainder, *rest] if remainder else rest
-        if not rest or _is_refusal(tokens(rest[0])):
+        answered = next((at for at, sentence in enumerate(rest) if not begins_as_refusal(tokens(sentence))), None)
+        if answered is None:
             return Verdict(REFUSED, "refusal")
-        first, *rest = rest
+        verdict = _judge_sentences(rest[answered], rest[answered + 1 :], known, wrong)
+        return verdict if remainder or verdict.label == CORRECT else Verdict(REFUSED, "refusal")
     return _judge_sentences(first, rest, known, wrong)
 
 
@@ -84,7 +92,6 @@ FUNCTION_WORDS = frozenset(
     "is are was were be been has have had do does did can will would may might must not no yes and or but if of in on "
     "at to by for from with as so all any some one out up off over under then than here there".split()
 )
-SHORT = 2  # letters
 
 
 @dataclass(frozen=True)
@@ -98,210 +105,90 @@ class _Gold:
     def of(cls, text: str) -> _Gold:
         own = words(text)
         number = value(own[0]) if len(own) == 1 else None
-        joined = "".join(own)
-        short = number is None and (
-            (len(joined) <= SHORT and joined < "\x80") or all(word in FUNCTION_WORDS for word in own)
-        )
-        return cls(text, own, number, short)
+        letters = "".join(own)
+        tiny = len(letters) <= SHORT and letters.isascii()
+        return cls(text, own, number, number is None and (tiny or all(word in FUNCTION_WORDS for word in own)))
 
     def equals(self, other: tuple[str, ...]) -> bool:
         """Whether these words are this answer and nothing more."""
         if self.number is not None and len(other) == 1:
             return value(other[0]) == self.number
-        if other == self.words:
-            return True
-        own = squashed(self.words)
-        return bool(own) and not self.short and own == squashed(other)
+        own = "" if self.short else squashed(self.words)
+        return other == self.words or (bool(own) and own == squashed(other))
+
+    def stands_in(self, sentence: Sequence[str]) -> bool | None:
+        """As `contained`; None for short ones and numbers, which have rules of their own."""
+        return None if self.short or self.number is not None else contained(sentence, self.words)
 
 
-def _first(golds: Sequence[_Gold], holds: object) -> _Gold | None:
-    return next((gold for gold in golds if holds(gold)), None)  # type: ignore[operator]
-
-
-# ---- refusals -------------------------------------------------------------------------------------------------------
-
-_REFUSALS = tuple(
-    tuple(line.split())
-    for line in """i dont know|i do not know|i dont have|i do not have|i have no|i am not sure|im not sure|not sure
-i am unsure|im unsure|i cannot|i cant|i can not|i am unable|im unable|im sorry|i am sorry|sorry|i apologize|i apologise
-as an ai|as a language model|i am not able|im not able|i am just an ai|i am an ai|im an ai|im just an ai|n / a
-unknown|it is unknown|not known|it is not known|no answer|no idea|cannot answer|cant answer|cannot be determined
-it is not possible to|it is impossible to|there is not enough information|there is no information
-question is unclear|i dont understand|i do not understand|not applicable|not specified|not mentioned
-it is not specified|it is not mentioned""".replace("\n", "|").split("|")
-)
-_WEAK = {("unknown",), ("sorry",), ("not", "known"), ("not", "sure"), ("no", "answer"), ("no", "idea")}  # alone, or before a mark
-
-
-def _is_refusal(sentence: Sequence[str]) -> bool:
-    said = [token for token in sentence if token not in ARTICLES and token != '"']
-    for pattern in _REFUSALS:
-        if tuple(said[: len(pattern)]) == pattern:
-            after = said[len(pattern) : len(pattern) + 1]
-            if pattern not in _WEAK or not after or is_mark(after[0]):
-                return True
-    return False
-
-
-def _after_but(sentence: str) -> str:
-    """ "I'm not sure, but I think it is Paris" -> "I think it is Paris"; empty where nothing follows."""
-    for word in (" but ", " However, ", " however, "):
-        before, found, after = sentence.partition(word)
-        if found and before:
-            return after
-    return ""
+def _first(golds: Sequence[_Gold], holds: Callable[[_Gold], object]) -> _Gold | None:
+    return next((gold for gold in golds if holds(gold)), None)
 
 
 # ---- sentences ------------------------------------------------------------------------------------------------------
 
 
 def _judge_sentences(first: str, rest: Sequence[str], known: Sequence[_Gold], wrong: Sequence[str]) -> Verdict:
-    seen = tokens(first)
-    hedged = _hedge(seen, known)
+    said = announced(tokens(first))
+    hedged = _hedged(said, known)
     if hedged is not None:
-        return hedged
-    phrase = _first(known, lambda gold: any(gold.equals(words(" ".join(part))) for part in _phrases(seen)))
+        return Verdict(WRONG, "hedged", hedged.text)
+    parts = phrases(said)
+    phrase = _first(known, lambda gold: any(gold.equals(part) for part in parts) or _is_last_word(first, gold))
     if phrase is not None:
         return Verdict(CORRECT, "phrase", phrase.text)
-    number = _number_said(seen, known)
+    number = _by_number(said, known)
     if number is not None:
         return number
-    denied = ""
-    for rule, sentence in [("contained", first), *(("later", sentence) for sentence in rest)]:
+    denied = None
+    for rule, sentence in [("contained", said), *(("later", tokens(one)) for one in rest)]:
         for gold in known:
-            if gold.short or gold.number is not None:
-                continue
-            found = _contained(tokens(sentence), gold.words)
-            if found:
+            stands = gold.stands_in(sentence)
+            if stands:
                 return Verdict(CORRECT, rule, gold.text)
-            if found is False:
-                denied = denied or gold.text
-    if denied:
-        return Verdict(WRONG, "negated", denied)
-    return _by_shared_words(" ".join([first, *rest]), known, wrong)
+            denied = denied or (gold if stands is False else None)
+    if denied is not None:
+        return Verdict(WRONG, "negated", denied.text)
+    shared = _by_shared_words(" ".join([first, *rest]), known, wrong)
+    if shared is None and says_it_is_not_known(said):
+        return Verdict(REFUSED, "refusal")
+    return shared or Verdict(WRONG, "no match")
 
 
-COPULAS = frozenset("is was are were be equals called named means = :".split())
+def _is_last_word(sentence: str, gold: _Gold) -> bool:
+    """A short name written as it should be, at the end: "... with the symbol Cd."."""
+    written = re.search(r"(\w+)[\"')\]]*[.!]?$", sentence)
+    return gold.short and gold.text[:1].isupper() and written is not None and written[1] == gold.text
 
 
-def _phrases(sentence: Sequence[str]) -> list[list[str]]:
-    """The phrases that may be the answer: the first one if a mark ends it, and those after "is", ":", "=", "(", '"'."""
-    parts: list[tuple[str, list[str], str]] = []  # what stands before, the words, what stands after
-    before, run = "", []
-    for token in [*sentence, "."]:
-        if is_mark(token) or token in COPULAS:
-            if run:
-                parts.append((before, run, token))
-            before, run = token, []
-        else:
-            run.append(token)
-    openers = COPULAS | {"(", "[", '"'}
-    return [run for before, run, after in parts if before in openers or (before == "" and after not in COPULAS)]
-
-
-def _contained(sentence: Sequence[str], wanted: tuple[str, ...]) -> bool | None:
-    """Whether these words stand in a row: None if not, False if they are only denied or part of another name."""
-    kept = [(place, token) for place, token in enumerate(sentence) if token not in ARTICLES and token != '"']
-    found = None
-    for start in range(len(kept) - len(wanted) + 1):
-        if tuple(token for _, token in kept[start : start + len(wanted)]) != wanted:
-            continue
-        before = [token for _, token in kept[:start]]
-        after = [token for _, token in kept[start + len(wanted) :]]
-        if _is_other_name(before, wanted):
-            continue
-        if not _is_denied(before, after):
-            return True
-        found = False
-    return found
-
-
-NEGATIONS = frozenset(
-    "not never isnt arent wasnt werent doesnt didnt dont cannot cant wont neither nor without except excluding".split()
-)
-TURNS = frozenset("but however although though rather instead actually".split())
-TWO_WORD_NEGATIONS = frozenset((("other", "than"), ("rather", "than"), ("instead", "of")))
-SCOPE = 4  # words after a negation that it still denies
-
-
-def _is_denied(before: Sequence[str], after: Sequence[str]) -> bool:
-    for place in range(len(before) - 1, max(-1, len(before) - 1 - SCOPE), -1):
-        if tuple(before[place : place + 2]) in TWO_WORD_NEGATIONS or before[place] in NEGATIONS:
-            return True
-        if is_mark(before[place]) or before[place] in TURNS:
-            break
-    if tuple(before[-2:]) in TWO_WORD_NEGATIONS:
-        return True
-    is_not = tuple(after[:2]) in {(verb, "not") for verb in ("is", "was", "are", "were")}
-    return is_not or after[:1] in (["isnt"], ["wasnt"], ["arent"], ["werent"])
-
-
-MODIFIERS = frozenset(("north", "south", "east", "west", "new", "northern", "non"))
-REGIONS = frozenset(("africa", "asia", "europe"))
-
-
-def _is_other_name(before: Sequence[str], wanted: tuple[str, ...]) -> bool:
-    """ "North Korea" is not "Korea"; but East Africa is in Africa."""
-    if not before or before[-1] not in MODIFIERS or wanted[0] in MODIFIERS:
-        return False
-    return wanted[0] not in REGIONS or (before[-1], wanted[0]) == ("south", "africa")
-
-
-# ---- several candidates ---------------------------------------------------------------------------------------------
-
-ITEM = 4  # a longer piece is no item of a list, but a clause
-MANY = 4  # so many things after another, without "and" or "or", are a list of guesses; fewer may be "Paris, France"
-
-
-def _hedge(sentence: Sequence[str], known: Sequence[_Gold]) -> Verdict | None:
-    """A verdict where the sentence names several candidates: wrong, unless each of them is right."""
-    core = _core(sentence)
-    items, joints = _items(core)
-    if len(items) < 2 or any(len(item) > ITEM for item in items):
+def _hedged(sentence: Sequence[str], known: Sequence[_Gold]) -> _Gold | None:
+    """The right answer that stands among several candidates, if not all of them are right."""
+    part = core(sentence)
+    several, joints = items(part)
+    if len(several) < 2 or any(len(item) > ITEM for item in several):
         return None
-    right = [_first(known, lambda gold, item=item: gold.equals(item) or _holds(item, gold)) for item in items]  # type: ignore[misc]
+    right = [_first(known, lambda gold, item=item: gold.equals(item) or gold.stands_in(item)) for item in several]  # type: ignore[misc]
     matched = next((gold for gold in right if gold is not None), None)
     if matched is None or all(right):
         return None
-    if any(_holds(tuple(t for t in core if not is_mark(t) and t not in ARTICLES), gold) for gold in known if _joins(gold)):
-        return None  # "Trinidad and Tobago" is one answer
-    guesses = "or" in joints or "and" in joints or len(items) >= MANY or (len(items) == MANY - 1 and right[0] is None)
-    return Verdict(WRONG, "hedged", matched.text) if guesses else None
-
-
-def _holds(item: tuple[str, ...], gold: _Gold) -> bool:
-    return not gold.short and gold.number is None and bool(_contained(item, gold.words))
-
-
-def _joins(gold: _Gold) -> bool:
-    return "and" in gold.words or "or" in gold.words or "," in gold.text
-
-
-def _core(sentence: Sequence[str]) -> list[str]:
-    """What stands after the first "is" or ":"; all of it where there is none."""
-    for place, token in enumerate(sentence):
-        if token in COPULAS and place + 1 < len(sentence):
-            return list(sentence[place + 1 :])
-    return list(sentence)
-
-
-def _items(core: Sequence[str]) -> tuple[list[tuple[str, ...]], set[str]]:
-    """The different pieces between commas, "and" and "or", and which of these joined them."""
-    items: dict[tuple[str, ...], None] = {}
-    joints: set[str] = set()
-    run: list[str] = []
-    for token in [*core, ","]:
-        if token in (",", ";", "/", "and", "or", ".", "!", "?"):
-            if run:
-                items[tuple(run)] = None
-            run = []
-            joints.add("or" if token == "/" else token)
-        elif token not in ARTICLES and token not in ('"', "either", "both", "possibly", "maybe", "perhaps"):
-            run.append(token)
-    return list(items), joints
+    joined = [gold for gold in known if {"and", "or"} & set(gold.words) or "," in gold.text]
+    spoken = [token for token in part if not is_mark(token)]
+    if any(gold.stands_in(spoken) for gold in joined):  # "Trinidad and Tobago" is one answer
+        return None
+    if {"or", "and"} & joints:
+        return matched
+    alike = all(not set(item) & FUNCTION_WORDS and not any(map(str.isdigit, "".join(item))) for item in several)
+    guesses = len(several) >= MANY or (len(several) == MANY - 1 and right[0] is None)
+    return matched if guesses and (alike or matched.number is not None) else None
 
 
 # ---- numbers --------------------------------------------------------------------------------------------------------
+
+VERBS = COPULAS - {":", "="}
+MONTHS = frozenset(
+    "january february march april may june july august september october november december jan feb mar apr jun jul aug "
+    "sep sept oct nov dec".split()
+)
 
 
 def _numbers(sentence: Sequence[str]) -> list[Decimal]:
@@ -314,79 +201,77 @@ def _numbers(sentence: Sequence[str]) -> list[Decimal]:
     return found
 
 
-def _number_said(sentence: Sequence[str], known: Sequence[_Gold]) -> Verdict | None:
-    """The verdict where a right answer is a number: the answer's own number is it, or it is not. None: no number."""
-    golds = {gold.number: gold for gold in known if gold.number is not None}
-    unit = _first(known, lambda gold: len(gold.words) == 2 and value(gold.words[0]) is not None)
+def _by_number(sentence: Sequence[str], known: Sequence[_Gold]) -> Verdict | None:
+    """Right if the sentence's own number is a right answer; None where it is not, or there is none."""
     said = _own_number(sentence)
     if said is None:
         return None
-    if said in golds:
-        place = next(place for place, token in enumerate(sentence) if value(token) == said)
-        if _is_denied(sentence[:place], sentence[place + 1 :]):
-            return Verdict(WRONG, "negated", golds[said].text)
-        return Verdict(CORRECT, "number", golds[said].text)
-    spoken = [token for token in sentence if not is_mark(token)]
-    if unit is not None and len(spoken) == 1 and value(unit.words[0]) == said:  # "23" for "23 years"
+    for gold in known:
+        if gold.number == said:
+            place = next(place for place, token in enumerate(sentence) if value(token) == said)
+            if is_denied(sentence[:place], sentence[place + 1 :]):
+                return Verdict(WRONG, "negated", gold.text)
+            return Verdict(CORRECT, "number", gold.text)
+    spoken = [token for token in sentence if not is_mark(token) and token not in ARTICLES]
+    unit = _first(known, lambda gold: len(gold.words) == 2 and value(gold.words[0]) == said)
+    if unit is not None and len(spoken) == 1:  # "23" for "23 years"
         return Verdict(CORRECT, "number", unit.text)
     return None
 
 
 def _own_number(sentence: Sequence[str]) -> Decimal | None:
-    """The number a sentence gives as its answer: after the last "=", else the first after "is", else the first."""
+    """The number a sentence gives as its answer: after the last "=", else the first after "is", else the first.
+
+    In a date it is the year.
+    """
     if "=" in sentence:
         last = len(sentence) - 1 - list(reversed(sentence)).index("=")
         after = _numbers(sentence[last + 1 :])
         if after:
             return after[0]
-    numbers = _numbers(_core(sentence)) or _numbers(sentence)
+    numbers = _numbers(core(sentence, VERBS)) or _numbers(sentence)
     years = [number for number in dict.fromkeys(numbers) if number == int(number) and 1000 <= number <= 2100]
     if len(years) == 1 and any(token in MONTHS for token in sentence):
         return years[0]
     return numbers[0] if numbers else None
 
 
-MONTHS = frozenset(
-    "january february march april may june july august september october november december jan feb mar apr jun jul aug "
-    "sep sept oct nov dec".split()
-)
-
-
 def _final_number(answer: str, known: Sequence[_Gold]) -> Verdict:
     """Word problems: the number after "####" or "the answer is", else the last one said."""
     golds = {gold.number: gold for gold in known if gold.number is not None}
-    if _is_refusal(tokens(sentences(answer)[0])) and not _numbers(tokens(answer)):
-        return Verdict(REFUSED, "refusal")
-    for marker in ("####", "answer is", "answer:", "Answer:"):
+    every = _numbers(tokens(answer))
+    if not every:
+        refuses = begins_as_refusal(tokens(answer)) or says_it_is_not_known(tokens(answer))
+        return Verdict(REFUSED, "refusal") if refuses else Verdict(WRONG, "no match")
+    final = every[-1]
+    for marker in ("####", "answer is", "nswer:"):
         _, found, after = answer.rpartition(marker)
         numbers = _numbers(tokens(after)) if found else []
         if numbers:
+            final = numbers[0]
             break
-    else:
-        numbers = _numbers(tokens(answer))[-1:]
-    if numbers and numbers[0] in golds:
-        return Verdict(CORRECT, "number", golds[numbers[0]].text)
-    return Verdict(WRONG, "no match")
+    return Verdict(CORRECT, "number", golds[final].text) if final in golds else Verdict(WRONG, "no match")
 
 
 # ---- shared words ---------------------------------------------------------------------------------------------------
 
 
-def _by_shared_words(answer: str, known: Sequence[_Gold], wrong: Sequence[str]) -> Verdict:
+def _by_shared_words(answer: str, known: Sequence[_Gold], wrong: Sequence[str]) -> Verdict | None:
     said = words(answer)
-    score, best = max(((token_f1(said, gold.words), gold) for gold in known), key=lambda pair: pair[0], default=(0.0, None))
-    if best is None or _negations(said) != _negations(best.words):
-        return Verdict(WRONG, "no match")
+    score, best = 0.0, None
+    for gold in known:
+        f1 = token_f1(said, gold.words) if _denies(said) == _denies(gold.words) else 0.0
+        if f1 > score and (wrong or len(gold.words) >= LONG):
+            score, best = f1, gold
+    if best is None:
+        return None
     if wrong:
         against = max(token_f1(said, words(text)) for text in wrong)
-        right = score >= NEARER and score > against
-        return Verdict(CORRECT, "nearer", best.text) if right else Verdict(WRONG, "no match")
-    if len(best.words) >= LONG and score >= THRESHOLD:
-        return Verdict(CORRECT, "f1", best.text)
-    return Verdict(WRONG, "no match")
+        return Verdict(CORRECT, "nearer", best.text) if score >= NEARER and score > against else None
+    return Verdict(CORRECT, "f1", best.text) if score >= THRESHOLD else None
 
 
-def _negations(said: Sequence[str]) -> bool:
+def _denies(said: Sequence[str]) -> bool:
     return any(word in NEGATIONS or word == "no" for word in said)
 
 

@@ -93,7 +93,7 @@ def read(path: str | os.PathLike[str]) -> Parts:
         raise _damaged(arrays_path, f"it is not the file that {json_path.name} describes")
     try:
         return _parts(document, load_arrays(data), arrays_path)
-    except (KeyError, TypeError, ValueError, SafetensorError) as cause:
+    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as cause:
         raise _damaged(json_path, f"{type(cause).__name__}: {cause}") from cause
 
 

@@ -29,7 +29,7 @@ __all__ = ["logistic"]
 Floats = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
-_TOLERANCE = 1e-7  # largest entry of the gradient of the mean loss
+_TOLERANCE = 1e-10  # twice what the last step could still gain (Newton's decrement): no unit, whatever the scale
 _NEWTON, _GRADIENTS, _HALVINGS = 100, 250, 40
 
 
@@ -46,19 +46,12 @@ def logistic(points: Floats, labels: Labels, weights: Floats) -> tuple[Floats, F
 
     best = np.zeros((z.shape[1], weights.shape[1]))
     margins = np.zeros(weights.shape)
-    total = weights.sum(axis=0)
     left = np.arange(weights.shape[1])
     for _ in range(_NEWTON):
-        chance = expit(margins[:, left])
-        gradient = z.T @ (weights[:, left] * (chance - y)) + penalty * best[:, left]
-        size = np.abs(gradient).max(axis=0) / total[left]
-        going = size > _TOLERANCE
-        left, chance, gradient = left[going], chance[:, going], gradient[:, going]
-        if not len(left):
-            break
         w, s, margin = best[:, left], weights[:, left], margins[:, left]
-        curvature = s * chance * (1 - chance)
-        step, along = _newton_step(z, squares, curvature, penalty, gradient, np.minimum(0.1, np.sqrt(size[going])))
+        chance = expit(margin)
+        gradient = z.T @ (s * (chance - y)) + penalty * w
+        step, along = _newton_step(z, squares, s * chance * (1 - chance), penalty, gradient, s.sum(axis=0))
         before, slope = loss(margin, w, s), np.sum(gradient * step, axis=0)
         length = np.ones(len(left))
         for _ in range(_HALVINGS):
@@ -67,13 +60,16 @@ def logistic(points: Floats, labels: Labels, weights: Floats) -> tuple[Floats, F
                 break
             length[rises] /= 2
         best[:, left], margins[:, left] = w + length * step, margin + length * along
+        left = left[-slope > _TOLERANCE]
+        if not len(left):
+            break
     else:
         _log.warning("%d of %d logistic regressions did not converge", len(left), weights.shape[1])
     return best[:-1], best[-1]
 
 
 def _newton_step(
-    z: Floats, squares: Floats, curvature: Floats, penalty: Floats, gradient: Floats, enough: Floats
+    z: Floats, squares: Floats, curvature: Floats, penalty: Floats, gradient: Floats, total: Floats
 ) -> tuple[Floats, Floats]:
     """Minus the inverse Hessian times the gradient, by conjugate gradients, and what it does to the margins."""
     diagonal = squares.T @ curvature + penalty + 1e-12
@@ -82,7 +78,7 @@ def _newton_step(
     scaled = residual / diagonal
     direction = scaled
     energy = np.sum(residual * scaled, axis=0)
-    aim = np.square(enough) * energy
+    aim = np.minimum(0.01, np.sqrt(energy / total)) * energy  # more exact as the optimum comes near
     for _ in range(_GRADIENTS):
         forward = z @ direction
         bent = z.T @ (curvature * forward) + penalty * direction

@@ -75,7 +75,7 @@ def min_p(p: Any, axis: int = -1) -> Floats:
     values = np.asarray(p, dtype=np.float64)
     count = np.sum(~np.isnan(values), axis=axis)
     smallest = np.min(np.where(np.isnan(values), np.inf, values), axis=axis)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(count > 0, -np.expm1(count * np.log1p(-np.minimum(smallest, 1.0))), np.nan)
 
 

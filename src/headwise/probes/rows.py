@@ -64,7 +64,7 @@ def supervised(array: xr.DataArray, name: str, ring: Ring, *, ks: Sequence[int])
     row = _judged_row(name, judged, ring)
     if kind:
         row["chosen"] = ((DETECTOR, FOLD), np.array([judged.chosen], dtype=np.float64))
-        curve, dim = ("sweep", RANK) if kind == "k" else ("layers", LAYER)
+        curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
         row = row.merge(_curve(name, curve, dim, judged.sweep, ring))
     published = paper(points.items(), ring.labels, seed=ring.seed)
     row = row.assign(
@@ -84,10 +84,10 @@ def details(
 ) -> xr.Dataset:
     """Curves over layers and training sizes, and transfer between topics, at the usual choice."""
     labels, fold_of = ring.labels, ring.fold_of
-    found = _curve(name, "sizes", SIZE, scores_by_size(entry.points, labels, fold_of, sizes, seed=ring.seed), ring)
+    found = _curve(name, "by_size", SIZE, scores_by_size(entry.points, labels, fold_of, sizes, seed=ring.seed), ring)
     if LAYER in array.dims and entry.kind != "layer":  # a sweep over layers has been made already
         part = select(array, entry.kind, entry.usual)
-        found = found.merge(_curve(name, "layers", LAYER, scores_by_layer(part, name, labels, fold_of), ring))
+        found = found.merge(_curve(name, "by_layer", LAYER, scores_by_layer(part, name, labels, fold_of), ring))
     if topics is not None:
         moved = transfer(
             entry.points, labels, topics, folds=len(np.unique(fold_of)), seed=ring.seed, least=least, groups=ring.groups

@@ -8,9 +8,9 @@ not learnt, so an AUROC below 0.5 is possible and says "the other way round". Pu
 |---|---|---|
 | auroc | detector | mean over folds, what was to be chosen chosen inside the training folds |
 | gain | detector | auroc minus that of ``options.reference``, paired |
-| sweep | detector, rank | each k fixed beforehand |
-| layers | detector, layer | one layer alone, at the largest k |
-| sizes | detector, size | fitted on fewer answers |
+| by_k | detector, rank | each k fixed beforehand |
+| by_layer | detector, layer | one layer alone, at the largest k |
+| by_size | detector, size | fitted on fewer answers |
 | transfer | detector, trained_on, topic | fitted on one topic, or on all others |
 | paper | detector | the published protocol: optimistic, see ``published`` |
 
@@ -117,7 +117,7 @@ def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: Any = No
 
     def area(name: str) -> Auroc:
         if name not in table[DETECTOR].values:
-            raise DataError(f"There is no detector {name!r} in the table. {did_you_mean(name, table[DETECTOR].values)}")
+            raise DataError(f"There is no detector {name!r} in the table. {did_you_mean(name, map(str, table[DETECTOR].values))}")
         return auroc_by_fold(table["score"].sel({DETECTOR: name}).values, wrong, fold_of, groups=clusters)[0]
 
     return compare_aurocs(area(first), area(second), groups=clusters)

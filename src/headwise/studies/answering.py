@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -54,6 +55,7 @@ from headwise.studies.work import Work
 NAME = "answers"
 VERSION = 1
 TOO_LONG = ("refuse", "drop")
+FULL_STOP = re.compile(r"[.!?][\"')\]]*$")
 FILLERS = frozenset("sure certainly of course okay ok well great question good i see hello".split())
 _PLACE = "place"  # of a question in the list it came from; shards are cut from a list sorted by length
 
@@ -277,16 +279,11 @@ def _ending(model: Model, numeric: bool) -> Callable[[Ids, int], bool]:
     def ends(so_far: Ids, token: int) -> bool:
         if token in stops:
             return True
-        for one in (*so_far[-1:], token):
-            written.setdefault(one, tokenizer.decode([one]))
-        last = written[so_far[-1]] if so_far else ""
-        new_line, stopped = "\n" in written[token], last.rstrip("\"')").endswith((".", "!", "?"))
-        if not new_line and (numeric or not stopped):
-            return False
+        written.setdefault(token, tokenizer.decode([token]))
         text = _text(model, so_far)
-        if numeric:
-            return "answer is" in text or "\n\n" in last + written[token]
-        return bool(text) if new_line else is_second_sentence(text, tokenizer.decode([*so_far, token]))
+        if "\n" in written[token]:
+            return bool(text) and (not numeric or "answer is" in text or "\n\n" in tokenizer.decode([*so_far[-1:], token]))
+        return not numeric and bool(FULL_STOP.search(text)) and is_second_sentence(text, text + " " + written[token].strip())
 
     return ends
 

@@ -18,6 +18,8 @@ Everything that is chosen (k, the layer, the weights) is chosen inside training 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -80,14 +82,14 @@ def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:
     return name, COMBINED.get(name, (name,))
 
 
-def fit_best(readings: xr.Dataset, answers: xr.Dataset, table: xr.Dataset, seed: int) -> Detector:
+def fit_best(
+    readings: xr.Dataset, answers: xr.Dataset, table: xr.Dataset, seed: int, about: Mapping[str, Any] | None = None
+) -> Detector:
     """The best row's detector, fitted on all answers."""
     name, members = best_members(table)
     known = {**feature_sets(readings), **baselines(readings, answers)}
     row = table.sel({DETECTOR: name})
-    about = {
-        "row": name,
-        "auroc": [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")],
-    }
+    auroc = [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")]
     features = {member: known[member] for member in members}
-    return Detector.fit(features, answers["label"].values == "wrong", seed=seed, about=about)
+    told = {"row": name, "auroc": auroc, **(about or {})}
+    return Detector.fit(features, answers["label"].values == "wrong", seed=seed, about=told)

@@ -64,26 +64,18 @@ def prepare(model: Model, answers: xr.Dataset, options: SpectralOptions | None =
     options = options or SpectralOptions()
     structure = Structure(model)
     kept = judged(answers)
-    examples = [
-        Example(name, "answer", _ids(prompt) + _ids(answer))
-        for name, prompt, answer in zip(
-            kept[EXAMPLE].values.tolist(), kept["prompt_ids"].values, kept["answer_ids"].values, strict=True
-        )
-    ]
-    prompts = kept["prompt_tokens"].values
     origin = Provenance.from_attrs(answers.attrs)
-    data = {"name": origin.data.get("name"), "size": len(examples), "digest": origin.key()}
+    data = {"name": origin.data.get("name"), "size": kept.sizes[EXAMPLE], "digest": origin.key()}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
     provenance = Provenance(NAME, VERSION, model.identity(), data, parameters, options.seed)
 
     def measure(shard: Shard) -> xr.Dataset:
-        rows = slice(shard.start, shard.stop)
-        return _measure(structure, examples[rows], prompts[rows], options)
+        return read(structure, kept.isel({EXAMPLE: slice(shard.start, shard.stop)}), options)
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         readings = xr.concat(shards, dim=EXAMPLE, data_vars="all")
         table = detection.to_table(readings, kept, options.seed)
-        counts = json.dumps({**_counts(answers), "judged": len(examples)})
+        counts = json.dumps({**_counts(answers), "judged": kept.sizes[EXAMPLE]})
         maps = to_maps(readings, kept, options)
         return {
             detection.NAME: table.assign_attrs(counts=counts),
@@ -92,9 +84,11 @@ def prepare(model: Model, answers: xr.Dataset, options: SpectralOptions | None =
 
     def leave(atlas: Path, datasets: Mapping[str, xr.Dataset], shards: Sequence[xr.Dataset]) -> None:
         readings = xr.concat(shards, dim=EXAMPLE, data_vars="all")
-        detection.fit_best(readings, kept, datasets[detection.NAME], options.seed).save(atlas / detection.SAVED)
+        about = {"model": model.id, "digest": provenance.model["digest"], "k": options.k}
+        fitted = detection.fit_best(readings, kept, datasets[detection.NAME], options.seed, about)
+        fitted.save(atlas / detection.SAVED)
 
-    return Work(provenance, len(examples), options.shard, measure, conclude, leave)
+    return Work(provenance, kept.sizes[EXAMPLE], options.shard, measure, conclude, leave)
 
 
 def _counts(answers: xr.Dataset) -> dict[str, int]:
@@ -160,10 +154,14 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
     )
 
 
-def _measure(
-    structure: Structure, examples: Sequence[Example], prompts: np.ndarray, options: SpectralOptions
-) -> xr.Dataset:
-    """The readings of some answers, in the order they were given."""
+def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
+    """The readings of some answers (rows of the study `answers`), in the order they were given."""
+    names = answers[EXAMPLE].values.tolist()
+    prompts = answers["prompt_tokens"].values
+    tokens = zip(answers["prompt_ids"].values, answers["answer_ids"].values, strict=True)
+    examples = [
+        Example(name, "answer", _ids(prompt) + _ids(said)) for name, (prompt, said) in zip(names, tokens, strict=True)
+    ]
     parts: list[xr.Dataset] = []
     places: list[int] = []
     for batch in batches(examples, options.batch_tokens, structure.device):
@@ -174,7 +172,7 @@ def _measure(
         parts.append(seen["answers"].assign(hidden=hidden))
         places.extend(batch.places)
     readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
-    return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
+    return readings.assign_coords({EXAMPLE: names})
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -1,0 +1,73 @@
+"""`headwise detect`: score answers with the detector that was fitted on a model's answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwise.cli.options import AtlasArgument
+
+if TYPE_CHECKING:
+    from headwise.corpora import Question
+
+
+def detect(
+    atlas: AtlasArgument,
+    ask: Annotated[
+        str | None,
+        typer.Option("--ask", help="A question: the model answers, and that is scored.", show_default=False),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option("--answer", help="With --ask: score this answer instead.", show_default=False)
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="A file of question and response (.jsonl, .csv, .parquet), or - for JSON lines on standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Where the atlas's model is, if not at its id.", show_default=False),
+    ] = None,
+) -> None:
+    """Score answers: JSON lines with the probability that each is wrong, and the heads that drove it."""
+    from headwise.corpora import Question
+    from headwise.corpora.questions import read_questions
+    from headwise.errors import DataError
+    from headwise.studies.scoring import AnswerScorer
+
+    if (ask is None) == (data is None):
+        raise DataError('give either a question with --ask "...", or a file of answers with --data')
+    if ask is not None:
+        items = [Question("asked", ask, (), response=answer)]
+    elif data == "-":
+        items = [_from_line(number, line) for number, line in enumerate(sys.stdin, start=1) if line.strip()]
+    else:
+        items = list(read_questions(str(data)).items)
+    for score in AnswerScorer.open(atlas, model).scores(items):
+        typer.echo(json.dumps(score.to_dict(), ensure_ascii=False))
+
+
+def _from_line(number: int, line: str) -> Question:
+    from headwise.corpora import Question
+    from headwise.errors import DataError
+
+    try:
+        row = json.loads(line)
+        return Question(
+            str(row.get("id", number)), row["question"], (), response=row.get("response", row.get("answer"))
+        )
+    except (json.JSONDecodeError, KeyError, AttributeError) as error:
+        raise DataError(f'line {number} is not a JSON object with a "question" (and a "response"): {error}') from error
+
+
+detect.examples = (  # type: ignore[attr-defined]
+    '[b]Examples[/b]\n\nheadwise detect atlas --ask "What is the capital of Norway?"\n\n'
+    "headwise detect atlas --data answers.jsonl > scores.jsonl"
+)

@@ -1,0 +1,108 @@
+"""From answers a user already has to a detector that scores new ones."""
+
+import json
+import random
+
+import pytest
+from planted import tiny_passages
+
+from headwise.atlas import Atlas
+
+
+def rows(count: int, label=None) -> list[dict]:
+    """Questions and answers in the tiny tokenizer's words; labels by a rule that attention could see: the length."""
+    rng = random.Random(0)
+    words = " ".join(p.text for p in tiny_passages(6).items).replace("\n", " ").split()
+    made = []
+    for index in range(count):
+        answer = " ".join(rng.sample(words, rng.choice((2, 3, 6, 8))))
+        judged = label or ("wrong" if len(answer.split()) > 4 else "correct")
+        question = " ".join(rng.sample(words, 8))
+        made.append({"id": f"q{index}", "question": question, "answers": ["gold"], "response": answer, "label": judged})
+    return made
+
+
+def write(path, made):
+    path.write_text("\n".join(json.dumps(row) for row in made), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def detected(headwise, tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("detected")
+    questions = write(folder / "answers.jsonl", rows(90))
+    result = headwise("build", tiny, "--studies", "spectral", "--questions", questions, "-o", folder / "atlas")
+    assert result.code == 0, result.err
+    return folder / "atlas"
+
+
+def test_the_atlas_holds_maps_table_and_detector(detected):
+    atlas = Atlas.open(detected)
+    assert atlas.studies == ["answers", "detection", "spectral"]
+    assert (detected / "detector.safetensors").exists()
+    assert atlas["spectral"]["p"].dims == ("part", "feature", "layer", "head")
+    assert float(atlas["detection"]["auroc"].sel(detector="Length")) > 0.95  # the labels are made of it
+    assert any(column.startswith("spectral.") for column in atlas.heads().columns)
+
+
+def test_figures_and_words_are_written(detected):
+    figures = {file.name for file in (detected.parent / "atlas-figures").iterdir()}
+    assert {"spectral.png", "detection.pdf"} <= figures
+    assert "detection" in (detected.parent / "atlas-report.md").read_text(encoding="utf-8")
+
+
+def test_answers_are_shown(headwise, detected):
+    shown = headwise("answers", detected, "--label", "wrong", "-n", "3")
+    assert shown.code == 0, shown.err
+    assert "wrong" in shown.out
+
+
+def test_a_given_answer_is_scored_and_explained(headwise, detected, tiny):
+    made = rows(4)
+    short = headwise("detect", detected, "--ask", made[0]["question"], "--answer", "gold", "--model", tiny)
+    assert short.code == 0, short.err
+    score = json.loads(short.out)
+    assert 0 <= score["probability"] <= 1
+    assert score["answer"] == "gold"
+    assert len(score["heads"]) == 5
+    assert all(name.startswith("L") for name in score["heads"])
+
+
+def test_a_file_of_answers_is_scored_line_by_line(headwise, detected, tiny, tmp_path):
+    data = write(tmp_path / "new.jsonl", rows(12))
+    result = headwise("detect", detected, "--data", data, "--model", tiny)
+    assert result.code == 0, result.err
+    scores = [json.loads(line) for line in result.out.splitlines()]
+    assert [score["id"] for score in scores] == [f"q{i}" for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give either a question"),
+        (["--ask", "why", "--data", "x.jsonl"], "give either a question"),
+        (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+)
+def test_wrong_requests_are_refused(headwise, detected, arguments, words):
+    assert words in headwise("detect", detected, *arguments).refused()
+
+
+def test_another_model_is_refused(headwise, detected, tmp_path):
+    from planted import save_tiny
+
+    other = save_tiny(tmp_path / "other", seed=9)
+    result = headwise("detect", detected, "--ask", "why", "--answer", "so", "--model", other)
+    assert "its own model only" in result.refused()
+
+
+def test_an_atlas_without_a_detector_is_refused(headwise, atlas):
+    assert "headwise build --studies spectral" in headwise("detect", atlas, "--ask", "why").refused()
+
+
+@pytest.mark.parametrize("label", ["correct", "wrong"])
+def test_one_class_only_is_refused_and_the_answers_are_kept(headwise, tiny, tmp_path, label):
+    questions = write(tmp_path / "answers.jsonl", rows(40, label))
+    result = headwise("build", tiny, "--studies", "spectral", "--questions", questions, "-o", tmp_path / "atlas")
+    assert "at least 20 are needed" in result.refused()
+    assert Atlas.open(tmp_path / "atlas").studies == ["answers"]
