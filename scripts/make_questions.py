@@ -197,9 +197,7 @@ TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eight
 ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 
 # Letters that Unicode does not take apart into a base letter and an accent.
-PLAIN_LETTERS = str.maketrans(
-    {"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "ı": "i", "ß": "ss"}
-)
+PLAIN_LETTERS = str.maketrans({"ł": "l", "Ł": "L", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D", "ı": "i", "ß": "ss"})
 
 # Words that carry no fact; two questions are compared without them (see `content_words`).
 STOP_WORDS = frozenset(
@@ -533,9 +531,7 @@ def table(questions: list[Question]) -> str:
     totals = [sum(row[column] for row in rows) for column in (1, 2, 3, 4)]  # type: ignore[misc]
     rows.append(("all", *totals))
     lines = [f"{'topic':<14}{'easy':>7}{'medium':>8}{'hard':>7}{'all':>7}"]
-    lines += [
-        f"{name:<14}{easy:>7}{medium:>8}{hard:>7}{count:>7}" for name, easy, medium, hard, count in rows
-    ]
+    lines += [f"{name:<14}{easy:>7}{medium:>8}{hard:>7}{count:>7}" for name, easy, medium, hard, count in rows]
     return "\n".join(lines)
 
 

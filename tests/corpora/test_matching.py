@@ -263,6 +263,8 @@ def test_a_denied_number_is_wrong():
         "The artist who made it is unknown.",
         "The author of the novel is not explicitly mentioned in the given information.",
         "The date is not known yet.",
+        "I'm sorry for the confusion, but as a chatbot I'm made to assist, I'm unable to answer.",
+        "I'm sorry. I cannot say. Ask someone else.",
     ],
 )
 def test_refusals_are_counted_apart(answer):
@@ -299,6 +301,8 @@ def test_any_alias_will_do_and_is_named():
         ("The answer is 18. That is more than 12.", "correct"),
         ("#### 1,450,000", "wrong"),
         ("18 eggs less 3 are 15", "wrong"),
+        ("The answer is 9 + 9 = 18 dollars.", "correct"),
+        ("The answer is 18 + 18 = 36 dollars.", "wrong"),
         ("18.00 dollars", "correct"),
         ("I don't know", "refused"),
         ("Many eggs", "wrong"),
@@ -333,6 +337,19 @@ def test_the_order_of_aliases_and_repeats_change_no_label():
     golds = ["Mexican peso", "peso", "peso", "", "the"]
     for answer in ("peso", "the Mexican peso", "It is the peso.", "dollar", "I don't know"):
         assert judge(answer, golds).label == judge(answer, golds[::-1]).label
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "golds", "expected"),
+    [
+        ("Who was the 8th president?", "The 8th president was John.", ["Van Buren", "8th president"], "wrong"),
+        ("What is the clavicle?", "It is the clavicle.", ["collarbone", "clavicle"], "wrong"),
+        ("Which is larger, the Sun or the Moon?", "The Sun", ["Sun"], "correct"),
+        ("What is 12 x 1?", "12", ["12", "twelve"], "correct"),
+    ],
+)
+def test_repeating_the_question_is_no_answer(question, answer, golds, expected):
+    assert judge(answer, golds, question=question).label == expected
 
 
 def test_no_right_answer_means_nothing_is_right():

@@ -49,11 +49,11 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "over-length": lambda: (fitted(ds)["auroc_low"] > row(ds, "auroc", "length")).sum(),
         "fitted": lambda: fitted(ds).sizes["detector"],
         "away": lambda one, other: abs(row(ds, "auroc", one) - row(ds, "auroc", other)),
-        "sweep": lambda name, k: ds["sweep"].sel(detector=name, rank=int(k)),
-        "layers": lambda name, layer: ds["layers"].sel(detector=name, layer=int(layer)),
-        "sizes": lambda name, size: ds["sizes"].sel(detector=name, size=int(size)),
-        "layer-count": lambda name: ds["layers"].sel(detector=name).notnull().sum(),
-        "step": lambda name: ds["sizes"].sel(detector=name).diff("size")[-1],
+        "by_k": lambda name, k: ds["by_k"].sel(detector=name, rank=int(k)),
+        "by_layer": lambda name, layer: ds["by_layer"].sel(detector=name, layer=int(layer)),
+        "by_size": lambda name, size: ds["by_size"].sel(detector=name, size=int(size)),
+        "layer-count": lambda name: ds["by_layer"].sel(detector=name).notnull().sum(),
+        "step": lambda name: ds["by_size"].sel(detector=name).diff("size")[-1],
         **{what: lambda name, what=what: moved(ds, what, name) for what in ("inside", "across", "others")},
     }
     if kind in ("constant", "edge"):
@@ -93,7 +93,7 @@ def test_best_order_and_length_are_told(detection: xr.Dataset) -> None:
     assert "Length alone reaches an AUROC of 0.632" in said
     assert "5 of 5 fitted detectors have their whole interval above that" in said
     assert "length alone reaches 0.632" in words.short()
-    best = int(detection["layers"].sel(detector="LapEigvals").argmax("layer"))
+    best = int(detection["by_layer"].sel(detector="LapEigvals").argmax("layer"))
     assert f"LapEigvals is best in layer {best} " in said
     assert "all layers together give" in said
     assert len(words.detail) == 9

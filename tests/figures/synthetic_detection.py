@@ -12,10 +12,10 @@ import xarray as xr
 from scipy.stats import rankdata
 
 DETECTORS = {  # kind, label, separation, and which details it has
-    "LapEigvals": ("supervised", "LapEigvals", 1.3, ("sweep", "layers", "sizes", "transfer")),
-    "AttnEigvals": ("supervised", "AttnEigvals", 1.0, ("sweep", "layers", "sizes", "transfer")),
-    "AttnLogDet": ("supervised", "AttnLogDet", 0.9, ("layers", "sizes", "transfer")),
-    "hidden": ("supervised", "Hidden state, best layer", 1.2, ("layers",)),
+    "LapEigvals": ("supervised", "LapEigvals", 1.3, ("by_k", "by_layer", "by_size", "transfer")),
+    "AttnEigvals": ("supervised", "AttnEigvals", 1.0, ("by_k", "by_layer", "by_size", "transfer")),
+    "AttnLogDet": ("supervised", "AttnLogDet", 0.9, ("by_layer", "by_size", "transfer")),
+    "hidden": ("supervised", "Hidden state, best layer", 1.2, ("by_layer",)),
     "combined": ("combined", "Combined (ours)", 1.5, ()),
     "AttnScore": ("score", "AttnScore", 0.1, ()),
     "mean_logprob": ("score", "Mean log-probability", 0.6, ()),
@@ -79,13 +79,13 @@ def _details(
 ) -> dict[str, tuple[object, np.ndarray]]:
     has = {
         name: np.array([name in own for *_, own in DETECTORS.values()])
-        for name in ("sweep", "layers", "sizes", "transfer")
+        for name in ("by_k", "by_layer", "by_size", "transfer")
     }
     depth = np.exp(-(((np.arange(layers) - 0.6 * layers) / (0.4 * layers)) ** 2))
     curves = {
-        "sweep": ("rank", over[:, None] * np.linspace(0.75, 1.0, len(KS))),
-        "layers": ("layer", 0.85 * over[:, None] * depth),
-        "sizes": ("size", over[:, None] * np.linspace(0.6, 1.0, len(SIZES))),
+        "by_k": ("rank", over[:, None] * np.linspace(0.75, 1.0, len(KS))),
+        "by_layer": ("layer", 0.85 * over[:, None] * depth),
+        "by_size": ("size", over[:, None] * np.linspace(0.6, 1.0, len(SIZES))),
     }
     found: dict[str, tuple[object, np.ndarray]] = {}
     for name, (dim, values) in curves.items():
@@ -97,7 +97,7 @@ def _details(
     moved[:, 2] = moved[:, :, 2] = np.nan
     keep = has["transfer"][:, None, None]
     found |= _ends("transfer", ("detector", "trained_on", "topic"), np.where(keep, moved, np.nan), 0.12)
-    paper = np.where(fitted & has["sizes"], 0.53 + over, np.nan)
+    paper = np.where(fitted & has["by_size"], 0.53 + over, np.nan)
     return found | _ends("paper", "detector", paper, 0.08)
 
 

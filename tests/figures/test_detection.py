@@ -62,12 +62,12 @@ def test_equal_scores_are_flagged_together(detection: xr.Dataset) -> None:
 def test_a_detector_has_one_colour(detection: xr.Dataset) -> None:
     figure = figure_of("detection", detection)
     colours: dict[str, set[str]] = {}
-    for key in ("sweep", "layers", "sizes"):
+    for key in ("by_k", "by_layer", "by_size"):
         for curve in curves(figure, key).curves:
             colours.setdefault(curve.key, set()).add(curve.colour)
     assert all(len(found) == 1 for found in colours.values())
     assert len(set.union(*colours.values())) == len(colours)
-    assert [curve.key for curve in curves(figure, "sweep").curves] == ["LapEigvals", "AttnEigvals", "length"]
+    assert [curve.key for curve in curves(figure, "by_k").curves] == ["LapEigvals", "AttnEigvals", "length"]
 
 
 def test_transfer_is_that_of_the_best_fitted_detector(detection: xr.Dataset) -> None:
@@ -115,5 +115,5 @@ def test_a_table_that_was_really_made() -> None:
     )
     table = table.assign_coords(label=("detector", table["detector"].values))
     keys = [panel.key for panel in figure_of("detection", table).panels]
-    assert sorted(keys) == ["auroc", "layers", "roc", "sizes", "sweep", "transfer"]
+    assert sorted(keys) == ["auroc", "by_k", "by_layer", "by_size", "roc", "transfer"]
     assert "Length alone reaches an AUROC of" in describe("detection", table).text()

@@ -38,8 +38,8 @@ def assert_legible(figure: Figure) -> None:
     page = canvas.bbox
     boxes = {text.get_text() + str(index): text.get_window_extent() for index, text in enumerate(texts)}
     for name, box in boxes.items():
-        assert box.x0 >= page.x0 - 0.5 and box.x1 <= page.x1 + 0.5, name  # noqa: PT018
-        assert box.y0 >= page.y0 - 0.5 and box.y1 <= page.y1 + 0.5, name  # noqa: PT018
+        assert box.x0 >= page.x0 - 0.5 and box.x1 <= page.x1 + 0.5, name
+        assert box.y0 >= page.y0 - 0.5 and box.y1 <= page.y1 + 0.5, name
     for (one, a), (other, b) in combinations(boxes.items(), 2):
         wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
         assert wide <= 0.5 or high <= 1.5, (one, other)

@@ -57,6 +57,10 @@ def test_mean_over_folds_and_its_variance():
     assert per_fold == pytest.approx([float(o.value) for o in own])
     assert area.value == pytest.approx(per_fold.mean())
     assert np.square(area.influence).sum() == pytest.approx(sum(np.square(o.influence).sum() for o in own) / 9)
+    plain, _ = auroc_by_fold(scores, labels, fold_of, learnt=False)
+    assert (area.inflation, plain.inflation) == (2.5, 1)  # three folds: 1 + 3 / 2
+    assert area.high - area.low > 1.4 * (plain.high - plain.low)
+    assert compare(area, plain).value == 0
 
 
 def test_paired_difference_is_narrower_than_two_intervals():

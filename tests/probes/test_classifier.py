@@ -48,7 +48,9 @@ def test_scores_are_those_of_a_plain_pipeline(answers, width, components, scale)
     expected = sheet(table[~test].astype(np.float64), labels[~test], components)
     logit = linear(turned.points[test])
     assert logit == pytest.approx(expected.decision_function(table[test].astype(np.float64)), abs=2e-5, rel=2e-5)
-    assert 1 / (1 + np.exp(-logit)) == pytest.approx(expected.predict_proba(table[test].astype(np.float64))[:, 1], abs=1e-6)
+    assert 1 / (1 + np.exp(-logit)) == pytest.approx(
+        expected.predict_proba(table[test].astype(np.float64))[:, 1], abs=1e-6
+    )
 
 
 def test_default_cut_above_512_answers():

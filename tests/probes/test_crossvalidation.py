@@ -78,7 +78,7 @@ def test_changing_a_test_fold_changes_no_choice_and_no_other_score():
 def test_shuffled_labels_give_one_half():
     """Its interval holds 0.5 in about 95 % of draws, and the mean over draws is 0.5: no leak, whatever is chosen."""
     inside, values = [], []
-    for seed in range(40):
+    for seed in range(30):
         table, labels = noise(seed, 150, 300)
         fold_of = assign_folds(labels, seed=seed)
         candidates = [(k, coordinates(table[:, :k]).points) for k in (10, 50, 300)]
@@ -86,7 +86,7 @@ def test_shuffled_labels_give_one_half():
         area, _ = auroc_by_fold(found.score, labels, fold_of)
         inside.append(bool(area.low <= 0.5 <= area.high))
         values.append(float(area.value))
-    assert np.mean(inside) >= 0.85
+    assert np.mean(inside) >= 0.9
     assert np.mean(values) == pytest.approx(0.5, abs=0.02)
 
 
@@ -116,7 +116,10 @@ def test_the_right_candidate_is_chosen_inside():
 
 def test_precision_and_recall_at_one_half():
     labels = np.array([True, True, True, False, False])
-    assert precision_recall(np.array([1.0, 2.0, -1.0, 3.0, -1.0]), labels) == (pytest.approx(2 / 3), pytest.approx(2 / 3))
+    assert precision_recall(np.array([1.0, 2.0, -1.0, 3.0, -1.0]), labels) == (
+        pytest.approx(2 / 3),
+        pytest.approx(2 / 3),
+    )
     precision, recall = precision_recall(np.full(5, -1.0), labels)
     assert np.isnan(precision)
     assert recall == 0

@@ -37,7 +37,9 @@ def test_scores_are_those_of_a_plain_pipeline(spectral):
     detector = Detector.fit(values[:100], labels[:100], ks=(5,), folds=3)
     flat = values[..., :5].reshape(len(values), -1).astype(np.float64)
     expected = sheet(flat[:100], labels[:100])
-    assert detector.predict_proba(values[100:], calibrated=False) == pytest.approx(expected.predict_proba(flat[100:]), abs=1e-6)
+    assert detector.predict_proba(values[100:], calibrated=False) == pytest.approx(
+        expected.predict_proba(flat[100:]), abs=1e-6
+    )
     assert detector.logit(values[100:]) == pytest.approx(expected.decision_function(flat[100:]), abs=1e-5)
 
 
@@ -87,7 +89,9 @@ def test_combined_detector_is_linear_and_adds_up(three_blocks):
 
 def test_order_of_layer_and_head_in_the_features_does_not_matter_to_the_explanation(spectral):
     values, labels = spectral
-    turned = xr.DataArray(values, dims=("example", "layer", "head", "rank")).transpose("example", "rank", "head", "layer")
+    turned = xr.DataArray(values, dims=("example", "layer", "head", "rank")).transpose(
+        "example", "rank", "head", "layer"
+    )
     first, second = Detector.fit(values, labels, ks=(5,)), Detector.fit(turned, labels, ks=(5,))
     assert second.explain(turned).per_head.values == pytest.approx(first.explain(values).per_head.values, abs=1e-6)
 
@@ -132,8 +136,14 @@ def test_what_does_not_fit_is_refused(three_blocks):
     detector = Detector.fit(features, labels)
     k = detector.blocks["LapEigvals"].choice
     for change, message in [
-        ({"LapEigvals": features["LapEigvals"][:, :11]}, "12 layer x 8 head x . rank, but these features have 11 layer x"),
-        ({"LapEigvals": features["LapEigvals"][..., : k - 1]}, f"reads {k} ranks a head of 'LapEigvals', but the features"),
+        (
+            {"LapEigvals": features["LapEigvals"][:, :11]},
+            "12 layer x 8 head x . rank, but these features have 11 layer x",
+        ),
+        (
+            {"LapEigvals": features["LapEigvals"][..., : k - 1]},
+            f"reads {k} ranks a head of 'LapEigvals', but the features",
+        ),
         ({"LapEigvals": features["LapEigvals"][..., 0]}, "but these features have 12 layer x 8 head; measure"),
         ({"hidden": features["hidden"][:, :3]}, "reads layer 4 of 'hidden', but the features have 3"),
         ({"log-probability": features["log-probability"][:50]}, "different numbers of examples"),
@@ -187,7 +197,9 @@ class TestFiles:
     def test_arrays_of_another_detector(self, saved):
         arrays = load_file(saved.with_suffix(".safetensors"))
         save_file({name: array + 1 for name, array in arrays.items()}, saved.with_suffix(".safetensors"))
-        with pytest.raises(AtlasError, match=r"it is not the file that detector.json describes; fit the detector again"):
+        with pytest.raises(
+            AtlasError, match=r"it is not the file that detector.json describes; fit the detector again"
+        ):
             Detector.load(saved)
 
     def test_another_shape(self, saved):
@@ -196,7 +208,9 @@ class TestFiles:
         with pytest.raises(AtlasError, match=r"shape \(12, 8, 5\) where \(12, 8, 4\) was promised"):
             Detector.load(saved)
 
-    @pytest.mark.parametrize("changes", [{"blocks": {"other": {}}}, {"calibration": {}}, {"intercept": None}, {"blocks": 3}])
+    @pytest.mark.parametrize(
+        "changes", [{"blocks": {"other": {}}}, {"calibration": {}}, {"intercept": None}, {"blocks": 3}]
+    )
     def test_missing_parts(self, saved, changes):
         self.spoil(saved, **changes)
         with pytest.raises(AtlasError, match="is damaged"):

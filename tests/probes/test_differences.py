@@ -121,7 +121,7 @@ def test_order_of_dims_does_not_matter(planted):
 
 def test_names_of_dims_are_checked():
     labels = np.arange(60) % 2 == 0
-    with pytest.raises(DataError, match="'heads' is not the name of a dim. Did you mean 'head'"):
+    with pytest.raises(DataError, match=r"'heads' is not the name of a dim. Did you mean 'head'"):
         differences(np.zeros((60, 2)), labels, dims=("example", "heads"))
     with pytest.raises(DataError, match="none is 'example'"):
         differences(np.zeros((60, 2)), labels, dims=("layer", "head"))

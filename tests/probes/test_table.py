@@ -33,7 +33,10 @@ def answers():
             "lookback": lookback,
             "hidden state": xr.DataArray(hidden, dims=("example", "layer", "width")),
         },
-        "scores": {"log-probability": random.standard_normal(240) + labels, "answer length": random.integers(1, 9, 240)},
+        "scores": {
+            "log-probability": random.standard_normal(240) + labels,
+            "answer length": random.integers(1, 9, 240),
+        },
         "combine": {"combined": ["LapEigvals", "lookback", "log-probability"]},
     }
 
@@ -90,7 +93,9 @@ def test_what_was_planted_is_seen(table):
 
 
 def test_the_sweep_is_the_same_detector_with_k_fixed(answers, table):
-    alone = detector_table({"LapEigvals": answers["sets"]["LapEigvals"][..., :4]}, answers["labels"], options=TableOptions(ks=(4,)))
+    alone = detector_table(
+        {"LapEigvals": answers["sets"]["LapEigvals"][..., :4]}, answers["labels"], options=TableOptions(ks=(4,))
+    )
     assert alone.auroc.item() == pytest.approx(table.by_k.sel(detector="LapEigvals", rank=4).item())
     assert alone.by_layer.sel(layer=3).item() > 0.7
     assert "transfer" not in alone
@@ -99,7 +104,9 @@ def test_the_sweep_is_the_same_detector_with_k_fixed(answers, table):
 
 def test_two_rows_can_be_compared(table):
     found = compare_rows(table, "combined", "LapEigvals")
-    assert found.value == pytest.approx(float(table.auroc.sel(detector="combined") - table.auroc.sel(detector="LapEigvals")))
+    assert found.value == pytest.approx(
+        float(table.auroc.sel(detector="combined") - table.auroc.sel(detector="LapEigvals"))
+    )
     assert found.low < found.value < found.high
     with pytest.raises(DataError, match="Did you mean 'combined'"):
         compare_rows(table, "combine", "LapEigvals")

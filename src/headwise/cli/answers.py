@@ -82,8 +82,7 @@ def _refuse_unknown(frame: pd.DataFrame, column: str, wanted: str | None) -> Non
 
 def _counts(frame: pd.DataFrame) -> dict[str, dict[str, int]]:
     return {
-        "label": frame["label"].value_counts().to_dict(),
-        "rule": frame["rule"].value_counts().to_dict(),
+        **{name: {str(key): int(n) for key, n in frame[name].value_counts().items()} for name in ("label", "rule")},
         "cut": {"answers that were cut at the token limit": int((~frame["finished"].astype(bool)).sum())},
     }
 

@@ -1,5 +1,6 @@
 """What a model is shown: texts, questions and how they are put, token sequences, and the batches they travel in; and
-how an answer is judged. Nothing here runs a model."""
+how an answer is judged. Nothing here runs a model.
+"""
 
 from headwise.corpora.delimiters import delimiter_ids
 from headwise.corpora.endpoint import Endpoint, answers_from, judged_by
@@ -12,8 +13,8 @@ from headwise.corpora.repeats import REPEATS, repeated_random
 from headwise.corpora.sequences import Batch, Example, batches
 
 __all__ = [
-    "CORRECT", "LABELS", "REFUSED", "REPEATS", "WRONG", "Batch", "Endpoint", "Example", "Passage",
-    "Passages", "Question", "Questions", "Verdict", "answer_ids", "answers_from", "batches", "default_few_shot", "delimiter_ids",
-    "find_questions", "has_chat", "hub_questions", "judge", "judged_by", "packaged_passages", "packaged_questions",
-    "prompt_ids", "prompt_of", "read_passages", "read_questions", "repeated_random", "rows_as",
+    "CORRECT", "LABELS", "REFUSED", "REPEATS", "WRONG", "Batch", "Endpoint", "Example", "Passage", "Passages", "Question",
+    "Questions", "Verdict", "answer_ids", "answers_from", "batches", "default_few_shot", "delimiter_ids",
+    "find_questions", "has_chat", "hub_questions", "judge", "judged_by", "packaged_passages",
+    "packaged_questions", "prompt_ids", "prompt_of", "read_passages", "read_questions", "repeated_random", "rows_as",
 ]  # fmt: skip

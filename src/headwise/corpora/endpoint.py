@@ -55,7 +55,9 @@ class Endpoint:
         if not self.model:
             raise DataError("an endpoint needs the name of the model it should use; give --endpoint-model NAME")
 
-    def ask(self, messages: Sequence[dict[str, str]], *, temperature: float = 0.0, limit: int = 64, seed: int = 0) -> str:
+    def ask(
+        self, messages: Sequence[dict[str, str]], *, temperature: float = 0.0, limit: int = 64, seed: int = 0
+    ) -> str:
         """The text of one reply."""
         body = {
             "model": self.model, "messages": list(messages), "temperature": temperature, "max_tokens": limit, "seed": seed,
@@ -89,7 +91,9 @@ class Endpoint:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
             if turn + 1 < self.tries:
                 time.sleep(self.pause * 2**turn)
-        raise DataError(f"{address} does not answer ({reason}); check the URL, the model's name and {self.key_variable}")
+        raise DataError(
+            f"{address} does not answer ({reason}); check the URL, the model's name and {self.key_variable}"
+        )
 
 
 def answers_from(
@@ -97,9 +101,7 @@ def answers_from(
 ) -> list[str]:
     """One reply a chat, in order."""
     with ThreadPoolExecutor(endpoint.together) as pool:
-        return list(
-            pool.map(lambda chat: endpoint.ask(chat, temperature=temperature, limit=limit, seed=seed), prompts)
-        )
+        return list(pool.map(lambda chat: endpoint.ask(chat, temperature=temperature, limit=limit, seed=seed), prompts))
 
 
 def judged_by(endpoint: Endpoint, questions: Sequence[Question], answers: Sequence[str]) -> list[Verdict]:

@@ -5,7 +5,7 @@
 | triviaqa    | mandarjoshi/trivia_qa, rc.nocontext         | the value or any alias        |                |
 | nq_open     | google-research-datasets/nq_open            | any of the answers            |                |
 | squad       | rajpurkar/squad                             | any annotator's span          | the paragraph  |
-| coqa        | stanfordnlp/coqa                            | any annotator's answer        | the story, and the questions before |
+| coqa        | stanfordnlp/coqa                            | any annotator's answer        | the story, earlier questions |
 | gsm8k       | openai/gsm8k, main                          | the number after ####         |                |
 | halueval_qa | pminervini/HaluEval, qa                     | right_answer, against the hallucinated one | the knowledge |
 | truthfulqa  | truthfulqa/truthful_qa, generation          | any correct answer, against the incorrect ones |   |
@@ -51,7 +51,9 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
     if str(spec) in SETS and not Path(spec).exists():
         return hub_questions(str(spec))
     if not Path(spec).exists() and not Path(spec).suffix:
-        raise DataError(f"there is no file {str(spec)!r} and no question set of that name. {did_you_mean(str(spec), SETS)}")
+        raise DataError(
+            f"there is no file {str(spec)!r} and no question set of that name. {did_you_mean(str(spec), SETS)}"
+        )
     return read_questions(spec, one_means=one_means)
 
 

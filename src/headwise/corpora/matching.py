@@ -18,8 +18,9 @@
 Very short right answers ("C", "US", "he") count only as a whole phrase or as the last word, since they stand in any
 text. "North Korea" does not contain "Korea". In `numeric` questions (word problems) the last number said is the answer.
 
-The rules see the answer and the right answers, never a model's scores nor another label, and they err now and then:
-`headwise answers` shows which rule decided, for a look by eye.
+The rules see the answer and the right answers, never a model's scores nor another label. They err now and then: of 70
+answers of the default model that no rule had been made on, one was labelled correct that contradicts itself ("by Aldous
+Huxley was written by Robert ...") and one wrong that is a refusal. `headwise answers` shows which rule decided.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from itertools import pairwise
 
 from headwise.corpora.numbers import value
 from headwise.corpora.phrases import COPULAS, NEGATIONS, announced, contained, core, is_denied, items, phrases
-from headwise.corpora.refusals import after_but, begins_as_refusal, says_it_is_not_known
+from headwise.corpora.refusals import after_but, begins_as_refusal, has_a_refusal, says_it_is_not_known
 from headwise.corpora.wording import ARTICLES, is_mark, sentences, squashed, tokens, words
 
 __all__ = ["CORRECT", "LABELS", "REFUSED", "WRONG", "Verdict", "judge"]
 
 CORRECT, WRONG, REFUSED = "correct", "wrong", "refused"
 LABELS = (CORRECT, WRONG, REFUSED)
-THRESHOLD = 0.6  # of token F1, for right answers of at least LONG words
+THRESHOLD = 0.7  # of token F1, for right answers of at least LONG words
 LONG = 4
 NEARER = 0.3  # least token F1 with a right answer, where known wrong answers are there to compare with
 SHORT = 2  # letters of a right answer that may only be a whole phrase
@@ -57,8 +58,13 @@ class Verdict:
     matched: str = ""
 
 
-def judge(answer: str, golds: Sequence[str], *, numeric: bool = False, wrong: Sequence[str] = ()) -> Verdict:
+def judge(
+    answer: str, golds: Sequence[str], *, numeric: bool = False, wrong: Sequence[str] = (), question: str = ""
+) -> Verdict:
     """Label an answer against the right answers (and, where known, some wrong ones).
+
+    With the `question`, right answers that stand in it are left aside where there are others: who repeats "the 8th
+    president" has not said who that was.
 
     >>> judge("It is Paris.", ["Paris"])
     Verdict(label='correct', rule='phrase', matched='Paris')
@@ -68,6 +74,8 @@ def judge(answer: str, golds: Sequence[str], *, numeric: bool = False, wrong: Se
     if not words(answer):
         return Verdict(REFUSED, "empty")
     known = [_Gold.of(gold) for gold in dict.fromkeys(golds) if words(gold)]
+    asked = words(question)
+    known = [gold for gold in known if not _stand_in(gold.words, asked)] or known
     if numeric and any(gold.number is not None for gold in known):
         return _final_number(answer, known)
     first, *rest = sentences(answer)
@@ -77,11 +85,9 @@ def judge(answer: str, golds: Sequence[str], *, numeric: bool = False, wrong: Se
     if begins_as_refusal(tokens(first)):
         remainder = after_but(first)
         rest = [remainder, *rest] if remainder else rest
-        answered = next((at for at, sentence in enumerate(rest) if not begins_as_refusal(tokens(sentence))), None)
-        if answered is None:
-            return Verdict(REFUSED, "refusal")
-        verdict = _judge_sentences(rest[answered], rest[answered + 1 :], known, wrong)
-        return verdict if remainder or verdict.label == CORRECT else Verdict(REFUSED, "refusal")
+        verdict = _judge_sentences(rest[0], rest[1:], known, wrong) if rest else Verdict(REFUSED, "refusal")
+        answers = bool(remainder) and not has_a_refusal(tokens(remainder))
+        return verdict if answers or verdict.label == CORRECT else Verdict(REFUSED, "refusal")
     return _judge_sentences(first, rest, known, wrong)
 
 
@@ -119,6 +125,10 @@ class _Gold:
     def stands_in(self, sentence: Sequence[str]) -> bool | None:
         """As `contained`; None for short ones and numbers, which have rules of their own."""
         return None if self.short or self.number is not None else contained(sentence, self.words)
+
+
+def _stand_in(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return any(others[at : at + len(some)] == some for at in range(len(others) - len(some) + 1))
 
 
 def _first(golds: Sequence[_Gold], holds: Callable[[_Gold], object]) -> _Gold | None:
@@ -246,9 +256,9 @@ def _final_number(answer: str, known: Sequence[_Gold]) -> Verdict:
     final = every[-1]
     for marker in ("####", "answer is", "nswer:"):
         _, found, after = answer.rpartition(marker)
-        numbers = _numbers(tokens(after)) if found else []
-        if numbers:
-            final = numbers[0]
+        own = _own_number(tokens(sentences(after)[0])) if found and after.strip() else None
+        if own is not None:
+            final = own
             break
     return Verdict(CORRECT, "number", golds[final].text) if final in golds else Verdict(WRONG, "no match")
 

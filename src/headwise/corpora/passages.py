@@ -73,7 +73,9 @@ def read_passages(path: str | Path) -> Passages:
     elif path.suffix == ".jsonl":
         items = _from_jsonl(path)
     elif path.suffix not in (".txt", ".md"):
-        raise DataError(f"texts are read from .jsonl, .txt or .md files or a folder of .txt files, not from {path.name}")
+        raise DataError(
+            f"texts are read from .jsonl, .txt or .md files or a folder of .txt files, not from {path.name}"
+        )
     else:
         paragraphs = [part.strip() for part in _content(path).split("\n\n")]
         items = [Passage(f"{path.stem}-{i + 1}", text) for i, text in enumerate(p for p in paragraphs if p)]

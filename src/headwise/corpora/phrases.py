@@ -31,7 +31,8 @@ def phrases(sentence: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _runs(sentence: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Words in a row, with what stands before them and after them."""
-    before, run = "", []
+    before = ""
+    run: list[str] = []
     for token in [*sentence, "."]:
         if is_mark(token) or token in COPULAS:
             if run:
@@ -120,7 +121,9 @@ def is_denied(before: Sequence[str], after: Sequence[str]) -> bool:
     for place in range(len(before) - 1, max(-1, len(before) - 1 - SCOPE), -1):
         if before[place] in NEGATIONS or tuple(before[place : place + 2]) in TWO_WORDS:
             return True
-        if is_mark(before[place]) or (before[place] in TURNS and before[place + 1 : place + 2] not in (["than"], ["of"])):
+        if is_mark(before[place]) or (
+            before[place] in TURNS and before[place + 1 : place + 2] not in (["than"], ["of"])
+        ):
             break
     return tuple(after[:2]) in IS_NOT or bool(ISNT & set(after[:1]))
 
@@ -130,7 +133,7 @@ REGIONS = frozenset(("africa", "asia", "europe"))
 
 
 def _is_other_name(before: Sequence[str], wanted: tuple[str, ...]) -> bool:
-    """ "North Korea" is not "Korea"; but East Africa is in Africa."""
+    """Whether it is another thing: "North Korea" is not "Korea"; but East Africa is in Africa."""
     if not before or before[-1] not in MODIFIERS or wanted[0] in MODIFIERS:
         return False
     return wanted[0] not in REGIONS or (before[-1], wanted[0]) == ("south", "africa")

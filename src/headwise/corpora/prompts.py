@@ -73,7 +73,7 @@ def prompt_of(question: Question, *, few_shot: int, chat: bool) -> str | list[di
     parts = [f"Question: {asked}\nAnswer: {answer}" for asked, answer in examples[:few_shot]]
     if question.context:
         parts.append(f"Text: {question.context}")
-    parts.append(f"Question: {question.question}" + ("\nAnswer:" if parts or not chat else ""))
+    parts.append(f"Question: {question.question}" + ("\nAnswer:" if few_shot or not chat else ""))
     if chat or not few_shot:
         parts.insert(0, WORD_PROBLEM if question.numeric else FROM_TEXT if question.context else INSTRUCTION)
     text = "\n\n".join(parts)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from headwise.corpora.wording import ARTICLES, is_mark
 
-__all__ = ["after_but", "begins_as_refusal", "says_it_is_not_known"]
+__all__ = ["after_but", "begins_as_refusal", "has_a_refusal", "says_it_is_not_known"]
 
 _BEGINNINGS = """
 i dont know|i do not know|i dont have|i do not have|i have no|i am not sure|im not sure|i am unsure|im unsure|not sure
 i cannot|i cant|i can not|i am unable|im unable|i am not able|im not able|i apologize|i apologise
 im sorry|i am sorry|sorry|i dont understand|i do not understand
-as an ai|as ai|as language model|i am ai|im ai|i am just ai|im just ai|n /|not applicable
+as ai|as chatbot|as language model|i am ai|im ai|i am just ai|im just ai|n /|not applicable
 unknown|it is unknown|not known|it is not known|no answer|no idea|cannot answer|cant answer|cannot be determined
 it is not possible to|it is impossible to|there is not enough information|there is no information
 not specified|not mentioned|it is not specified|it is not mentioned|question is unclear
@@ -41,6 +41,12 @@ def begins_as_refusal(sentence: Sequence[str]) -> bool:
             if pattern not in ALONE or not after or is_mark(after[0]):
                 return True
     return False
+
+
+def has_a_refusal(sentence: Sequence[str]) -> bool:
+    """Whether any clause begins as a refusal does: "for that question, I'm unable to answer"."""
+    begins = [0, *(place + 1 for place, token in enumerate(sentence) if is_mark(token))]
+    return any(begins_as_refusal(sentence[place:]) for place in begins)
 
 
 def says_it_is_not_known(sentence: Sequence[str]) -> bool:

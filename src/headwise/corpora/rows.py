@@ -24,7 +24,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """All rows of a file; a folder is all its files of these kinds, in the order of their names."""
     if not path.exists():
         near = did_you_mean(path.name, [entry.name for entry in path.parent.glob("*")]) if path.parent.is_dir() else ""
-        raise DataError(f"there is no file or folder {path}. {near if near.startswith('Did') else ''}".rstrip(". ") + ".")
+        raise DataError(
+            f"there is no file or folder {path}. {near if near.startswith('Did') else ''}".rstrip(". ") + "."
+        )
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.name.endswith((".jsonl", ".jsonl.gz", *SUFFIXES[3:])))
         if not found:
@@ -82,7 +84,9 @@ def _arrow(path: Path) -> list[dict[str, Any]]:
         arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise DataError(f"reading {path.name} needs the package pyarrow: pip install pyarrow, or give .jsonl") from error
+        raise DataError(
+            f"reading {path.name} needs the package pyarrow: pip install pyarrow, or give .jsonl"
+        ) from error
     try:
         if path.suffix == ".parquet":
             table = parquet.read_table(path)

@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     r"(?:(?![\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])[^\W_])+|[^\w\s]"
 )
 _SENTENCE_END = re.compile(r"[.!?]+[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])|\n+")
-MARKS = frozenset(".,;:!?()[]{}/=\"+*|<>~")  # what ends a phrase; other marks ("%", "°", "$") say nothing
+MARKS = frozenset('.,;:!?()[]{}/="+*|<>~')  # what ends a phrase; other marks ("%", "°", "$") say nothing
 
 
 def _plain(text: str) -> str:
@@ -99,7 +99,7 @@ def squashed(text_words: tuple[str, ...]) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """Cut at full stops and line ends, but not after "St." or an initial.
+    """Cut at full stops and line ends, but not after "St.", an initial, or the "1." of a list.
 
     >>> sentences("It is St. Louis. The river is near.")
     ['It is St. Louis.', 'The river is near.']
@@ -107,8 +107,11 @@ def sentences(text: str) -> list[str]:
     out: list[str] = []
     begin = 0
     for end in _SENTENCE_END.finditer(text):
-        last = re.search(r"(\w+)\.$", text[begin : end.start() + 1])
-        if last and (len(last[1]) == 1 and last[1].isalpha() or last[1].casefold() in ABBREVIATIONS):
+        before = text[begin : end.start() + 1]
+        last = re.search(r"(\w+)\.$", before)
+        if before == "1." or (
+            last and (last[1].casefold() in ABBREVIATIONS or (len(last[1]) == 1 and last[1].isalpha()))
+        ):
             continue
         out.append(text[begin : end.end()].strip())
         begin = end.end()

@@ -147,27 +147,23 @@ def _order(writer: Writer, reading: DetectionReading) -> str:
 
 
 def _sweep(writer: Writer, reading: DetectionReading, name: str) -> str:
-    curve = reading.curve(name, "sweep", RANK)
+    curve = reading.curve(name, "by_k", RANK)
     if len(curve) < 2:
         return ""
     first, last, best = min(curve), max(curve), max(curve, key=lambda k: curve[k])
-    ends = [
-        f"{writer.number(curve[k], f'sweep {name} {k}')} with k = {writer.number(k, 'edge')}" for k in (first, last)
-    ]
+    ends = [f"{writer.number(curve[k], f'by_k {name} {k}')} with k = {writer.number(k, 'edge')}" for k in (first, last)]
     text = f"{reading.label(name)} has an AUROC of {ends[0]} and of {ends[1]} eigenvalues a head"
     if best in (first, last):
         return f"{text}; no k between is better." if len(curve) > 2 else f"{text}."
-    return (
-        f"{text}; the best k is {writer.number(best, 'edge')} ({writer.number(curve[best], f'sweep {name} {best}')})."
-    )
+    return f"{text}; the best k is {writer.number(best, 'edge')} ({writer.number(curve[best], f'by_k {name} {best}')})."
 
 
 def _layers(writer: Writer, reading: DetectionReading, name: str) -> str:
-    curve = reading.curve(name, "layers", LAYER)
+    curve = reading.curve(name, "by_layer", LAYER)
     if len(curve) < 2:
         return ""
     best = max(curve, key=lambda layer: curve[layer])
-    alone = writer.number(curve[best], f"layers {name} {best}")
+    alone = writer.number(curve[best], f"by_layer {name} {best}")
     count = writer.count(len(curve), f"layer-count {name}", "layer")
     text = f"On one layer alone {reading.label(name)} is best in layer {writer.number(best, 'edge')} ({alone})"
     if not reading.chooses_layer(name):
@@ -176,12 +172,12 @@ def _layers(writer: Writer, reading: DetectionReading, name: str) -> str:
 
 
 def _sizes(writer: Writer, reading: DetectionReading, name: str) -> str:
-    curve = reading.curve(name, "sizes", SIZE)
+    curve = reading.curve(name, "by_size", SIZE)
     if len(curve) < 2:
         return ""
     sizes = sorted(curve)
     parts = [
-        f"{writer.number(curve[n], f'sizes {name} {n}')} on {writer.number(n, 'edge')}" for n in (sizes[0], sizes[-1])
+        f"{writer.number(curve[n], f'by_size {name} {n}')} on {writer.number(n, 'edge')}" for n in (sizes[0], sizes[-1])
     ]
     step = curve[sizes[-1]] - curve[sizes[-2]]
     brought = writer.number(step, f"step {name}", digits=2)

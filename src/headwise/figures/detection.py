@@ -24,9 +24,9 @@ KINDS = {  # kind: label, colour
     "score": ("score", "#7a7a7a"),
 }
 SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarithmic
-    "sweep": (RANK, "Eigenvalues used", "k", True),
-    "layers": (LAYER, "One layer alone", "Layer", False),
-    "sizes": (SIZE, "Training set", "Answers fitted on", True),
+    "by_k": (RANK, "Eigenvalues used", "k", True),
+    "by_layer": (LAYER, "One layer alone", "Layer", False),
+    "by_size": (SIZE, "Training set", "Answers fitted on", True),
 }
 CHANCE = 0.5
 

@@ -10,10 +10,10 @@ of the other class that it beats,
 
     var A = var(placements of wrong) / n_wrong + var(placements of right) / n_right
 
-taken on the logit scale, so that it stays between 0 and 1. Of the three intervals tried here on normal data (DeLong
-plain, DeLong on the logit, Hanley-McNeil) this one kept its 95 % best: 94-97 % at 20 against 20 answers and A from .5
-to .97, where plain DeLong falls to 79 %; 91-94 % at 10 against 100. Where A is exactly 0 or 1 the variance is 0 and the
-interval is instead the exact one-sided binomial bound of the smaller class, .025^(1/n).
+taken on the logit scale, so that it stays between 0 and 1. Of three intervals tried on normal data (4,000 draws, A from
+.5 to .97) it keeps its 95 % best: 95-97 % at 20 against 20 answers, where plain DeLong falls to 79 % and Hanley-McNeil
+to 86 %; 94-96 % at 300 against 200. Its weak side is one tiny class: 91-94 % at 10 against 100. Where A is exactly 0 or
+1 the variance is 0 and the interval is instead the exact one-sided binomial bound of the smaller class, .025^(1/n).
 
 The variance is a sum over answers of one ``influence`` squared. That one array also gives the interval of a mean over
 folds, of a difference between two detectors scored on the same answers, and of answers that come in groups (Obuchowski
@@ -47,7 +47,9 @@ class Auroc(NamedTuple):
     high: Floats
     """ends of the 95 % interval"""
     influence: Floats
-    """(example, ...): the variance of ``value`` is the sum of its squares"""
+    """(example, ...): the variance of ``value`` is the sum of its squares, times ``inflation``"""
+    inflation: float = 1.0
+    """above 1 where the score was learnt by cross-validation: the folds share their training rows"""
 
 
 class Difference(NamedTuple):
@@ -75,13 +77,20 @@ def auroc(values: Any, labels: Labels, *, groups: NDArray[np.int64] | None = Non
 
 
 def auroc_by_fold(
-    scores: Any, labels: Labels, fold_of: NDArray[np.int64], *, groups: NDArray[np.int64] | None = None
+    scores: Any,
+    labels: Labels,
+    fold_of: NDArray[np.int64],
+    *,
+    learnt: bool = True,
+    groups: NDArray[np.int64] | None = None,
 ) -> tuple[Auroc, Floats]:
     """The mean over folds of the AUROC within each fold, and the AUROC of each fold.
 
-    Scores of different folds come from different classifiers and are not compared with each other. Pooling them is
-    biased downwards where a detector knows little: on pure noise (500 answers, 270 features, 5 folds, 200 draws) the
-    pooled AUROC was .494 on average, the mean over folds .499.
+    Scores of different folds come from different classifiers and are not compared with each other. Where they were
+    ``learnt``, the variance is inflated by 1 + K / (K - 1), after Nadeau and Bengio (2003): the K classifiers share
+    most of their training rows, so their errors go together, which neither DeLong nor a bootstrap of the pooled scores
+    can see. On 500 normal answers with 270 features and 5 folds (250 draws; true AUROC .50, .55, .68) the interval
+    holds the truth in 96, 95, 92 % of draws with the inflation, and in 85, 80, 78 % without.
     """
     scores = np.asarray(scores, dtype=np.float64)
     folds = np.unique(fold_of)
@@ -92,14 +101,17 @@ def auroc_by_fold(
         values[place], influence[rows] = _value_and_influence(scores[rows], labels[rows])
     influence /= len(folds)
     value = values.mean()
-    low, high = interval(value, _variance(influence, groups), int(min(labels.sum(), (~labels).sum())))
-    return Auroc(value, low, high, influence), values
+    inflation = 1 + len(folds) / (len(folds) - 1) if learnt else 1.0
+    variance = inflation * _variance(influence, groups)
+    low, high = interval(value, variance, int(min(labels.sum(), (~labels).sum())))
+    return Auroc(value, low, high, influence, inflation), values
 
 
 def compare(first: Auroc, second: Auroc, *, groups: NDArray[np.int64] | None = None) -> Difference:
     """How much better is the first than the second, on the same answers? DeLong's paired interval and test."""
     value = float(first.value - second.value)
-    error = float(np.sqrt(_variance(first.influence - second.influence, groups)))
+    inflation = max(first.inflation, second.inflation)
+    error = float(np.sqrt(inflation * _variance(first.influence - second.influence, groups)))
     half = float(norm.isf(0.025)) * error
     p = float(2 * norm.sf(abs(value) / error)) if error > 0 else float(value == 0)
     return Difference(value, value - half, value + half, p)

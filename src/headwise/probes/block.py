@@ -1,4 +1,5 @@
-"""One feature set as a fitted detector holds it: which part of it was chosen, and a weight for every number of that part.
+"""One feature set as a fitted detector holds it: which part of it was chosen, and a weight for every number of that
+part.
 
     contribution of the block to the log-odds = Σ (x - mean) · weights
 
@@ -55,7 +56,7 @@ class Block:
         dims = tuple(str(dim) for dim in array.dims if dim != EXAMPLE)
         if array.shape[1:] != self.mean.shape or dims != self.dims:
             raise DataError(
-                f"The detector was fitted on {name!r} of the shape {_shape(self.dims, self.mean.shape)}, but these features "
+                f"The detector was fitted on {name!r} of {_shape(self.dims, self.mean.shape)}, but these features "
                 f"have {_shape(dims, array.shape[1:])}; measure them with the same model and the same settings."
             )
         table = columns(array, name)

@@ -2,14 +2,14 @@
 
     P(wrong) = 1 / (1 + exp(-(slope · score + offset)))
 
-fitted by maximum likelihood on out-of-fold scores, with Platt's (1999) targets (n_wrong + 1) / (n_wrong + 2) and
-1 / (n_right + 2) instead of 1 and 0, which keep a perfect detector from claiming certainty. A logistic regression is
-fitted with balanced classes and on many features, so its own probability is neither of this data's base rate nor modest;
-this one is. Two numbers, because isotonic regression needs some thousand answers before it does better.
+fitted by maximum likelihood on out-of-fold scores, with Platt's (1999) targets (n_wrong + 1) / (n_wrong + 2) and 1 /
+(n_right + 2) instead of 1 and 0, which keep a perfect detector from claiming certainty. A logistic regression is fitted
+with balanced classes and on many features, so its own probability is neither of this data's base rate nor modest; this
+one is. Two numbers, because isotonic regression needs some thousand answers before it does better.
 
-A slope below 0 would say "the detector has it backwards" on the strength of its own noise: then the slope is 0, and every
-answer gets the base rate. This module does not know how common wrong answers are elsewhere: a probability holds for data
-like that it was learnt on.
+A slope below 0 would say "the detector has it backwards" on the strength of its own noise: then the slope is 0, and
+every answer gets the base rate. This module does not know how common wrong answers are elsewhere: a probability holds
+for data like that it was learnt on.
 """
 
 from __future__ import annotations

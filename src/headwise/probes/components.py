@@ -1,11 +1,11 @@
 """How do 27,000 features of 500 answers become small, without changing anything?
 
-n points lie in a space of at most n dims, however many columns they have. ``coordinates`` turns them into it, once: with
-the Gram matrix of the centred features G = X X' = U Λ U', the points Z = U √Λ (n x n) have the same distances and angles.
-Everything that does not see rotations and shifts gives the same result on Z as on X: PCA does not, and neither does a
-logistic regression with an L2 penalty and a free intercept. So every fold, every k and every training size is fitted on
-n columns instead of 27,000. Test rows take part in the turning, which carries no information from them to a training
-fold: a rotation chosen in any other way gives the same scores.
+n points lie in a space of at most n dims, however many columns they have. ``coordinates`` turns them into it, once:
+with the Gram matrix of the centred features G = X X' = U Λ U', the points Z = U √Λ (n x n) have the same distances and
+angles. Everything that does not see rotations and shifts gives the same result on Z as on X: PCA does not, and neither
+does a logistic regression with an L2 penalty and a free intercept. So every fold, every k and every training size is
+fitted on n columns instead of 27,000. Test rows take part in the turning, which carries no information from them to a
+training fold: a rotation chosen in any other way gives the same scores.
 
 Coefficients are turned back by ``Turned.back``:  β = X' U Λ^-1/2 w.
 
@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headwise.probes.threads import one_thread
 
 __all__ = ["Turned", "coordinates", "principal"]
 
@@ -45,6 +47,7 @@ def coordinates(table: NDArray[Any]) -> Turned:
     return principal(table, table.mean(axis=0, dtype=np.float64))
 
 
+@one_thread
 def principal(table: NDArray[Any], mean: Floats, keep: int | None = None) -> Turned:
     """The rows minus ``mean`` along their ``keep`` directions of largest variance (all that are not rounding)."""
     rows, width = table.shape

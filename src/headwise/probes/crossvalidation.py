@@ -13,10 +13,11 @@ they too must not see the test fold, nor scores of rows a classifier was fitted 
 
 Folds are stratified by label and seeded; with ``groups`` (the question of an answer) a group is never divided.
 
-The AUROC of the outer scores is the mean over folds with an interval from DeLong's placements (``auroc.auroc_by_fold``
-says why not pooled). Why not the spread over folds: five numbers that share training rows give an interval that is
-itself mostly noise. What the interval covers: other answers judged by these detectors. What it does not: another
-training set, other questions of another kind, another model.
+The AUROC of the outer scores is the mean over folds, with an interval from DeLong's placements within folds, inflated
+for the training rows that folds share (``auroc.auroc_by_fold``, with what that is worth). Why not a bootstrap of the
+pooled scores: it compares scores of different classifiers, and is too narrow, as DeLong alone is. Why not the spread
+over folds: five numbers that depend on each other give an interval that is itself mostly noise. What the interval does
+not cover: questions of another kind, another model.
 
 Cost: folds x candidates x (inner + 1) fits. This module does not know what the candidates mean.
 """
@@ -70,8 +71,8 @@ def assign_folds(labels: Labels, *, folds: int = 5, seed: int = 0, groups: Ints 
         fold_of[test] = fold
         if labels[test].all() or not labels[test].any():
             raise DataError(
-                f"Fold {fold + 1} of {folds} has answers of one class only, because groups are kept together; use fewer "
-                "folds or more groups."
+                f"Fold {fold + 1} of {folds} has answers of one class only, because groups are kept together; "
+                "use fewer folds or more groups."
             )
     return fold_of
 
@@ -137,7 +138,8 @@ def _both_rings(
 ) -> tuple[Floats, Floats]:
     """Outer scores (example,) and inner scores (fold, example) of one candidate.
 
-    All fits are made together; where the PCA drops directions, those of one outer fold share the PCA of its training rows.
+    All fits are made together; where the PCA drops directions, those of one outer fold share the PCA of its training
+    rows.
     """
     subsets = [
         np.array([train, *(_among(train, ring != fold) for fold in np.unique(ring))])

@@ -4,8 +4,8 @@
 - by size: fitted on the first m training answers of each fold, in a seeded random order that keeps the share of wrong
   answers, tested on the whole test fold. A curve that still rises at its end asks for more questions.
 
-Nothing is chosen here: k is the largest on offer, so the curves cannot leak. They are to look at; a layer that looks best
-here was found on test folds and its number is optimistic.
+Nothing is chosen here: k is the largest on offer, so the curves cannot leak. They are to look at; a layer that looks
+best here was found on test folds and its number is optimistic.
 
 Cost: a fit a fold for each point of a curve. This module does not know what is drawn.
 """
@@ -34,7 +34,9 @@ Ints = NDArray[np.int64]
 def scores_by_layer(features: xr.DataArray, name: str, labels: Labels, fold_of: Ints) -> dict[int, Floats]:
     """Layer -> out-of-fold scores of a detector that sees only this layer."""
     return {
-        layer: out_of_fold(coordinates(columns(features.isel({LAYER: layer}), name)).points, labels, fold_of, components=None)
+        layer: out_of_fold(
+            coordinates(columns(features.isel({LAYER: layer}), name)).points, labels, fold_of, components=None
+        )
         for layer in range(features.sizes[LAYER])
     }
 

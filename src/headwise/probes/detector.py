@@ -6,17 +6,18 @@
     detector.save("atlas/detector")                           # detector.json + detector.safetensors; no pickle
 
 One feature set: the detector of the sheet (``classifier``); k is chosen by cross-validation inside what it is given.
-Several: each its own detector, weighed by an upper storey that learns from out-of-fold scores (``stacking``); a set of one
-number an answer (a log-probability) goes to the upper storey directly. Either way the result is one linear function,
+Several: each its own detector, weighed by an upper storey that learns from out-of-fold scores (``stacking``); a set of
+one number an answer (a log-probability) goes to the upper storey directly. Either way the result is one linear
+function,
 
     log-odds = Σ_blocks Σ (x - mean) · weights  +  intercept
 
-so the share of a head is the sum of its own terms: what it adds, against the average training answer. That is an account
-of this detector, exactly; it is not a claim that the head causes the error, and of two heads that say the same the penalty
-splits the credit. Calibration: ``calibration``, on out-of-fold scores.
+so the share of a head is the sum of its own terms: what it adds, against the average training answer. That is an
+account of this detector, exactly; it is not a claim that the head causes the error, and of two heads that say the same
+the penalty splits the credit. Calibration: ``calibration``, on out-of-fold scores.
 
-Cost: a fit with 5 k, 500 answers, 27,000 features takes about a second; scoring is one product.
-This module does not know how good the detector is: ``table`` does, on folds that had no part in any choice.
+Cost: a fit with 5 k, 500 answers, 27,000 features takes about a second; scoring is one product. This module does not
+know how good the detector is: ``table`` does, on folds that had no part in any choice.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Detector:
         arrays = all_named(given, len(wrong))
         fold_of = assign_folds(wrong, folds=folds, seed=seed, groups=as_groups(groups, len(wrong)))
         fitted = {
-            name: _fit_block(array, name, wrong, fold_of, ks, components, alone=len(arrays) == 1) for name, array in arrays.items()
+            name: _fit_block(array, name, wrong, fold_of, ks, components, alone=len(arrays) == 1)
+            for name, array in arrays.items()
         }
         _refuse_unlike_heads(fitted)
         blocks = {name: block for name, (block, _, _) in fitted.items()}
@@ -104,7 +106,9 @@ class Detector:
         return cls(blocks, intercept, fit_platt(score, wrong), {**counts, **(about or {})})
 
     def logit(self, features: Any) -> Floats:
-        """(example,): log-odds of "wrong", as if both classes were equally common; above 0 the detector calls it wrong."""
+        """(example,): log-odds of "wrong", as if both classes were equally common; above 0 the detector calls it
+        wrong.
+        """
         return self._sum(
             {name: terms.reshape(len(terms), -1).sum(axis=1) for name, terms in self._terms(features).items()}
         )

@@ -1,8 +1,10 @@
-"""A detector on disk: ``PATH.safetensors`` with the arrays, ``PATH.json`` with all else. No pickle: reading runs no code.
+"""A detector on disk: ``PATH.safetensors`` with the arrays, ``PATH.json`` with all else. No pickle: reading runs no
+code.
 
 The JSON holds the format and its version, the names, dims and shapes of the blocks, intercept, calibration, what it was
-fitted on, and the SHA-256 of the arrays, so that a file of one detector never meets the JSON of another. Numbers survive
-bit by bit (float64 arrays; JSON's shortest form that reads back the same). Each file is written beside and renamed.
+fitted on, and the SHA-256 of the arrays, so that a file of one detector never meets the JSON of another. Numbers
+survive bit by bit (float64 arrays; JSON's shortest form that reads back the same). Each file is written beside and
+renamed.
 
 This module does not know what a detector does.
 """
@@ -85,8 +87,8 @@ def read(path: str | os.PathLike[str]) -> Parts:
         raise AtlasError(f"{json_path} is not a detector of Headwise; give the path that Detector.save was given.")
     if document.get("version") != VERSION:
         raise AtlasError(
-            f"The detector {json_path} has version {document.get('version')}, and this Headwise reads version {VERSION}; "
-            "fit it again, or use the Headwise that wrote it."
+            f"The detector {json_path} has version {document.get('version')}, and this Headwise reads version "
+            f"{VERSION}; fit it again, or use the Headwise that wrote it."
         )
     data = arrays_path.read_bytes()
     if hashlib.sha256(data).hexdigest() != document.get("sha256"):

@@ -3,7 +3,8 @@
 For each cell (a head, a feature, a rank) the values of the wrong answers are set against those of the right ones:
 
 - p: the two-sided Mann-Whitney U test, with exactly the p of ``scipy.stats.mannwhitneyu`` on that cell alone (exact
-  where one class has at most 8 answers and there are no ties, otherwise normal with correction for ties and continuity);
+  where one class has at most 8 answers and there are no ties, otherwise normal with correction for ties and
+  continuity);
 - q: Benjamini-Hochberg over all cells of a map (``multiplicity``);
 - auroc: P(wrong > right) + ties / 2, with DeLong's 95 % interval on the logit scale (``auroc``), and the rank-biserial
   correlation 2 auroc - 1. With 500 answers an effect too small to be of any use can have a tiny p: look at this first.
@@ -14,8 +15,8 @@ tested and is NaN everywhere, not 1. Values that are all equal were tested and f
 Cost: four sorts a cell; 500 answers x 2,700 cells in about a second. Cells with the same answers left out go through
 scipy together, so it is slow only where NaN are scattered at random.
 
-This module does not know whether answers are independent. Several answers to one question are not: pass one of each.
-It does not know their length either: see ``matching``.
+This module does not know whether answers are independent. Several answers to one question are not: pass one of each. It
+does not know their length either: see ``matching``.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def patterns(table: NDArray[np.float64]) -> Iterator[tuple[NDArray[np.int64], ND
 
 
 def _mann_whitney(part: NDArray[np.float64], wrong: Labels) -> NDArray[np.float64]:
-    """scipy's p of each column. Asked for many columns, scipy looks for ties in all of them at once, and takes the
+    """Scipy's p of each column. Asked for many columns, scipy looks for ties in all of them at once, and takes the
     normal approximation everywhere if there are any; so columns with ties are asked apart where that matters.
     """
     p = np.empty(part.shape[1])

@@ -89,7 +89,7 @@ def choices(features: xr.DataArray, name: str, ks: Sequence[int] = KS) -> list[i
     most = len(complete) if complete.all() else int(np.argmin(complete))
     if most == 0:
         raise DataError(
-            f"The feature set {name!r} has no rank that is a number in every example; leave out the examples without it."
+            f"The feature set {name!r} has no rank that is a number in every example; leave out those without it."
         )
     return sorted({k for k in ks if k <= most}) or [most]
 

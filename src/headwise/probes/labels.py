@@ -35,16 +35,14 @@ def as_labels(labels: Any, *, rows: int | None = None, least: int = LEAST) -> La
         raise DataError(f"There are {rows} answers but {len(found)} labels; give one label per answer.")
     if found.dtype != bool:
         if found.dtype.kind not in "iuf" or not np.isin(found, (0, 1)).all():
-            raise DataError(
-                "Labels must be true (wrong) or false (right) for every answer; leave out refused and unlabelled answers."
-            )
+            raise DataError("Labels must be true (wrong) or false (right); leave out refused and unlabelled answers.")
         found = found.astype(bool)
     wrong, right = int(found.sum()), int((~found).sum())
     if min(wrong, right) == 0:
         which = "right" if wrong == 0 else "wrong"
         raise DataError(
-            f"All {len(found)} answers are {which}, so there is nothing to tell apart; use questions of which the model "
-            "gets some right and some wrong."
+            f"All {len(found)} answers are {which}, so there is nothing to tell apart; use questions of which the "
+            "model gets some right and some wrong."
         )
     if min(wrong, right) < least:
         raise DataError(

@@ -1,17 +1,17 @@
 """Many regularised logistic regressions on the same points at once: one for each way to weigh the rows.
 
-Cross-validation fits the same classifier again and again on overlapping rows of one matrix. Leaving a row out is giving it
-the weight 0, so all fits share every product with the matrix: for fit b
+Cross-validation fits the same classifier again and again on overlapping rows of one matrix. Leaving a row out is giving
+it the weight 0, so all fits share every product with the matrix: for fit b
 
-    minimise  Σ_i s_ib [log(1 + exp(m_ib)) - y_i m_ib] + |w_b|² / 2,      m = Z w_b + c_b     (C = 1, c_b is not penalised)
+    minimise  Σ_i s_ib [log(1 + exp(m_ib)) - y_i m_ib] + |w_b|² / 2,     m = Z w_b + c_b     (C = 1, c_b is free)
 
-by Newton's method for all b together. A step solves (Z' D_b Z + 1) v = -gradient by conjugate gradients with the diagonal
-as preconditioner; in principal coordinates Z' Z is diagonal, so a few of them are enough. A step is halved until the loss
-falls, as for any convex function. Fits that are done drop out.
+by Newton's method for all b together. A step solves (Z' D_b Z + 1) v = -gradient by conjugate gradients with the
+diagonal as preconditioner; in principal coordinates Z' Z is diagonal, so a few of them are enough. A step is halved
+until the loss falls, as for any convex function. Fits that are done drop out.
 
 The optimum is unique, so it is scikit-learn's (``LogisticRegression(C=1)``), reached more tightly than its lbfgs does.
-Cost: twenty fits (5 outer, 15 inner folds) of 500 points in 500 coordinates take 0.03-0.25 s on one core, five times less
-than scikit-learn one by one. This module does not know what a fold is.
+Cost: twenty fits (5 outer, 15 inner folds) of 500 points in 500 coordinates take 0.03-0.25 s on one core, five times
+less than scikit-learn one by one. This module does not know what a fold is.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from headwise.probes.labels import Labels
+from headwise.probes.threads import one_thread
 
 __all__ = ["logistic"]
 
@@ -33,6 +34,7 @@ _TOLERANCE = 1e-10  # twice what the last step could still gain (Newton's decrem
 _NEWTON, _GRADIENTS, _HALVINGS = 100, 250, 40
 
 
+@one_thread
 def logistic(points: Floats, labels: Labels, weights: Floats) -> tuple[Floats, Floats]:
     """Weights (coordinate, fit) and intercepts (fit,) for row weights (row, fit)."""
     z = np.column_stack([points, np.ones(len(points))])  # (row, coordinate + 1)
@@ -55,7 +57,9 @@ def logistic(points: Floats, labels: Labels, weights: Floats) -> tuple[Floats, F
         before, slope = loss(margin, w, s), np.sum(gradient * step, axis=0)
         length = np.ones(len(left))
         for _ in range(_HALVINGS):
-            rises = loss(margin + length * along, w + length * step, s) > before + 1e-4 * length * slope + 1e-13 * before
+            rises = (
+                loss(margin + length * along, w + length * step, s) > before + 1e-4 * length * slope + 1e-13 * before
+            )
             if not rises.any():
                 break
             length[rises] /= 2

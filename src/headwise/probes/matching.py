@@ -1,7 +1,8 @@
 """Is it the error that a head sees, or only the length of the answer?
 
-Wrong answers are often longer (or shorter) than right ones, and every statistic of an attention map changes with length.
-So wrong and right answers are paired by length, and only the pairs are compared: inside them length says nothing.
+Wrong answers are often longer (or shorter) than right ones, and every statistic of an attention map changes with
+length. So wrong and right answers are paired by length, and only the pairs are compared: inside them length says
+nothing.
 
 Steps: all pairs of a length of wrong answers and a length of right ones that differ by at most ``caliper``, nearest
 first (exact matches before all others, shorter before longer); from each, as many pairs as both still have. Which of

@@ -1,7 +1,7 @@
 """What is a p-value worth when there are hundreds of heads, and ten eigenvalues a head?
 
-Over heads: the Benjamini-Hochberg q-value (1995), over all cells of a map. Among the heads with q < 0.05 at most 5 % are
-expected to be false. Over the ranks of one head: one p from several that depend on each other,
+Over heads: the Benjamini-Hochberg q-value (1995), over all cells of a map. Among the heads with q < 0.05 at most 5 %
+are expected to be false. Over the ranks of one head: one p from several that depend on each other,
 
     Cauchy   T = mean tan((1/2 - p_r) π),  p = 1/2 - arctan(T) / π        (Liu and Xie 2020)
     min-p    p = 1 - (1 - min p_r)^m                                      (Šidák 1967)

@@ -33,6 +33,7 @@ from headwise.probes.differences import LEAST_PER_CELL, MAPS, patterns
 from headwise.probes.features import named
 from headwise.probes.labels import LEAST, Labels, as_groups, as_labels
 from headwise.probes.multiplicity import cells_of_a_map
+from headwise.probes.threads import one_thread
 
 __all__ = ["permutation_null"]
 
@@ -115,6 +116,7 @@ def _rank(table: Floats) -> _Ranked:
     return _Ranked(ranks, there, np.round(ties))
 
 
+@one_thread
 def _shares(ranked: _Ranked, labels: Floats, alpha: float) -> Floats:
     """The share of tested cells with p < alpha for each row of labels (shuffle, example)."""
     limit = norm.isf(alpha / 2)

@@ -54,7 +54,9 @@ class Supervised(NamedTuple):
 
 
 def supervised(array: xr.DataArray, name: str, ring: Ring, *, ks: Sequence[int]) -> Supervised:
-    """The sheet's detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's way."""
+    """The sheet's detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's
+    way.
+    """
     kind, offered = what_to_choose(array), choices(array, name, ks)
     points = {choice: coordinates(columns(select(array, kind, choice), name)).points for choice in offered}
     judged = cross_validate(
@@ -117,7 +119,7 @@ def combined(
 
 def unsupervised(name: str, scores: Floats, ring: Ring) -> xr.Dataset:
     """A score that was not learnt."""
-    return _row(name, scores, ring)
+    return _row(name, scores, ring, learnt=False)
 
 
 def as_score(scores: Any, name: str, rows: int) -> Floats:
@@ -130,8 +132,8 @@ def as_score(scores: Any, name: str, rows: int) -> Floats:
     if not np.isfinite(values).all():
         bad = ~np.isfinite(values)
         raise DataError(
-            f"The score {name!r} is not a number for {int(bad.sum())} of {rows} answers (first: row {int(np.argmax(bad))}); "
-            "leave these answers out."
+            f"The score {name!r} is not a number for {int(bad.sum())} of {rows} answers (first: row "
+            f"{int(np.argmax(bad))}); leave these answers out."
         )
     return values
 
@@ -143,8 +145,8 @@ def joined(parts: Sequence[xr.Dataset], ring: Ring) -> xr.Dataset:
     return table.assign_coords(wrong=(EXAMPLE, ring.labels), fold_of=(EXAMPLE, ring.fold_of))
 
 
-def _row(name: str, score: Floats, ring: Ring) -> xr.Dataset:
-    area, per_fold = auroc_by_fold(score, ring.labels, ring.fold_of, groups=ring.groups)
+def _row(name: str, score: Floats, ring: Ring, *, learnt: bool) -> xr.Dataset:
+    area, per_fold = auroc_by_fold(score, ring.labels, ring.fold_of, learnt=learnt, groups=ring.groups)
     return xr.Dataset(
         {
             "auroc": (DETECTOR, [float(area.value)]),
@@ -165,7 +167,7 @@ def _judged_row(name: str, judged: CrossValidated, ring: Ring) -> xr.Dataset:
         train = ring.fold_of != fold
         probability[~train] = fit_platt(judged.inner[place, train], labels[train])(judged.score[~train])
     precision, recall = precision_recall(judged.score, labels)
-    return _row(name, judged.score, ring).assign(
+    return _row(name, judged.score, ring, learnt=True).assign(
         precision=(DETECTOR, [precision]),
         recall=(DETECTOR, [recall]),
         brier=(DETECTOR, [brier(probability, labels)]),

@@ -6,13 +6,13 @@ the sheet; above, a logistic regression weighs their scores and plain numbers su
     score = Σ_b  w_b (score_b - m_b) / s_b  +  Σ_c  w_c (number_c - m_c) / s_c  +  w_0
 
 Every input is scaled by its spread in the training rows, so that a block counts by what it tells and not by its unit or
-its number of columns. The upper storey learns only from inner out-of-fold scores (Wolpert 1992): from the scores of rows
-that a block was fitted on it would learn to trust the block that overfits most. It has as many weights as there are
-blocks, so an uninformative block costs little; that it can cost something is why the comparison is made on the outer
-folds, with a paired interval (``auroc.compare``).
+its number of columns. The upper storey learns only from inner out-of-fold scores (Wolpert 1992): from the scores of
+rows that a block was fitted on it would learn to trust the block that overfits most. It has as many weights as there
+are blocks, so an uninformative block costs little; that it can cost something is why the comparison is made on the
+outer folds, with a paired interval (``auroc.compare``).
 
-Both storeys are linear, so the whole is one linear function of all features (``detector.Detector`` uses that).
-Cost: a few small fits. This module does not know which blocks it is given.
+Both storeys are linear, so the whole is one linear function of all features (``detector.Detector`` uses that). Cost: a
+few small fits. This module does not know which blocks it is given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Which detector is best, and by how much? Every feature set, every baseline, the same folds, one table.
 
 Rows (dim ``detector``), in the order given: supervised feature sets, combinations of them, unsupervised scores. Scores
-are given such that larger means "more likely wrong" (the negative of AttnScore, of a log-probability); their direction is
-not learnt, so an AUROC below 0.5 is possible and says "the other way round". Put the answer's length among them, always.
+are given such that larger means "more likely wrong" (the negative of AttnScore, of a log-probability); their direction
+is not learnt, so an AUROC below 0.5 is possible and says "the other way round". Put the answer's length among them,
+always.
 
 | variables (each with _low, _high: the 95 % interval) | dims | |
 |---|---|---|
@@ -15,11 +16,11 @@ not learnt, so an AUROC below 0.5 is possible and says "the other way round". Pu
 | paper | detector | the published protocol: optimistic, see ``published`` |
 
 and without intervals: fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
-probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can be
-compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
+probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
+be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
-Cost: see ``crossvalidation``. n = 500, twelve rows, three of them 27,000 wide and one hidden state: see docs.
-This module does not know how anything was measured.
+Cost: see ``crossvalidation``. n = 500, twelve rows, three of them 27,000 wide and one hidden state: see docs. This
+module does not know how anything was measured.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from headwise.probes.classifier import COMPONENTS
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.features import KS, all_named, what_to_choose
 from headwise.probes.labels import LEAST, as_groups, as_labels
+from headwise.probes.transfer import as_topics
 
 __all__ = ["TableOptions", "compare_rows", "detector_table"]
 
@@ -79,6 +81,8 @@ def detector_table(
     _refuse_names(names, arrays, baselines, combine, options)
     clusters = as_groups(groups, len(wrong))
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
+    topic_of = None if topics is None else as_topics(topics, len(wrong))
+    numbers = {name: make.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
     ring = make.Ring(wrong, fold_of, options.inner, options.seed, clusters, options.components)
 
     supervised, parts, notes = {}, [], []
@@ -88,8 +92,7 @@ def detector_table(
         notes += entry.notes
         parts.append(entry.row)
         if options.details is None or name in options.details:
-            parts.append(make.details(array, name, entry, ring, options.sizes, topics, options.least_in_topic))
-    numbers = {name: make.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
+            parts.append(make.details(array, name, entry, ring, options.sizes, topic_of, options.least_in_topic))
     parts += [make.combined(name, members, supervised, numbers, ring) for name, members in combine.items()]
     parts += [make.unsupervised(name, scores, ring) for name, scores in numbers.items()]
     table = make.joined(parts, ring).assign_coords(
@@ -104,9 +107,9 @@ def detector_table(
             gain_high=(DETECTOR, [gain.high for gain in gains]),
         )
     return table.assign_attrs(
-        n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner, seed=options.seed,
-        reference=options.reference or "", notes=json.dumps(notes),
-        interval="95 %, DeLong's placements within folds, logit scale; not of another training set",
+        n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner,
+        seed=options.seed, reference=options.reference or "", notes=json.dumps(notes),
+        interval="95 %, DeLong within folds, logit scale, inflated for shared training rows (Nadeau and Bengio)",
     )  # fmt: skip
 
 
@@ -117,8 +120,12 @@ def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: Any = No
 
     def area(name: str) -> Auroc:
         if name not in table[DETECTOR].values:
-            raise DataError(f"There is no detector {name!r} in the table. {did_you_mean(name, map(str, table[DETECTOR].values))}")
-        return auroc_by_fold(table["score"].sel({DETECTOR: name}).values, wrong, fold_of, groups=clusters)[0]
+            raise DataError(
+                f"There is no detector {name!r} in the table. {did_you_mean(name, map(str, table[DETECTOR].values))}"
+            )
+        row = table.sel({DETECTOR: name})
+        learnt = row["kind"].item() != "score"
+        return auroc_by_fold(row["score"].values, wrong, fold_of, learnt=learnt, groups=clusters)[0]
 
     return compare_aurocs(area(first), area(second), groups=clusters)
 

@@ -7,7 +7,8 @@
 The last row is the one to believe: it has nearly all the data, and none of the topic. A topic with fewer than ``least``
 answers of a class is neither fitted on alone nor tested on: NaN. Nothing is chosen here.
 
-Intervals are DeLong's, within the tested topic. Cost: about seven fits a topic. This module does not know what a topic is.
+Intervals are DeLong's, within the tested topic. Cost: about seven fits a topic. This module does not know what a topic
+is.
 """
 
 from __future__ import annotations
@@ -25,11 +26,24 @@ from headwise.probes.classifier import fit_subsets
 from headwise.probes.crossvalidation import assign_folds, out_of_fold
 from headwise.probes.labels import Labels
 
-__all__ = ["OTHERS", "transfer"]
+__all__ = ["OTHERS", "as_topics", "transfer"]
 
 OTHERS = "others"
 
 Ints = NDArray[np.int64]
+
+
+def as_topics(topics: Any, rows: int) -> NDArray[np.str_]:
+    """One topic an answer, at least two of them, or a DataError."""
+    found = np.asarray(topics).astype(str)
+    if found.shape != (rows,):
+        raise DataError(f"There are {rows} answers but {found.size} topics; give one topic per answer.")
+    names = sorted(set(found.tolist()))
+    if OTHERS in names or len(names) < 2:
+        raise DataError(
+            f"Transfer needs at least two topics, none of them called {OTHERS!r}; found {', '.join(names)}."
+        )
+    return found
 
 
 def transfer(
@@ -43,14 +57,8 @@ def transfer(
     groups: Ints | None = None,
 ) -> xr.Dataset:
     """``auroc``, ``low``, ``high`` with dims (trained_on, topic), and ``n_wrong``, ``n_right`` of each topic."""
-    topic_of = np.asarray(topics).astype(str)
-    if topic_of.shape != labels.shape:
-        raise DataError(f"There are {len(labels)} answers but {topic_of.size} topics; give one topic per answer.")
+    topic_of = as_topics(topics, len(labels))
     names = sorted(set(topic_of.tolist()))
-    if OTHERS in names or len(names) < 2:
-        raise DataError(
-            f"Transfer needs at least two topics, none of them called {OTHERS!r}; found {', '.join(names)}."
-        )
     rows = {name: topic_of == name for name in names}
     counts = {name: (int(labels[own].sum()), int((~labels[own]).sum())) for name, own in rows.items()}
     enough = [name for name in names if min(counts[name]) >= least]

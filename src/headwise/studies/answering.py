@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,19 +43,17 @@ from headwise.corpora import (
     prompt_ids,
     prompt_of,
 )
-from headwise.corpora.wording import sentences, words
 from headwise.dims import EXAMPLE
 from headwise.engines import Shard
 from headwise.errors import DataError, StudyError
 from headwise.model import Model
 from headwise.studies.decoding import Decoder, Ids, Reply, Sampling, shared_beginning
+from headwise.studies.endings import ending, ending_ids, text_of
 from headwise.studies.work import Work
 
 NAME = "answers"
 VERSION = 1
 TOO_LONG = ("refuse", "drop")
-FULL_STOP = re.compile(r"[.!?][\"')\]]*$")
-FILLERS = frozenset("sure certainly of course okay ok well great question good i see hello".split())
 _PLACE = "place"  # of a question in the list it came from; shards are cut from a list sorted by length
 
 
@@ -66,7 +63,7 @@ class AnsweringOptions:
 
     few_shot: int | None = None  # examples before a question; None is what suits the kind of prompt
     chat: bool | None = None  # whether to use the chat template; None is yes if there is one
-    max_new_tokens: int = 24
+    max_new_tokens: int = 32
     reasoning_tokens: int = 192  # for word problems, which are worked out in steps
     temperature: float = 0.0  # 0 takes the likeliest token
     endpoint: Endpoint | None = None  # answers come from there, and the model only reads them
@@ -78,7 +75,13 @@ class AnsweringOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in {"max_new_tokens": 1, "reasoning_tokens": 1, "temperature": 0, "batch": 1, "shard": 1}.items():
+        for name, least in {
+            "max_new_tokens": 1,
+            "reasoning_tokens": 1,
+            "temperature": 0,
+            "batch": 1,
+            "shard": 1,
+        }.items():
             if getattr(self, name) < least:
                 raise StudyError(f"answers were asked for with {name}={getattr(self, name)}; give at least {least}")
         if self.too_long not in TOO_LONG:
@@ -141,7 +144,7 @@ def _ask(model: Model, place: int, item: Question, options: AnsweringOptions, sh
 
 def _said(model: Model, text: str, chat: bool) -> Ids:
     """A given answer as tokens, up to the first that would have ended it."""
-    stops = _ending_ids(model)
+    stops = ending_ids(model)
     ids = answer_ids(model, text.strip(), chat=chat)
     end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
     return ids[:end]
@@ -207,7 +210,7 @@ def _measure(
     else:
         replies = _generate(model, decoder, asked, options)
     texts = [
-        one.question.response.strip() if one.question.response is not None else _text(model, reply.ids)
+        one.question.response.strip() if one.question.response is not None else text_of(model, reply.ids)
         for one, reply in zip(asked, replies, strict=True)
     ]
     return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, options))
@@ -222,7 +225,7 @@ def _generate(model: Model, decoder: Decoder, asked: Sequence[_Asked], options: 
         sampling = None
         if options.temperature:
             sampling = Sampling(options.temperature, tuple(_seed(options.seed, one.question.id) for one in some))
-        said = decoder.generate([one.prompt for one in some], some[0].limit, _ending(model, numeric), sampling)
+        said = decoder.generate([one.prompt for one in some], some[0].limit, ending(model, numeric), sampling)
         replies |= {one.place: reply for one, reply in zip(some, said, strict=True)}
     return [replies[one.place] for one in asked]
 
@@ -254,50 +257,6 @@ def _seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest())
 
 
-def _text(model: Model, ids: Ids) -> str:
-    tokenizer: Any = model.tokenizer
-    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
-
-
-def _ending_ids(model: Model) -> frozenset[int]:
-    """Every special token ends an answer: end of text, end of turn, or the start of another turn."""
-    tokenizer: Any = model.tokenizer
-    configured = getattr(getattr(model.hf, "generation_config", None), "eos_token_id", None)
-    several = configured if isinstance(configured, list | tuple) else [configured]
-    return frozenset(tokenizer.all_special_ids) | {token for token in several if token is not None}
-
-
-def _ending(model: Model, numeric: bool) -> Callable[[Ids, int], bool]:
-    """What ends an answer: a special token, a line end after the first word, or the first word of a second sentence.
-
-    Word problems may take several sentences and lines.
-    """
-    stops = _ending_ids(model)
-    tokenizer: Any = model.tokenizer
-    written: dict[int, str] = {}
-
-    def ends(so_far: Ids, token: int) -> bool:
-        if token in stops:
-            return True
-        written.setdefault(token, tokenizer.decode([token]))
-        text = _text(model, so_far)
-        if "\n" in written[token]:
-            return bool(text) and (not numeric or "answer is" in text or "\n\n" in tokenizer.decode([*so_far[-1:], token]))
-        return not numeric and bool(FULL_STOP.search(text)) and is_second_sentence(text, text + " " + written[token].strip())
-
-    return ends
-
-
-def is_second_sentence(before: str, after: str) -> bool:
-    """Whether the last token began a new sentence, after one that says something.
-
-    >>> is_second_sentence("It is Paris.", "It is Paris. The"), is_second_sentence("J.", "J. K")
-    (True, False)
-    """
-    cut = sentences(after)
-    return len(cut) > len(sentences(before)) >= 1 and not set(words(cut[0])) <= FILLERS
-
-
 # ---- what it is worth -----------------------------------------------------------------------------------------------
 
 
@@ -306,7 +265,13 @@ def _verdicts(questions: Sequence[Question], texts: Sequence[str], options: Answ
         judged = judged_by(options.judge, questions, texts)
     else:
         judged = [
-            judge(text, question.answers, numeric=question.numeric, wrong=question.wrong_answers)
+            judge(
+                text,
+                question.answers,
+                numeric=question.numeric,
+                wrong=question.wrong_answers,
+                question=question.question,
+            )
             for question, text in zip(questions, texts, strict=True)
         ]
     return [

@@ -81,7 +81,9 @@ class Decoder:
         self._model = model
         self._keeps = "logits_to_keep" in takes
         with torch.no_grad():
-            cache = getattr(model.hf(torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=True), CACHE, None)
+            cache = getattr(
+                model.hf(torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=True), CACHE, None
+            )
         self._caches, self._plain = cache is not None, _is_plain(cache)
         told = "position_ids" in takes and all(layer.kind in ("full", "window") for layer in layers)
         self._pads = told and self._plain
@@ -247,7 +249,9 @@ class _State:
 def _is_plain(cache: Any) -> bool:
     """Whether a cache holds keys and values alone, which can be copied and thinned row by row."""
     layers = getattr(cache, "layers", None) or ()
-    return bool(layers) and all(hasattr(layer, "keys") and not hasattr(layer, "update_recurrent_state") for layer in layers)
+    return bool(layers) and all(
+        hasattr(layer, "keys") and not hasattr(layer, "update_recurrent_state") for layer in layers
+    )
 
 
 def _chooser(temperature: float, seeds: Sequence[int] | None) -> Callable[[Tensor, Sequence[int]], Tensor]:

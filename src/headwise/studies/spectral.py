@@ -37,6 +37,7 @@ from headwise.studies.work import Work
 NAME = "spectral"
 VERSION = 1
 LEAST = 20  # answers of each class
+LEAST_PAIRS = 5  # of answers of equal length
 
 FACES = {  # feature -> reading of the instrument, label, definition
     "attention_score": ("attention_score", "AttnScore", "mean over tokens of the log weight on the token itself"),
@@ -122,7 +123,10 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
     tests = differences(values, wrong, maps=maps)
     null = permutation_null(values, wrong, maps=maps, shuffles=options.shuffles, seed=options.seed)
     pairs = match_lengths(lengths, wrong, seed=options.seed)
-    paired = differences(values.isel({EXAMPLE: pairs.rows}), wrong[pairs.rows], maps=maps, least=1)
+    if pairs.pairs >= LEAST_PAIRS:
+        paired = differences(values.isel({EXAMPLE: pairs.rows}), wrong[pairs.rows], maps=maps, least=1)
+    else:  # lengths that hardly overlap leave nothing to compare
+        paired = tests[["p", "q"]] * np.nan
     dataset = xr.Dataset(
         {
             "p": tests["p"],
