@@ -16,10 +16,10 @@ def examples(*lengths: int) -> list[Example]:
     return [Example(f"e{i}", "prose", (100 + i,) * length) for i, length in enumerate(lengths)]
 
 
-def test_short_rows_are_padded_on_the_right() -> None:
-    (batch,) = batches(examples(2, 4), 8, CPU, pad=9)
+def test_short_rows_are_filled_on_the_right_with_their_last_token() -> None:
+    (batch,) = batches([Example("a", "prose", (7, 8)), Example("b", "prose", (1, 2, 3, 4))], 8, CPU)
     assert batch.places == (1, 0)
-    assert batch.ids.tolist() == [[101] * 4, [100, 100, 9, 9]]
+    assert batch.ids.tolist() == [[1, 2, 3, 4], [7, 8, 8, 8]]
     assert batch.valid.tolist() == [[True] * 4, [True, True, False, False]]
     assert (batch.ids.dtype, batch.valid.dtype) == (torch.long, torch.bool)
 

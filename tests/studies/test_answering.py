@@ -292,6 +292,10 @@ def test_what_would_have_ended_an_answer_is_not_part_of_it(model: Model) -> None
     assert found.answer_ids.values.tolist() == [" ".join(map(str, said(model, "the river")))]
 
 
+def test_a_word_the_tokenizer_does_not_know_is_part_of_an_answer(model: Model) -> None:
+    assert answers(model, with_responses("the Zambezi river")).answer_tokens.values.tolist() == [3]
+
+
 def test_some_responses_are_refused(model: Model) -> None:
     with pytest.raises(DataError, match=r"1 of 2 rows of given have no response \(the first is 'q1'\)"):
         prepare(model, with_responses("the", None), SMALL)

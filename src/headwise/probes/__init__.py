@@ -5,8 +5,8 @@ Pure functions on arrays; numpy, scipy, scikit-learn, xarray. Neither torch nor 
 - ``labels``, ``features``: what comes in; ``auroc``: the one effect size, with its interval;
 - tests: ``multiplicity``, ``differences`` (all heads at once), ``permutation`` (if labels meant nothing), ``matching``
   (pairs of like length);
-- the detector: ``components``, ``classifier``, ``crossvalidation``, ``calibration``, ``stacking``, ``block``,
-  ``detector_file``, ``detector``;
+- the detector: ``threads``, ``components``, ``logistic``, ``classifier``, ``crossvalidation``, ``calibration``,
+  ``stacking``, ``block``, ``detector_file``, ``detector``;
 - the table: ``published`` (the paper's way), ``curves``, ``transfer``, ``rows``, ``table``.
 """
 

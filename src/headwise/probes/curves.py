@@ -4,8 +4,9 @@
 - by size: fitted on the first m training answers of each fold, in a seeded random order that keeps the share of wrong
   answers, tested on the whole test fold. A curve that still rises at its end asks for more questions.
 
-Nothing is chosen here: k is the largest on offer, so the curves cannot leak. They are to look at; a layer that looks
-best here was found on test folds and its number is optimistic.
+Nothing is chosen here: k is the largest on offer, so the curves cannot leak. The PCA of the sheet is left out: the same
+up to 512 answers, and hardly different above. They are to look at; a layer that looks best here was found on test folds
+and its number is optimistic.
 
 Cost: a fit a fold for each point of a curve. This module does not know what is drawn.
 """

@@ -144,7 +144,8 @@ def _ask(model: Model, place: int, item: Question, options: AnsweringOptions, sh
 
 def _said(model: Model, text: str, chat: bool) -> Ids:
     """A given answer as tokens, up to the first that would have ended it."""
-    stops = ending_ids(model)
+    tokenizer: Any = model.tokenizer
+    stops = ending_ids(model) - {tokenizer.unk_token_id}  # a word the tokenizer does not know ends nothing
     ids = answer_ids(model, text.strip(), chat=chat)
     end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
     return ids[:end]
