@@ -111,7 +111,7 @@ def test_moved_is_what_was_written_over_what_was_read(profile: xr.Dataset) -> No
 @pytest.mark.parametrize("period", [3, 5, 37, 159])  # at 2, the token before is the one induction looks at
 def test_induction_and_duplicate_are_found_at_any_period(planted: Model, period: int, tmp_path: Path) -> None:
     options = {"profile": ProfileOptions(repeats=4, period=period, seed=period)}
-    profile = build(planted, data=tiny_passages(2), output=tmp_path / "atlas", options=options)["profile"]
+    profile = build(planted, ["profile"], data=tiny_passages(2), output=tmp_path / "atlas", options=options)["profile"]
     for kind in study.ON_REPEATS:
         assert found(profile, kind) == [PLANTED[kind]]
         assert float(of(profile.per_example, kind).sel(statistic=kind).min()) > 0.99
@@ -198,7 +198,12 @@ def test_the_map_says_where_it_comes_from(planted: Model, passages: Passages, tm
     atlas = build(planted, ["profile"], data=passages, output=tmp_path / "atlas", options={"profile": options})
     origin = atlas.provenance("profile")
     assert origin.model == json.loads(json.dumps(planted.identity()))
-    assert origin.data == {"name": passages.name, "size": len(passages), "digest": passages.digest}
+    assert origin.data == {
+        "name": passages.name,
+        "size": len(passages),
+        "given": len(passages),
+        "digest": passages.digest,
+    }
     assert (origin.parameters["period"], origin.seed) == (10, 7)
 
 
@@ -215,7 +220,9 @@ def test_another_seed_shows_other_repeats_and_the_same_texts(tiny: Model, passag
     maps = []
     for seed in (0, 1):
         options = {"profile": ProfileOptions(repeats=3, period=20, seed=seed)}
-        maps.append(build(tiny, data=passages, output=tmp_path / str(seed), options=options)["profile"].value)
+        maps.append(
+            build(tiny, ["profile"], data=passages, output=tmp_path / str(seed), options=options)["profile"].value
+        )
     for statistic in STATISTICS:
         equal = np.array_equal(*(one.sel(statistic=statistic) for one in maps))
         assert equal == (statistic not in study.ON_REPEATS), statistic
@@ -225,7 +232,9 @@ def test_batches_change_nothing_that_matters(planted: Model, tmp_path: Path) -> 
     maps = []
     for batch_tokens in (64, 4096):
         options = {"profile": ProfileOptions(repeats=4, batch_tokens=batch_tokens)}
-        atlas = build(planted, data=tiny_passages(6), output=tmp_path / f"atlas{batch_tokens}", options=options)
+        atlas = build(
+            planted, ["profile"], data=tiny_passages(6), output=tmp_path / f"atlas{batch_tokens}", options=options
+        )
         maps.append(atlas["profile"])
     for name in ("value", "low", "high", "uniform", "per_example"):
         np.testing.assert_allclose(maps[0][name], maps[1][name], rtol=1e-4, atol=1e-4, err_msg=name)
@@ -253,7 +262,7 @@ def test_repeats_are_ordinary_tokens_after_the_first_one(tiny: Model, passages: 
 @pytest.mark.parametrize("family", ["gpt2", "qwen3", "gemma2", "gpt_neox"])
 def test_other_families_have_a_map_without_holes(family: str, passages: Passages, tmp_path: Path) -> None:
     model = load(*tiny_model(family, layers=2, heads=2, kv_heads=2))
-    profile = build(model, data=passages, output=tmp_path / "atlas", options=SMALL)["profile"]
+    profile = build(model, ["profile"], data=passages, output=tmp_path / "atlas", options=SMALL)["profile"]
     assert bool(profile[["value", "low", "high"]].to_dataarray().notnull().all())
 
 
@@ -273,13 +282,20 @@ def test_a_map_that_is_there_is_left(
 
     monkeypatch.setattr(study, "_measure", refuse)
     calls: list[tuple[str, int, int]] = []
-    build(tiny, data=passages, output=atlas.path, options=SMALL, progress=lambda *call: calls.append(call))
+    build(tiny, ["profile"], data=passages, output=atlas.path, options=SMALL, progress=lambda *call: calls.append(call))
     assert calls == [("profile", 7, 7)]
 
 
 def test_progress_counts_examples(tiny: Model, passages: Passages, tmp_path: Path) -> None:
     calls: list[tuple[str, int, int]] = []
-    build(tiny, data=passages, output=tmp_path / "atlas", options=SMALL, progress=lambda *call: calls.append(call))
+    build(
+        tiny,
+        ["profile"],
+        data=passages,
+        output=tmp_path / "atlas",
+        options=SMALL,
+        progress=lambda *call: calls.append(call),
+    )
     assert calls == [("profile", 0, 7), ("profile", 4, 7), ("profile", 7, 7)]
 
 
@@ -289,9 +305,9 @@ def test_other_data_are_refused_and_redone_when_asked(atlas: Atlas, tiny: Model)
         r"already holds a profile of another origin .*tiny passages \(4\) against tiny passages \(5\).*--redo profile"
     )
     with pytest.raises(AtlasError, match=message):
-        build(tiny, data=others, output=atlas.path, options=SMALL)
+        build(tiny, ["profile"], data=others, output=atlas.path, options=SMALL)
     assert same_bits(Atlas.open(atlas.path)["profile"], before)
-    redone = build(tiny, data=others, output=atlas.path, options=SMALL, redo=["profile"])
+    redone = build(tiny, ["profile"], data=others, output=atlas.path, options=SMALL, redo=["profile"])
     assert redone.provenance("profile").data["size"] == 5
     assert redone["profile"].sizes["example"] == 5 + 3
 
@@ -305,7 +321,9 @@ def test_other_options_are_refused(atlas: Atlas, tiny: Model, passages: Passages
 
 def test_redo_of_the_same_gives_the_same(atlas: Atlas, tiny: Model, passages: Passages) -> None:
     before = atlas["profile"]
-    assert same_bits(build(tiny, data=passages, output=atlas.path, options=SMALL, redo=["profile"])["profile"], before)
+    assert same_bits(
+        build(tiny, ["profile"], data=passages, output=atlas.path, options=SMALL, redo=["profile"])["profile"], before
+    )
 
 
 @pytest.mark.parametrize("redo", [(), ("profile",)])
@@ -315,7 +333,7 @@ def test_another_model_is_refused_even_to_redo(atlas: Atlas, tiny: Model, passag
         f"is an atlas of .*{tiny.identity()['digest']}.*{other.identity()['digest']}.*choose another folder with -o"
     )
     with pytest.raises(AtlasError, match=message):
-        build(other, data=passages, output=atlas.path, options=SMALL, redo=redo)
+        build(other, ["profile"], data=passages, output=atlas.path, options=SMALL, redo=redo)
 
 
 def test_a_folder_and_a_file_are_enough(tiny: Model, passages: Passages, tmp_path: Path) -> None:
@@ -335,34 +353,34 @@ def test_a_folder_and_a_file_are_enough(tiny: Model, passages: Passages, tmp_pat
 def test_fewer_than_two_texts_are_refused(tiny: Model, passages: Passages, tmp_path: Path) -> None:
     short = Passages("mine", (passages.items[0], Passage("short", "the river")))
     with pytest.raises(DataError, match=r"mine has 1 texts of at least 8 tokens.*needs two.*give more or longer texts"):
-        build(tiny, data=short, output=tmp_path / "atlas")
+        build(tiny, ["profile"], data=short, output=tmp_path / "atlas")
 
 
 def test_an_empty_file_is_refused(tiny: Model, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n\n")
     with pytest.raises(DataError, match=r"empty\.txt holds no text"):
-        build(tiny, data=tmp_path / "empty.txt", output=tmp_path / "atlas")
+        build(tiny, ["profile"], data=tmp_path / "empty.txt", output=tmp_path / "atlas")
     assert not (tmp_path / "atlas").exists()
 
 
 def test_texts_that_call_themselves_repeats_are_refused(tiny: Model, passages: Passages, tmp_path: Path) -> None:
     mine = Passages("mine", (*passages.items, Passage("x", passages.items[0].text, "repeats")))
     with pytest.raises(DataError, match=r"'x'.*register 'repeats'.*another"):
-        build(tiny, data=mine, output=tmp_path / "atlas")
+        build(tiny, ["profile"], data=mine, output=tmp_path / "atlas")
 
 
 def test_weights_that_are_not_numbers_are_refused_by_name(passages: Passages, tmp_path: Path) -> None:
     hf, tokenizer = tiny_model("gpt2", layers=2)
     hf.transformer.h[1].attn.c_attn.weight.data[3, 5] = torch.nan
     with pytest.raises(ModelError, match=r"1 of the .* entries of transformer\.h\.1\.attn\.c_attn\.weight are NaN"):
-        build(load(hf, tokenizer), data=passages, output=tmp_path / "atlas")
+        build(load(hf, tokenizer), ["profile"], data=passages, output=tmp_path / "atlas")
 
 
 def test_attention_that_overflows_is_refused_by_layer(passages: Passages, tmp_path: Path) -> None:
     hf, tokenizer = tiny_model(layers=3)
     hf.model.layers[1].self_attn.q_proj.weight.data *= 1e38
     with pytest.raises(StudyError, match=r"layer 1 gives attention that is not a number.*dtype=float32"):
-        build(load(hf, tokenizer), data=passages, output=tmp_path / "atlas", options=SMALL)
+        build(load(hf, tokenizer), ["profile"], data=passages, output=tmp_path / "atlas", options=SMALL)
 
 
 def test_an_unknown_study_is_refused_with_a_guess(tiny: Model, tmp_path: Path) -> None:
@@ -383,4 +401,4 @@ def test_options_that_cannot_be_measured_are_refused(option: str, least: int) ->
 
 def test_a_model_without_a_tokenizer_is_refused(passages: Passages, tmp_path: Path) -> None:
     with pytest.raises(HeadwiseError, match="cannot be shown text, because it was given without a tokenizer"):
-        build(load(tiny_model(layers=1)[0]), data=passages, output=tmp_path / "atlas")
+        build(load(tiny_model(layers=1)[0]), ["profile"], data=passages, output=tmp_path / "atlas")

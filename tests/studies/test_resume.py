@@ -129,6 +129,6 @@ def test_a_damaged_shard_is_measured_again_alone(
 def test_other_options_do_not_take_up_what_was_left(half: Path, model: Path, measured: list[str]) -> None:
     before = shard_files(half)
     options = {"profile": ProfileOptions(repeats=REPEATS, period=10, shard=1)}
-    build(str(model), data=tiny_passages(TEXTS, tokens=(20, 50)), output=half, options=options)
+    build(str(model), ["profile"], data=tiny_passages(TEXTS, tokens=(20, 50)), output=half, options=options)
     assert len(measured) == EXAMPLES
     assert shard_files(half) == before
