@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +26,24 @@ def build(
     device: options.DeviceOption = None,
     revision: options.RevisionOption = None,
     adapter: options.AdapterOption = None,
+    settings: options.SetOption = None,
+    one_means: options.OneMeansOption = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--endpoint", help="Answers come from the model at this OpenAI-compatible URL.", show_default=False
+        ),
+    ] = None,
+    endpoint_model: Annotated[
+        str, typer.Option("--endpoint-model", help="The model's name at the endpoint.", show_default=False)
+    ] = "",
+    judge: Annotated[
+        str | None,
+        typer.Option("--judge", help="Labels come from the model at this OpenAI-compatible URL.", show_default=False),
+    ] = None,
+    judge_model: Annotated[
+        str, typer.Option("--judge-model", help="The judge's name at its endpoint.", show_default=False)
+    ] = "",
     trust_remote_code: Annotated[bool, typer.Option(help="Let code that comes with the model run.")] = False,
     as_json: options.JsonOption = False,
 ) -> None:
@@ -35,13 +54,18 @@ def build(
     """
     from headwise.cli.progress import progress_bars
     from headwise.cli.report import write_report
+    from headwise.cli.settings import study_options
+    from headwise.corpora import find_questions
     from headwise.figures import has_figure
     from headwise.model import load
     from headwise.studies import build as run_build
-    from headwise.studies.building import check_studies
+    from headwise.studies.building import OPTIONS, check_studies
 
     names = options.split(studies)
     check_studies([*(names or []), *(options.split(redo) or [])])
+    chosen = study_options(settings or [], OPTIONS)
+    _serve(chosen, OPTIONS["answers"], {"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
+    asked = find_questions(questions, one_means=one_means) if one_means is not None else questions
     with progress_bars(quiet=as_json) as bars:
         bars.say(f"loading {model or 'the default model'}")
         loaded = load(
@@ -51,9 +75,10 @@ def build(
             loaded,
             names,
             data=data,
-            questions=questions,
+            questions=asked,
             limit=limit or None,
             output=output,
+            options=chosen,
             redo=options.split(redo) or (),
             progress=bars.update,
         )
@@ -73,5 +98,21 @@ build.examples = (  # type: ignore[attr-defined]
     "[b]Examples[/b]\n\n"
     "headwise build                                  the default model, all studies\n\n"
     "headwise build ./my-model -o atlases/mine        a local folder\n\n"
-    "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl"
+    "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl\n\n"
+    "headwise build --questions triviaqa --limit 1000 --set answers.temperature=1 --set spectral.k=50\n\n"
+    "headwise build --questions answered.csv --one-means wrong     answers and labels that you have\n\n"
+    "headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model"
 )
+
+
+def _serve(chosen: dict[str, Any], kind: type, served: dict[str, tuple[str | None, str]]) -> None:
+    """Put the endpoints that were asked for into the options of the answers."""
+    from headwise.corpora import Endpoint
+    from headwise.errors import DataError
+
+    for name, (url, model) in served.items():
+        if model and url is None:
+            raise DataError(f"--{name}-model was given without --{name}; give the URL too")
+        if url is not None:
+            endpoint = Endpoint(url, model)
+            chosen["answers"] = replace(chosen.get("answers") or kind(), **{name: endpoint})

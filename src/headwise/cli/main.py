@@ -30,7 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for verb in (build, plan, check, show, describe, heads, answers, detect):
-    app.command(epilog=getattr(verb, "examples", None))(verb)
+    app.command(epilog=getattr(verb, "examples", None), context_settings=getattr(verb, "settings", None))(verb)
 
 
 @app.callback(invoke_without_command=True)

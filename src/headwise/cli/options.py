@@ -56,6 +56,20 @@ DataOption = Annotated[
     ),
 ]  # fmt: skip
 
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="STUDY.OPTION=VALUE",
+        help="An option of a study, such as answers.temperature=0.7; may be given several times.",
+        show_default=False,
+    ),
+]
+OneMeansOption = Annotated[
+    str | None,
+    typer.Option("--one-means", help="What 1 means in your column of labels: correct or wrong.", show_default=False),
+]
+
 
 def split(names: str | None) -> list[str] | None:
     """Comma-separated names as a list; None stays None."""

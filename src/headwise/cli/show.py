@@ -1,4 +1,7 @@
-"""`headwise show`: draw a study of an atlas."""
+"""`headwise show`: draw a study of an atlas.
+
+What a figure can be asked for is its own matter (`figures.options_of`), and is given as options after the study's name.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,31 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.options import AtlasArgument, StudyArgument, split
+from headwise.cli.options import AtlasArgument, StudyArgument
 
 
 def show(
+    context: typer.Context,
     atlas: AtlasArgument,
     study: StudyArgument,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="A .pdf, .svg or .png file. Default: STUDY.pdf.", show_default=False),
     ] = None,
-    statistics: Annotated[
-        str | None, typer.Option("--statistics", help="profile: which panels, comma-separated.", show_default=False)
-    ] = None,
-    relative: Annotated[
-        bool, typer.Option("--relative", help="profile: draw the difference to an evenly spread head.")
-    ] = False,
 ) -> None:
-    """Draw a map as a figure for a paper or a page; the words go into the file as its description."""
+    """Draw a map as a figure for a paper or a page; the words go into the file as its description.
+
+    Each study's figure has options of its own, written after its name: see the examples, or give a wrong one to be told.
+    """
     from headwise.atlas import Atlas
     from headwise.atlas.disk import explained
-    from headwise.figures import save
+    from headwise.cli.settings import figure_options
+    from headwise.figures import has_figure, options_of, save
 
-    options = {"statistics": split(statistics)} if statistics else {}
-    if relative:
-        options["relative"] = True  # type: ignore[assignment]
+    opened = Atlas.open(atlas)
+    options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
-    figure = Atlas.open(atlas).figure(study, **options)
+    figure = opened.figure(study, **options)
     with explained(path):
         save(figure, path)
     typer.echo(path)
@@ -41,5 +42,8 @@ def show(
 
 show.examples = (  # type: ignore[attr-defined]
     "[b]Examples[/b]\n\nheadwise show atlas profile -o profile.pdf\n\n"
-    "headwise show atlas profile --statistics induction,previous --relative -o heads.png"
+    "headwise show atlas profile --statistics induction,previous --relative -o heads.png\n\n"
+    "headwise show atlas spectral --value all --part answer -o spectral.svg       p-value, effect size and q-value\n\n"
+    "headwise show atlas spectral --features laplacian,entropy --matched          answers paired by length"
 )
+show.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]

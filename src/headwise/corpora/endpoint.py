@@ -53,7 +53,9 @@ class Endpoint:
         if not self.url.startswith(("http://", "https://")):
             raise DataError(f"an endpoint is a URL such as http://localhost:8000/v1, not {self.url!r}")
         if not self.model:
-            raise DataError("an endpoint needs the name of the model it should use; give --endpoint-model NAME")
+            raise DataError(
+                "an endpoint needs the name of the model it should use; give its NAME (--endpoint-model, --judge-model)"
+            )
 
     def ask(
         self, messages: Sequence[dict[str, str]], *, temperature: float = 0.0, limit: int = 64, seed: int = 0

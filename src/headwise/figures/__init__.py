@@ -9,7 +9,9 @@ Importing this loads no drawing library; `save` does. A study gets its figure by
 
 from __future__ import annotations
 
+import inspect
 import os
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,7 @@ __all__ = [
     "figure_of",
     "from_payload",
     "has_figure",
+    "options_of",
     "save",
     "scale_around",
     "scale_over",
@@ -73,6 +76,15 @@ _STUDIES: dict[str, Callable[..., Figure]] = {
 def has_figure(study: str) -> bool:
     """Whether a study is drawn; answers, for one, are read as a table."""
     return study in _STUDIES
+
+
+def options_of(study: str) -> dict[str, Any]:
+    """The options that a study's figure takes, with their types; none for a study without a figure."""
+    if study not in _STUDIES:
+        return {}
+    hints = typing.get_type_hints(_STUDIES[study])
+    parameters = inspect.signature(_STUDIES[study]).parameters.values()
+    return {one.name: hints.get(one.name, str) for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:

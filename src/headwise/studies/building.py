@@ -54,6 +54,11 @@ STUDIES: dict[str, Prepare] = {
     answering.NAME: lambda model, sources, atlas, options: answering.prepare(model, sources.questions, options),
     spectral.NAME: lambda model, sources, atlas, options: spectral.prepare(model, atlas[answering.NAME], options),
 }
+OPTIONS: dict[str, type] = {  # study -> the dataclass of its options
+    profile.NAME: profile.ProfileOptions,
+    answering.NAME: answering.AnsweringOptions,
+    spectral.NAME: spectral.SpectralOptions,
+}
 NEEDS = {spectral.NAME: (answering.NAME,)}  # study -> studies whose maps it is made from
 
 

@@ -1,0 +1,99 @@
+"""Options of studies and figures as words on the command line: ``answers.temperature=0.7``, ``--value all``.
+
+A study's options are the fields of its dataclass, a figure's are the keyword parameters of its function; both carry their
+types. So a new study or figure brings its options to the command line without a line here, and what is misspelt is
+refused with what there is.
+
+    text        becomes
+    7, 0.5      int, float, where the option is one
+    yes, no     bool; a bare ``--matched`` is yes
+    a,b         a list, where the option takes several
+    none        None, where the option may be None
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headwise.errors import StudyError, did_you_mean
+
+__all__ = ["figure_options", "study_options"]
+
+TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
+SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+
+
+def study_options(settings: Sequence[str], known: Mapping[str, type]) -> dict[str, Any]:
+    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: the dataclass of each study."""
+    chosen: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        study, dot, option = name.strip().partition(".")
+        if not (equals and dot):
+            raise StudyError(f"--set takes STUDY.OPTION=VALUE, such as answers.temperature=0.7, not {setting!r}")
+        if study not in known:
+            raise StudyError(f"There is no study {study!r} with options. {did_you_mean(study, known)}")
+        hints = typing.get_type_hints(known[study])
+        option = _known(option, [field.name for field in dataclasses.fields(known[study])], study)
+        chosen.setdefault(study, {})[option] = _value(f"{study}.{option}", text.strip(), hints[option])
+    return {study: known[study](**options) for study, options in chosen.items()}
+
+
+def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -> dict[str, Any]:
+    """``["--value", "all", "--matched"]`` as ``{"value": "all", "matched": True}``; ``hints``: the types by name."""
+    options: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise StudyError(f"{word!r} was not expected; write an option of the figure as --name value")
+        name, equals, text = word[2:].partition("=")
+        name = _known(name.replace("-", "_"), list(hints), study)
+        if not equals:
+            flag = bool in _choices(hints[name]) and (not rest or rest[0].lower() not in TRUTHS)
+            if not flag and not rest:
+                raise StudyError(f"--{name} needs a value after it")
+            text = "yes" if flag else rest.pop(0)
+        options[name] = _value(f"--{name}", text, hints[name])
+    return options
+
+
+def _known(option: str, names: Sequence[str], study: str) -> str:
+    if option not in names:
+        there = did_you_mean(option, names) if names else "It has none."
+        raise StudyError(f"{study} has no option {option!r}. {there}")
+    return option
+
+
+def _value(name: str, text: str, hint: Any) -> Any:
+    """The text as what the option takes: tried from the narrowest kind to the widest."""
+    choices = _choices(hint)
+    if type(None) in choices and text.lower() == "none":
+        return None
+    if bool in choices and text.lower() in TRUTHS:
+        return TRUTHS[text.lower()]
+    for kind in (int, float):
+        if kind in choices:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    several = next((one for one in choices if (typing.get_origin(one) or one) in SEVERAL), None)
+    if several is not None:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if str in choices:
+        return text
+    wanted = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", "none") for one in choices)
+    raise StudyError(f"{name} takes {wanted.replace('bool', 'yes or no')}, not {text!r}")
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The kinds an annotation allows: ``int | None`` is (int, NoneType)."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return typing.get_args(hint)
+    return (hint,)

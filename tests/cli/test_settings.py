@@ -1,0 +1,72 @@
+"""Options of studies and figures, from words."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from headwise.cli.settings import figure_options, study_options
+from headwise.errors import StudyError
+
+
+@dataclass(frozen=True)
+class Options:
+    k: int = 10
+    temperature: float = 0.0
+    few_shot: int | None = None
+    chat: bool | None = None
+    too_long: str = "refuse"
+    sites: tuple[str, ...] = ()
+
+
+HINTS = {"features": Iterable[str] | str | None, "part": str, "matched": bool, "least": float}
+
+
+def test_study_options_take_the_type_of_their_field():
+    words = ["s.k=50", "s.temperature=1", "s.few_shot=none", "s.chat=no", "s.too_long=drop", "s.sites=mlp, residual"]
+    assert study_options(words, {"s": Options}) == {"s": Options(50, 1.0, None, False, "drop", ("mlp", "residual"))}
+    assert study_options(["s.few_shot=3"], {"s": Options})["s"].few_shot == 3
+    assert study_options([], {"s": Options}) == {}
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("k=5", "STUDY.OPTION=VALUE"),
+        ("s.k", "STUDY.OPTION=VALUE"),
+        ("t.k=5", "no study 't'"),
+        ("s.temprature=1", "Did you mean 'temperature'?"),
+        ("s.k=many", "s.k takes int, not 'many'"),
+        ("s.few_shot=many", "int or none"),
+        ("s.chat=perhaps", "yes or no"),
+    ],
+)
+def test_wrong_study_options_are_refused(word, sentence):
+    with pytest.raises(StudyError, match=sentence.replace(".", r"\.").replace("?", r"\?")):
+        study_options([word], {"s": Options})
+
+
+def test_figure_options():
+    words = ["--features", "laplacian,entropy", "--matched", "--part=answer", "--least", "0.5"]
+    wanted = {"features": ("laplacian", "entropy"), "matched": True, "part": "answer", "least": 0.5}
+    assert figure_options(words, HINTS, "spectral") == wanted
+    assert figure_options(["--matched", "no", "--features", "none"], HINTS, "s") == {"matched": False, "features": None}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--feature", "x"], "Did you mean 'features'"),
+        (["stray"], "'stray' was not expected"),
+        (["--part"], "--part needs a value"),
+        (["--least", "low"], "--least takes float"),
+    ],
+)
+def test_wrong_figure_options_are_refused(words, sentence):
+    with pytest.raises(StudyError, match=sentence):
+        figure_options(words, HINTS, "spectral")
+
+
+def test_a_figure_without_options_says_so():
+    with pytest.raises(StudyError, match="It has none"):
+        figure_options(["--anything", "1"], {}, "detection")
