@@ -1,30 +1,11 @@
 """From answers a user already has to a detector that scores new ones."""
 
 import json
-import random
 
 import pytest
-from planted import tiny_passages
+from answered import rows, write
 
 from headwise.atlas import Atlas
-
-
-def rows(count: int, label=None) -> list[dict]:
-    """Questions and answers in the tiny tokenizer's words; labels by a rule that attention could see: the length."""
-    rng = random.Random(0)
-    words = " ".join(p.text for p in tiny_passages(6).items).replace("\n", " ").split()
-    made = []
-    for index in range(count):
-        answer = " ".join(rng.sample(words, rng.choice((2, 3, 6, 8))))
-        judged = label or ("wrong" if len(answer.split()) > 4 else "correct")
-        question = " ".join(rng.sample(words, 8))
-        made.append({"id": f"q{index}", "question": question, "answers": ["gold"], "response": answer, "label": judged})
-    return made
-
-
-def write(path, made):
-    path.write_text("\n".join(json.dumps(row) for row in made), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

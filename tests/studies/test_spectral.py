@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import mannwhitneyu
 
 from headwise.errors import DataError
 from headwise.instruments import PARTS
@@ -109,3 +110,40 @@ def test_one_class_only_is_refused(label, words):
     answers["label"] = ("example", np.full(60, label))
     with pytest.raises(DataError, match=f"only 0 of 60 {words}"):
         spectral.judged(answers)
+
+
+def test_the_tests_of_single_ranks_combine_to_the_planted_heads(planted):
+    readings, answers = planted
+    maps = spectral.to_maps(readings, answers, spectral.SpectralOptions())
+    wrong = answers["label"].values == "wrong"
+    for name in ("p_cauchy", "p_min"):
+        found = maps[name].sel(part="whole", feature="laplacian").values
+        assert sorted(map(tuple, np.argwhere(found < 1e-6))) == PLANTED
+        assert np.isnan(maps[name].sel(part="answer")).all()
+        assert np.isnan(maps[name].sel(feature="entropy")).all()
+    layer, head = 3, 3
+    single = [
+        mannwhitneyu(*(readings["laplacian"].values[side, layer, head, rank] for side in (wrong, ~wrong))).pvalue
+        for rank in range(10)
+    ]
+    smallest = 1 - (1 - min(single)) ** 10
+    assert float(maps["p_min"].sel(part="whole", feature="laplacian")[layer, head]) == pytest.approx(smallest, rel=1e-3)
+
+
+@pytest.mark.parametrize(("shortest", "wanted", "k"), [(54, None, 50), (300, None, 100), (3, None, 3), (54, 54, 54)])
+def test_as_many_ranks_as_every_answer_has(shortest, wanted, k):
+    assert spectral._ranks(lengths_of(shortest), wanted) == k
+
+
+@pytest.mark.parametrize("wanted", [0, 55])
+def test_more_ranks_than_the_shortest_answer_has_are_refused(wanted):
+    with pytest.raises(DataError, match=f"k={wanted} eigenvalues.*'short'.*has 54 tokens.*k from 1 to 54"):
+        spectral._ranks(lengths_of(54), wanted)
+
+
+def lengths_of(shortest):
+    prompts, said = [400, shortest - 2], [7, 2]
+    return xr.Dataset(
+        {"prompt_tokens": ("example", prompts), "answer_tokens": ("example", said)},
+        coords={"example": ["long", "short"]},
+    )

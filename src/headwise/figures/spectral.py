@@ -26,6 +26,7 @@ from headwise.figures.scale import Scale, scale_around
 
 LEVEL = 0.05
 VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}
+COMBINED = {"p_cauchy": "combined p (Cauchy)", "p_min": "combined p (smallest)"}  # of the ten largest, a test a rank
 TOP_TEN = ("laplacian", "attention")  # features that are a mean of the ten largest
 MOST_COLUMNS = 6
 EXTRAS = ("p", "q", "effect", "effect_low", "effect_high", "p_matched", "q_matched")
@@ -41,8 +42,9 @@ def figure(
 ) -> Figure:
     """Maps of these features (None: of all), one column a feature and one row a value.
 
-    ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all"; with ``matched`` the
-    tests are those between wrong and correct answers paired by length.
+    ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all", or "p_cauchy" or
+    "p_min" for the tests of single eigenvalues combined; with ``matched`` the tests are those between wrong and correct
+    answers paired by length.
     """
     keys, rows = _chosen(dataset, features), _rows(dataset, value, matched)
     parts = [str(name) for name in dataset[PART].values]
@@ -75,12 +77,11 @@ def _chosen(dataset: xr.Dataset, features: Iterable[str] | str | None) -> list[s
 
 
 def _rows(dataset: xr.Dataset, value: str, matched: bool) -> list[str]:
-    if value not in (*VALUES, "all"):
-        raise StudyError(f"The spectral figure cannot show {value!r}. {did_you_mean(value, (*VALUES, 'all'))}")
-    if matched and value == "effect":
-        raise StudyError(
-            "The effect size is not measured on answers paired by length; leave out matched, or show p or q."
-        )
+    known = (*VALUES, *(name for name in COMBINED if name in dataset), "all")
+    if value not in known:
+        raise StudyError(f"The spectral figure cannot show {value!r}. {did_you_mean(value, known)}")
+    if matched and value in ("effect", *COMBINED):
+        raise StudyError(f"{value} is not measured on answers paired by length; leave out matched, or show p or q.")
     if matched and not {"p_matched", "q_matched"} <= set(dataset.data_vars):
         raise StudyError("This spectral study has no answers paired by length; leave out matched.")
     if value != "all":
@@ -108,14 +109,14 @@ def _share(values: np.ndarray, row: str) -> str:
     if measured.size == 0:
         return "not measured"
     count = int((measured > 0.5).sum() if row == "effect" else (measured < LEVEL).sum())
-    what = "larger in wrong answers" if row == "effect" else f"{row} < {LEVEL}"
+    what = "larger in wrong answers" if row == "effect" else f"{row[0]} < {LEVEL}"
     return f"{what}: {count} of {measured.size} heads ({100 * count / measured.size:.0f}\u00a0%)"
 
 
 def _scale(chosen: xr.Dataset, row: str) -> Scale:
     if row == "effect":
         return scale_around(chosen["effect"].values, VALUES[row], centre=0.5)
-    return Scale(VALUES[row], 0.0, 1.0)
+    return Scale({**VALUES, **COMBINED}[row], 0.0, 1.0)
 
 
 def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:
@@ -136,7 +137,9 @@ def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool) 
         notes.append("q: Benjamini-Hochberg, over the heads of one map.")
     if "effect" in rows:
         notes.append("AUROC of the single feature: above 0.5 it is larger in wrong answers.")
-    if any(key in TOP_TEN for key in keys):
+    if set(rows) & set(COMBINED):
+        notes.append("Ten tests a head, one for each of the ten largest eigenvalues, combined into one p.")
+    elif any(key in TOP_TEN for key in keys):
         notes.append("Eigenvalues: the mean of the ten largest; how ten become one number is our choice.")
     if "p" in rows and not matched:
         notes.append(_chance(chosen, keys))

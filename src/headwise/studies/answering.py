@@ -205,15 +205,13 @@ def _measure(
 ) -> xr.Dataset:
     """The answers to some questions, in the order they were given."""
     if options.endpoint is not None:
-        replies = _from_endpoint(model, decoder, asked, options, shots, chat)
+        texts, replies = _from_endpoint(model, decoder, asked, options, shots, chat)
     elif asked[0].given is not None:
+        texts = [(one.question.response or "").strip() for one in asked]
         replies = _read(decoder, asked, [one.given or () for one in asked])
     else:
         replies = _generate(model, decoder, asked, options)
-    texts = [
-        one.question.response.strip() if one.question.response is not None else text_of(model, reply.ids)
-        for one, reply in zip(asked, replies, strict=True)
-    ]
+        texts = [text_of(model, reply.ids) for reply in replies]
     return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, options))
 
 
@@ -233,7 +231,8 @@ def _generate(model: Model, decoder: Decoder, asked: Sequence[_Asked], options: 
 
 def _from_endpoint(
     model: Model, decoder: Decoder, asked: Sequence[_Asked], options: AnsweringOptions, shots: int, chat: bool
-) -> list[Reply]:
+) -> tuple[list[str], list[Reply]]:
+    """What the endpoint said, and how the model reads it."""
     assert options.endpoint is not None
     chats: list[Any] = [prompt_of(one.question, few_shot=shots, chat=True) for one in asked]
     limit = max(one.limit for one in asked)
@@ -246,7 +245,7 @@ def _from_endpoint(
                 f"the endpoint's answer to {one.question.id!r} has {len(ids)} tokens, which with its prompt of "
                 f"{len(one.prompt)} are over the {most} that {model.id} takes; leave that question out"
             )
-    return _read(decoder, asked, said)
+    return [text.strip() for text in texts], _read(decoder, asked, said)
 
 
 def _read(decoder: Decoder, asked: Sequence[_Asked], said: Sequence[Ids]) -> list[Reply]:

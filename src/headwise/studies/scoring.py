@@ -25,7 +25,7 @@ from headwise.dims import EXAMPLE, head_name
 from headwise.engines import Shard
 from headwise.errors import AtlasError, DataError
 from headwise.model import Model, load
-from headwise.probes import Detector
+from headwise.probes import KS, Detector
 from headwise.seam import Structure
 from headwise.studies import answering, detection, spectral
 
@@ -94,7 +94,7 @@ class AnswerScorer:
         others: list[dict[str, float]] = [{} for _ in said]
         if said.any():
             kept = answers.isel({EXAMPLE: said})
-            k = int(self.detector.about.get("k", spectral.SpectralOptions().k))
+            k = int(self.detector.about.get("k", max(KS)))
             readings = spectral.read(self._structure, kept, spectral.SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
             told = self.detector.explain({name: known[name] for name in self.detector.blocks})

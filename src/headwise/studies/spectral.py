@@ -8,15 +8,17 @@ Two Datasets come of it. `spectral`: for every head and feature, a two-sided Man
 answers, with effect size, q-value, a null from shuffled labels, and the same test on answers paired by length, because
 wrong answers are often longer. `detection`: detectors on the same features, by cross-validation, beside baselines.
 
-After Binkowski et al. (arXiv 2502.17598). How ten eigenvalues become one number a head is our choice: their mean.
+After Binkowski et al. (arXiv 2502.17598). How ten eigenvalues become one number a head is our choice: their mean. Beside
+it stand the ten tests of one rank each, combined into one p (`p_cauchy`, `p_min`: the smallest, corrected).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,12 +26,12 @@ import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.corpora import Example, batches
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, SITE, TOKEN
+from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.engines import Shard
 from headwise.errors import DataError
-from headwise.instruments import PARTS, AnswerSpectrum, Sites
+from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
 from headwise.model import Model
-from headwise.probes import differences, match_lengths, permutation_null
+from headwise.probes import KS, combine_ranks, differences, match_lengths, permutation_null
 from headwise.seam import Structure, observe
 from headwise.studies import detection
 from headwise.studies.work import Work
@@ -38,6 +40,8 @@ NAME = "spectral"
 VERSION = 1
 LEAST = 20  # answers of each class
 LEAST_PAIRS = 5  # of answers of equal length
+RANKED = {"laplacian": "laplacian", "attention": "attention"}  # feature -> reading with one number a rank
+COMBINATIONS = {"p_cauchy": "cauchy", "p_min": "min-p"}
 
 FACES = {  # feature -> reading of the instrument, label, definition
     "attention_score": ("attention_score", "AttnScore", "mean over tokens of the log weight on the token itself"),
@@ -53,7 +57,7 @@ FACES = {  # feature -> reading of the instrument, label, definition
 class SpectralOptions:
     """What can be chosen about the spectral study."""
 
-    k: int = 100  # eigenvalues kept for the detectors
+    k: int | None = None  # eigenvalues kept for the detectors; None is the most of 5 10 25 50 100 that every answer has
     batch_tokens: int = 4096
     shard: int = 64
     shuffles: int = 500  # of the labels, for the null
@@ -65,6 +69,7 @@ def prepare(model: Model, answers: xr.Dataset, options: SpectralOptions | None =
     options = options or SpectralOptions()
     structure = Structure(model)
     kept = judged(answers)
+    options = replace(options, k=_ranks(kept, options.k))
     origin = Provenance.from_attrs(answers.attrs)
     data = {"name": origin.data.get("name"), "size": kept.sizes[EXAMPLE], "digest": origin.key()}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
@@ -112,6 +117,21 @@ def judged(answers: xr.Dataset) -> xr.Dataset:
     return answers.isel({EXAMPLE: wrong | correct})
 
 
+def _ranks(answers: xr.Dataset, wanted: int | None) -> int:
+    """How many eigenvalues to keep of every answer: as wanted, if the shortest has as many."""
+    lengths = answers["prompt_tokens"].values + answers["answer_tokens"].values
+    shortest = int(lengths.min())
+    if wanted is None:
+        return max((k for k in KS if k <= shortest), default=shortest)
+    if not 1 <= wanted <= shortest:
+        name = answers[EXAMPLE].values[int(lengths.argmin())]
+        raise DataError(
+            f"k={wanted} eigenvalues a head were asked for, and the shortest question with its answer ({name!r}) has "
+            f"{shortest} tokens and so {shortest} eigenvalues; give k from 1 to {shortest}, or leave k out"
+        )
+    return wanted
+
+
 def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
     """Tests of every head and feature: a pure function of what was read and how the answers were judged."""
     values = xr.concat([readings[reading] for reading, _, _ in FACES.values()], dim=FEATURE)
@@ -144,6 +164,8 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
             "per_example": values,
         }
     ).astype(np.float32)
+    for name, method in COMBINATIONS.items():
+        dataset[name] = _combined(readings, wrong, tests["p"], method).astype(np.float32)
     dataset = dataset.assign(
         wrong=(EXAMPLE, wrong), answer_tokens=(EXAMPLE, lengths), topic=(EXAMPLE, answers["topic"].values)
     )
@@ -158,6 +180,16 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
     )
 
 
+def _combined(readings: xr.Dataset, wrong: np.ndarray, like: xr.DataArray, method: Any) -> xr.DataArray:
+    """One p from the tests of the ten largest eigenvalues, a rank at a time; NaN for features that have no ranks."""
+    combined = xr.full_like(like, np.nan)
+    for feature, reading in RANKED.items():
+        ranks = readings[reading].isel({RANK: slice(0, FEW)})
+        p = differences(ranks, wrong, maps=(RANK,))["p"]
+        combined.loc[{PART: "whole", FEATURE: feature}] = combine_ranks(p, method).transpose(LAYER, HEAD)
+    return combined
+
+
 def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
     """The readings of some answers (rows of the study `answers`), in the order they were given."""
     names = answers[EXAMPLE].values.tolist()
@@ -169,7 +201,7 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     parts: list[xr.Dataset] = []
     places: list[int] = []
     for batch in batches(examples, options.batch_tokens, structure.device):
-        spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.places)]), options.k)
+        spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.places)]), options.k or max(KS))
         with torch.no_grad(), observe(structure, spectrum, Sites(("residual",), "last"), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
         hidden = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True)
