@@ -6,13 +6,13 @@ tokens each, so that a statistic of a head does not hang on one kind of text.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from headwise.corpora.digest import digest_of
 from headwise.errors import DataError
 
 
@@ -39,10 +39,7 @@ class Passages:
     @property
     def digest(self) -> str:
         """Changes when any id, register or text does."""
-        hasher = hashlib.blake2b(digest_size=8)
-        for item in self.items:
-            hasher.update(json.dumps([item.id, item.register, item.text], ensure_ascii=False).encode())
-        return hasher.hexdigest()
+        return digest_of([item.id, item.register, item.text] for item in self.items)
 
     def first(self, count: int) -> Passages:
         """At most `count` of them, taken evenly over the registers in turn."""

@@ -18,7 +18,6 @@ This module runs no model, and does not judge answers.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from headwise.corpora.digest import digest_of
 from headwise.corpora.rows import read_rows
 from headwise.errors import DataError, did_you_mean
 
@@ -62,10 +62,7 @@ class Questions:
     @property
     def digest(self) -> str:
         """Changes when anything in any question does."""
-        hasher = hashlib.blake2b(digest_size=8)
-        for item in self.items:
-            hasher.update(json.dumps(list(vars(item).values()), ensure_ascii=False).encode())
-        return hasher.hexdigest()
+        return digest_of(list(vars(item).values()) for item in self.items)
 
     @property
     def topics(self) -> list[str]:

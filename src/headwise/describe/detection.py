@@ -12,6 +12,7 @@ import xarray as xr
 
 from headwise.describe.detection_findings import looked_at, say_details, say_observations, value
 from headwise.describe.detection_reading import DetectionReading
+from headwise.describe.subject import model_of
 from headwise.describe.words import Words, Writer, listed
 
 FEW = 100  # answers of the rarer kind below which the sample is called small
@@ -23,17 +24,13 @@ def describe(dataset: xr.Dataset) -> Words:
     """A table of detectors as a careful reader would tell it."""
     reading = DetectionReading(dataset)
     title = dataset.attrs.get("title") or "How well wrong answers are told from correct ones"
-    writer = Writer(f"{title}: {_model(reading)}")
+    writer = Writer(f"{title}: {model_of(reading)}")
     _say_overview(writer, reading)
     _say_axes(writer)
     say_details(writer, reading)
     say_observations(writer, reading)
     _say_caveats(writer, reading)
     return writer.finish(_headline(writer, reading))
-
-
-def _model(reading: DetectionReading) -> str:
-    return str(reading.origin.get("model", {}).get("id", "the model"))
 
 
 def _say_overview(writer: Writer, reading: DetectionReading) -> None:
@@ -44,7 +41,7 @@ def _say_overview(writer: Writer, reading: DetectionReading) -> None:
         wrong, correct = writer.count(counts[0], "wrong"), writer.count(counts[1], "correct")
         answers = f", on {wrong} wrong and {correct} correct answers"
     text = (
-        f"How well wrong answers of {_model(reading)} are told from correct ones by {rows or 'no detector'}{answers}."
+        f"How well wrong answers of {model_of(reading)} are told from correct ones by {rows or 'no detector'}{answers}."
     )
     writer.say("overview", text)
     if folds:
@@ -93,7 +90,7 @@ def _say_caveats(writer: Writer, reading: DetectionReading) -> None:
 
 def _headline(writer: Writer, reading: DetectionReading) -> str:
     rows = writer.count(len(reading.names), "all-rows", "detector")
-    first = f"AUROC of {rows} of wrong answers of {_model(reading)}."
+    first = f"AUROC of {rows} of wrong answers of {model_of(reading)}."
     if not reading.ranked:
         return first
     best = reading.ranked[0]

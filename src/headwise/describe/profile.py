@@ -15,6 +15,7 @@ import xarray as xr
 from headwise.describe import maps
 from headwise.describe.profile_findings import HALF, ROLES, role_heads, say_details, say_observations
 from headwise.describe.profile_reading import ProfileReading
+from headwise.describe.subject import model_of, size_of
 from headwise.describe.words import Words, Writer, listed
 
 MOST_REGISTERS = 8
@@ -24,7 +25,7 @@ FEWEST_CELLS = 100  # from how many cells on chance is spoken of
 def describe(dataset: xr.Dataset) -> Words:
     """A profile as a careful reader would tell it."""
     reading = ProfileReading(dataset)
-    writer = Writer(f"{dataset.attrs.get('title') or 'Where each head looks'}: {_model(reading)}")
+    writer = Writer(f"{dataset.attrs.get('title') or 'Where each head looks'}: {model_of(reading)}")
     _say_overview(writer, reading)
     _say_axes(writer, reading)
     say_details(writer, reading)
@@ -33,22 +34,13 @@ def describe(dataset: xr.Dataset) -> Words:
     return writer.finish(_headline(writer, reading))
 
 
-def _model(reading: ProfileReading) -> str:
-    return str(reading.origin.get("model", {}).get("id", "the model"))
-
-
-def _size(writer: Writer, reading: ProfileReading) -> str:
-    layers = writer.count(len(reading.layers), "layers", "layer")
-    return f"{layers} of {writer.count(len(reading.heads), 'heads', 'head')}"
-
-
 def _say_overview(writer: Writer, reading: ProfileReading) -> None:
     what = writer.count(len(reading.keys), "statistics", "statistic")
     each = "its only head" if reading.total == 1 else f"each of its {writer.count(reading.total, 'total', 'head')}"
     writer.say(
         "overview",
-        f"A profile of where the attention heads of {_model(reading)} look: {what} for {each} "
-        f"({_size(writer, reading)}), one layer x head map a statistic.",
+        f"A profile of where the attention heads of {model_of(reading)} look: {what} for {each} "
+        f"({size_of(writer, reading)}), one layer x head map a statistic.",
     )
     data = reading.origin.get("data", {}).get("name")
     of_data = f" of the data '{data}'" if data else ""
@@ -164,7 +156,7 @@ def _unsettled(writer: Writer, reading: ProfileReading) -> str:
 def _headline(writer: Writer, reading: ProfileReading) -> str:
     first = (
         f"{writer.count(len(reading.keys), 'statistics', 'layer x head map')} of where the attention heads of "
-        f"{_model(reading)} ({_size(writer, reading)}) look."
+        f"{model_of(reading)} ({size_of(writer, reading)}) look."
     )
     found = []
     if "sink" in reading.measured and reading.total > 1:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from headwise.describe.spectral_findings import PAIR, say_details, say_observations
 from headwise.describe.spectral_reading import LEVEL, WHOLE, SpectralReading, auroc
+from headwise.describe.subject import model_of, size_of
 from headwise.describe.words import Words, Writer, listed
 
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
@@ -22,22 +23,13 @@ def describe(dataset: xr.Dataset) -> Words:
     """A spectral study as a careful reader would tell it."""
     reading = SpectralReading(dataset)
     title = dataset.attrs.get("title") or "Which heads differ between wrong and correct answers"
-    writer = Writer(f"{title}: {_model(reading)}")
+    writer = Writer(f"{title}: {model_of(reading)}")
     _say_overview(writer, reading)
     _say_axes(writer, reading)
     say_details(writer, reading)
     say_observations(writer, reading)
     _say_caveats(writer, reading)
     return writer.finish(_headline(writer, reading))
-
-
-def _model(reading: SpectralReading) -> str:
-    return str(reading.origin.get("model", {}).get("id", "the model"))
-
-
-def _size(writer: Writer, reading: SpectralReading) -> str:
-    layers = writer.count(len(reading.layers), "layers", "layer")
-    return f"{layers} of {writer.count(len(reading.heads), 'heads', 'head')}"
 
 
 def _answers(writer: Writer, reading: SpectralReading) -> str:
@@ -54,7 +46,7 @@ def _say_overview(writer: Writer, reading: SpectralReading) -> None:
     what = writer.count(len(reading.keys), "features", "feature")
     writer.say(
         "overview",
-        f"Which attention heads of {_model(reading)} ({_size(writer, reading)}) behave differently when its answer is "
+        f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) behave differently when its answer is "
         f"wrong: {what} of each head's attention map, compared between {_answers(writer, reading)}, over {text}.",
     )
     data, refused = reading.origin.get("data", {}).get("name"), reading.counts.get("refused", 0)
@@ -155,8 +147,8 @@ def _length(writer: Writer, reading: SpectralReading) -> str:
 def _headline(writer: Writer, reading: SpectralReading) -> str:
     pair = [key for key in PAIR if key in reading.measured]
     first = (
-        f"{writer.count(len(pair), 'pair', 'layer x head map')} of p-values for {_model(reading)} "
-        f"({_size(writer, reading)}): does a head's attention differ between {_answers(writer, reading)}?"
+        f"{writer.count(len(pair), 'pair', 'layer x head map')} of p-values for {model_of(reading)} "
+        f"({size_of(writer, reading)}): does a head's attention differ between {_answers(writer, reading)}?"
     )
     shares = [
         f"{writer.percent(reading.under(key).share, f'under-percent p {key}')} of the heads have p < "

@@ -9,7 +9,6 @@ with a plus.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,8 +16,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC, head_name
-from headwise.errors import StudyError, did_you_mean
+from headwise.errors import StudyError
+from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Heatmap, Legend, Mark, Panel
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
@@ -30,7 +31,7 @@ CLIP = 0.99  # quantile at which a scale without an upper end is cut when there 
 
 def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, relative: bool = False) -> Figure:
     """All statistics, or those asked for, in that order; with ``relative`` as value minus uniform where that exists."""
-    keys = _chosen(dataset, statistics)
+    keys = chosen_keys(dataset, STATISTIC, statistics, "The profile")
     without = [key for key in keys if not np.isfinite(dataset["uniform"].sel({STATISTIC: key})).any()]
     if relative:
         keys = [key for key in keys if key not in without]
@@ -43,28 +44,15 @@ def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, rela
     panels: list[Panel] = [panel for panel, _ in drawn]
     if len(panels) > 1:
         panels.append(_legend(dataset, keys, relative))
-    origin = json.loads(dataset.attrs.get("provenance", "{}"))
+    origin = origin_of(dataset)
     return Figure(
         title=_title(dataset, origin, relative),
         panels=tuple(panels),
         columns=_columns(len(panels), dataset.sizes[LAYER], dataset.sizes[HEAD]),
         scales={panel.key: scale for panel, scale in drawn},
         notes=_notes(dataset, keys, relative, without),
-        provenance=_small_print(origin),
+        provenance=small_print(origin),
     )
-
-
-def _chosen(dataset: xr.Dataset, statistics: Iterable[str] | None) -> list[str]:
-    known = [str(key) for key in dataset[STATISTIC].values]
-    if statistics is None:
-        return known
-    chosen = [statistics] if isinstance(statistics, str) else list(statistics)
-    for key in chosen:
-        if key not in known:
-            raise StudyError(f"The profile has no statistic {key!r}. {did_you_mean(key, known)}")
-    if not chosen:
-        raise StudyError(f"No statistic was chosen for the figure. {did_you_mean('', known)}")
-    return list(dict.fromkeys(chosen))
 
 
 def _panel(one: xr.Dataset, key: str, relative: bool) -> tuple[Heatmap, Scale]:
@@ -132,9 +120,8 @@ def _columns(panels: int, layers: int, heads: int) -> int:
 
 
 def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
-    model = str(origin.get("model", {}).get("id", "")).rsplit("/", 1)[-1]
     title = dataset.attrs.get("title") or "Where each head looks"
-    return f"{title}{', against a head that attends evenly' if relative else ''}" + (f": {model}" if model else "")
+    return with_model(f"{title}{', against a head that attends evenly' if relative else ''}", origin)
 
 
 def _notes(dataset: xr.Dataset, keys: list[str], relative: bool, without: list[str]) -> tuple[str, ...]:
@@ -166,21 +153,3 @@ def _examples(chosen: xr.Dataset) -> str:
     ]
     largest = groups[0][0]
     return f"{largest}" + "".join(f"; {count} for {', '.join(labels)}" for count, labels in groups[1:])
-
-
-def _small_print(origin: dict[str, Any]) -> str:
-    model, data = origin.get("model", {}), origin.get("data", {})
-    parts = [
-        f"{model['id']} ({_count(model, 'layer')} × {_count(model, 'head')}, {model.get('dtype')})"
-        if "id" in model
-        else "",
-        f"data {data['name']} {str(data.get('digest', ''))[:12]}".strip() if "name" in data else "",
-        f"seed {origin['seed']}" if "seed" in origin else "",
-        f"headwise {origin['environment']['headwise']}" if "headwise" in origin.get("environment", {}) else "",
-    ]
-    return " · ".join(part for part in parts if part)
-
-
-def _count(model: dict[str, Any], noun: str) -> str:
-    number = model.get(f"{noun}s")
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -19,6 +19,7 @@ import xarray as xr
 
 from headwise.dims import FEATURE, HEAD, LAYER, PART
 from headwise.errors import StudyError, did_you_mean
+from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap
@@ -46,7 +47,7 @@ def figure(
     "p_min" for the tests of single eigenvalues combined; with ``matched`` the tests are those between wrong and correct
     answers paired by length.
     """
-    keys, rows = _chosen(dataset, features), _rows(dataset, value, matched)
+    keys, rows = chosen_keys(dataset, FEATURE, features, "The spectral study"), _rows(dataset, value, matched)
     parts = [str(name) for name in dataset[PART].values]
     if part not in parts:
         raise StudyError(f"The spectral study has no part {part!r}. {did_you_mean(part, parts)}")
@@ -61,19 +62,6 @@ def figure(
         notes=_notes(chosen, keys, rows, matched),
         provenance=small_print(origin),
     )
-
-
-def _chosen(dataset: xr.Dataset, features: Iterable[str] | str | None) -> list[str]:
-    known = [str(key) for key in dataset[FEATURE].values]
-    if features is None:
-        return known
-    chosen = [features] if isinstance(features, str) else list(features)
-    for key in chosen:
-        if key not in known:
-            raise StudyError(f"The spectral study has no feature {key!r}. {did_you_mean(key, known)}")
-    if not chosen:
-        raise StudyError(f"No feature was chosen for the figure. {did_you_mean('', known)}")
-    return list(dict.fromkeys(chosen))
 
 
 def _rows(dataset: xr.Dataset, value: str, matched: bool) -> list[str]:
