@@ -14,28 +14,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from statistics import median
 
 import torch
+from page import made_by, write_section
 
 import headwise as hw
 from headwise.corpora import delimiter_ids
+from headwise.instruments import AnswerSpectrum
 from headwise.seam import Structure
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 CASES = {
     "plain": "plain SDPA forward",
     "spectrum": "observed: Spectrum",
     "profile": "observed: Profile",
     "both": "observed: Spectrum + Profile",
+    "answers": "observed: what the spectral study reads (AnswerSpectrum, hidden states)",
     "eager": "eager, `output_attentions`, column sums and diagonal by hand",
 }
 
@@ -70,6 +70,9 @@ def cases(batch: int, tokens: int) -> dict[str, Callable[[], None]]:
         "spectrum": observed(hw.Spectrum),
         "profile": observed(lambda: hw.Profile(delimiters)),
         "both": observed(hw.Spectrum, lambda: hw.Profile(delimiters)),
+        "answers": observed(
+            lambda: AnswerSpectrum(torch.full((batch,), tokens // 2), k=50), lambda: hw.Sites(("residual",), "last")
+        ),
         "eager": eager,
     }
 
@@ -134,23 +137,16 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
-def page(rows: list[dict[str, object]], command: str, rounds: int) -> str:
-    """The whole page."""
-    import transformers
+def section(rows: list[dict[str, object]], rounds: int) -> str:
+    """What the page says."""
+    return f"""## Observing on a CPU: SmolLM2-135M-Instruct, float32
 
-    return f"""# Benchmarks
-
-Ratios to a plain SDPA forward, all cases in one run; {rounds} rounds, medians of the ratio within a round.
-
-## CPU, SmolLM2-135M-Instruct, float32
+Ratios to a plain SDPA forward with its logits, all cases in one run; {rounds} rounds, medians of the ratio within a
+round. Memory is the largest resident set of a process of its own, weights and libraries included.
 
 {table(rows)}
 
-Made by `{command}` on {date.today().isoformat()}: {platform.processor() or platform.machine()},
-{torch.get_num_threads()} threads, Python {platform.python_version()}, torch {torch.__version__},
-transformers {transformers.__version__}, headwise {hw.__version__}. The plain forward
-computes its logits, as users run it. Memory is the largest resident set of a process of its own, weights and libraries
-included.
+{made_by("make bench")}
 """
 
 
@@ -166,7 +162,7 @@ def main() -> None:
         print(json.dumps(rows))
         return
     print(table(rows))
-    PAGE.write_text(page(rows, "make bench", arguments.rounds), encoding="utf-8")
+    write_section("cpu", section(rows, arguments.rounds))
 
 
 if __name__ == "__main__":
