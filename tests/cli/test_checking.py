@@ -33,8 +33,18 @@ def test_plan(headwise, tiny, texts):
     assert "It fits." in result.out
     plan = json.loads(headwise("plan", tiny, "--data", texts, "--json").out)
     assert plan["memory_total"] == sum(plan["memory"].values())
-    assert plan["examples"] == 12 + 16
-    assert plan["seconds"] > 0
+    assert plan["studies"]["profile"]["examples"] == 12 + 16
+    assert plan["seconds"] == sum(row["seconds"] for row in plan["studies"].values()) > 0
+
+
+def test_plan_counts_questions(headwise, tiny):
+    few, many = (
+        json.loads(headwise("plan", tiny, "--studies", "spectral", "--limit", limit, "--json").out)["studies"]
+        for limit in ("100", "1000")
+    )
+    assert list(few) == ["answers", "spectral"]  # and what it is made from
+    assert many["answers"]["tokens"] == 10 * few["answers"]["tokens"]
+    assert many["spectral"]["seconds"] > few["spectral"]["seconds"]
 
 
 def test_plan_loads_no_weights(headwise, tiny, texts, tmp_path):

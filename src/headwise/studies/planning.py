@@ -1,9 +1,9 @@
 """What a build will cost, before any weight is loaded: memory, disk and time, from the model's card.
 
-    memory   the process itself, the weights, the activations of one batch, the blocks of the reductions
+    memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions
     disk     what the studies keep for every head (and example)
-    time     2 x parameters x tokens of matrix work, and one more QK^T for the reductions, over the speed of this
-             machine, which is measured on the spot with a matrix product of the model's own shape (half a second)
+    time     the matrix work of each study (see `loads`) over the speed of this machine, which is measured on the spot
+             with a matrix product of the model's own shape (half a second); and what is fitted beside it
 
 An estimate, not a promise: for the default model the memory comes out within a factor 1.5 of what is measured.
 """
@@ -18,14 +18,11 @@ from typing import Any
 
 import torch
 
-from headwise.corpora import Passages
 from headwise.kernels.blocked import BLOCK, BLOCK_ON_DEVICE
 from headwise.model import ModelCard
-from headwise.studies.profile import ProfileOptions
+from headwise.studies.loads import LOADS, STATISTICS, Shown
 
 PROCESS = 600e6  # bytes of Python with torch, transformers and xarray loaded
-CHARACTERS_PER_TOKEN = 3.4  # of the packaged passages under the default tokenizer; texts without a tokenizer at hand
-STATISTICS = 11
 OVERHEAD = 1.25  # measured: what a build takes beyond its matrix work
 
 
@@ -36,9 +33,8 @@ class Plan:
     model: str
     dtype: str
     device: str
-    studies: tuple[str, ...]
-    examples: int
-    tokens: int
+    studies: dict[str, dict[str, float]]  # study -> examples, tokens, seconds
+    unknown: tuple[str, ...]  # studies whose cost is not estimated
     memory: dict[str, int]  # part -> bytes
     memory_total: int
     memory_there: int | None  # of this machine or device
@@ -58,34 +54,36 @@ class Plan:
 
 def plan(
     card: ModelCard,
-    passages: Passages,
+    shown: Shown,
     studies: Sequence[str],
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
-    options: ProfileOptions | None = None,
 ) -> Plan:
-    """Estimate a build of these studies on these texts."""
-    options = options or ProfileOptions()
+    """Estimate a build of these studies on these texts and questions."""
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    limit = min(options.max_tokens, card.max_positions or options.max_tokens)
-    texts = [min(limit, round(len(item.text) / CHARACTERS_PER_TOKEN)) for item in passages.items]
-    tokens = sum(texts) + options.repeats * min(limit, 2 * options.period)
-    memory = _memory(card, min(options.batch_tokens, tokens), dtype, device)
+    loads = {name: LOADS[name](card, shown) for name in studies if name in LOADS}
     speed = measured_flops(card.hidden_size, dtype, device)
-    examples = len(passages) + options.repeats
+    rows = {
+        name: {
+            "examples": load.examples,
+            "tokens": load.tokens,
+            "seconds": OVERHEAD * load.flops / speed + load.fitting,
+        }
+        for name, load in loads.items()
+    }
+    memory = _memory(card, max((load.batch_tokens for load in loads.values()), default=1), dtype, device)
     return Plan(
         model=card.id,
         dtype=str(dtype).removeprefix("torch."),
         device=device.type,
-        studies=tuple(studies),
-        examples=examples,
-        tokens=tokens,
+        studies=rows,
+        unknown=tuple(name for name in studies if name not in LOADS),
         memory=memory,
         memory_total=sum(memory.values()),
         memory_there=_memory_there(device),
-        disk=4 * card.layers * card.heads * STATISTICS * (examples + 4),
-        seconds=OVERHEAD * (_forward_flops(card, tokens) + _reduction_flops(card, texts)) / speed,
+        disk=4 * sum(load.kept for load in loads.values()),
+        seconds=sum(row["seconds"] for row in rows.values()),
         flops=speed,
     )
 
@@ -100,18 +98,6 @@ def measured_flops(width: int, dtype: torch.dtype, device: torch.device, seconds
         (a @ b)[0, 0].item()
         count += 1
     return count * 2 * 1024 * width * 4 * width / (time.perf_counter() - start)
-
-
-def _forward_flops(card: ModelCard, tokens: int) -> float:
-    embedding = card.vocabulary_size * card.hidden_size * (1 if card.tied_embeddings else 2)
-    return 2.0 * (card.parameters - embedding) * tokens
-
-
-def _reduction_flops(card: ModelCard, lengths: Sequence[int]) -> float:
-    """QK^T and PV of the forward pass, and one more QK^T; half of each T x T is visible."""
-    pairs = sum(length * length / 2 for length in lengths)
-    heads = sum(layer.heads * (2 * layer.head_dim + layer.value_dim) for layer in card.per_layer)
-    return 2.0 * pairs * heads
 
 
 def _memory(card: ModelCard, tokens: int, dtype: torch.dtype, device: torch.device) -> dict[str, int]:
