@@ -26,13 +26,13 @@ _HOMES = {
     "headwise.interventions": ("Mean", "Resample", "Scale", "Steer"),
     "headwise.model": ("Model", "ModelCard", "load"),
     "headwise.seam": ("check", "observe"),
-    "headwise.studies": ("build",),
+    "headwise.studies": ("AnswerScorer", "build"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile", "Resample", "Scale",
-    "Sites", "Spectrum", "Steer", "build", "check", "load", "observe",
+    "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile",
+    "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe",
 ]  # fmt: skip
 
 
