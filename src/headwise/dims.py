@@ -32,12 +32,22 @@ DETECTOR = "detector"  # one way to score an answer
 TOPIC = "topic"  # of a question
 TRAINED_ON = "trained_on"  # the topic a detector was fitted on
 SIZE = "size"  # how many examples a detector was fitted on
+TARGET = "target"  # one of the tokens that a head maps a token to, 0 is the strongest
+VOCABULARY = "vocabulary"  # tokens by id, those that a map names
 PLACE = "place"  # one of several chosen heads, named L{l}H{h}
+TASK = "task"  # a relation, as few-shot prompts that the model completes
+CONTROL = "control"  # another task, looked at beside the one that something was done to
+REMOVED = "removed"  # how many heads are switched off
+DRAW = "draw"  # one of several random choices
+STRATEGY = "strategy"  # a way to choose among sampled answers
+ERROR_TYPE = "error_type"  # a way to err on a question, told from many samples
 
 DIMS = frozenset(
     (
         EXAMPLE, LAYER, HEAD, KV_HEAD, QUERY, KEY, TOKEN, RANK, STATISTIC, FEATURE, SITE, WIDTH,
         RELATION, CATEGORY, FUNCTION, FOLD, PART, DETECTOR, TOPIC, TRAINED_ON, SIZE, PLACE,
+        TARGET, VOCABULARY,
+        TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
     )
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`headwise answers` on a hand-made atlas: nothing is measured, torch is not needed."""
+"""`headwise answers` on a hand-made atlas: nothing is measured."""
 
 from __future__ import annotations
 
@@ -98,6 +98,16 @@ def test_json(atlas: Path) -> None:
     assert read["counts"]["label"] == {"correct": 1, "refused": 1, "wrong": 1}
     assert [row["id"] for row in read["answers"]] == ["c1", "c2", "c3"]
     assert read["answers"][0]["rule"] == "phrase"
+
+
+def test_exact_answers_are_found_in_what_is_stored(atlas: Path) -> None:
+    rows = {row["id"]: row["exact"] for row in json.loads(run(atlas, "--json"))["answers"]}
+    assert rows["c1"] == "Paris"
+    assert rows["y1"] == "1666"
+    published = json.loads(run(atlas, "--json", "--spans", "published"))["answers"]
+    assert published[0]["exact"] == "Paris"
+    with pytest.raises(HeadwiseError, match=r"not found by 'golden'\. Known: blind, published"):
+        run(atlas, "--spans", "golden")
 
 
 def test_a_table_in_a_file_has_all_rows(atlas: Path, tmp_path: Path) -> None:

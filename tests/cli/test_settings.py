@@ -17,14 +17,25 @@ class Options:
     chat: bool | None = None
     too_long: str = "refuse"
     sites: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
 
 
 HINTS = {"features": Iterable[str] | str | None, "part": str, "matched": bool, "least": float}
 
 
 def test_study_options_take_the_type_of_their_field():
-    words = ["s.k=50", "s.temperature=1", "s.few_shot=none", "s.chat=no", "s.too_long=drop", "s.sites=mlp, residual"]
-    assert study_options(words, {"s": Options}) == {"s": Options(50, 1.0, None, False, "drop", ("mlp", "residual"))}
+    words = [
+        "s.k=50",
+        "s.temperature=1",
+        "s.few_shot=none",
+        "s.chat=no",
+        "s.too_long=drop",
+        "s.sites=mlp, residual",
+        "s.steps=1,2",
+    ]
+    assert study_options(words, {"s": Options}) == {
+        "s": Options(50, 1.0, None, False, "drop", ("mlp", "residual"), (1, 2))
+    }
     assert study_options(["s.few_shot=3"], {"s": Options})["s"].few_shot == 3
     assert study_options([], {"s": Options}) == {}
 
@@ -39,6 +50,7 @@ def test_study_options_take_the_type_of_their_field():
         ("s.k=many", "s.k takes int, not 'many'"),
         ("s.few_shot=many", "int or none"),
         ("s.chat=perhaps", "yes or no"),
+        ("s.steps=1,two", "s.steps takes int, not 'two'"),
     ],
 )
 def test_wrong_study_options_are_refused(word, sentence):

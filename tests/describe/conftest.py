@@ -12,6 +12,7 @@ _FIGURES = Path(__file__).parents[1] / "figures"
 _SYNTHETIC = runpy.run_path(str(_FIGURES / "synthetic.py"))
 _SPECTRAL = runpy.run_path(str(_FIGURES / "synthetic_spectral.py"))
 _DETECTION = runpy.run_path(str(_FIGURES / "synthetic_detection.py"))
+_RELATIONS = runpy.run_path(str(_FIGURES / "synthetic_relations.py"))
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +56,14 @@ def make_detection() -> Callable[..., xr.Dataset]:
 @pytest.fixture
 def detection(make_detection: Callable[..., xr.Dataset]) -> xr.Dataset:
     return make_detection()
+
+
+@pytest.fixture(scope="session")
+def make_relations() -> Callable[..., xr.Dataset]:
+    """``make_relations(layers, heads)``: a synthetic relations study with planted heads."""
+    return _RELATIONS["relations_dataset"]
+
+
+@pytest.fixture
+def relations(make_relations: Callable[..., xr.Dataset]) -> xr.Dataset:
+    return make_relations()

@@ -10,6 +10,7 @@ import xarray as xr
 _SYNTHETIC = runpy.run_path(str(Path(__file__).with_name("synthetic.py")))
 _SPECTRAL = runpy.run_path(str(Path(__file__).with_name("synthetic_spectral.py")))
 _DETECTION = runpy.run_path(str(Path(__file__).with_name("synthetic_detection.py")))
+_RELATIONS = runpy.run_path(str(Path(__file__).with_name("synthetic_relations.py")))
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +49,14 @@ def make_detection() -> Callable[..., xr.Dataset]:
 @pytest.fixture
 def detection(make_detection: Callable[..., xr.Dataset]) -> xr.Dataset:
     return make_detection()
+
+
+@pytest.fixture(scope="session")
+def make_relations() -> Callable[..., xr.Dataset]:
+    """``make_relations(layers, heads)``: a synthetic relations study with planted heads."""
+    return _RELATIONS["relations_dataset"]
+
+
+@pytest.fixture
+def relations(make_relations: Callable[..., xr.Dataset]) -> xr.Dataset:
+    return make_relations()

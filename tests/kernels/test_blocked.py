@@ -7,7 +7,8 @@ import torch
 from closeness import assert_no_worse_than_twice, assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 
-from headwise.kernels import Attention, Reductions, Visibility, Wanted, logweights, reduce, reference
+from headwise.kernels import Attention, Reductions, Visibility, Wanted, logweights, reference
+from headwise.kernels.blocked import reduce
 
 SETTINGS = {
     "plain": Setting(),

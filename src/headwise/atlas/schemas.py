@@ -9,7 +9,11 @@ from collections.abc import Mapping
 
 import xarray as xr
 
+from headwise.atlas.probing_schema import PROBING
 from headwise.atlas.provenance import Provenance
+from headwise.atlas.relation_validation_schema import RELATION_VALIDATION
+from headwise.atlas.relations_schema import RELATIONS, SALIENCE
+from headwise.atlas.samples_schema import SAMPLES
 from headwise.atlas.schema import TEXT, Schema
 from headwise.dims import DETECTOR, EXAMPLE, FEATURE, FOLD, HEAD, LAYER, PART, STATISTIC
 
@@ -120,7 +124,10 @@ DETECTION = Schema(
     attrs=("title", "reference"),
 )
 
-SCHEMAS: Mapping[str, Schema] = {schema.study: schema for schema in (PROFILE, ANSWERS, SPECTRAL, DETECTION)}
+SCHEMAS: Mapping[str, Schema] = {
+    schema.study: schema
+    for schema in (PROFILE, ANSWERS, SPECTRAL, DETECTION, PROBING, RELATIONS, SALIENCE, RELATION_VALIDATION, SAMPLES)
+}
 
 
 def schema_of(study: str, dataset: xr.Dataset) -> Schema:

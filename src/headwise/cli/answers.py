@@ -13,10 +13,10 @@ from headwise.cli.options import AtlasArgument, JsonOption
 if TYPE_CHECKING:
     import pandas as pd
 
-SHOWN = ["question", "answer", "gold", "label", "rule"]
+SHOWN = ["question", "answer", "exact", "gold", "label", "rule"]
 SAVED = [
-    "topic", "difficulty", "question", "answer", "gold", "golds", "label", "rule", "matched", "finished", "prompt_tokens",
-    "answer_tokens", "logprob_mean", "logprob_min",
+    "topic", "difficulty", "question", "answer", "exact", "gold", "golds", "label", "rule", "matched", "finished",
+    "prompt_tokens", "answer_tokens", "logprob_mean", "logprob_min",
 ]  # fmt: skip
 
 
@@ -37,16 +37,19 @@ def answers(
         Path | None,
         typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.", show_default=False),
     ] = None,
+    spans: Annotated[
+        str, typer.Option("--spans", help="How the exact answer is found: blind, or published (sees the label).")
+    ] = "blind",
     as_json: JsonOption = False,
 ) -> None:
-    """What was asked, what was answered, how each answer was labelled and why.
+    """What was asked, what was answered, its exact answer, how it was labelled and why.
 
     Labels made by rules are never all right: read some before you trust a map that is made on them.
     """
     from headwise.atlas import Atlas
     from headwise.cli.tables import save_table
 
-    every = Atlas.open(atlas)["answers"].to_dataframe()
+    every = _with_exact(Atlas.open(atlas)["answers"].to_dataframe(), spans)
     for column, wanted in (("label", label), ("topic", topic), ("rule", rule)):
         _refuse_unknown(every, column, wanted)
     kept = every[
@@ -70,6 +73,21 @@ answers.examples = (  # type: ignore[attr-defined]
     "[b]Examples[/b]\n\nheadwise answers atlas\n\nheadwise answers atlas --label wrong --topic capitals -n 30\n\n"
     "headwise answers atlas --rule contained --seed 0\n\nheadwise answers atlas -o answers.csv"
 )
+
+
+def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
+    """The answers with the text of their exact answers; empty where there is none."""
+    from headwise.corpora.exact_answers import WAYS, exact_answer
+    from headwise.errors import DataError, did_you_mean
+
+    if spans not in WAYS:
+        raise DataError(f"exact answers are not found by {spans!r}. {did_you_mean(spans, WAYS)}")
+    found = []
+    for row in frame.itertuples():
+        golds = [str(row.matched), *json.loads(str(row.golds))]
+        place = exact_answer(str(row.question), str(row.answer), spans, label=str(row.label), golds=golds)
+        found.append("" if place is None else str(row.answer)[place[0] : place[1]])
+    return frame.assign(exact=found)
 
 
 def _refuse_unknown(frame: pd.DataFrame, column: str, wanted: str | None) -> None:

@@ -18,6 +18,14 @@ def build(
     data: options.DataOption = None,
     questions: options.QuestionsOption = None,
     limit: options.LimitOption = 500,
+    relations: Annotated[
+        str | None,
+        typer.Option(
+            "--relations",
+            help="Your pairs of words: a .json, .csv or .tsv file, or a folder of them. Default: the packaged ones.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The atlas: a new folder, or one to add to.")] = Path(
         "atlas"
     ),
@@ -57,9 +65,8 @@ def build(
     from headwise.cli.settings import study_options
     from headwise.corpora import find_questions
     from headwise.figures import has_figure
-    from headwise.model import load
     from headwise.studies import build as run_build
-    from headwise.studies.building import OPTIONS, check_studies
+    from headwise.studies.building import OPTIONS, check_studies, model_for
 
     names = options.split(studies)
     check_studies([*(names or []), *(options.split(redo) or [])])
@@ -68,15 +75,15 @@ def build(
     asked = find_questions(questions, one_means=one_means) if one_means is not None else questions
     with progress_bars(quiet=as_json) as bars:
         bars.say(f"loading {model or 'the default model'}")
-        loaded = load(
-            model, dtype=dtype, device=device, revision=revision, adapter=adapter, trust_remote_code=trust_remote_code
-        )
+        loading = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
+        loaded = model_for(names, model, **loading, trust_remote_code=trust_remote_code)
         atlas = run_build(
             loaded,
             names,
             data=data,
             questions=asked,
             limit=limit or None,
+            relations=relations,
             output=output,
             options=chosen,
             redo=options.split(redo) or (),
@@ -99,6 +106,7 @@ build.examples = (  # type: ignore[attr-defined]
     "headwise build                                  the default model, all studies\n\n"
     "headwise build ./my-model -o atlases/mine        a local folder\n\n"
     "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl\n\n"
+    "headwise build ./llama-70b --studies relations              from its weights alone: it is not loaded\n\n"
     "headwise build --questions triviaqa --limit 1000 --set answers.temperature=1 --set spectral.k=50\n\n"
     "headwise build --questions answered.csv --one-means wrong     answers and labels that you have\n\n"
     "headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model"

@@ -46,7 +46,11 @@ QuestionsOption = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", help="How many questions, evenly over topics; 0 is all.")]
 StudiesOption = Annotated[
     str | None,
-    typer.Option("--studies", help="Comma-separated, such as profile,spectral. Default: all.", show_default=False),
+    typer.Option(
+        "--studies",
+        help="Comma-separated, such as profile,spectral. Default: all but samples, which takes long.",
+        show_default=False,
+    ),
 ]
 DataOption = Annotated[
     Path | None,

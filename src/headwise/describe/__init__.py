@@ -14,7 +14,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.describe import detection, maps, profile, spectral
+from headwise.describe import detection, maps, probing, profile, relation_validation, relations, samples, spectral
 from headwise.describe.words import Number, Words, Writer
 from headwise.errors import StudyError, did_you_mean
 
@@ -24,6 +24,10 @@ _STUDIES: dict[str, Callable[..., Words]] = {
     "profile": profile.describe,
     "spectral": spectral.describe,
     "detection": detection.describe,
+    "probing": probing.describe,
+    "samples": samples.describe,
+    "relations": relations.describe,
+    "relation_validation": relation_validation.describe,
 }
 
 

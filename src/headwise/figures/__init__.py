@@ -19,7 +19,7 @@ from typing import Any
 import xarray as xr
 
 from headwise.errors import StudyError, did_you_mean
-from headwise.figures import detection, profile, spectral
+from headwise.figures import detection, probing, profile, relation_validation, relations, samples, spectral
 from headwise.figures.figure import Figure
 from headwise.figures.panels import (
     Axis,
@@ -70,6 +70,10 @@ _STUDIES: dict[str, Callable[..., Figure]] = {
     "profile": profile.figure,
     "spectral": spectral.figure,
     "detection": detection.figure,
+    "probing": probing.figure,
+    "samples": samples.figure,
+    "relations": relations.figure,
+    "relation_validation": relation_validation.figure,
 }
 
 

@@ -15,6 +15,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.scale import Scale, scale_around
+from headwise.figures.topics import letters_told, short_names
 
 FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
@@ -138,13 +139,14 @@ def _transfer(dataset: xr.Dataset) -> Heatmap | None:
         rows, columns = ([str(each) for each in one[dim].values] for dim in (TRAINED_ON, TOPIC))
         own = [(rows.index(topic), column) for column, topic in enumerate(columns) if topic in rows]
         own = [place for place in own if np.isfinite(one.values[place])]
+        written = short_names(columns)
         return Heatmap(
             key="transfer",
             title=f"{_label(dataset, name)}, AUROC across topics",
             subtitle="rings: cross-validated inside the topic",
             values=one.values,
-            x=Axis("Tested on", tuple(columns)),
-            y=Axis("Fitted on", tuple("all others" if row == "others" else row for row in rows)),
+            x=Axis("Tested on", tuple(written[column] for column in columns)),
+            y=Axis("Fitted on", tuple(written.get(row, "all others") for row in rows)),
             scale="auroc",
             marks=tuple(Mark(row, column) for row, column in own),
             missing="too few answers",
@@ -175,7 +177,9 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     notes.append("Bands and lines: 95 % interval; thin dashes: chance. Scores are not fitted: they can be below 0.5.")
     if length_row(dataset) is None:
         notes.append("The answer's length, a confounder, is not in this table.")
-    return (" ".join(notes),)
+    if TOPIC in dataset.coords:
+        notes.append(letters_told(short_names([str(topic) for topic in dataset[TOPIC].values])))
+    return (" ".join(note for note in notes if note),)
 
 
 def _ranked(dataset: xr.Dataset, *kinds: str) -> list[str]:

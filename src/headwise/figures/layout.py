@@ -160,7 +160,8 @@ class _Plan:
         """Cells of a map get no flatter than they must."""
         if isinstance(panel, Heatmap | CategoryMap):
             rows, columns = panel.values.shape
-            return max(FLATTEST * self.tallest * columns / rows, 0.7)
+            names = 0.0 if upright(panel.x.labels) else (columns + 1) * SMALL * 1.15 / 72  # all of them, turned
+            return max(FLATTEST * self.tallest * columns / rows, names, 0.7)
         return 0.0 if isinstance(panel, Legend) else WIDEST
 
     def page(self) -> Page:

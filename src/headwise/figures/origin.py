@@ -19,7 +19,7 @@ def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
 
 def with_model(title: str, origin: dict[str, Any]) -> str:
     """A title that ends with the model's own name, without who made it."""
-    model = str(origin.get("model", {}).get("id", "")).rsplit("/", 1)[-1]
+    model = str(origin.get("model", {}).get("id", "")).rsplit("/", 1)[-1].removesuffix(".gguf")
     return f"{title}: {model}" if model else title
 
 

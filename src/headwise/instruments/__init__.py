@@ -7,5 +7,18 @@ from headwise.instruments.profile import STATISTICS, Profile
 from headwise.instruments.received import Received
 from headwise.instruments.sites import Sites
 from headwise.instruments.spectrum import Spectrum
+from headwise.instruments.values import HeadValues
 
-__all__ = ["FEW", "PARTS", "STATISTICS", "AnswerSpectrum", "HeadOutputs", "Patterns", "Profile", "Received", "Sites", "Spectrum"]
+__all__ = [
+    "FEW",
+    "PARTS",
+    "STATISTICS",
+    "AnswerSpectrum",
+    "HeadOutputs",
+    "HeadValues",
+    "Patterns",
+    "Profile",
+    "Received",
+    "Sites",
+    "Spectrum",
+]

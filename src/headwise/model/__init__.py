@@ -5,7 +5,7 @@ what a config alone tells: layers, heads, widths, windows, and which layers have
 property; there is no table of model names.
 
 Import order: facts, quiet, card, blocks; digest, tokens, model; cache, gguf_file, default; failures, adapters,
-placement, loading.
+placement, loading; checkpoint, stored.
 """
 
 from headwise.model.blocks import decoder_layers, embedding, unembedding
@@ -16,12 +16,15 @@ from headwise.model.digest import check_finite, tokenizer_digest, weights_digest
 from headwise.model.loading import load, read_card
 from headwise.model.model import Model
 from headwise.model.placement import choose_device, choose_dtype
+from headwise.model.stored import StoredModel, open_stored
+from headwise.model.tokens import readable
 
 __all__ = [
     "DEFAULT",
     "LayerCard",
     "Model",
     "ModelCard",
+    "StoredModel",
     "cache_folder",
     "check_finite",
     "choose_device",
@@ -29,7 +32,9 @@ __all__ = [
     "decoder_layers",
     "embedding",
     "load",
+    "open_stored",
     "read_card",
+    "readable",
     "tokenizer_digest",
     "unembedding",
     "weights_digest",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from headwise.errors import ModelError
 
-__all__ = ["check_finite", "tokenizer_digest", "weights_digest"]
+__all__ = ["check_finite", "named_weights", "tensors_digest", "tokenizer_digest", "weights_digest"]
 
 SAMPLE = 1024  # entries of a tensor that are looked at
 
@@ -29,11 +29,16 @@ SAMPLE = 1024  # entries of a tensor that are looked at
 def weights_digest(model: Any) -> str:
     """32 hexadecimal digits; ``model`` is a ``transformers`` model, or what ``load`` returned."""
     hf = getattr(model, "hf", model)
+    return tensors_digest(named_weights(hf), getattr(hf, "config", None))
+
+
+def tensors_digest(tensors: Iterable[tuple[str, Tensor]], config: Any, dtype: torch.dtype | None = None) -> str:
+    """Of named tensors, as they are or as they would be once cast; with the rotary settings of the config."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, value in _weights(hf):
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
-        digest.update(_sample(value))
-    config = getattr(hf, "config", None)
+    for name, value in tensors:
+        cast = dtype if dtype is not None and value.is_floating_point() else value.dtype
+        digest.update(f"{name} {tuple(value.shape)} {cast}\n".encode())
+        digest.update(_sample(value, cast))
     rotary = getattr(config.get_text_config(), "rope_parameters", None) if config is not None else None
     digest.update(json.dumps(rotary, sort_keys=True, default=str).encode())
     return digest.hexdigest()
@@ -57,7 +62,7 @@ def tokenizer_digest(tokenizer: Any) -> str | None:
 
 def check_finite(model: Any) -> None:
     """Raises where a weight is NaN or infinite, and names it. One pass over all weights."""
-    for name, value in _weights(getattr(model, "hf", model)):
+    for name, value in named_weights(getattr(model, "hf", model)):
         value = value.float() if value.is_floating_point() and value.element_size() == 1 else value  # float8 has no sum
         if not value.is_floating_point() or torch.isfinite(value.sum(dtype=torch.float32)):
             continue
@@ -69,7 +74,7 @@ def check_finite(model: Any) -> None:
             )
 
 
-def _weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def named_weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Parameters and saved buffers with their names, tied ones once, in the order of their names."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
@@ -84,9 +89,9 @@ def _weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 @torch.no_grad()
-def _sample(value: Tensor) -> bytes:
+def _sample(value: Tensor, dtype: torch.dtype | None = None) -> bytes:
     if value.is_meta:
         raise ModelError("This model has shapes but no weights (it is on the 'meta' device); load it with its weights.")
     flat = value.detach().reshape(-1)
     step = -(-flat.numel() // SAMPLE) | 1  # odd, or all entries would come from a few columns of a matrix
-    return flat[::step][:SAMPLE].cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return flat[::step][:SAMPLE].cpu().to(dtype or value.dtype).contiguous().view(torch.uint8).numpy().tobytes()

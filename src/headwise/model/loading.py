@@ -63,11 +63,11 @@ def load(
     if isinstance(model, nn.Module):
         return _given(model, tokenizer, wanted, device, adapter, found)
     where = choose_device(device, device_map)
-    source = _source(model, revision, found)
+    source = find_source(model, revision, found)
     code = {"trust_remote_code": trust_remote_code}
     finding = found | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
     try:
-        config = _config(source, finding)
+        config = find_config(source, finding)
     except ModelError as error:
         note = adapter_note(source.location, found | {"local_files_only": source.local or unreachable(error)})
         if note is None:
@@ -77,14 +77,14 @@ def load(
     card = ModelCard.from_config(config, source.id)
     if wanted == "auto" and not hasattr(config, "quantization_config") and where.type == "cpu":
         wanted = choose_dtype(wanted, config, where)
-    hf = _weights(source, config, {**kwargs, **finding, "dtype": wanted, "device_map": device_map})
+    hf = read_weights(source, config, {**kwargs, **finding, "dtype": wanted, "device_map": device_map})
     if device_map is None and not getattr(hf, "is_quantized", False):  # a quantised model is where it was put
         with in_words(source.id):
             hf = hf.to(where)
     if adapter is not None:
         add_adapter(hf, adapter, found)
-    tokenizer, why = _tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
-    commit = _commit(source, finding)
+    tokenizer, why = find_tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
+    commit = hub_commit(source, finding)
     return Model(hf.eval(), tokenizer, card, source.id, commit, None if adapter is None else str(adapter), why)
 
 
@@ -92,10 +92,10 @@ def read_card(
     model: str | Path | None = None, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> ModelCard:
     """The card of a model that is not loaded: only its config is read. Takes the names that ``load`` takes."""
-    source = _source(model, revision, {})
+    source = find_source(model, revision, {})
     finding = {"revision": revision, "trust_remote_code": trust_remote_code}
     finding |= {"local_files_only": True} if source.local else {}
-    return ModelCard.from_config(_config(source, finding), source.id)
+    return ModelCard.from_config(find_config(source, finding), source.id)
 
 
 def _given(
@@ -115,7 +115,7 @@ def _given(
     if tokenizer is None:
         why = "it was given without a tokenizer"
     else:
-        tokenizer, why = _tokenizer(tokenizer, "", found)
+        tokenizer, why = find_tokenizer(tokenizer, "", found)
     commit = getattr(hf.config, "_commit_hash", None)
     return Model(hf.eval(), tokenizer, card, card.id, commit, None if adapter is None else str(adapter), why)
 
@@ -131,7 +131,7 @@ def _on_its_base(source: Source, note: AdapterNote, tokenizer: Any, adapter: Any
     return load(note.base, tokenizer, adapter=source.location, revision=note.get("revision"), **rest)
 
 
-def _source(model: str | Path | None, revision: str | None, finding: dict[str, Any]) -> Source:
+def find_source(model: str | Path | None, revision: str | None, finding: dict[str, Any]) -> Source:
     path = Path(model or DEFAULT).expanduser()
     if str(model or DEFAULT) == DEFAULT and not path.is_dir():
         return default_source(revision, finding.get("cache_dir"))
@@ -149,7 +149,7 @@ def _source(model: str | Path | None, revision: str | None, finding: dict[str, A
     return Source(str(model), str(model), revision, local=False)
 
 
-def _commit(source: Source, finding: dict[str, Any]) -> str | None:
+def hub_commit(source: Source, finding: dict[str, Any]) -> str | None:
     """The commit of the hub that was loaded, told by where its config lies in the cache; else the source's own."""
     if Path(source.location).is_dir():
         return source.revision
@@ -158,7 +158,7 @@ def _commit(source: Source, finding: dict[str, Any]) -> str | None:
     return Path(file).parent.name if isinstance(file, str) else source.revision
 
 
-def _config(source: Source, finding: dict[str, Any]) -> Any:
+def find_config(source: Source, finding: dict[str, Any]) -> Any:
     try:
         with quiet(), in_words(source.id, finding.get("revision")):
             return AutoConfig.from_pretrained(source.location, **finding)
@@ -168,7 +168,7 @@ def _config(source: Source, finding: dict[str, Any]) -> Any:
         raise
 
 
-def _weights(source: Source, config: Any, arguments: dict[str, Any]) -> Any:
+def read_weights(source: Source, config: Any, arguments: dict[str, Any]) -> Any:
     auto = auto_class(config)
     with quiet(), in_words(source.id, arguments.get("revision")):
         hf, loaded = auto.from_pretrained(source.location, config=config, output_loading_info=True, **arguments)
@@ -181,11 +181,12 @@ def _weights(source: Source, config: Any, arguments: dict[str, Any]) -> Any:
     return hf
 
 
-def _tokenizer(tokenizer: Any, location: str, finding: dict[str, Any]) -> tuple[Any, str]:
+def find_tokenizer(tokenizer: Any, location: str, finding: dict[str, Any]) -> tuple[Any, str]:
     """The tokenizer, or ``None`` and why there is none."""
     if tokenizer is not None and not isinstance(tokenizer, str | Path):
         return tokenizer, ""
     where = str(location if tokenizer is None else tokenizer)
+    found: Any
     try:
         with quiet():
             found = AutoTokenizer.from_pretrained(where, **finding)

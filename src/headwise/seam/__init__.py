@@ -5,6 +5,7 @@ what the model does.
 """
 
 from headwise.seam.frame import Frame, Shot
+from headwise.seam.headweights import HeadWeights, LayerWeights
 from headwise.seam.observation import Observation, observe
 from headwise.seam.positions import Positions, check_positions, position_index, position_mask
 from headwise.seam.projection import OutputProjection, output_projections
@@ -15,8 +16,10 @@ from headwise.seam.watching import Instrument, Intervention
 __all__ = [
     "Check",
     "Frame",
+    "HeadWeights",
     "Instrument",
     "Intervention",
+    "LayerWeights",
     "Observation",
     "OutputProjection",
     "Positions",

@@ -2,8 +2,8 @@
 
 In order of preference:
 
-1. torch's CPU flash kernel, called directly: the same kernel `scaled_dot_product_attention` would choose, but its
-   log-sum-exp is kept, which saves the reductions a softmax;
+1. torch's own flash kernels (CPU; on a GPU in half precision), called directly: the kernels that
+   `scaled_dot_product_attention` would choose, but their log-sum-exp is kept, which saves the reductions a softmax;
 2. transformers' own SDPA function, for every mask and device;
 3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
    sinks). It is called on slices of queries, so that no T x T map is held for long prompts.
@@ -32,8 +32,11 @@ def attention_output(
     """The layer's z and, from the first way only, the log-sum-exp (batch, head, query)."""
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _eager_output(module, q, k, v, mask, scale, options), None
-    if _flash_on_cpu(q, k, v, mask, options):
-        z, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, q.shape[2] > 1, scale=scale)
+    if _is_plain(q, k, v, mask, options) and (q.device.type == "cpu" or _flash_on_gpu(q)):
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        if q.is_cuda:
+            flash = torch.ops.aten._scaled_dot_product_flash_attention
+        z, lse = flash(q, k, v, 0.0, q.shape[2] > 1, scale=scale)[:2]
         return z.transpose(1, 2).contiguous(), lse
     return sdpa_attention_forward(module, q, k, v, mask, scaling=scale, **options)[0], None
 
@@ -71,14 +74,26 @@ def _eager_output(
     return torch.cat(slices, dim=1)
 
 
-def _flash_on_cpu(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
-    """Whether torch's CPU flash kernel may be called by hand: plain causal sight, equal widths, no gradient."""
+def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
+    """Whether torch's flash kernels may be called by hand: plain causal sight, equal widths, no gradient."""
     return (
-        q.device.type == "cpu"
-        and mask is None
+        mask is None
         and q.shape[2] == k.shape[2]
         and q.shape[-1] == k.shape[-1] == v.shape[-1]
         and not options.get("dropout")
         and options.get("is_causal") is not False
         and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+    )
+
+
+def _flash_on_gpu(q: Tensor) -> bool:
+    """What torch's CUDA flash kernel asks for."""
+    return (
+        q.is_cuda
+        and q.dtype in (torch.bfloat16, torch.float16)
+        and q.shape[-1] % 8 == 0
+        and q.shape[-1] <= 256
+        and torch.backends.cuda.flash_sdp_enabled()
+        and torch.version.hip is None
+        and torch.cuda.get_device_capability(q.device) >= (8, 0)
     )

@@ -15,11 +15,22 @@ from pathlib import Path
 from typing import Any
 
 from headwise.atlas import Atlas, Provenance, difference
-from headwise.corpora import Passages, Questions, find_questions, packaged_passages, read_passages
+from headwise.corpora import (
+    Passages,
+    Questions,
+    Relations,
+    find_questions,
+    packaged_passages,
+    packaged_relations,
+    read_passages,
+    read_relations,
+)
 from headwise.engines import ShardStore, cut, run
-from headwise.errors import AtlasError, StudyError, did_you_mean
-from headwise.model import Model, check_finite, load
-from headwise.studies import answering, profile, spectral
+from headwise.errors import AtlasError, ModelError, StudyError, did_you_mean
+from headwise.model import Model, StoredModel, check_finite, load, open_stored
+from headwise.seam import HeadWeights
+from headwise.studies import answering, probing, profile, relation_validation, sampling, spectral
+from headwise.studies import relations as relating
 from headwise.studies.work import Work
 
 Progress = Callable[[str, int, int], None]  # study, examples done, examples in all
@@ -32,6 +43,7 @@ class Sources:
     data: str | Path | Passages | None = None  # texts
     asked: str | Path | Questions | None = None  # questions
     limit: int | None = 500  # questions, taken evenly over topics; None: all
+    related: str | Path | Relations | None = None  # pairs of words
 
     @cached_property
     def passages(self) -> Passages:
@@ -46,20 +58,46 @@ class Sources:
         found = find_questions(self.asked)
         return found if self.limit is None else found.sample(self.limit, seed=0)
 
+    @cached_property
+    def relations(self) -> Relations:
+        """The user's relations, or the packaged ones."""
+        if isinstance(self.related, Relations):
+            return self.related
+        return packaged_relations() if self.related is None else read_relations(self.related)
 
-Prepare = Callable[[Model, Sources, Atlas, Any], Work]
+
+Prepare = Callable[[Any, Sources, Atlas, Any], Work]
 
 STUDIES: dict[str, Prepare] = {
     profile.NAME: lambda model, sources, atlas, options: profile.prepare(model, sources.passages, options),
     answering.NAME: lambda model, sources, atlas, options: answering.prepare(model, sources.questions, options),
     spectral.NAME: lambda model, sources, atlas, options: spectral.prepare(model, atlas[answering.NAME], options),
+    probing.NAME: lambda model, sources, atlas, options: probing.prepare(model, atlas[answering.NAME], options),
+    sampling.NAME: lambda model, sources, atlas, options: sampling.prepare(
+        model, atlas[answering.NAME], atlas[probing.NAME], sources.questions, options
+    ),
+    relating.NAME: lambda model, sources, atlas, options: relating.prepare(model, sources.relations, options),
+    relation_validation.NAME: lambda model, sources, atlas, options: relation_validation.prepare(
+        model, sources.relations, atlas[relating.NAME], options
+    ),
 }
 OPTIONS: dict[str, type] = {  # study -> the dataclass of its options
     profile.NAME: profile.ProfileOptions,
     answering.NAME: answering.AnsweringOptions,
     spectral.NAME: spectral.SpectralOptions,
+    probing.NAME: probing.ProbingOptions,
+    sampling.NAME: sampling.SamplingOptions,
+    relating.NAME: relating.RelationsOptions,
+    relation_validation.NAME: relation_validation.RelationValidationOptions,
 }
-NEEDS = {spectral.NAME: (answering.NAME,)}  # study -> studies whose maps it is made from
+NEEDS = {  # study -> studies whose maps it is made from
+    spectral.NAME: (answering.NAME,),
+    probing.NAME: (answering.NAME,),
+    sampling.NAME: (answering.NAME, probing.NAME),
+    relation_validation.NAME: (relating.NAME,),
+}
+ON_REQUEST = (sampling.NAME,)  # studies that take long: made only when named
+FROM_WEIGHTS = (relating.NAME,)  # studies that run no model: it can stay on disk
 
 
 def build(
@@ -69,6 +107,7 @@ def build(
     data: str | Path | Passages | None = None,
     questions: str | Path | Questions | None = None,
     limit: int | None = 500,
+    relations: str | Path | Relations | None = None,
     output: str | Path = "atlas",
     options: dict[str, Any] | None = None,
     redo: Collection[str] = (),
@@ -76,15 +115,20 @@ def build(
 ) -> Atlas:
     """Build an atlas, or add to one.
 
-    `model`: what `load` takes or gave; None is the default model. `studies`: names; None is all. `data`: passages, or a
-    file of them; `questions`: questions, or a file of them, at most `limit`; None is the packaged sets. `options`: by
-    study, such as {"profile": ProfileOptions(period=64)}. `redo`: studies to measure anew even if the atlas holds them.
+    `model`: what `load` takes or gave; None is the default model. `studies`: names; None is all but those in `ON_REQUEST`.
+    `data`: passages, or a file of them; `questions`: questions, or a file of them, at most `limit`; `relations`: pairs of
+    words, or a file of them; None is the packaged sets. `options`: by study, such as {"profile":
+    ProfileOptions(period=64)}. `redo`: studies to measure anew even if the atlas holds them. A model that is only named
+    stays on disk where all studies read nothing but weights (`FROM_WEIGHTS`).
     """
-    names = with_needed(check_studies(list(STUDIES) if studies is None else studies))
+    names = with_needed(
+        check_studies([name for name in STUDIES if name not in ON_REQUEST] if studies is None else studies)
+    )
     check_studies(redo)
-    sources = Sources(data, questions, limit)
-    loaded = model if isinstance(model, Model) else load(model)
-    check_finite(loaded.hf)
+    sources = Sources(data, questions, limit, relations)
+    loaded = model if isinstance(model, Model | StoredModel) else model_for(names, model)
+    if isinstance(loaded, Model):
+        check_finite(loaded.hf)
     atlas: Atlas | None = Atlas.open(output) if Path(output, "zarr.json").exists() else None
     for name in names:
         work = STUDIES[name](loaded, sources, atlas, (options or {}).get(name))  # type: ignore[arg-type]
@@ -96,6 +140,25 @@ def build(
             continue
         _measure(atlas, name, work, progress)
     return atlas or Atlas.create(output)
+
+
+def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) -> Model | StoredModel:
+    """The model that these studies need: loaded; or left on disk, where all of them read nothing but weights.
+
+    What cannot be read from disk (packed weights, no safetensors, an adapter) is loaded after all. ``loading``: what
+    `load` takes beside the model.
+    """
+    only_weights = bool(studies) and set(studies or ()) <= set(FROM_WEIGHTS)
+    asked = {name: value for name, value in loading.items() if value not in (None, "auto")}
+    on_disk = set(asked) <= {"device", "revision", "trust_remote_code"}
+    if only_weights and on_disk and (model is None or isinstance(model, str | Path)):
+        try:
+            stored = open_stored(model, **asked)
+            HeadWeights(stored).check()
+            return stored
+        except ModelError:
+            pass
+    return load(model, **loading)
 
 
 def check_studies(names: Collection[str]) -> list[str]:

@@ -12,7 +12,8 @@
 | Log-probability (mean, min) | of the answer's tokens, negated                                          |
 | Length                 | of the answer, in tokens: a confounder, so always there                       |
 
-Everything that is chosen (k, the layer, the weights) is chosen inside training folds. See `headwise.probes.table`.
+Everything that is chosen (k, the layer, the weights) is chosen inside training folds. See `headwise.probes.table`. For
+the matrix of topics, those with too few answers are put together first (`headwise.probes.topic_groups`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import xarray as xr
 from headwise.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
 from headwise.instruments import PARTS
 from headwise.probes import Detector, TableOptions, detector_table
+from headwise.probes.topic_groups import group_topics
 
 NAME = "detection"
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
@@ -61,18 +63,25 @@ def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray
 def to_table(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset:
     """The table of detectors: a pure function of what was read and how the answers were judged."""
     options = TableOptions(seed=seed, details=DETAILS, reference="Length")
-    topics = answers["topic"].values
+    wrong = answers["label"].values == "wrong"
     table = detector_table(
         feature_sets(readings),
-        answers["label"].values == "wrong",
+        wrong,
         baselines(readings, answers),
         combine=COMBINED,
-        topics=topics if len(set(topics)) > 1 else None,
+        topics=_groups(readings, answers["topic"].values.astype(str), wrong),
         options=options,
     )
     return table.assign_coords({"label": (DETECTOR, table[DETECTOR].values)}).assign_attrs(
         title="Telling wrong answers from correct ones", record=json.dumps([])
     )
+
+
+def _groups(readings: xr.Dataset, topics: np.ndarray, wrong: np.ndarray) -> list[str] | None:
+    """Topics, the small ones put together with those whose answers look alike half-way up; None where there is one."""
+    middle = readings["hidden"].isel({LAYER: readings.sizes[LAYER] // 2}).values.astype(np.float64)
+    groups = group_topics(topics, middle, wrong)
+    return groups if len(set(groups)) > 1 else None
 
 
 def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:

@@ -1,0 +1,177 @@
+"""The sampling study in words: how the model errs when asked many times, and which of its answers to take.
+
+Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.describe.words import Words, Writer, listed
+from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+
+NAMES = {
+    "greedy": "the greedy answer",
+    "random": "any sample",
+    "majority": "the majority's answer",
+    "probe": "the answer the probe trusts most",
+    "any": "a correct sample if there is one",
+}
+FEW = 100  # questions below which the sample is called small
+
+
+def describe(dataset: xr.Dataset) -> Words:
+    """Samples as a careful reader would tell of them."""
+    model = str(_origin(dataset).get("model", {}).get("id", "the model"))
+    writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
+    _say_overview(writer, dataset, model)
+    _say_axes(writer)
+    _say_strategies(writer, dataset)
+    _say_types(writer, dataset)
+    _say_observations(writer, dataset)
+    _say_caveats(writer, dataset)
+    return writer.finish(_headline(writer, dataset, model))
+
+
+def _say_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
+    asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
+    draws = writer.count(dataset.sizes[DRAW], "samples", "time")
+    writer.say(
+        "overview",
+        f"{model} was asked {asked}, {draws} each with tokens drawn at random; how it errs is told from how its answers "
+        "differ, and a probe chooses among them.",
+    )
+    layer = writer.count(int(dataset.attrs["layer"]), "layer")
+    writer.say(
+        "overview",
+        f"The probe reads the site {dataset.attrs['site']} of layer {layer} at the last token of the exact answer, and was "
+        f"fitted on the samples of other questions; its AUROC over samples is {_ranged(writer, dataset, 'probe_auroc')}.",
+    )
+
+
+def _say_axes(writer: Writer) -> None:
+    writer.say(
+        "axes",
+        "Accuracy is the share of questions whose chosen answer is correct, a refusal counting as not correct. The range in "
+        "brackets is the 95 % interval, from questions drawn anew; gains over the greedy answer are paired, question by "
+        "question.",
+    )
+    writer.say(
+        "axes",
+        "With K samples: A, refusals are the largest group; B, at least half are correct; C, at least half are one and the "
+        "same wrong answer; D, correct answers and one wrong answer are about as many; E, at least a third as many "
+        "different wrong answers as samples. A question can be of several types.",
+    )
+
+
+def _say_strategies(writer: Writer, dataset: xr.Dataset) -> None:
+    parts = [
+        f"{NAMES[name]} {_ranged(writer, dataset.sel({STRATEGY: name}), 'accuracy', name)}"
+        for name in _strategies(dataset)
+    ]
+    writer.say("detail", f"Correct is {listed(parts)}.")
+
+
+def _say_types(writer: Writer, dataset: xr.Dataset) -> None:
+    total = dataset.sizes[EXAMPLE]
+    for name in (str(name) for name in dataset[ERROR_TYPE].values):
+        one = dataset.sel({ERROR_TYPE: name})
+        size = int(one["is_type"].sum())
+        count = writer.count(size, f"size {name}", "question")
+        text = f"{name}, {one['type_name'].item()}: {count} ({writer.percent(size / total, f'share {name}')})"
+        if size:
+            greedy, probe = (
+                _ranged(writer, one.sel({STRATEGY: way}), "type_accuracy", f"{name} {way}")
+                for way in ("greedy", "probe")
+            )
+            text += f"; greedy {greedy}, probe {probe}"
+        if np.isfinite(one["type_auroc"]):
+            null = writer.fixed(float(one["type_null_high"]), f"type_null_high {name}")
+            text += f"; told from the rest with AUROC {_ranged(writer, one, 'type', name, value='type_auroc')}"
+            text += f" (95 % of shuffled labels: up to {null})"
+        elif size:
+            text += "; too few questions, of it or of the rest, to fit a probe"
+        writer.say("detail", f"{text}.")
+
+
+def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
+    for name in ("majority", "probe"):
+        one = dataset.sel({STRATEGY: name})
+        gain = _ranged(writer, one, "gain", name)
+        writer.say(
+            "observations", f"Taking {NAMES[name]} instead of the greedy one changes accuracy by {gain}{_sure(one)}."
+        )
+    low, value = (dataset[part].sel({STRATEGY: "probe"}) for part in ("type_gain_low", "type_gain"))
+    sure = [str(name) for name in dataset[ERROR_TYPE].values if float(low.sel({ERROR_TYPE: name})) > 0]
+    if sure:
+        rows = (
+            f"{name} (by {writer.fixed(float(value.sel({ERROR_TYPE: name})), f'type_gain {name}')})" for name in sure
+        )
+        writer.say("observations", f"The probe's choice gains beyond doubt on questions of type {listed(rows)}.")
+    told = [
+        str(name)
+        for name in dataset[ERROR_TYPE].values
+        if float(dataset["type_low"].sel({ERROR_TYPE: name})) > float(dataset["type_null_high"].sel({ERROR_TYPE: name}))
+    ]
+    tried = int(np.isfinite(dataset["type_auroc"].values).sum())
+    if tried:
+        count, total = writer.count(len(told), "told"), writer.count(tried, "tried", "type")
+        writer.say(
+            "observations",
+            f"Of {total} with enough questions, {count} are told from the rest by one activation beyond what shuffled labels "
+            f"give{': ' + listed(told) if told else ''}.",
+        )
+
+
+def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+    if dataset.sizes[EXAMPLE] < FEW:
+        writer.say(
+            "caveats", f"Only {writer.count(dataset.sizes[EXAMPLE], 'questions')} questions, so intervals are wide."
+        )
+    writer.say(
+        "caveats",
+        "The layer was chosen where greedy answers to the same questions are told best, which is a little too good for them; "
+        "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
+        "samples. Types are told from the same samples that are chosen from. Wrong answers are called equal by their words.",
+    )
+    if not _origin(dataset).get("parameters", {}).get("judge"):
+        writer.say("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
+    writer.say("caveats", "This is one model on one set of questions.")
+
+
+def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
+    greedy, probe = (
+        writer.fixed(float(dataset["accuracy"].sel({STRATEGY: name})), f"accuracy {name}")
+        for name in ("greedy", "probe")
+    )
+    one = dataset.sel({STRATEGY: "probe"})
+    return (
+        f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} a question of {model}, the one a probe trusts most is "
+        f"correct for {probe} of questions, the greedy answer for {greedy}; the gain is "
+        f"{_ranged(writer, one, 'gain', 'probe')}."
+    )
+
+
+def _sure(one: xr.Dataset) -> str:
+    if float(one["gain_low"]) > 0:
+        return ", a gain"
+    return ", a loss" if float(one["gain_high"]) < 0 else ", which is no sure difference"
+
+
+def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "", *, value: str | None = None) -> str:
+    """A value with its interval, such as ``0.71 [0.65, 0.77]``."""
+    parts = [value or name, f"{name}_low", f"{name}_high"]
+    middle, low, high = (writer.fixed(float(one[part]), f"{part} {of}".strip()) for part in parts)
+    return f"{middle} [{low}, {high}]"
+
+
+def _strategies(dataset: xr.Dataset) -> list[str]:
+    return [str(name) for name in dataset[STRATEGY].values]
+
+
+def _origin(dataset: xr.Dataset) -> dict[str, Any]:
+    return dict(json.loads(dataset.attrs.get("provenance", "{}")))

@@ -1,0 +1,193 @@
+"""The figures of the relation validation: are the scores from weights borne out in texts, and by removal?
+
+- ``kind="outputs"``: for every relation, how the shares found in heads' outputs correlate over heads with the scores from
+  weights, with the attention forced on the source and as it is; each with its interval, sorted by the forced one.
+- ``kind="scatter"``: one panel a relation, one point a head: score from weights against the share found in texts.
+- ``kind="removal"``: one panel a task: accuracy without the relation's heads, without random ones (with the interval over
+  draws), and of the other tasks without the relation's heads; then the effects and spills with their intervals.
+
+Nothing is computed here but the mean of the control tasks' curves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
+from headwise.errors import StudyError, did_you_mean
+from headwise.figures.figure import Figure
+from headwise.figures.origin import origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
+
+KINDS = {  # kind: title
+    "outputs": "Heads in texts against their weights",
+    "scatter": "Heads in texts against their weights",
+    "removal": "Tasks without a relation's heads",
+}
+READINGS = {"forced": "All attention on the source (forced)", "natural": "Attention as it is (natural)"}
+COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca02c", "translation": "#d62728"}
+OTHER = "#444444"  # categories of a user's own
+FORCED, NATURAL = "#31688e", "#c2902b"
+OWN, RANDOM, CONTROLS = "#b5500b", "#8c8c8c", "#31688e"
+MOST_COLUMNS = 4
+
+
+def figure(dataset: xr.Dataset, *, kind: str = "outputs", relations: Iterable[str] | str | None = None) -> Figure:
+    """Correlations of all relations; with another ``kind``, one panel a relation (None: all) or a task."""
+    if kind not in KINDS:
+        raise StudyError(f"The relation_validation figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
+    if kind == "outputs":
+        panels: list[Panel] = [_correlations(dataset, reading) for reading in READINGS]
+        return _figure(dataset, kind, panels, 2, _output_notes(dataset))
+    if kind == "scatter":
+        panels = [_scatter(dataset, name) for name in _chosen(dataset, relations)]
+        return _figure(dataset, kind, panels, min(MOST_COLUMNS, len(panels)), _output_notes(dataset))
+    if not dataset.sizes[TASK]:
+        raise StudyError(f"No task was solved often enough to remove heads from it ({_unsolved(dataset)}).")
+    panels = [_curves(dataset, str(name)) for name in dataset[TASK].values]
+    panels += [
+        _effects(dataset, "effect", "Lost beyond random heads"),
+        _effects(dataset, "spill", "Lost by other tasks"),
+    ]
+    return _figure(dataset, kind, panels, min(3, len(panels)), _removal_notes(dataset))
+
+
+def _figure(dataset: xr.Dataset, kind: str, panels: list[Panel], columns: int, notes: tuple[str, ...]) -> Figure:
+    origin = origin_of(dataset)
+    return Figure(
+        title=with_model(KINDS[kind], origin),
+        panels=tuple(panels),
+        columns=columns,
+        notes=notes,
+        provenance=small_print(origin),
+    )
+
+
+def _correlations(dataset: xr.Dataset, reading: str) -> Intervals:
+    order = np.argsort(-np.nan_to_num(dataset["pearson_forced"].values, nan=-2), kind="stable")
+    kinds = [str(kind) for kind in dataset["category_of"].values]
+    used = list(dict.fromkeys(kinds[row] for row in order))
+    used.sort(key=lambda kind: list(COLOURS).index(kind) if kind in COLOURS else len(COLOURS))
+    value, low, high = (dataset[f"pearson_{reading}{end}"].values[order] for end in ("", "_low", "_high"))
+    floor = min(-0.1, float(np.nanmin(low, initial=0.0)))
+    return Intervals(
+        key=reading,
+        title=READINGS[reading],
+        values=value,
+        low=low,
+        high=high,
+        x=Axis("Correlation with weights, over heads", low=floor, high=1.02),
+        y=Axis("", tuple(str(dataset[RELATION].values[row]) for row in order)),
+        groups=tuple(used.index(kinds[row]) for row in order),
+        categories=tuple(Category(kind, kind, COLOURS.get(kind, OTHER)) for kind in used),
+        guides=(Guide("x", 0.0),),
+    )
+
+
+def _scatter(dataset: xr.Dataset, name: str) -> Scatter:
+    one = dataset.sel({RELATION: name}).transpose(LAYER, HEAD, ...)
+    score = one["score"].values.ravel()
+    known = np.flatnonzero(np.isfinite(score))
+    names = [head_name(int(place) // one.sizes[HEAD], int(place) % one.sizes[HEAD]) for place in known]
+    best = int(np.argmax(score[known]))
+    top = max(float(np.nanmax(one[each].values)) for each in ("score", "natural", "forced"))
+    edge = min(1.0, np.ceil(10 * top + 0.5) / 10)
+    return Scatter(
+        key=name,
+        title=name,
+        subtitle=f"r = {_r(one['pearson_forced'])} forced, {_r(one['pearson_natural'])} natural",
+        x_values=np.tile(score[known], 2),
+        y_values=np.concatenate([one[each].values.ravel()[known] for each in ("natural", "forced")]),
+        x=Axis("From weights", low=-0.02, high=edge * 1.03),
+        y=Axis("In texts", low=-0.02, high=edge * 1.03),
+        names=tuple(names * 2),
+        groups=(0,) * len(known) + (1,) * len(known),
+        categories=(Category("natural", "natural", NATURAL), Category("forced", "forced", FORCED)),
+        shown=(len(known) + best,) if score[known][best] > 0 else (),
+        guides=(Guide("diagonal"),),
+    )
+
+
+def _r(value: xr.DataArray) -> str:
+    return f"{float(value):.2f}".replace("-0.00", "0.00").replace("-", "−") if np.isfinite(value) else "not known"
+
+
+def _curves(dataset: xr.Dataset, name: str) -> Curves:
+    one = dataset.sel({TASK: name})
+    steps = one[REMOVED].values.astype(float)
+    others = one["others"].drop_sel({CONTROL: name}).transpose(CONTROL, REMOVED).values
+    curves = [_curve(one, "random", "random heads", RANDOM, "dashed"), _curve(one, "own", "its heads", OWN, "line")]
+    known = np.isfinite(others).any(0)
+    if known.any():
+        mean = np.nansum(others, 0)[known] / np.isfinite(others).sum(0)[known]
+        curves.insert(0, Curve("others", "other tasks", steps[known], mean, colour=CONTROLS, style="dashed"))
+    asked = int(one["asked"])
+    axes = Axis("Heads removed", log=True), Axis("Accuracy", low=-0.03, high=1.03)
+    return Curves(f"task-{name}", name, tuple(curves), *axes, subtitle=f"{asked} prompts")
+
+
+def _curve(one: xr.Dataset, key: str, label: str, colour: str, style: str) -> Curve:
+    """Accuracy with its interval, as far as heads could be removed."""
+    known = np.isfinite(one[key].values)
+    steps, value, low, high = (one[name].values[known] for name in (REMOVED, key, f"{key}_low", f"{key}_high"))
+    return Curve(key, label, steps.astype(float), value, low, high, colour, style)
+
+
+def _effects(dataset: xr.Dataset, kind: str, title: str) -> Intervals:
+    value, low, high = (dataset[f"{kind}{end}"].values for end in ("", "_low", "_high"))
+    floor, top = float(np.nanmin(low, initial=-0.05)), float(np.nanmax(high, initial=0.1))
+    return Intervals(
+        key=kind,
+        title=title,
+        values=value,
+        low=low,
+        high=high,
+        x=Axis("Accuracy, mean over steps", low=floor - 0.02, high=min(1.02, top + 0.05)),
+        y=Axis("", tuple(str(name) for name in dataset[TASK].values)),
+        guides=(Guide("x", 0.0),),
+    )
+
+
+def _chosen(dataset: xr.Dataset, relations: Iterable[str] | str | None) -> list[str]:
+    known = [str(name) for name in dataset[RELATION].values]
+    if relations is None:
+        return known
+    names = [relations] if isinstance(relations, str) else [str(name) for name in relations]
+    for name in names:
+        if name not in known:
+            raise StudyError(f"There is no relation {name!r} in this map. {did_you_mean(name, known)}")
+    return names
+
+
+def _output_notes(dataset: xr.Dataset) -> tuple[str, ...]:
+    counts = sorted(set(dataset["prompts"].values.tolist()))
+    prompts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    own, other = (
+        {reading: float(np.nanmean(dataset[f"{kind}_{reading}"].values)) for reading in READINGS}
+        for kind in ("pearson", "other")
+    )
+    return (
+        f"In texts: share of {prompts} prompts a relation whose target the head's output at the last token has among the "
+        "k largest; forced: with all its attention on the source. Lines: 95 % interval over heads.",
+        f"Mean correlation: forced {own['forced']:.2f}, natural {own['natural']:.2f}; with the scores of other relations, "
+        f"as a control, {other['forced']:.2f} and {other['natural']:.2f}.",
+    )
+
+
+def _removal_notes(dataset: xr.Dataset) -> tuple[str, ...]:
+    text = (
+        "Heads are switched off at the last token, highest score first; only prompts that the whole model solves are "
+        f"asked. Bands: 95 % interval over prompts (its heads) and over {dataset.sizes['draw']} draws (random heads). "
+        "Other tasks: their mean accuracy without this relation's heads."
+    )
+    unsolved = _unsolved(dataset)
+    return (text, f"Left out, solved too rarely: {unsolved}.") if unsolved else (text,)
+
+
+def _unsolved(dataset: xr.Dataset) -> str:
+    found: dict[str, list[int]] = json.loads(dataset.attrs["unsolved"])
+    return ", ".join(f"{name} ({right} of {tried})" for name, (right, tried) in found.items())

@@ -1,0 +1,214 @@
+"""The figures of the relations study: what does each head compute, by its weights?
+
+- ``kind="categories"``: All Categories, then one panel a category; x is the layer, y the head, one mark a head. Blue is
+  Algorithmic, orange Knowledge, green Linguistic, red Translation; in the first panel heads of two categories are
+  purple, of three brown, of four pink, and of none light grey. The legend stands right of the first panel.
+- ``kind="relations"``: one map a relation, of the score or (``value="suppression"``) of the suppression score.
+- ``kind="layers"``: how many heads of each layer belong to each category.
+
+A head belongs to a category when its score or suppression score for one of the category's relations is over the
+threshold, 0.15. ``beyond_null`` keeps only what is also over every shuffle of the relation's own targets.
+
+Source: Elhelo & Geva, arXiv 2412.11965.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import CATEGORY, HEAD, LAYER, RELATION
+from headwise.errors import StudyError, did_you_mean
+from headwise.figures.figure import Figure
+from headwise.figures.origin import cell_names, origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
+from headwise.figures.scale import ScaleMark, scale_over
+
+KINDS = ("categories", "relations", "layers")
+VALUES = {"score": "Score", "suppression": "Suppression score"}
+COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca02c", "translation": "#d62728"}
+OTHERS = ("#17becf", "#bcbd22", "#444444")  # categories of a user's own
+SEVERAL = ("#9467bd", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
+NONE = "#dcdcdc"
+NUMBERS = ("Two", "Three", "Four", "Five or more")
+MOST_COLUMNS = 5
+
+
+def figure(
+    dataset: xr.Dataset,
+    *,
+    kind: str = "categories",
+    value: str = "score",
+    relations: Iterable[str] | str | None = None,
+    beyond_null: bool = False,
+) -> Figure:
+    """The categories of all heads; with another ``kind``, maps of single relations (None: all), or counts by layer."""
+    if kind not in KINDS:
+        raise StudyError(f"The relations figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
+    if value not in VALUES:
+        raise StudyError(f"The relations figure cannot show {value!r}. {did_you_mean(value, VALUES)}")
+    if kind == "relations":
+        return _relations(dataset, _chosen(dataset, relations), value)
+    return _categories(dataset, beyond_null) if kind == "categories" else _layers(dataset, beyond_null)
+
+
+def _categories(dataset: xr.Dataset, beyond_null: bool) -> Figure:
+    names = [str(name) for name in dataset[CATEGORY].values]
+    member, measured = _member(dataset, beyond_null), _measured(dataset)
+    counts = member.sum(0)
+    colours = _colours(names)
+    most = max(int(counts.max(initial=0)), 1)
+    every = np.where(counts == 1, 1 + member.argmax(0), np.where(counts > 1, len(names) + np.minimum(counts, 5) - 1, 0))
+    legend = [Category("none", "Unclassified", NONE, "dot")]
+    legend += [Category(name, _label(name), colours[name], "dot") for name in names]
+    several = [Category(str(n), f"{NUMBERS[n - 2]} categories", SEVERAL[n - 2], "dot") for n in range(2, 6)]
+    shown = [one for one in several if int(one.key) <= max(4, most)][: max(len(names) - 1, 0)]
+    panels: list[Panel] = [
+        _map(dataset, "all", "All Categories", every, (*legend, *several), measured, counts > 0),
+        Legend("legend", (*legend[1:], *shown, legend[0], *_unmeasured(measured))),
+    ]
+    for place, name in enumerate(names):
+        pair = (Category("other", "Other heads", NONE, "dot"), Category(name, _label(name), colours[name], "dot"))
+        panels.append(_map(dataset, name, _label(name), member[place].astype(int), pair, measured, member[place]))
+    return _figure(dataset, panels, 2, _notes(dataset, beyond_null))
+
+
+def _map(
+    dataset: xr.Dataset, key: str, title: str, values: np.ndarray, categories: tuple[Category, ...],
+    measured: np.ndarray, member: np.ndarray,
+) -> CategoryMap:  # fmt: skip
+    total, count = int(measured.sum()), int((member & measured).sum())
+    best = dataset["best_score"].transpose(HEAD, LAYER).values
+    return CategoryMap(
+        key=key,
+        title=title,
+        subtitle=f"{count} of {total} heads ({100 * count / max(total, 1):.0f}\u00a0%)",
+        values=np.where(measured, values, -1),
+        categories=categories,
+        x=Axis("Layer", cell_names(dataset, LAYER)),
+        y=Axis("Head", cell_names(dataset, HEAD)),
+        shape="dot",
+        extras={"best score": best},
+    )
+
+
+def _relations(dataset: xr.Dataset, keys: list[str], value: str) -> Figure:
+    chosen = dataset.sel({RELATION: keys})
+    threshold = float(dataset.attrs["threshold"])
+    scale = scale_over(chosen[value].values, VALUES[value], ceiling=1.0, marks=(ScaleMark(threshold, "threshold"),))
+    panels = [_heatmap(chosen.sel({RELATION: key}), key, value, threshold) for key in keys]
+    notes = [
+        f"Each cell is one head. {VALUES[value]}: {_meaning(dataset, value)}. The pointer on the scale is {threshold:g}."
+    ]
+    return _figure(dataset, list(panels), min(MOST_COLUMNS, len(keys)), notes, scales={value: scale})
+
+
+def _heatmap(one: xr.Dataset, key: str, value: str, threshold: float) -> Heatmap:
+    one = one.transpose(HEAD, LAYER, ...)
+    count = int((one[value].values > np.float32(threshold)).sum())
+    extras = {name: one[f"{value}_{name}"].values for name in ("low", "high", "null", "null_high")}
+    return Heatmap(
+        key=key,
+        title=key,
+        subtitle=f"{count} {'head' if count == 1 else 'heads'} over {threshold:g}; {int(one['pairs'])} pairs",
+        values=one[value].values,
+        x=Axis("Layer", cell_names(one, LAYER)),
+        y=Axis("Head", cell_names(one, HEAD)),
+        scale=value,
+        extras=extras,
+    )
+
+
+def _layers(dataset: xr.Dataset, beyond_null: bool) -> Figure:
+    names = [str(name) for name in dataset[CATEGORY].values]
+    member, colours = _member(dataset, beyond_null), _colours(names)
+    layers = dataset[LAYER].values.astype(float)
+    lines = {name: member[place].sum(0) for place, name in enumerate(names)}
+    curves = [Curve(name, _label(name), layers, count, colour=colours[name]) for name, count in lines.items()]
+    any_of = Curve("any", "Any category", layers, member.any(0).sum(0), colour="#222222", style="dashed")
+    panel = Curves(
+        key="layers",
+        title="Heads by layer",
+        subtitle=f"of {dataset.sizes[HEAD]} heads a layer",
+        curves=(*curves, any_of),
+        x=Axis("Layer"),
+        y=Axis("Heads", low=0),
+    )
+    return _figure(dataset, [panel], 1, _notes(dataset, beyond_null))
+
+
+def _figure(dataset: xr.Dataset, panels: list[Panel], columns: int, notes: list[str], **rest: object) -> Figure:
+    origin = origin_of(dataset)
+    return Figure(
+        title=with_model(dataset.attrs.get("title") or "What each head computes, from its weights", origin),
+        panels=tuple(panels),
+        columns=columns,
+        notes=(" ".join(note for note in notes if note),),
+        provenance=small_print(origin),
+        **rest,  # type: ignore[arg-type]
+    )
+
+
+def _notes(dataset: xr.Dataset, beyond_null: bool) -> list[str]:
+    threshold, shuffles = float(dataset.attrs["threshold"]), int(dataset.attrs["shuffles"])
+    report = json.loads(dataset.attrs["kept"])
+    counted = [one for one in report if one["counts"]]
+    rate = float(np.mean([float(dataset[f"{sign}_false_positive"].mean()) for sign in VALUES]))
+    left = f" of {len(report)}" if len(counted) < len(report) else ""
+    rule = f", and over each of {shuffles} shuffles of that relation's targets" if beyond_null else ""
+    return [
+        f"A head is in a category when, for one of its relations, over {100 * threshold:g} % of the pairs have their target "
+        f"among the k tokens the head promotes or suppresses most{rule}; {len(counted)}{left} relations, "
+        f"{int(dataset['pairs'].sum())} pairs, k {_ks(dataset)}.",
+        f"With shuffled targets {100 * rate:.2g} % of all head x relation scores pass." if np.isfinite(rate) else "",
+    ]
+
+
+def _ks(dataset: xr.Dataset) -> str:
+    return " or ".join(str(k) for k in sorted({int(k) for k in dataset["k"].values}))
+
+
+def _meaning(dataset: xr.Dataset, value: str) -> str:
+    side = "most" if value == "score" else "least (so suppresses)"
+    return f"share of pairs whose target is among the k ({_ks(dataset)}) tokens that the head promotes {side}"
+
+
+def _chosen(dataset: xr.Dataset, relations: Iterable[str] | str | None) -> list[str]:
+    known = [str(name) for name in dataset[RELATION].values]
+    if relations is None:
+        return known
+    chosen = [relations] if isinstance(relations, str) else list(relations)
+    for name in chosen:
+        if name not in known:
+            raise StudyError(f"The relations study has no relation {name!r}. {did_you_mean(name, known)}")
+    if not chosen:
+        raise StudyError(f"No relation was chosen for the figure. {did_you_mean('', known)}")
+    return list(dict.fromkeys(chosen))
+
+
+def _member(dataset: xr.Dataset, beyond_null: bool) -> np.ndarray:
+    """(category, head, layer) bool."""
+    one = dataset["member_beyond_null"] if beyond_null else dataset["member"] | dataset["member_suppression"]
+    found: np.ndarray = one.transpose(CATEGORY, HEAD, LAYER).values.astype(bool)
+    return found
+
+
+def _measured(dataset: xr.Dataset) -> np.ndarray:
+    """(head, layer) bool: whether there is such a head."""
+    return np.isfinite(dataset["best_score"].transpose(HEAD, LAYER).values)
+
+
+def _unmeasured(measured: np.ndarray) -> tuple[Category, ...]:
+    return () if measured.all() else (Category("missing", "No such head", sign="texture"),)
+
+
+def _colours(names: list[str]) -> dict[str, str]:
+    own = iter(OTHERS * len(names))
+    return {name: COLOURS.get(name) or next(own) for name in names}
+
+
+def _label(name: str) -> str:
+    return name[:1].upper() + name[1:]

@@ -1,0 +1,46 @@
+"""How much attention a token receives from the tokens after it, at chosen tokens.
+
+    r_j = sum_{i > j} a_ij / (queries after j that can see it)
+
+the mean weight that later tokens put on token j, itself left out: column sums less the diagonal. The last token of a text
+has no later one and is NaN. A token near the end is seen by few, so its mean is over few.
+
+Cost: the spectrum's streamed pass. Assumes whole sequences.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.dims import TOKEN
+from headwise.instruments.readings import HeadReadings
+from headwise.kernels import Wanted
+from headwise.seam import Frame, Positions, Shot, check_positions, position_index
+
+
+class Received(HeadReadings):
+    """Attention that the chosen tokens receive in every head; NaN where an example has no such token."""
+
+    name = "received"
+    whole_sequences = True
+    tails = {"received": (TOKEN,)}
+
+    def __init__(self, positions: Positions = "last"):
+        super().__init__()
+        self.positions = check_positions(positions)
+
+    def wants(self, shot: Shot) -> Wanted:
+        """Column sums and the diagonal."""
+        return Wanted(column_sums=True, log_diagonal=True)
+
+    def measure(self, frame: Frame) -> dict[str, Tensor]:
+        """Pick the tokens of one layer."""
+        sums, log_diagonal = frame.reductions.column_sums, frame.reductions.log_diagonal
+        assert sums is not None and log_diagonal is not None
+        later = frame.attention.visibility.seen_by(frame.batch) - 1  # (batch, 1, key)
+        whole = (sums - log_diagonal.exp()) / later.clamp(min=1)
+        whole = whole.masked_fill(later < 1, torch.nan)  # (batch, head, key)
+        index = position_index(self.positions, frame.shot).to(whole.device)  # (batch, token)
+        picked = whole.gather(2, index.clamp(min=0)[:, None].expand(-1, whole.shape[1], -1))
+        return {"received": picked.masked_fill((index < 0)[:, None], torch.nan)}

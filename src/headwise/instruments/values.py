@@ -1,0 +1,39 @@
+"""What a head would put out if it looked at one token and nowhere else: that token's value vector.
+
+z is the weighted mean of the values of the tokens a head looks at, so with all its attention on token j it is v_j. Every
+query head reads the values of its kv head, h // (heads / kv heads). Nothing is changed in the pass: the vector is only
+read. (Families that scale or gate z behind the softmax, or whose weights do not sum to one because of a learned
+sink, would put out a multiple of it; the order of what it writes is the same.)
+
+Cost: nothing beyond the pass; memory examples x layers x tokens x heads x width, for the chosen tokens only.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.dims import TOKEN, WIDTH
+from headwise.instruments.readings import HeadReadings
+from headwise.seam import Frame, Positions, check_positions, position_index
+
+
+class HeadValues(HeadReadings):
+    """v of every query head at the given positions; NaN where an example has no such token."""
+
+    name = "values"
+    tails = {"v": (TOKEN, WIDTH)}
+    whole_sequences = True
+
+    def __init__(self, positions: Positions = "last"):
+        super().__init__()
+        self.positions = check_positions(positions)
+
+    def measure(self, frame: Frame) -> dict[str, Tensor]:
+        """Pick the tokens of one layer."""
+        index = position_index(self.positions, frame.shot).to(frame.v.device)  # (batch, token)
+        v = frame.v.transpose(1, 2)  # (batch, key, kv_head, width)
+        v = v.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *v.shape[2:]))
+        v = v.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
+        group = frame.z.shape[2] // frame.v.shape[1]
+        return {"v": v.repeat_interleave(group, dim=2).transpose(1, 2)}  # (batch, head, token, width)

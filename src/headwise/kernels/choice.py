@@ -1,0 +1,27 @@
+"""Which way to compute the reductions: the fused kernels where there is a GPU that runs them, else blocks in torch."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+from headwise.kernels import blocked
+from headwise.kernels.attention import Attention
+from headwise.kernels.contract import Reductions, Wanted
+
+
+def reduce(attention: Attention, wanted: Wanted) -> Reductions:
+    """All that is wanted, the quickest way this device has."""
+    fused = _fused() if attention.q.is_cuda else None
+    if fused is not None and fused.can_reduce(attention, wanted):
+        found: Reductions = fused.reduce(attention, wanted)
+        return found
+    return blocked.reduce(attention, wanted)
+
+
+@cache
+def _fused() -> ModuleType | None:
+    """Loaded when first needed: Triton comes with torch for GPUs, and is not there on other machines."""
+    return import_module("headwise.kernels.fused") if find_spec("triton") is not None else None

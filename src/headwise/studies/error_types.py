@@ -1,0 +1,133 @@
+"""In what way does a model err on a question? Five types, told from K sampled answers.
+
+With c the samples that are correct, w the largest group of equal wrong answers, n the different wrong answers and r the
+refusals (Orgad et al., arXiv 2410.02707, section 5),
+
+| type | name                 | when                                       |
+|------|----------------------|--------------------------------------------|
+| A    | refuses              | r > c and r > w                            |
+| B    | consistently correct | c >= K / 2                                 |
+| C    | consistently wrong   | w >= K / 2                                 |
+| D    | two competing        | abs(c - w) <= K / 6, both above K / 6      |
+| E    | many answers         | n >= K / 3                                 |
+
+A question can be of several types, or of none. Wrong answers are equal when their exact answers have the same words
+(case, accents, articles, numbers aside: `corpora.wording`); "the capital is Lyon" and "Lyon" are one answer, since it is
+the exact answers that are compared.
+
+`type_probes` asks whether one activation, at the greedy answer, tells a type from the rest: AUROC over folds with its
+interval, and the 95 % quantile of the same under shuffled types.
+
+Cost: nothing beside the probes. This module does not know a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.corpora.matching import CORRECT, REFUSED, WRONG
+from headwise.corpora.wording import words
+from headwise.probes.auroc import auroc_by_fold
+from headwise.probes.crossvalidation import assign_folds
+from headwise.probes.labels import LEAST
+from headwise.probes.together import fit_cells, shuffled
+
+__all__ = ["TYPES", "Counts", "TypeProbe", "clusters", "counts_of", "type_probes", "types_of"]
+
+TYPES = {
+    "A": "refuses",
+    "B": "consistently correct",
+    "C": "consistently wrong",
+    "D": "two competing",
+    "E": "many answers",
+}
+
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+class Counts(NamedTuple):
+    """What the K samples of every question came to, (question,) each."""
+
+    correct: Ints
+    largest_wrong: Ints
+    wrong_answers: Ints
+    """different ones"""
+    refused: Ints
+
+
+class TypeProbe(NamedTuple):
+    """How well one type is told from the rest; NaN where too few questions are of it, or not of it."""
+
+    auroc: float
+    low: float
+    high: float
+    null_high: float
+    """95 % of probes of shuffled types lie below"""
+
+
+def clusters(texts: Sequence[str]) -> list[int]:
+    """Which answers are equal: the number of each one's group, in the order they first appear.
+
+    >>> clusters(["Lyon", "the city", "lyon.", "City", "25", "twenty-five"])
+    [0, 1, 0, 1, 2, 2]
+    """
+    known: dict[tuple[str, ...], int] = {}
+    return [known.setdefault(words(text), len(known)) for text in texts]
+
+
+def counts_of(labels: NDArray[np.object_], groups: Ints) -> Counts:
+    """From the label and the group of every sample, (question, sample) each.
+
+    >>> labels = np.array([["correct", "wrong", "wrong", "wrong", "refused"]], dtype=object)
+    >>> [int(part[0]) for part in counts_of(labels, np.array([[0, 1, 1, 2, 3]]))]
+    [1, 2, 2, 1]
+    """
+    largest, different = [], []
+    for row, own in zip(labels, groups, strict=True):
+        sizes = np.unique(own[row == WRONG], return_counts=True)[1]
+        largest.append(int(sizes.max(initial=0)))
+        different.append(len(sizes))
+    return Counts(
+        (labels == CORRECT).sum(axis=1), np.array(largest), np.array(different), (labels == REFUSED).sum(axis=1)
+    )
+
+
+def types_of(counts: Counts, samples: int) -> Flags:
+    """(question, type): which types each question is of.
+
+    >>> one = Counts(*(np.array([part]) for part in (5, 5, 4, 0)))
+    >>> "".join(name for name, flag in zip(TYPES, types_of(one, 12)[0]) if flag)
+    'DE'
+    """
+    c, w, n, r = counts
+    flags = (
+        (r > c) & (r > w),
+        2 * c >= samples,
+        2 * w >= samples,
+        (6 * np.abs(c - w) <= samples) & (6 * c > samples) & (6 * w > samples),
+        3 * n >= samples,
+    )
+    return np.stack(flags, axis=1)
+
+
+def type_probes(
+    activations: NDArray[np.float32], types: Flags, *, folds: int = 5, shuffles: int = 50, seed: int = 0
+) -> list[TypeProbe]:
+    """One probe a type against the rest, from an activation a question: (question, feature) and (question, type)."""
+    return [_type_probe(activations, flag, folds, shuffles, seed) for flag in types.T]
+
+
+def _type_probe(activations: NDArray[np.float32], flag: Flags, folds: int, shuffles: int, seed: int) -> TypeProbe:
+    if min(flag.sum(), (~flag).sum()) < LEAST:
+        return TypeProbe(*[float("nan")] * 4)
+    fold_of = assign_folds(flag, folds=folds, seed=seed)
+    sets = np.stack([flag, *shuffled(flag, fold_of, sets=shuffles, seed=seed)])
+    fits = fit_cells(activations[None], sets, fold_of)
+    found, _ = auroc_by_fold(fits.scores[0, 0], flag, fold_of)
+    null = fits.auroc[1:, 0].mean(axis=-1)
+    return TypeProbe(float(found.value), float(found.low), float(found.high), float(np.quantile(null, 0.95)))

@@ -1,0 +1,171 @@
+"""From readings to the Dataset of the relation validation: correlations, curves, effects. Pure functions, no model.
+
+Intervals, all of 95 %. Of an accuracy: Wilson's, over prompts. Of the mean accuracy without random heads: Student's t over
+the draws, for these prompts. Of an effect: Student's t with
+
+    SE^2 = (variance over prompts) / prompts + (variance over draws) / draws
+
+and Satterthwaite's degrees of freedom. Of a spill: the same over the prompts of every control task. An accuracy is 1
+before anything is removed, because only prompts that the model solves are asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import stats
+
+from headwise.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
+from headwise.probes import correlation, correlation_table, wilson
+
+__all__ = ["to_dataset"]
+
+Floats = NDArray[np.float64]
+
+
+def to_dataset(readings: xr.Dataset, maps: xr.Dataset, *, least_solved: int, seed: int) -> xr.Dataset:
+    """The whole validation. `maps` is the Dataset of the study `relations`, whose relations are those of the readings."""
+    outputs = _correlated(readings, maps, seed)
+    tasks = readings.isel({RELATION: np.flatnonzero(readings["is_task"].values)})
+    solved = tasks["right"].values >= least_solved
+    removal = _removal(tasks.isel({RELATION: np.flatnonzero(solved)}))
+    left_out = tasks.isel({RELATION: np.flatnonzero(~solved)})
+    unsolved = {
+        str(name): [int(right), int(tried)]
+        for name, right, tried in zip(
+            left_out[RELATION].values, left_out["right"].values, left_out["tried"].values, strict=True
+        )
+    }
+    return xr.merge([outputs, removal]).assign_attrs(
+        title="Heads in texts against their weights, and tasks without them",
+        record=json.dumps([]),
+        unsolved=json.dumps(unsolved, ensure_ascii=False),
+        least_solved=least_solved,
+    )
+
+
+# ---- outputs against weights ----------------------------------------------------------------------------------------
+
+
+def _correlated(readings: xr.Dataset, maps: xr.Dataset, seed: int) -> xr.Dataset:
+    score = maps["score"].transpose(RELATION, LAYER, HEAD)
+    flat = score.values.reshape(len(score), -1)
+    found: dict[str, Any] = {"score": score.drop_vars(set(score.coords) - {RELATION, LAYER, HEAD})}
+    for kind in ("natural", "forced"):
+        reading = readings[kind].transpose(RELATION, LAYER, HEAD)
+        rows = reading.values.reshape(len(reading), -1)
+        each = [correlation(a, b, seed=seed) for a, b in zip(rows, flat, strict=True)]
+        values, low, high = np.array(each, dtype=np.float64).T
+        found |= {
+            kind: reading,
+            f"pearson_{kind}": (RELATION, values),
+            f"pearson_{kind}_low": (RELATION, low),
+            f"pearson_{kind}_high": (RELATION, high),
+            f"other_{kind}": (RELATION, _mean_of_others(correlation_table(rows, flat))),
+        }
+    dataset = xr.Dataset(found).astype(np.float32)
+    return dataset.assign_coords(
+        category_of=(RELATION, maps["category_of"].values), prompts=(RELATION, readings["prompts"].values)
+    )
+
+
+def _mean_of_others(table: Floats) -> Floats:
+    """The mean of each row without its own relation; NaN where none is known."""
+    others = np.where(np.eye(len(table), dtype=bool), np.nan, table)
+    count = np.isfinite(others).sum(axis=1)
+    return np.where(count > 0, np.nansum(others, axis=1) / np.maximum(count, 1), np.nan)
+
+
+# ---- removal --------------------------------------------------------------------------------------------------------
+
+CURVES = ("own", "own_low", "own_high", "random", "random_low", "random_high")
+ENDS = ("", "_low", "_high")
+
+
+def _removal(tasks: xr.Dataset) -> xr.Dataset:
+    """Curves and effects of the tasks that the model solves."""
+    names = np.array([str(name) for name in tasks[RELATION].values], dtype=object)
+    tasks = tasks.transpose(RELATION, DRAW, CONTROL, EXAMPLE, REMOVED, ...)
+    asked = [_Asked(tasks.isel({RELATION: row})) for row in range(len(names))]
+    steps, draws = tasks.sizes[REMOVED], tasks.sizes[DRAW]
+    curves = np.array([one.curves() for one in asked]).reshape(len(names), len(CURVES), steps)
+    effects = np.array([one.effect() for one in asked]).reshape(len(names), 3)
+    spills = np.array([_spill(str(name), asked) for name in names]).reshape(len(names), 3)
+    across = np.array([[other.without(str(name)).mean(0) for other in asked] for name in names])
+    found: dict[str, Any] = {name: ((TASK, REMOVED), curves[:, place]) for place, name in enumerate(CURVES)}
+    found |= {f"effect{end}": (TASK, effects[:, place]) for place, end in enumerate(ENDS)}
+    found |= {f"spill{end}": (TASK, spills[:, place]) for place, end in enumerate(ENDS)}
+    found["others"] = ((TASK, CONTROL, REMOVED), across.reshape(len(names), len(names), steps))
+    drawn = np.array([one.random.mean(1) for one in asked]).reshape(len(names), draws, steps)
+    found["random_draws"] = ((TASK, DRAW, REMOVED), drawn)
+    dataset = xr.Dataset(found).astype(np.float32)
+    return dataset.assign_coords(
+        {
+            TASK: names,
+            CONTROL: names,
+            REMOVED: tasks[REMOVED].values,
+            "tried": (TASK, tasks["tried"].values),
+            "right": (TASK, tasks["right"].values),
+            "asked": (TASK, np.array([len(one.own) for one in asked], dtype=np.int64)),
+        }
+    )
+
+
+class _Asked:
+    """The outcomes of one task: 1 or 0 a prompt, NaN at steps with too few heads."""
+
+    def __init__(self, task: xr.Dataset) -> None:
+        self.name = str(task[RELATION].values)
+        count = int(task["asked"])
+        self.own = task["own"].values[:count].astype(np.float64)  # (prompt, removed)
+        self.random = task["random"].values[:, :count].astype(np.float64)  # (draw, prompt, removed)
+        self._control = dict(zip(map(str, task[CONTROL].values), task["others"].values[:, :count], strict=True))
+
+    def without(self, heads_of: str) -> Floats:
+        """The outcomes without another relation's heads, (prompt, removed); NaN for its own."""
+        return self._control[heads_of].astype(np.float64)
+
+    def curves(self) -> list[Floats]:
+        """Accuracy without its own heads, and without random ones, each with its interval; (removed,) each."""
+        share, draws = self.own.mean(0), self.random.mean(1)
+        half = stats.t.ppf(0.975, len(draws) - 1) * draws.std(0, ddof=1) / np.sqrt(len(draws))
+        mean = draws.mean(0)
+        return [share, *wilson(share, len(self.own)), mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)]
+
+    def effect(self) -> tuple[float, float, float]:
+        """How much more is lost with its own heads than with random ones."""
+        known = np.isfinite(self.own).all(0)
+        if not known.any():
+            return np.nan, np.nan, np.nan
+        gaps = (self.random - self.own)[:, :, known].mean(2)  # (draw, prompt)
+        return _mean_interval(gaps.mean(), [gaps.mean(0), gaps.mean(1)])
+
+
+def _spill(heads_of: str, asked: Sequence[_Asked]) -> tuple[float, float, float]:
+    """How much more the other tasks lose with these heads than with random ones; every task weighs the same."""
+    falls = []
+    for other in asked:
+        gaps = other.random.mean(0) - other.without(heads_of)  # (prompt, removed)
+        known = np.isfinite(gaps).all(0)
+        if other.name != heads_of and known.any():
+            falls.append(gaps[:, known].mean(1))
+    if not falls:
+        return np.nan, np.nan, np.nan
+    value = float(np.mean([fall.mean() for fall in falls]))
+    return _mean_interval(value, [fall / len(falls) for fall in falls])
+
+
+def _mean_interval(value: float, samples: Sequence[Floats]) -> tuple[float, float, float]:
+    """A value whose error is the sum of the errors of several means: Student's t, Satterthwaite's degrees of freedom."""
+    errors = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
+    total = errors.sum()
+    if total == 0:
+        return float(value), float(value), float(value)
+    freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
+    half = float(stats.t.ppf(0.975, freedom) * np.sqrt(total))
+    return float(value), float(value) - half, float(value) + half

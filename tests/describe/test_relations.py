@@ -1,0 +1,160 @@
+"""The words of the relations study: each number computed again, planted heads named, what was left out told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.describe import Number, Words, describe
+
+HEAD = re.compile(r"L(\d+)H(\d+)")
+NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def either(ds: xr.Dataset) -> np.ndarray:
+    """(category, layer, head)"""
+    return (ds["member"] | ds["member_suppression"]).values
+
+
+def counts(ds: xr.Dataset) -> np.ndarray:
+    return np.where(np.isfinite(ds["best_score"].values), either(ds).sum(0), -1)
+
+
+def of_category(ds: xr.Dataset, name: str) -> np.ndarray:
+    return either(ds)[list(ds["category"].values).index(name)]
+
+
+def kept(ds: xr.Dataset, name: str) -> dict[str, object]:
+    return next(one for one in json.loads(ds.attrs["kept"]) if one["relation"] == name)
+
+
+def at(ds: xr.Dataset, variable: str, relation: str, name: str) -> float:
+    layer, head = (int(part) for part in HEAD.fullmatch(name).groups())  # type: ignore[union-attr]
+    return float(ds[variable].sel(relation=relation, layer=layer, head=head))
+
+
+def passed(ds: xr.Dataset, *relation: str) -> float:
+    chosen = ds.sel(relation=list(relation)) if relation else ds
+    over = [chosen[f"{sign}_null_over"].values.astype(float) for sign in ("score", "suppression")]
+    return 100 * float(np.nanmean(over))
+
+
+def third(ds: xr.Dataset, name: str, index: str) -> float:
+    there = np.isfinite(ds["best_score"].values)
+    rows = np.array_split(np.flatnonzero(there.any(1)), 3)[int(index)]
+    return 100 * float(of_category(ds, name)[rows][there[rows]].mean())
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    """The same number, from the data alone."""
+    kind, *rest = number.of.split(" ", 3)
+    member, against = (ds[name].any("category").values for name in ("member", "member_suppression"))
+    rules: dict[str, Callable[..., float]] = {
+        "layers": lambda: ds.sizes["layer"],
+        "heads": lambda: ds.sizes["head"],
+        "relations": lambda: ds.sizes["relation"],
+        "categories": lambda: ds.sizes["category"],
+        "pairs": lambda: ds.sizes["example"],
+        "total": lambda: np.isfinite(ds["best_score"].values).sum(),
+        "size": lambda name: of_category(ds, name).sum(),
+        "share": lambda name: 100 * of_category(ds, name).sum() / np.isfinite(ds["best_score"].values).sum(),
+        "member": lambda name: ds["member"].sel(category=name).sum(),
+        "member_suppression": lambda name: ds["member_suppression"].sel(category=name).sum(),
+        "third": lambda name, index: third(ds, name, index),
+        "peak": lambda name: of_category(ds, name).sum(1).argmax(),
+        "at": lambda variable, relation, name: at(ds, variable, relation, name),
+        "given": lambda name: kept(ds, name)["given"],
+        "kept": lambda name: kept(ds, name)["kept"],
+        "dropped": lambda name, *reason: kept(ds, name)["dropped"][" ".join(reason)],
+        "classified": lambda: (counts(ds) > 0).sum(),
+        "classified-share": lambda: 100 * (counts(ds) > 0).sum() / (counts(ds) >= 0).sum(),
+        "with": lambda n: (counts(ds) == int(n)).sum(),
+        "several": lambda: (counts(ds) > 1).sum(),
+        "only-suppression": lambda: (against & ~member).sum(),
+        "both-signs": lambda: (against & member).sum(),
+        "shuffles": lambda: ds.attrs["shuffles"],
+        "false-positive": lambda *relation: passed(ds, *relation),
+        "beyond-null": lambda: ds["member_beyond_null"].any("category").sum(),
+        "fewest": lambda: ds["pairs"].min(),
+        "step": lambda: 1 / ds["pairs"].min(),
+    }
+    if kind in ("constant", "edge"):
+        return number.value
+    return float(rules[kind](*rest))
+
+
+def stripped(words: Words) -> str:
+    text = words.text() + words.short()
+    return HEAD.sub("", text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "")).replace("95 %", "")
+
+
+@pytest.mark.parametrize("shape", [(30, 9), (12, 12), (8, 3), (1, 1), (80, 64)])
+@pytest.mark.parametrize("options", [{}, {"seed": 4}])
+def test_every_number_is_in_the_data(
+    make_relations: Callable[..., xr.Dataset], shape: tuple[int, int], options: dict[str, int]
+) -> None:
+    dataset = make_relations(*shape, **options)
+    words = describe("relations", dataset)
+    known = Counter(match for number in words.numbers for match in NUMBER.findall(number.text))
+    said = Counter(NUMBER.findall(stripped(words)))
+    assert said.total() > 30
+    assert not said - known
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, dataset), rel=1e-4, abs=1e-4), number
+    assert "not known" not in words.text()
+    assert "nan" not in words.text().lower().split()
+
+
+def test_planted_heads_are_named(relations: xr.Dataset) -> None:
+    words = describe("relations", relations)
+    knowledge = next(line for line in words.detail if line.startswith("Knowledge:"))
+    assert {"L3H1", "L6H2", "L7H1"} & {f"L{a}H{b}" for a, b in HEAD.findall(knowledge)}
+    said = "\n".join(words.observations)
+    assert "L7H1 (algorithmic, knowledge, linguistic, translation)" in said
+    assert "L6H2 (algorithmic, knowledge, linguistic)" in said
+    assert "1 head belongs to a category by suppression alone" in said
+
+
+def test_what_was_left_out_and_why(relations: xr.Dataset) -> None:
+    line = next(line for line in describe("relations", relations).detail if line.startswith("year-following"))
+    assert line == (
+        "year-following (algorithmic) is left out: 27 of its 230 pairs are usable (both are several tokens in 200 and "
+        "target is several tokens in 3)."
+    )
+
+
+def test_chance_is_told(relations: xr.Dataset) -> None:
+    words = describe("relations", relations)
+    assert any("With the targets shuffled inside each relation (20 times)" in line for line in words.observations)
+    assert any("easy to pass" in line and "entity-pronoun" in line for line in words.observations)
+    assert "With shuffled targets" in words.short()
+    relations["member_beyond_null"].loc[{"layer": 3, "head": 1}] = False
+    said = "\n".join(describe("relations", relations).observations)
+    assert "the others may know a relation's targets without knowing which belongs to which source" in said
+
+
+def test_nothing_found_is_told_as_nothing(make_relations: Callable[..., xr.Dataset]) -> None:
+    words = describe("relations", make_relations(3, 2, seed=1))
+    assert all("no head" in line for line in words.detail[:4])
+    assert "No head has more than one category." in words.observations
+    assert "No head suppresses the targets of a relation." in words.observations
+    assert words.observations[0].startswith("0 of 6 heads (0 %) have at least one category and 6 have none.")
+
+
+def test_a_layer_without_heads_is_left_out_of_the_count(make_relations: Callable[..., xr.Dataset]) -> None:
+    assert " of 261 heads " in describe("relations", make_relations(missing=2)).observations[0]
+
+
+def test_the_way_norms_were_treated_is_said(relations: xr.Dataset) -> None:
+    assert "Norms are left out, as published." in describe("relations", relations).overview
+    origin = json.loads(relations.attrs["provenance"])
+    origin["parameters"] = {"norms": "folded", "embedding": "raw"}
+    folded = describe("relations", relations.assign_attrs(provenance=json.dumps(origin)))
+    assert "Norms are folded in (their gains)." in folded.overview
+    assert not any("first MLP" in line for line in folded.caveats)

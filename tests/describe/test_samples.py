@@ -1,0 +1,63 @@
+"""The words of the sampling study: each number computed again from the data."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.describe import Number, describe
+
+make = runpy.run_path(str(Path(__file__).parents[1] / "figures" / "synthetic_samples.py"))["samples"]
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    kind, *rest = number.of.split()
+    if kind in ("questions", "samples"):
+        return ds.sizes["example" if kind == "questions" else "draw"]
+    if kind == "layer":
+        return ds.attrs["layer"]
+    if kind in ("size", "share"):
+        of_type = ds["is_type"].sel(error_type=rest[0])
+        return float(of_type.sum()) if kind == "size" else 100 * float(of_type.mean())
+    if kind == "told":
+        return int((ds["type_low"] > ds["type_null_high"]).sum())
+    if kind == "tried":
+        return int(ds["type_auroc"].notnull().sum())
+    found = ds[kind]
+    for name in rest or ():
+        found = found.sel({"error_type" if name in "ABCDE" else "strategy": name})
+    return float(found.sel(strategy="probe") if "strategy" in found.dims else found)
+
+
+def test_every_number_is_the_datasets():
+    dataset = make()
+    words = describe("samples", dataset)
+    assert len(words.numbers) > 50
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, dataset), rel=1e-6), number
+        assert number.text.split()[0] in words.text() + words.short()
+
+
+def test_what_is_said():
+    words = describe("samples", make())
+    text = words.text()
+    assert "C, consistently wrong: 25 questions (28 %)" in text
+    assert "A, refuses: 0 questions (0 %)." in text
+    assert "D, two competing: 5 questions" in text and "too few questions, of it or of the rest, to fit a probe" in text
+    assert "instead of the greedy one changes accuracy by 0.12 [0.07, 0.17], a gain" in text
+    assert "by 0.05 [0.00, 0.10], which is no sure difference" in text or "by 0.05 [0.00, 0.10], a gain" in text
+    assert "Of 3 types with enough questions, 2 are told" in text and "B and E" in text
+    assert "made/up" in words.short() and "0.52" in words.short()
+
+
+def test_a_loss_is_called_a_loss():
+    dataset = make()
+    for name in ("gain", "gain_low", "gain_high"):
+        dataset[name] = -dataset[name] - (0.2 if name != "gain_low" else 0.3)
+    dataset["type_gain_low"] = dataset["type_gain_low"] - np.float32(1)
+    text = describe("samples", dataset).text()
+    assert "a loss" in text and "gains beyond doubt" not in text

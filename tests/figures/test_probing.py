@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS
+from headwise.errors import StudyError
+from headwise.figures import Heatmap, Intervals, figure_of, save
+
+HERE = Path(__file__).parent
+assert_legible = runpy.run_path(str(HERE / "test_drawing.py"))["assert_legible"]
+make_probing: Callable[..., xr.Dataset] = runpy.run_path(str(HERE / "synthetic_probing.py"))["probing_dataset"]
+KINDS = ("tokens", "heads", "transfer", "table")
+
+
+@pytest.fixture
+def probing() -> xr.Dataset:
+    return make_probing()
+
+
+def test_the_synthetic_data_is_what_the_study_promises(probing: xr.Dataset) -> None:
+    check(probing, SCHEMAS["probing"])
+
+
+def test_the_sheets_figure(probing: xr.Dataset) -> None:
+    """Layer x token, 0 at the top, AUROC 0.5 to 1 in blue, the exact-answer columns framed, the site named."""
+    figure = figure_of("probing", probing)
+    left, right = figure.panels
+    assert isinstance(left, Heatmap) and isinstance(right, Heatmap)
+    assert left.y.labels[0] == "0" and left.x.labels[0] == "last_q" and left.x.labels[-1] == "-1"
+    assert left.x.labels[7:10] == ("-8*", "-7*", "-6*")
+    scale = figure.scales["auroc"]
+    assert (scale.low, scale.high, scale.colours) == (0.5, 1.0, "Blues")
+    np.testing.assert_array_equal(left.values, probing["auroc"].sel(site="mlp_in").values)
+    np.testing.assert_array_equal(right.values, probing["received"].values)
+    assert "MLP input" in left.title
+    (frame,) = left.frames
+    assert (frame.first_column, frame.last_column) == (3, 6)
+    best = probing["auroc"].sel(site="mlp_in").values[:, 3:7].max(axis=1)
+    near = np.flatnonzero(best >= best.max() - 0.02)
+    assert (frame.first_row, frame.last_row) == (near[0], near[-1])
+    (ring,) = left.marks
+    assert left.values[ring.row, ring.column] == np.nanmax(left.values)
+    high = float(probing["best_high"].sel(site="mlp_in"))
+    assert f"{int((left.values > high).sum())} of 450 cells" in left.subtitle
+
+
+def test_site_positions_and_layers_are_chosen_by_plain_words(probing: xr.Dataset) -> None:
+    figure = figure_of("probing", probing, site="residual", positions="-1,last_q, exact_answer_last", layers="3-9")
+    left = figure.panels[0]
+    assert isinstance(left, Heatmap)
+    assert "residual stream" in left.title
+    assert left.x.labels == ("last_q", "exact_answer_last", "-1")
+    (frame,) = left.frames
+    assert (frame.first_row, frame.last_row, frame.first_column, frame.last_column) == (3, 9, 1, 1)
+    assert figure_of("probing", probing, positions=["last_q"]).panels[0].frames == ()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"site": "mlp_out"}, "did not probe the site 'mlp_out'. .*mlp_in"),
+        ({"positions": "last"}, "knows no token position 'last'. Did you mean 'last_q'"),
+        ({"kind": "head"}, "has no kind 'head'. Did you mean 'heads'"),
+        ({"layers": "20-90"}, "a range such as 3-29, within 0 to 29; got '20-90'"),
+        ({"layers": "late"}, "got 'late'"),
+    ],
+)
+def test_unknown_choices_have_a_guess(probing: xr.Dataset, options: dict[str, str], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        figure_of("probing", probing, **options)
+
+
+def test_nothing_is_framed_where_nothing_was_found() -> None:
+    figure = figure_of("probing", make_probing(strength=0.0))
+    assert all(panel.frames == () for panel in figure.panels if isinstance(panel, Heatmap))
+    assert "nothing at the exact answer is beyond chance" in figure.notes[0]
+
+
+def test_the_other_kinds(probing: xr.Dataset) -> None:
+    heads = figure_of("probing", probing, kind="heads").panels[0]
+    assert isinstance(heads, Heatmap)
+    found = int((probing["head_q"] < 0.05).sum())
+    assert heads.values.shape == (30, 9) and f"{found} of 270 heads" in heads.subtitle
+    raw, gain = figure_of("probing", probing, kind="transfer").panels
+    assert isinstance(raw, Heatmap) and isinstance(gain, Heatmap)
+    np.testing.assert_allclose(raw.values - probing["transfer_logprob"].values, gain.values, atol=1e-6)
+    table = figure_of("probing", probing, kind="table").panels[0]
+    assert isinstance(table, Intervals)
+    assert table.y.labels[0] == "Probe, exact answer"
+    with pytest.raises(StudyError, match="no cross-topic matrix"):
+        figure_of("probing", probing.drop_vars(["transfer", "transfer_gain"]), kind="transfer")
+
+
+@pytest.mark.parametrize("size", [(30, 9), (80, 64), (4, 2)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_legible_at_every_size(size: tuple[int, int], kind: str, tmp_path: Path) -> None:
+    figure = figure_of("probing", make_probing(*size), kind=kind)
+    assert_legible(figure)
+    if size == (30, 9):
+        assert save(figure, tmp_path / "figure.svg").stat().st_size > 1000

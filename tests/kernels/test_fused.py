@@ -1,0 +1,129 @@
+"""The Triton kernels against the plain definition in float64: at most twice as wrong as plain float32.
+
+On a machine with a GPU they run there. Elsewhere Triton's interpreter runs them on the CPU, in a process of its own,
+because it must be chosen before Triton is loaded: so that their arithmetic is guarded without a GPU.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+import torch
+from closeness import assert_reductions_close
+from layers import Setting, attention_of, condition_of, everything
+
+from headwise.kernels import Attention, Wanted, choice, reference
+
+HAS_TRITON = find_spec("triton") is not None
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if HAS_TRITON:
+    from headwise.kernels import fused
+
+runs = pytest.mark.skipif(
+    not HAS_TRITON or not (INTERPRETED or DEVICE.type == "cuda"), reason="run by the test of the interpreter"
+)
+SETTINGS = {
+    "plain": Setting(),
+    "groups": Setting(heads=9, kv_heads=3, width=20),
+    "several tiles": Setting(batch=1, heads=2, kv_heads=1, queries=200, width=16),
+    "several tiles, window": Setting(batch=1, heads=2, kv_heads=1, queries=200, width=16, window=70),
+    "wide heads": Setting(width=96, heads=2, kv_heads=1),
+    "window": Setting(window=7),
+    "left padding": Setting(batch=3, padding="left"),
+    "window, right padding": Setting(batch=3, window=5, padding="right"),
+    "cap, window, left padding": Setting(batch=3, softcap=3.0, window=6, padding="left"),
+    "sinks": Setting(sinks=True),
+    "sinks and cap": Setting(sinks=True, softcap=4.0),
+    "cached keys, left padding": Setting(batch=3, queries=9, keys=31, padding="left"),
+    "decode step": Setting(queries=1, keys=31),
+    "more queries than keys": Setting(queries=31, keys=20),
+    "sharp": Setting(spread=12.0),
+    "bfloat16": Setting(dtype=torch.bfloat16),
+    "float16, left padding": Setting(batch=3, dtype=torch.float16, padding="left"),
+}
+
+
+def on_device(attention: Attention) -> Attention:
+    sight = attention.visibility
+    moved = {
+        name: None if getattr(sight, name) is None else getattr(sight, name).to(DEVICE)
+        for name in ("key_valid", "query_valid", "mask")
+    }
+    parts = {name: getattr(attention, name) for name in ("q", "k", "sinks", "lse")}
+    return replace(
+        attention,
+        visibility=replace(sight, device=DEVICE, **moved),
+        **{name: None if part is None else part.to(DEVICE) for name, part in parts.items()},
+    )
+
+
+def all_but_top(attention: Attention) -> Wanted:
+    return replace(everything(attention), top=0)
+
+
+@runs
+@pytest.mark.parametrize("with_lse", [False, True])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_reduction(name, with_lse):
+    setting = SETTINGS[name]
+    if with_lse and (setting.softcap is not None or setting.spread > 2):
+        pytest.skip("the forward kernel gives none")
+    if INTERPRETED and setting.dtype == torch.bfloat16:
+        pytest.skip("numpy, which the interpreter computes with, has no bfloat16")
+    attention = attention_of(replace(setting, with_lse=with_lse))
+    wanted = all_but_top(attention)
+    assert fused.can_reduce(attention, wanted)
+    got = fused.reduce(on_device(attention), wanted)
+    for tensors in (got.rows, got.marks, got.pairs, got.offsets, got.over):
+        tensors |= {key: value.cpu() for key, value in tensors.items()}
+    for key, value in vars(got).items():
+        if isinstance(value, torch.Tensor):
+            setattr(got, key, value.cpu())
+    exact = reference.reduce(attention, wanted)
+    plain = reference.reduce(attention, wanted, dtype=torch.float32)
+    maps = attention.weights(dtype=torch.float64)
+    assert_reductions_close(got, exact, plain, condition=condition_of(attention), maps=maps)
+
+
+@runs
+def test_only_what_was_asked_for_comes_back():
+    attention = on_device(attention_of(Setting()))
+    assert list(fused.reduce(attention, Wanted(column_sums=True)).flat()) == ["column_sums"]
+    assert list(fused.reduce(attention, Wanted(peak=True)).flat()) == ["peak"]
+
+
+@runs
+def test_the_same_bits_every_time():
+    attention = on_device(attention_of(Setting(batch=1, heads=2, kv_heads=1, queries=300, width=16)))
+    first, second = (fused.reduce(attention, Wanted(column_sums=True)).column_sums for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+def test_what_it_cannot_do_is_left_to_blocks():
+    masked, plain = attention_of(Setting(mask="shared")), attention_of(Setting())
+    assert not fused.can_reduce(masked, Wanted(peak=True))
+    assert not fused.can_reduce(plain, Wanted(top=3))
+    assert not fused.can_reduce(replace(plain, q=plain.q.double()), Wanted(peak=True))
+    marks = {str(n): torch.ones(2, plain.k.shape[2]) for n in range(17)}
+    assert not fused.can_reduce(plain, Wanted(marks=marks))
+
+
+def test_a_cpu_never_asks_for_it(monkeypatch):
+    monkeypatch.setattr(choice, "_fused", lambda: pytest.fail("asked for"))
+    attention = attention_of(Setting())
+    assert choice.reduce(attention, Wanted(peak=True)).peak is not None
+
+
+@pytest.mark.skipif(not HAS_TRITON or INTERPRETED or DEVICE.type == "cuda", reason="needs Triton, and no GPU")
+def test_under_the_interpreter():
+    command = [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider", "-W", "ignore"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"}, timeout=600
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,126 @@
+"""One-step probes against plain refits; a map of probes on planted cells, and on nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from headwise.probes.cell_maps import chance, nested, probe_cells, stack
+from headwise.probes.crossvalidation import assign_folds
+from headwise.probes.one_step import CURVATURE, OneStep, area, standardised
+from headwise.probes.together import fit_cells, shuffled
+from headwise.probes.topic_groups import group_topics
+
+N, WIDTH, CELLS, PLANTED = 160, 40, 24, 9
+
+
+@pytest.fixture(scope="module")
+def planted():
+    rng = np.random.default_rng(3)
+    wrong = rng.random(N) < 0.55
+    features = rng.normal(size=(CELLS, N, WIDTH)).astype(np.float32)
+    features[PLANTED, :, :5] += 0.9 * wrong[:, None]
+    return torch.from_numpy(features), wrong, assign_folds(wrong, folds=5, seed=0)
+
+
+def refit(z: torch.Tensor, wrong: np.ndarray, train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Ridge regression on the labels with the training rows alone, in float64."""
+    aim = torch.from_numpy(wrong - wrong.mean())
+    gram = z @ z.T * CURVATURE + 1
+    alpha = torch.linalg.solve(gram[train][:, train] + torch.eye(int(train.sum()), dtype=z.dtype), aim[train])
+    return (gram[test][:, train] @ alpha).numpy()
+
+
+def test_one_step_is_a_refit_on_the_other_folds(planted):
+    features, wrong, fold_of = planted
+    step = OneStep(features.double(), fold_of)
+    labels = torch.from_numpy(wrong)
+    scores, inside = step.out_of_fold(labels[:, None])[..., 0].numpy(), step.inside(labels).numpy()
+    z = standardised(features.double())
+    for cell in (0, PLANTED):
+        for fold in range(5):
+            test = fold_of == fold
+            np.testing.assert_allclose(scores[cell, test], refit(z[cell], wrong, ~test, test), atol=1e-9)
+        outer, inner = fold_of == 1, fold_of == 3
+        np.testing.assert_allclose(inside[1, cell, inner], refit(z[cell], wrong, ~outer & ~inner, inner), atol=1e-9)
+        assert np.isnan(inside[1, cell, outer]).all()
+    single = OneStep(features, fold_of).out_of_fold(labels[:, None])[..., 0]
+    np.testing.assert_allclose(single, scores, atol=1e-4)
+
+
+def test_areas_are_scikit_learns(planted):
+    _, wrong, fold_of = planted
+    scores = np.random.default_rng(0).normal(size=(2, N, 1))
+    labels = torch.from_numpy(wrong)[:, None]
+    found = area(torch.from_numpy(scores), labels, torch.from_numpy(fold_of))[:, 0]
+    for cell in range(2):
+        own = [roc_auc_score(wrong[fold_of == fold], scores[cell, fold_of == fold, 0]) for fold in range(5)]
+        assert float(found[cell]) == pytest.approx(np.mean(own), abs=1e-12)
+
+
+def test_only_the_planted_cell_is_beyond_the_null(planted):
+    features, wrong, fold_of = planted
+    dealt = shuffled(wrong, fold_of, sets=60, seed=0)
+    cells = stack([probe_cells(features[start : start + 8], wrong, fold_of, dealt) for start in (0, 8, 16)])
+    against = chance(cells)
+    assert np.flatnonzero(cells.value > against.best_high).tolist() == [PLANTED]
+    assert np.flatnonzero(against.q < 0.05).tolist() == [PLANTED]
+    assert against.best_p == pytest.approx(1 / 61)
+    best, score, chosen = nested(cells, wrong, fold_of)
+    assert chosen == [PLANTED] * 5
+    np.testing.assert_array_equal(score, cells.score[PLANTED])
+    assert float(best.low) < float(cells.value[PLANTED]) < float(best.high)
+
+
+def test_the_best_of_nothing_is_not_believed():
+    """Among many cells of noise the best looks good; chosen on other folds it does not, nor is it beyond the null."""
+    maxima, fair, found = [], [], 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        wrong = rng.random(100) < 0.5
+        fold_of = assign_folds(wrong, folds=5, seed=0)
+        features = torch.from_numpy(rng.normal(size=(60, 100, 12)).astype(np.float32))
+        cells = probe_cells(features, wrong, fold_of, shuffled(wrong, fold_of, sets=40, seed=1))
+        maxima.append(cells.value.max())
+        fair.append(float(nested(cells, wrong, fold_of)[0].value))
+        found += int(chance(cells).best_p < 0.05)
+    assert np.mean(maxima) > 0.62
+    assert np.mean(fair) < 0.55
+    assert found <= 1
+
+
+def test_the_quick_null_is_that_of_converged_probes(planted):
+    features, wrong, fold_of = planted
+    dealt = shuffled(wrong, fold_of, sets=40, seed=2)
+    quick = probe_cells(features, wrong, fold_of, dealt).null  # (cell, shuffle)
+    slow = fit_cells(features, dealt, fold_of).auroc.mean(axis=-1).T
+    assert np.corrcoef(quick.ravel(), slow.ravel())[0, 1] > 0.9
+    assert quick.mean() == pytest.approx(slow.mean(), abs=0.01)
+    assert 0.8 < quick.std() / slow.std() < 1.1
+
+
+def test_cells_that_were_not_measured_stay_so(planted):
+    features, wrong, fold_of = planted
+    features = features[:3].clone()
+    features[1] = torch.nan
+    cells = probe_cells(features, wrong, fold_of, shuffled(wrong, fold_of, sets=20))
+    assert np.isfinite(cells.value).tolist() == [True, False, True]
+    assert np.isnan(chance(cells).q).tolist() == [False, True, False]
+    nothing = probe_cells(features[1:2], wrong, fold_of, shuffled(wrong, fold_of, sets=20))
+    assert np.isnan(nothing.value).all() and np.isnan(chance(nothing).best_high)
+
+
+def test_small_topics_join_those_they_look_like():
+    rng = np.random.default_rng(0)
+    topics = np.repeat(["cats", "dogs", "kings", "queens"], 30)
+    vectors = rng.normal(size=(120, 6)) * 0.1
+    vectors[:60, 0] += 1
+    vectors[60:, 1] += 1
+    wrong = np.arange(120) % 2 == 0
+    assert set(group_topics(topics, vectors, wrong, least=10)) == {"cats", "dogs", "kings", "queens"}
+    groups = group_topics(topics, vectors, wrong, least=25)
+    assert set(groups) == {"cats, dogs", "kings, queens"}
+    assert groups[0] == "cats, dogs" and groups[-1] == "kings, queens"
+    assert len(set(group_topics(topics, vectors, wrong, least=1000))) == 2
