@@ -41,12 +41,11 @@ def plan(
     """
     from headwise.corpora import find_questions, packaged_passages, read_passages
     from headwise.model import choose_device, choose_dtype, read_card
-    from headwise.studies import STUDIES
-    from headwise.studies.building import check_studies, with_needed
+    from headwise.studies.building import check_studies, default_studies, with_needed
     from headwise.studies.loads import Shown
     from headwise.studies.planning import plan as estimate
 
-    names = with_needed(check_studies(split(studies) or list(STUDIES)))
+    names = with_needed(check_studies(split(studies) or default_studies()))
     asked = len(find_questions(questions))
     passages = packaged_passages() if data is None else read_passages(data)
     card = read_card(model, revision=revision)

@@ -2,7 +2,7 @@
 
 With a the source as the head reads it, a = e W_V (width), and P = W_O U (width x vocabulary), token t scores a P[:, t]. A
 target is among the k largest when fewer than k scores are **strictly larger** than its own, so equal scores share the
-better place; where all scores are equal, nothing is found. The same for the k smallest (suppression). Nothing is sorted,
+better place; where nothing is written, nothing is found. The same for the k smallest (suppression). Nothing is sorted,
 and never is more held than a block of sources x vocabulary:
 
 1. P for a few heads at a time, over blocks of the vocabulary (`written`).
@@ -99,12 +99,18 @@ def _hits(sources: Tensor, product: Tensor, asked: Asked, columns: int) -> Hits:
     slack = SLACK * torch.maximum(largest.amax(-1).abs(), smallest.amin(-1).abs())[:, asked.rows]  # (head, pair)
     over = own >= (_kth(largest, most, asked) - slack)[:, None]
     under = own <= (slack - _kth(-smallest, most, asked))[:, None]
-    speaks = (largest.amax(-1) > smallest.amin(-1))[:, asked.rows][:, None]  # a head that writes nothing finds nothing
+    speaks = _speaks(sources, product)[:, asked.rows][:, None]
     over, under = over & speaks, under & speaks
     k = asked.k.expand(over.shape)
     over[over.clone()] = _counts(sources, product, asked, over, torch.gt) < k[over]
     under[under.clone()] = _counts(sources, product, asked, under, torch.lt) < k[under]
     return Hits(over, under)
+
+
+def _speaks(sources: Tensor, product: Tensor) -> Tensor:
+    """(head, row) bool: whether anything is written at all; a head that writes nothing finds nothing."""
+    low, high = product.flatten(1).aminmax(dim=1)
+    return (sources != 0).any(-1) & ((low != 0) | (high != 0))[:, None]
 
 
 def _own(sources: Tensor, product: Tensor, asked: Asked) -> Tensor:

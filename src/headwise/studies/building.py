@@ -121,9 +121,7 @@ def build(
     ProfileOptions(period=64)}. `redo`: studies to measure anew even if the atlas holds them. A model that is only named
     stays on disk where all studies read nothing but weights (`FROM_WEIGHTS`).
     """
-    names = with_needed(
-        check_studies([name for name in STUDIES if name not in ON_REQUEST] if studies is None else studies)
-    )
+    names = with_needed(check_studies(default_studies() if studies is None else studies))
     check_studies(redo)
     sources = Sources(data, questions, limit, relations)
     loaded = model if isinstance(model, Model | StoredModel) else model_for(names, model)
@@ -159,6 +157,11 @@ def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) 
         except ModelError:
             pass
     return load(model, **loading)
+
+
+def default_studies() -> list[str]:
+    """All that are made when none is named."""
+    return [name for name in STUDIES if name not in ON_REQUEST]
 
 
 def check_studies(names: Collection[str]) -> list[str]:

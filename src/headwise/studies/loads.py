@@ -20,6 +20,9 @@ __all__ = ["LOADS", "Load", "Shown"]
 CHARACTERS_PER_TOKEN = 3.4  # of the packaged passages under the default tokenizer; texts without a tokenizer at hand
 PROMPT, ANSWER = 70, 12  # tokens of a packaged question in the default model's chat, and of its answer
 STATISTICS = 11
+POSITIONS, SITES, SELF_JUDGEMENT = 15, 2, 30  # of probing; tokens of the question whether the answer is true
+SAMPLES = 30  # answers a question
+RELATIONS, PAIRS = 25, 3500  # packaged; different sources under the default tokenizer
 FEATURES = 12  # of the spectral study: six over the whole text, six over the answer
 
 
@@ -62,10 +65,40 @@ def _spectral(card: ModelCard, shown: Shown) -> Load:
     return Load(len(texts), sum(texts), _passes(card, texts), min(4096, sum(texts)), kept, fitting)
 
 
+def _probing(card: ModelCard, shown: Shown) -> Load:
+    texts = [PROMPT + ANSWER + SELF_JUDGEMENT] * shown.questions
+    cells = card.layers * POSITIONS * SITES
+    fitting = 90.0 * (shown.questions / 760) * (cells * card.hidden_size) / (450 * SITES * 576)
+    kept = cells * 8 + card.layers * card.heads * 6
+    return Load(len(texts), sum(texts), _passes(card, texts), min(2048, sum(texts)), kept, fitting)
+
+
+def _samples(card: ModelCard, shown: Shown) -> Load:
+    texts = [2 * (PROMPT + ANSWER)] * (min(100, shown.questions) * SAMPLES)  # said, then read again
+    return Load(len(texts), sum(texts), _passes(card, texts), min(64 * PROMPT, sum(texts)), 100 * len(texts))
+
+
+def _relations(card: ModelCard, shown: Shown) -> Load:
+    wide = sum(layer.heads * layer.value_dim for layer in card.per_layer)
+    flops = 2.0 * wide * card.vocabulary_size * (card.hidden_size + PAIRS)
+    return Load(card.layers, 0, flops, 1, card.layers * card.heads * RELATIONS * 12)
+
+
+def _relation_validation(card: ModelCard, shown: Shown) -> Load:
+    tokens = (
+        RELATIONS * 30 * 12 + 6 * 25 * 6 * 6 * 7
+    )  # prompts; tasks x prompts x numbers of heads x draws x tasks read
+    return Load(RELATIONS, tokens, _passes(card, [1] * tokens), 2048, card.layers * card.heads * RELATIONS * 4)
+
+
 LOADS: dict[str, Callable[[ModelCard, Shown], Load]] = {
     "profile": _profile,
     "answers": _answers,
     "spectral": _spectral,
+    "probing": _probing,
+    "samples": _samples,
+    "relations": _relations,
+    "relation_validation": _relation_validation,
 }
 
 
