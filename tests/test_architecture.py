@@ -25,7 +25,7 @@ MAY_IMPORT = {
     # what shows
     "figures": {"dims", "errors"},
     "describe": {"dims", "errors"},
-    "atlas": {"describe", "dims", "errors", "figures"},
+    "atlas": {"__version__", "describe", "dims", "errors", "figures"},
     "engines": {"atlas", "dims", "errors"},
     # the door
     "cli": {"__version__", "atlas", "corpora", "dims", "errors", "figures", "model", "seam", "studies"},

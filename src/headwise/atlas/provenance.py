@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from headwise import __version__
 from headwise.errors import AtlasError
 
 __all__ = ["Provenance", "difference", "environment"]
@@ -28,9 +29,9 @@ _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
 
 
 def environment() -> dict[str, str]:
-    """Versions of what computes, read from the installed packages without importing them."""
-    found = {}
-    for package in ("headwise", "torch", "transformers", "numpy"):
+    """Versions of what computes: our own, and those of installed packages, read without importing them."""
+    found = {"headwise": __version__}
+    for package in ("torch", "transformers", "numpy"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

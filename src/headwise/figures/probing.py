@@ -24,6 +24,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+from headwise.figures.topics import letters_told, short_names
 
 SITE_NAMES = {
     "mlp_in": "MLP input",
@@ -224,9 +225,9 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     raw = chosen["transfer"].transpose(TRAINED_ON, TOPIC).values
     gain = chosen["transfer_gain"].transpose(TRAINED_ON, TOPIC).values
     rows, columns = ([str(name) for name in chosen[dim].values] for dim in (TRAINED_ON, TOPIC))
-    letters = {name: chr(ord("A") + place) for place, name in enumerate(columns)}
-    x = Axis("Tested on", tuple(letters[name] for name in columns))
-    y = Axis("Fitted on", tuple(letters.get(name, "all others") for name in rows))
+    written = short_names(columns)
+    x = Axis("Tested on", tuple(written[name] for name in columns))
+    y = Axis("Fitted on", tuple(written.get(name, "all others") for name in rows))
     own = tuple(
         Mark(rows.index(name), place) for place, name in enumerate(columns) if np.isfinite(raw[rows.index(name), place])
     )
@@ -238,9 +239,8 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         "auroc": scale_around(np.append(raw, 0.25), "AUROC", centre=CHANCE),
         "gain": scale_around(np.append(gain, 0.1), "difference", colours="PuOr_r"),
     }
-    groups = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
     note = f"Rings: cross-validated inside the group. The probe reads the {SITE_NAMES.get(site, site)} at the exact answer."
-    return panels, 2, scales, f"{note} {groups}."
+    return panels, 2, scales, f"{note} {letters_told(written)}".strip()
 
 
 def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
