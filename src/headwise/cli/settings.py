@@ -85,8 +85,8 @@ def _value(name: str, text: str, hint: Any) -> Any:
                 continue
     several = next((one for one in choices if (typing.get_origin(one) or one) in SEVERAL), None)
     if several is not None:
-        kind = next((one for one in typing.get_args(several) if one is not Ellipsis), str)
-        return tuple(_value(name, part.strip(), kind) for part in text.split(",") if part.strip())
+        each = next((one for one in typing.get_args(several) if one is not Ellipsis), str)
+        return tuple(_value(name, part.strip(), each) for part in text.split(",") if part.strip())
     if str in choices:
         return text
     wanted = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", "none") for one in choices)
