@@ -48,6 +48,7 @@ def test_a_given_answer_is_scored_and_explained(headwise, detected, tiny):
     assert score["answer"] == said
     assert len(score["heads"]) == 5
     assert all(name.startswith("L") for name in score["heads"])
+    assert isinstance(score["unusual"], list)
 
 
 def test_a_file_of_answers_is_scored_line_by_line(headwise, detected, tiny, tmp_path):

@@ -227,3 +227,20 @@ class TestFiles:
         (tmp_path / "file").write_text("")
         with pytest.raises(AtlasError, match="could not be written"):
             Detector.load(saved).save(tmp_path / "file" / "detector")
+
+
+def test_an_answer_unlike_all_that_it_knows_is_told(three_blocks):
+    blocks, labels = three_blocks
+    detector = Detector.fit(blocks, labels, folds=3)
+    assert not any(detector.unusual(detector.explain(blocks)))
+    strange = {**blocks, "log-probability": blocks["log-probability"] + 100.0 * (np.arange(len(labels)) == 7)}
+    told = detector.unusual(detector.explain(strange))
+    assert told[7] == ["log-probability"]
+    assert not any(told[:7] + told[8:])
+
+
+def test_what_is_usual_survives_saving(three_blocks, tmp_path):
+    blocks, labels = three_blocks
+    detector = Detector.fit(blocks, labels, folds=3)
+    detector.save(tmp_path / "detector")
+    assert Detector.load(tmp_path / "detector").about["seen"] == detector.about["seen"]

@@ -36,7 +36,11 @@ def detect(
         typer.Option("--model", help="Where the atlas's model is, if not at its id.", show_default=False),
     ] = None,
 ) -> None:
-    """Score answers: JSON lines with the probability that each is wrong, and the heads that drove it."""
+    """Score answers: JSON lines with the probability that each is wrong, and the heads that drove it.
+
+    `heads` and `others` are log-odds added to "wrong". `unusual` names features outside of all that the detector was fitted
+    on: it knows answers in the model's own style, so score what the model says, or whole sentences like it.
+    """
     from headwise.corpora import Question
     from headwise.corpora.questions import read_questions
     from headwise.errors import DataError

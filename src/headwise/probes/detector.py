@@ -48,6 +48,7 @@ __all__ = ["Detector"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SEEN = "seen"  # in `about`: what each feature set added, at the least and at the most, in the answers it was fitted on
 _ONLY = "features"  # the name of a feature set that came without one
 
 
@@ -103,7 +104,8 @@ class Detector:
                 for (name, block), factor in zip(blocks.items(), share, strict=True)
             }
         counts = {"n_wrong": int(wrong.sum()), "n_right": int((~wrong).sum()), "folds": folds, "seed": seed}
-        return cls(blocks, intercept, fit_platt(score, wrong), {**counts, **(about or {})})
+        detector = cls(blocks, intercept, fit_platt(score, wrong), {**counts, **(about or {})})
+        return replace(detector, about={**detector.about, SEEN: detector._ranges(given)})
 
     def logit(self, features: Any) -> Floats:
         """(example,): log-odds of "wrong", as if both classes were equally common; above 0 the detector calls it
@@ -139,6 +141,22 @@ class Detector:
             coords |= {LAYER: np.arange(heads[0].shape[1]), HEAD: np.arange(heads[0].shape[2])}
         return xr.Dataset(variables, coords=coords, attrs={"intercept": self.intercept})
 
+    def unusual(self, explained: xr.Dataset) -> list[list[str]]:
+        """For each example the feature sets that add more or less than for any answer it was fitted on.
+
+        Such an answer is unlike all that the detector knows, and its probability is a guess.
+        """
+        seen = self.about.get(SEEN, {})
+        per_block = explained["per_block"]
+        return [
+            [
+                str(name)
+                for name, value in zip(explained[FEATURE].values, row, strict=True)
+                if name in seen and not seen[name][0] <= value <= seen[name][1]
+            ]
+            for row in per_block.transpose(EXAMPLE, FEATURE).values
+        ]
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write PATH.json and PATH.safetensors."""
         detector_file.write(path, self.blocks, self.intercept, self.calibration, self.about)
@@ -159,6 +177,11 @@ class Detector:
         if len({len(found) for found in terms.values()}) > 1:
             raise DataError("The feature sets have different numbers of examples; give the same answers in each.")
         return terms
+
+    def _ranges(self, features: Any) -> dict[str, list[float]]:
+        """The smallest and largest that each feature set added in these answers."""
+        totals = {name: terms.reshape(len(terms), -1).sum(axis=1) for name, terms in self._terms(features).items()}
+        return {name: [float(found.min()), float(found.max())] for name, found in totals.items()}
 
     def _sum(self, totals: Mapping[str, Floats]) -> Floats:
         return np.sum(list(totals.values()), axis=0) + self.intercept

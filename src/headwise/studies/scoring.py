@@ -42,6 +42,9 @@ class Score:
     probability: float  # that the answer is wrong; NaN for an empty answer
     heads: dict[str, float]  # the heads that moved the score most: log-odds each added to "wrong"
     others: dict[str, float]  # what each block of features added
+    unusual: list[
+        str
+    ]  # blocks that added more or less than for any answer the detector knows: distrust the probability
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; NaN becomes null."""
@@ -92,20 +95,23 @@ class AnswerScorer:
         probability = np.full(len(said), np.nan)
         heads: list[dict[str, float]] = [{} for _ in said]
         others: list[dict[str, float]] = [{} for _ in said]
+        unusual: list[list[str]] = [[] for _ in said]
         if said.any():
             kept = answers.isel({EXAMPLE: said})
             k = int(self.detector.about.get("k", max(KS)))
             readings = spectral.read(self._structure, kept, spectral.SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
             told = self.detector.explain({name: known[name] for name in self.detector.blocks})
+            outside = self.detector.unusual(told)
             for place, row in zip(np.flatnonzero(said), range(said.sum()), strict=True):
+                unusual[place] = outside[row]
                 one = told.isel({EXAMPLE: row})
                 probability[place] = float(one["probability"])
                 others[place] = {str(name): float(one["per_block"].sel(feature=name)) for name in one["feature"].values}
                 heads[place] = _strongest(one["per_head"].values) if "per_head" in one else {}
         rows = zip(answers[EXAMPLE].values, answers["question"].values, answers["answer"].values, strict=True)
         return [
-            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i])
+            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i])
             for i, (name, asked, text) in enumerate(rows)
         ]
 
