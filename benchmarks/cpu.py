@@ -35,7 +35,7 @@ CASES = {
     "spectrum": "observed: Spectrum",
     "profile": "observed: Profile",
     "both": "observed: Spectrum + Profile",
-    "answers": "observed: what the spectral study reads (AnswerSpectrum, hidden states)",
+    "answers": "the spectral study's pass (AnswerSpectrum, hidden states; it needs no logits)",
     "eager": "eager, `output_attentions`, column sums and diagonal by hand",
 }
 
@@ -57,6 +57,11 @@ def cases(batch: int, tokens: int) -> dict[str, Callable[[], None]]:
 
         return run
 
+    def study() -> None:
+        watchers = AnswerSpectrum(torch.full((batch,), tokens // 2), k=50), hw.Sites(("residual",), "last")
+        with torch.no_grad(), hw.observe(structure, *watchers):
+            structure.decoder(input_ids=ids, use_cache=False)
+
     def eager() -> None:
         model.hf.set_attn_implementation("eager")
         try:
@@ -70,9 +75,7 @@ def cases(batch: int, tokens: int) -> dict[str, Callable[[], None]]:
         "spectrum": observed(hw.Spectrum),
         "profile": observed(lambda: hw.Profile(delimiters)),
         "both": observed(hw.Spectrum, lambda: hw.Profile(delimiters)),
-        "answers": observed(
-            lambda: AnswerSpectrum(torch.full((batch,), tokens // 2), k=50), lambda: hw.Sites(("residual",), "last")
-        ),
+        "answers": study,
         "eager": eager,
     }
 
