@@ -17,8 +17,6 @@ This module runs no model, and knows no tokenizer.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -26,6 +24,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from headwise.corpora.digest import digest_of
 from headwise.corpora.relation_files import SUFFIXES, fields_of, fields_of_json
 from headwise.errors import DataError, did_you_mean
 
@@ -82,10 +81,7 @@ class Relations:
     @property
     def digest(self) -> str:
         """Changes when anything in any relation does."""
-        hasher = hashlib.blake2b(digest_size=8)
-        for item in self.items:
-            hasher.update(json.dumps(list(asdict(item).values()), ensure_ascii=False).encode())
-        return hasher.hexdigest()
+        return digest_of(list(asdict(item).values()) for item in self.items)
 
     def only(self, names: Iterable[str]) -> Relations:
         """Those of these names, in that order."""

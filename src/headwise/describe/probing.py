@@ -11,6 +11,7 @@ import xarray as xr
 
 from headwise.describe.probing_findings import interval, place, say_details, say_observations
 from headwise.describe.probing_reading import NAMES, ProbingReading
+from headwise.describe.subject import answers_of, model_of
 from headwise.describe.words import Words, Writer, listed
 
 FEW = 100  # answers of the rarer kind below which the sample is called small
@@ -20,7 +21,7 @@ def describe(dataset: xr.Dataset) -> Words:
     """A probing study as a careful reader would tell it."""
     reading = ProbingReading(dataset)
     title = dataset.attrs.get("title") or "Where the model knows that it errs"
-    writer = Writer(f"{title}: {_model(reading)}")
+    writer = Writer(f"{title}: {model_of(reading)}")
     _say_overview(writer, reading)
     _say_axes(writer, reading)
     say_details(writer, reading)
@@ -29,26 +30,14 @@ def describe(dataset: xr.Dataset) -> Words:
     return writer.finish(_headline(writer, reading))
 
 
-def _model(reading: ProbingReading) -> str:
-    return str(reading.origin.get("model", {}).get("id", "the model"))
-
-
-def _answers(writer: Writer, reading: ProbingReading) -> str:
-    counts = reading.counts
-    if not {"wrong", "correct"} <= set(counts):
-        return "wrong and correct answers"
-    wrong, correct = writer.count(counts["wrong"], "count wrong"), writer.count(counts["correct"], "count correct")
-    return f"{wrong} wrong and {correct} correct answers"
-
-
 def _say_overview(writer: Writer, reading: ProbingReading) -> None:
     tokens = writer.count(len(reading.tokens), "tokens", "token")
     layers = writer.count(reading.layers, "layers", "layer")
     sites = listed(NAMES.get(site, site) for site in reading.sites)
     writer.say(
         "overview",
-        f"At which layer and token {_model(reading)} knows that its answer is wrong: a linear probe at each of {layers} "
-        f"and {tokens}, on {sites}, fitted to tell {_answers(writer, reading)} apart.",
+        f"At which layer and token {model_of(reading)} knows that its answer is wrong: a linear probe at each of {layers} "
+        f"and {tokens}, on {sites}, fitted to tell {answers_of(writer, reading)} apart.",
     )
     if data := reading.origin.get("data", {}).get("name"):
         writer.say("overview", f"The questions are those of the data '{data}'.")
@@ -124,9 +113,9 @@ def _in_prompt(writer: Writer, reading: ProbingReading) -> str:
 
 def _headline(writer: Writer, reading: ProbingReading) -> str:
     first = (
-        f"Layer x token map of probes for errors of {_model(reading)} on {NAMES.get(reading.sites[0], reading.sites[0])} "
+        f"Layer x token map of probes for errors of {model_of(reading)} on {NAMES.get(reading.sites[0], reading.sites[0])} "
         f"({writer.count(reading.layers, 'layers', 'layer')}, {writer.count(len(reading.tokens), 'tokens', 'token')}; "
-        f"{_answers(writer, reading)})."
+        f"{answers_of(writer, reading)})."
     )
     best = reading.best()
     if not reading.finds():

@@ -10,6 +10,7 @@ import xarray as xr
 
 from headwise.describe.relations_findings import say_details, say_observations
 from headwise.describe.relations_reading import RelationsReading
+from headwise.describe.subject import model_of, size_of
 from headwise.describe.words import Words, Writer, listed
 
 
@@ -17,22 +18,13 @@ def describe(dataset: xr.Dataset) -> Words:
     """A relations study as a careful reader would tell it."""
     reading = RelationsReading(dataset)
     title = dataset.attrs.get("title") or "What each head computes, from its weights"
-    writer = Writer(f"{title}: {_model(reading)}")
+    writer = Writer(f"{title}: {model_of(reading)}")
     _say_overview(writer, reading)
     _say_axes(writer, reading)
     say_details(writer, reading)
     say_observations(writer, reading)
     _say_caveats(writer, reading)
     return writer.finish(_headline(writer, reading))
-
-
-def _model(reading: RelationsReading) -> str:
-    return str(reading.origin.get("model", {}).get("id", "the model"))
-
-
-def _size(writer: Writer, reading: RelationsReading) -> str:
-    layers = writer.count(len(reading.layers), "layers", "layer")
-    return f"{layers} of {writer.count(len(reading.heads), 'heads', 'head')}"
 
 
 def _relations(writer: Writer, reading: RelationsReading) -> str:
@@ -44,7 +36,7 @@ def _say_overview(writer: Writer, reading: RelationsReading) -> None:
     pairs = writer.count(int(reading.dataset["pairs"].sum()), "pairs", "pair")
     writer.say(
         "overview",
-        f"What every attention head of {_model(reading)} ({_size(writer, reading)}) computes, read from its weights "
+        f"What every attention head of {model_of(reading)} ({size_of(writer, reading)}) computes, read from its weights "
         f"alone: whether it maps the first word of a pair to the second, for {_relations(writer, reading)} ({pairs} of "
         "single-token words).",
     )
@@ -103,7 +95,7 @@ def _headline(writer: Writer, reading: RelationsReading) -> str:
     several = len(reading.several())
     rate = writer.percent(reading.false_positive(), "false-positive")
     return (
-        f"Categories of the heads of {_model(reading)} ({_size(writer, reading)}) by their weights, for "
+        f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
         f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(several, 'several')} with several categories and "
         f"{writer.count(none, 'with 0')} unclassified. With shuffled targets {rate} of the scores pass."
     )

@@ -11,7 +11,7 @@ import xarray as xr
 
 from headwise.describe.spectral_findings import PAIR, say_details, say_observations
 from headwise.describe.spectral_reading import LEVEL, WHOLE, SpectralReading, auroc
-from headwise.describe.subject import model_of, size_of
+from headwise.describe.subject import answers_of, model_of, size_of
 from headwise.describe.words import Words, Writer, listed
 
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
@@ -32,22 +32,13 @@ def describe(dataset: xr.Dataset) -> Words:
     return writer.finish(_headline(writer, reading))
 
 
-def _answers(writer: Writer, reading: SpectralReading) -> str:
-    """How many answers of each kind."""
-    counts = reading.counts
-    if not {"wrong", "correct"} <= set(counts):
-        return "wrong and correct answers"
-    wrong, correct = writer.count(counts["wrong"], "count wrong"), writer.count(counts["correct"], "count correct")
-    return f"{wrong} wrong and {correct} correct answers"
-
-
 def _say_overview(writer: Writer, reading: SpectralReading) -> None:
     text = "the whole text, prompt and answer" if reading.part == WHOLE else "the answer's tokens"
     what = writer.count(len(reading.keys), "features", "feature")
     writer.say(
         "overview",
         f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) behave differently when its answer is "
-        f"wrong: {what} of each head's attention map, compared between {_answers(writer, reading)}, over {text}.",
+        f"wrong: {what} of each head's attention map, compared between {answers_of(writer, reading)}, over {text}.",
     )
     data, refused = reading.origin.get("data", {}).get("name"), reading.counts.get("refused", 0)
     if data:
@@ -148,7 +139,7 @@ def _headline(writer: Writer, reading: SpectralReading) -> str:
     pair = [key for key in PAIR if key in reading.measured]
     first = (
         f"{writer.count(len(pair), 'pair', 'layer x head map')} of p-values for {model_of(reading)} "
-        f"({size_of(writer, reading)}): does a head's attention differ between {_answers(writer, reading)}?"
+        f"({size_of(writer, reading)}): does a head's attention differ between {answers_of(writer, reading)}?"
     )
     shares = [
         f"{writer.percent(reading.under(key).share, f'under-percent p {key}')} of the heads have p < "

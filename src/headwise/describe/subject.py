@@ -1,11 +1,11 @@
-"""What a description is about: the model's name, and how many layers and heads it has.
+"""What a description is about: the model's name, its layers and heads, and the answers that were compared.
 
 This module does not know any study.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from typing import Any, Protocol
 
 from headwise.describe.words import Writer
@@ -28,6 +28,13 @@ class HeadedSubject(Subject, Protocol):
     def heads(self) -> Sized: ...
 
 
+class JudgedSubject(Subject, Protocol):
+    """A subject whose map compares wrong answers with correct ones."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+
 def model_of(subject: Subject) -> str:
     """The model's id, or "the model" where nobody wrote it down."""
     return str(subject.origin.get("model", {}).get("id", "the model"))
@@ -37,3 +44,12 @@ def size_of(writer: Writer, subject: HeadedSubject) -> str:
     """Such as "30 layers of 9 heads"."""
     layers = writer.count(len(subject.layers), "layers", "layer")
     return f"{layers} of {writer.count(len(subject.heads), 'heads', 'head')}"
+
+
+def answers_of(writer: Writer, subject: JudgedSubject) -> str:
+    """How many answers of each kind."""
+    counts = subject.counts
+    if not {"wrong", "correct"} <= set(counts):
+        return "wrong and correct answers"
+    wrong, correct = writer.count(counts["wrong"], "count wrong"), writer.count(counts["correct"], "count correct")
+    return f"{wrong} wrong and {correct} correct answers"

@@ -22,6 +22,7 @@ import xarray as xr
 
 from headwise.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.errors import StudyError, did_you_mean
+from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
@@ -51,7 +52,7 @@ def figure(
     if value not in VALUES:
         raise StudyError(f"The relations figure cannot show {value!r}. {did_you_mean(value, VALUES)}")
     if kind == "relations":
-        return _relations(dataset, _chosen(dataset, relations), value)
+        return _relations(dataset, chosen_keys(dataset, RELATION, relations, "The relations study"), value)
     return _categories(dataset, beyond_null) if kind == "categories" else _layers(dataset, beyond_null)
 
 
@@ -174,19 +175,6 @@ def _ks(dataset: xr.Dataset) -> str:
 def _meaning(dataset: xr.Dataset, value: str) -> str:
     side = "most" if value == "score" else "least (so suppresses)"
     return f"share of pairs whose target is among the k ({_ks(dataset)}) tokens that the head promotes {side}"
-
-
-def _chosen(dataset: xr.Dataset, relations: Iterable[str] | str | None) -> list[str]:
-    known = [str(name) for name in dataset[RELATION].values]
-    if relations is None:
-        return known
-    chosen = [relations] if isinstance(relations, str) else list(relations)
-    for name in chosen:
-        if name not in known:
-            raise StudyError(f"The relations study has no relation {name!r}. {did_you_mean(name, known)}")
-    if not chosen:
-        raise StudyError(f"No relation was chosen for the figure. {did_you_mean('', known)}")
-    return list(dict.fromkeys(chosen))
 
 
 def _member(dataset: xr.Dataset, beyond_null: bool) -> np.ndarray:
