@@ -24,13 +24,13 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """All rows of a file; a folder is all its files of these kinds, in the order of their names."""
     if not path.exists():
         near = did_you_mean(path.name, [entry.name for entry in path.parent.glob("*")]) if path.parent.is_dir() else ""
-        raise DataError(
-            f"there is no file or folder {path}. {near if near.startswith('Did') else ''}".rstrip(". ") + "."
-        )
+        if near.startswith("Did"):
+            raise DataError(f"there is no file or folder {path}. {near}")
+        raise DataError(f"there is no file or folder {path}; give one of {', '.join(SUFFIXES)}, or a folder of them")
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.name.endswith((".jsonl", ".jsonl.gz", *SUFFIXES[3:])))
         if not found:
-            raise DataError(f"the folder {path} holds no file of rows ({', '.join(SUFFIXES)})")
+            raise DataError(f"the folder {path} holds no file of rows; put one of {', '.join(SUFFIXES)} into it")
         return [row for file in found for row in read_rows(file)]
     try:
         if path.suffix == ".csv":
