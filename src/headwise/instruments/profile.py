@@ -36,9 +36,10 @@ from torch import Tensor, nn
 
 from headwise.dims import STATISTIC
 from headwise.errors import SeamError
+from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.repeats import has_pairs, repeats
-from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
+from headwise.kernels import Reductions, Visibility, Wanted
 from headwise.seam import Frame, Shot, Structure, output_projections
 
 STATISTICS = (
@@ -102,13 +103,14 @@ class Profile(HeadReadings):
         """Average one layer's rows."""
         sight = frame.attention.visibility
         if id(sight) not in self._uniform:
-            self._uniform[id(sight)] = self._rows(_even(sight, frame.batch, self._wanted()), sight, frame.batch)
+            self._uniform[id(sight)] = self._rows(even_head(sight, frame.batch, self._wanted()), sight, frame.batch)
         rows = self._rows(frame.reductions, sight, frame.batch)
         rows["moved"] = self._moved(frame)
         uniform = {name: r.expand(-1, frame.heads, -1) for name, r in self._uniform[id(sight)].items()}
         uniform["moved"] = torch.full_like(rows["moved"], torch.nan)
         counted = sight.counts(frame.batch) & (sight.sees(frame.batch)[:, 0] > 1)  # (batch, query)
-        return {"value": self._means(rows, counted), "uniform": self._means(uniform, counted)}
+        gated = frame.attention.gate is not None
+        return {"value": self._means(rows, counted, gated), "uniform": self._means(uniform, counted, False)}
 
     def read(self) -> xr.Dataset:
         """As every reading, with the statistics named."""
@@ -138,13 +140,18 @@ class Profile(HeadReadings):
             "top1": r.peak,
         }
 
-    def _means(self, rows: dict[str, Tensor], counted: Tensor) -> Tensor:
-        """(batch, head, statistic): means over the queries that each statistic speaks of."""
+    def _means(self, rows: dict[str, Tensor], counted: Tensor, gated: bool) -> Tensor:
+        """(batch, head, statistic): means over the queries that each statistic speaks of.
+
+        In a sparse model a row may look nowhere, and then has no entropy and no distance: it is left out of these means. In a
+        dense one NaN is a fault, and stays.
+        """
         means = []
         for name in STATISTICS:
             where = counted & self._repeat.get(f"profile.{name}", counted)
-            kept = torch.where(where[:, None], rows[name], 0.0)
-            count = where.sum(dim=1).float()[:, None]
+            speaks = where[:, None] & ~rows[name].isnan() if gated else where[:, None]
+            kept = torch.where(speaks, rows[name], 0.0)
+            count = speaks.sum(dim=-1).float()
             means.append(torch.where(count > 0, kept.sum(dim=-1) / count.clamp(min=1), torch.nan))
         return torch.stack(means, dim=-1)
 
@@ -172,10 +179,3 @@ def _grams(structure: Structure) -> dict[int, Tensor]:
         return {layer: projection.gram() for layer, projection in output_projections(structure).items()}
     except SeamError:
         return {}
-
-
-def _even(sight: Visibility, batch: int, wanted: Wanted) -> Reductions:
-    """The reductions of one head that spreads its attention evenly: all logits 0."""
-    q = torch.zeros(batch, 1, sight.queries, 1, device=sight.device)
-    k = torch.zeros(batch, 1, sight.keys, 1, device=sight.device)
-    return reduce(Attention(q, k, 1.0, sight), wanted)

@@ -7,7 +7,8 @@ A is lower triangular, so the eigenvalues of L and of A are their diagonals: not
 and the diagonal are needed (Binkowski et al., arXiv 2502.17598).
 
 Reads: `laplacian` and `attention`, the k largest λ_i and a_ii in descending order; `log_determinant`, the mean of
-log a_ii, taken from the logits, so that it does not underflow.
+log a_ii, taken from the logits, so that it does not underflow; where a sparse model's gate cuts a_ii, its log counts as
+`FLOOR`, or a single cut would make the mean infinite.
 
 Cost: one streamed pass, about 1.1x a plain forward at 1,024 tokens on a CPU. Assumes whole sequences: a pass on top of
 a cache is refused, because its column sums would miss the earlier rows. Examples with fewer than k tokens are filled
@@ -23,6 +24,7 @@ from headwise.dims import RANK
 from headwise.errors import DataError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Wanted
+from headwise.kernels.logweights import FLOOR
 from headwise.seam import Frame, Shot
 
 
@@ -49,6 +51,8 @@ class Spectrum(HeadReadings):
         assert sums is not None and log_diagonal is not None
         received = sums / frame.attention.visibility.seen_by(frame.batch).clamp(min=1)
         diagonal = log_diagonal.exp()
+        if frame.attention.gate is not None:
+            log_diagonal = log_diagonal.clamp(min=FLOOR)
         return {
             "laplacian": largest(received - diagonal, frame.valid, self.k),
             "attention": largest(diagonal, frame.valid, self.k),

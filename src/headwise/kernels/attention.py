@@ -3,7 +3,8 @@
     logits  s_ij = scale * q_i . k_j,  then  softcap * tanh(s_ij / softcap)  where the family caps
     weights a_ij = exp(s_ij) / (exp(sink) + sum_j exp(s_ij))  over the keys j that query i may see
 
-The learned sink logit is there in a few families only (gpt-oss); with it the weights of a row sum to less than 1.
+The learned sink logit is there in a few families only (gpt-oss); with it the weights of a row sum to less than 1. In a
+sparse model (see `gated`) edges with s_ij + gate <= 0 are cut, and their weight is 0.
 Keys and values have ``kv_heads`` heads; query head h reads kv head ``h // group``.
 
 This module knows no model and no mask tensor of transformers: what is visible comes as a `Visibility`.
@@ -31,6 +32,7 @@ class Attention:
     softcap: float | None = None
     sinks: Tensor | None = None  # (head,) learned sink logits
     lse: Tensor | None = None  # (batch, head, query) log-sum-exp of the visible logits, without the sink, where known
+    gate: float | None = None  # the bias of a sparse model's gates; None: a dense model
 
     @property
     def group(self) -> int:
@@ -53,7 +55,9 @@ class Attention:
         if seen.shape[1] > 1:
             seen = seen[:, chosen]
         logits = logits.masked_fill(~seen, -torch.inf)
+        is_open = None if self.gate is None else logits + self.gate > 0
         if self.sinks is not None:
             sink = self.sinks[chosen].to(dtype).view(1, -1, 1, 1).expand(*logits.shape[:3], 1)
             logits = torch.cat([logits, sink], dim=-1)
-        return logits.softmax(dim=-1)[..., :keys].nan_to_num(0.0) * seen.any(dim=-1, keepdim=True)
+        weights = logits.softmax(dim=-1)[..., :keys].nan_to_num(0.0) * seen.any(dim=-1, keepdim=True)
+        return weights if is_open is None else weights * is_open

@@ -19,7 +19,8 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 
 The last four and `rows` are asked for by name (or by range, or threshold), any number of each, and come back under the
 same name. Rows of queries that do not count, or see no key at all, are NaN in everything that has a query dim (the keys
-of `top`: -1) and add nothing to anything else. Weights up to `VANISHING` are none: `over` does not count them, and
+of `top`: -1) and add nothing to anything else. Where all gates of a row are closed (see `gated`) its weights are nought, and
+its entropy and distance NaN. Weights up to `VANISHING` are none: `over` does not count them, and
 `top` has weight 0 and key -1 where a row has fewer than k others. Everything is float32, accumulated in float32
 whatever the dtype of q and k. Nothing that was not asked for is computed.
 """

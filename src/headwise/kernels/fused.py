@@ -5,7 +5,7 @@ tiles skip the mask, and a mark that is nought in a tile skips its sum. Only wha
 given pairs are made one pair at a time beside it, since pairs are few.
 
 Cost: one more QK^T with its exponentials, and a pass over the registers for each reduction. Not here: explicit masks,
-`top`, float64; `can_reduce` says so, and `blocked` does those.
+gates, `top`, float64; `can_reduce` says so, and `blocked` does those.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def can_reduce(attention: Attention, wanted: Wanted) -> bool:
     """Whether these kernels do all of it."""
     return (
         attention.visibility.mask is None
+        and attention.gate is None
         and not wanted.top
         and _named(wanted) <= LANES
         and attention.q.dtype in (torch.bfloat16, torch.float16, torch.float32)

@@ -7,6 +7,8 @@ What is constant over a row or a column enters the product as a further column o
 Without a log-sum-exp from the forward kernel (soft-cap, sinks, explicit masks), the block's own rows give it: a block
 holds all keys its rows can see. Under a soft-cap the key bias is added after the cap, which would lift it otherwise.
 
+In a sparse model the closed edges are hidden after the rows' log-sum-exp was taken, which needs the logits themselves.
+
 Weights below e^FLOOR (2e-35) are lifted to it: under that float32 leaves its normal range, where a CPU's exponential
 is thirty times slower, and no sum in float32 can tell the difference.
 """
@@ -31,7 +33,8 @@ class LogWeights:
         group = attention.group
         query_heads = slice(heads.start * group, heads.stop * group)
         self.sinks = None if attention.sinks is None else attention.sinks[query_heads].float().view(-1, group)
-        self.known = attention.lse is not None and attention.softcap is None
+        self.gate = attention.gate
+        self.known = attention.lse is not None and attention.softcap is None and attention.gate is None
         answers = self.sight.answers(attention.q.shape[0])[batch]
         answers = answers[:, query_heads] if answers.shape[1] > 1 else answers  # (batch, head or 1, query)
         q = attention.q[batch, query_heads].float() * attention.scale
@@ -75,7 +78,10 @@ class LogWeights:
                 logits += self.late_bias[..., low:high]
         self.sight.hide(logits, start, stop, low, self.batch, self.heads)
         if not self.known:
+            closed = None if self.gate is None else logits <= -self.gate
             logits -= self._normaliser(logits, start, stop)[..., None]
+            if closed is not None:
+                logits.masked_fill_(closed, HIDDEN)
         return logits
 
     def _normaliser(self, logits: Tensor, start: int, stop: int) -> Tensor:

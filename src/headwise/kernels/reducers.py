@@ -128,6 +128,12 @@ class Peak(PerRow):
         self.put(block, block.logs.amax(dim=-1).exp_())
 
 
+def mass_of(block: Block) -> Tensor:
+    """Each row's sum of weights; NaN where all are nought but for the floor: a row that looks nowhere."""
+    mass = block.weights.sum(dim=-1)
+    return mass.masked_fill_(mass <= VANISHING * block.weights.shape[-1], torch.nan)
+
+
 class Entropy(PerRow):
     """-sum p log p, with p = a / mass: log(mass) - sum(a log a) / mass."""
 
@@ -136,12 +142,12 @@ class Entropy(PerRow):
 
     def __init__(self, attention: Attention):
         super().__init__(attention)
-        self.sums_to_one = attention.sinks is None
+        self.sums_to_one = attention.sinks is None and attention.gate is None
 
     def see_weights(self, block: Block) -> None:
         entropy = -block.logs.mul_(block.weights).sum(dim=-1)
         if not self.sums_to_one:
-            mass = block.weights.sum(dim=-1)
+            mass = mass_of(block)
             entropy = mass.log() + entropy / mass
         self.put(block, entropy)
 
@@ -162,7 +168,7 @@ class Distance(PerRow):
         device = block.weights.device
         centre = block.start + block.offset  # of the block's first query: keeps the digits of heads that look nearby
         lag = centre - torch.arange(block.low, block.high, device=device, dtype=torch.float32)
-        mass = block.weights.sum(dim=-1)
+        mass = mass_of(block)
         mean = (block.weights @ lag) / mass
         deviation = torch.sub(lag, mean[..., None], out=block.scratch)
         variance = deviation.square_().mul_(block.weights).sum(dim=-1) / mass

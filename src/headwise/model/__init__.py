@@ -4,8 +4,8 @@
 what a config alone tells: layers, heads, widths, windows, and which layers have no heads and why. Structure is found by
 property; there is no table of model names.
 
-Import order: facts, quiet, card, blocks; digest, tokens, model; cache, gguf_file, default; failures, adapters,
-placement, loading; checkpoint, stored.
+Import order: facts, quiet, card, blocks; digest, tokens, model; cache, gguf_file, default; failures, gate, adapters,
+placement, loading; packaged; checkpoint, stored.
 """
 
 from headwise.model.blocks import decoder_layers, embedding, unembedding
@@ -15,6 +15,7 @@ from headwise.model.default import DEFAULT
 from headwise.model.digest import check_finite, tokenizer_digest, weights_digest
 from headwise.model.loading import load, read_card
 from headwise.model.model import Model
+from headwise.model.packaged import packaged_adapter
 from headwise.model.placement import choose_device, choose_dtype
 from headwise.model.stored import StoredModel, open_stored
 from headwise.model.tokens import readable
@@ -33,6 +34,7 @@ __all__ = [
     "embedding",
     "load",
     "open_stored",
+    "packaged_adapter",
     "read_card",
     "readable",
     "tokenizer_digest",

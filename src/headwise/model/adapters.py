@@ -2,7 +2,8 @@
 
 An adapter is injected into the ``transformers`` model itself (its layers gain side branches), so the model keeps its
 class and everything that reads it goes on working. Adapters that add virtual tokens are refused: every position of a
-text would be shifted. An adapter that does not fit is refused too; ``peft`` would leave it at its random start.
+text would be shifted. An adapter that does not fit is refused too; ``peft`` would leave it at its random start. One that
+was trained with gates (`headwise sparsify`) makes the model's attention gated, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from headwise.errors import ModelError
 from headwise.model.failures import in_words
+from headwise.model.gate import gate_of_adapter, put_gate
 from headwise.model.quiet import quiet
 
 __all__ = ["AdapterNote", "adapter_note", "add_adapter", "unwrap"]
@@ -64,6 +66,9 @@ def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any]) -> None:
             f"The adapter {adapter} does not fit this model: it has nothing for {missing[0]} and {len(missing) - 1} "
             f"others; use it with the model that it was trained on ({note.base})."
         )
+    gate = gate_of_adapter(adapter, finding)
+    if gate is not None:
+        put_gate(hf, gate)
 
 
 def unwrap(model: Any) -> Any:

@@ -20,6 +20,7 @@ from headwise.model.adapters import AdapterNote, adapter_note, add_adapter, unwr
 from headwise.model.card import ModelCard, auto_class
 from headwise.model.default import DEFAULT, Source, default_source, gguf_source, no_default
 from headwise.model.failures import in_words, is_path, unreachable
+from headwise.model.gate import gate_of, put_gate
 from headwise.model.model import Model
 from headwise.model.placement import choose_device, choose_dtype, named_dtype
 from headwise.model.quiet import quiet
@@ -83,6 +84,8 @@ def load(
             hf = hf.to(where)
     if adapter is not None:
         add_adapter(hf, adapter, found)
+    elif gate_of(hf) is not None:  # saved with the model
+        put_gate(hf, gate_of(hf) or 0.0)
     tokenizer, why = find_tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
     commit = hub_commit(source, finding)
     return Model(hf.eval(), tokenizer, card, source.id, commit, None if adapter is None else str(adapter), why)

@@ -6,9 +6,11 @@ what the model does.
 
 from headwise.seam.frame import Frame, Shot
 from headwise.seam.headweights import HeadWeights, LayerWeights
+from headwise.seam.interface import routed
 from headwise.seam.observation import Observation, observe
 from headwise.seam.positions import Positions, check_positions, position_index, position_mask
 from headwise.seam.projection import OutputProjection, output_projections
+from headwise.seam.refusal import refuse_unseeable
 from headwise.seam.structure import Structure
 from headwise.seam.verify import Check, Verdict, check
 from headwise.seam.watching import Instrument, Intervention
@@ -32,4 +34,6 @@ __all__ = [
     "output_projections",
     "position_index",
     "position_mask",
+    "refuse_unseeable",
+    "routed",
 ]

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SeamError
 from headwise.model import ModelCard, decoder_layers
-from headwise.seam.interface import CURRENT, installed
+from headwise.seam.glance import Enough, Onlooker, glance
 from headwise.seam.structure import Structure
 
 __all__ = ["FirstBlock"]
@@ -31,17 +31,10 @@ __all__ = ["FirstBlock"]
 ROWS = 2048  # embedding rows that go through the block at a time
 
 
-class _Done(Exception):  # noqa: N818 - not an error: the way out of a forward pass that has shown enough
-    pass
-
-
-class _Witness:
+class _Witness(Onlooker):
     """An observer that takes down which module attends, and how the first block is called."""
 
     module: nn.Module | None = None
-
-    def layer_of(self, module: nn.Module) -> int:
-        return 0
 
     def attend(
         self, layer: int, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]
@@ -55,7 +48,7 @@ class _Witness:
     def result(self, module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
         if module is self.module:
             self.silence = result
-            raise _Done
+            raise Enough
 
 
 class _Silent(nn.Module):
@@ -113,14 +106,11 @@ def _witness(hf: nn.Module, block: nn.Module) -> _Witness:
     witness = _Witness()
     handles = [block.register_forward_pre_hook(witness.call, with_kwargs=True)]
     handles += [module.register_forward_hook(witness.result) for module in block.modules()]
-    token = CURRENT.set(witness)
+    tokens = structure.few_tokens()
     try:
-        with installed(hf):
-            structure.decoder(input_ids=structure.few_tokens(), use_cache=False)
-    except _Done:
-        return witness
+        if glance(hf, witness, lambda: structure.decoder(input_ids=tokens, use_cache=False)):
+            return witness
     finally:
-        CURRENT.reset(token)
         for handle in handles:
             handle.remove()
     raise SeamError(f"the first layer of {structure.card.id} did not come by the attention interface")

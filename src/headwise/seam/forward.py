@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SeamError
 from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
+from headwise.model.gate import gate_of
 from headwise.seam.frame import Frame, Shot
 from headwise.seam.interface import CURRENT, installed
 from headwise.seam.outputs import attention_output
@@ -102,7 +103,7 @@ class Pass:
             k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]  # an empty static cache is longer than its content
         z, lse = attention_output(module, q, k, v, mask, scale, options)
         sight = self._sight(mask, q.shape[2], k.shape[2], q.device)
-        attention = Attention(q, k, scale, sight, options.get("softcap"), options.get("s_aux"), lse)
+        attention = Attention(q, k, scale, sight, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
         with torch.no_grad():
             reductions = reduce(attention, self.wanted) if self.wanted else Reductions()
         self.seen[layer] += 1

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SeamError
 from headwise.model import ModelCard, decoder_layers
-from headwise.seam.interface import CURRENT, installed
+from headwise.seam.glance import Enough, Onlooker, glance
 from headwise.seam.refusal import refuse_unseeable
 from headwise.seam.structure import Structure
 
@@ -66,11 +66,7 @@ class LayoutFinder:
         return self._found[kind]
 
 
-class _Done(Exception):  # noqa: N818 - not an error: the way out of a forward pass that has shown enough
-    pass
-
-
-class _Watch:
+class _Watch(Onlooker):
     """An observer that takes v down and hands back random numbers as z."""
 
     def __init__(self) -> None:
@@ -80,9 +76,6 @@ class _Watch:
         self.inputs: dict[nn.Module, Tensor] = {}
         self.outputs: dict[nn.Module, Tensor] = {}
         self.generator = torch.Generator().manual_seed(0)
-
-    def layer_of(self, module: nn.Module) -> int:
-        return 0
 
     def attend(
         self, layer: int, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]
@@ -103,7 +96,7 @@ class _Watch:
         if self.written is not None:
             reads_it = given and _same(given[0], self.written)
             self.behind = module if reads_it and list(module.parameters()) else None  # a dropout is no norm
-            raise _Done
+            raise Enough
         for name, weight in module._parameters.items():
             if weight is not None and weight.is_meta:
                 filled = self.random(*weight.shape) / max(weight.shape[-1], 1) ** 0.5
@@ -132,17 +125,12 @@ def _find(card: ModelCard, index: int) -> Layout:
     for module in decoder.modules():
         module.register_forward_pre_hook(watch.before, with_kwargs=True)
         module.register_forward_hook(watch.after)
-    token = CURRENT.set(watch)
+    shown = watch.random(1, TOKENS, card.hidden_size)
     try:
-        with installed(hf):
-            decoder.eval()(inputs_embeds=watch.random(1, TOKENS, card.hidden_size), use_cache=False)
-    except _Done:
-        return _read(card, index, layer, watch)
+        glance(hf, watch, lambda: decoder.eval()(inputs_embeds=shown, use_cache=False))
     except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError) as error:
         why = f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__
         raise _refusal(card, index, f"its layer could not be run by itself ({why})") from error
-    finally:
-        CURRENT.reset(token)
     if watch.written is None:
         raise _refusal(card, index, "it did not come by the attention interface")
     return _read(card, index, layer, watch)

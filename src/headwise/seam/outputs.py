@@ -8,6 +8,8 @@ In order of preference:
 3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
    sinks). It is called on slices of queries, so that no T x T map is held for long prompts.
 
+A sparse model's gates come before all of these: its z is `model.gate`'s, on every device.
+
 z is (batch, query, head, value width): the input of the output projection, one slice a head.
 """
 
@@ -22,6 +24,7 @@ from torch import Tensor, nn
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from headwise.errors import SeamError
+from headwise.model.gate import attend_gated, gate_of
 
 EAGER_ROWS = 512  # queries handed to a family's eager function at a time
 
@@ -30,6 +33,8 @@ def attention_output(
     module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
     """The layer's z and, from the first way only, the log-sum-exp (batch, head, query)."""
+    if gate_of(module) is not None:
+        return attend_gated(module, q, k, v, mask, scale, **options)[0], None
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _eager_output(module, q, k, v, mask, scale, options), None
     if _is_plain(q, k, v, mask, options) and (q.device.type == "cpu" or _flash_on_gpu(q)):
