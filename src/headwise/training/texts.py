@@ -1,0 +1,127 @@
+"""What a run reads: kinds of text, each one long row of tokens that training rows are cut out of.
+
+A kind is a file: JSONL with a ``text`` a line, or plain text as one document. Documents are joined by the end-of-text token.
+Token ids are kept beside the run (``tokens/``), by the digest of file and tokenizer, since reading takes longer than
+training's first steps. Rows are drawn by (seed, step) alone, so that a run that goes on draws what it would have drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import DataError
+from headwise.model import Model, tokenizer_digest
+from headwise.model.quiet import quiet
+
+__all__ = ["Texts", "read_texts"]
+
+Tokens = NDArray[np.int32]
+MANY = 512  # documents given to the tokenizer at a time
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Token ids by kind."""
+
+    kinds: dict[str, Tokens]
+
+    @property
+    def tokens(self) -> int:
+        """In all."""
+        return sum(len(ids) for ids in self.kinds.values())
+
+    def digest(self) -> str:
+        """Of every token."""
+        found = hashlib.sha256()
+        for name, ids in sorted(self.kinds.items()):
+            found.update(name.encode() + np.ascontiguousarray(ids).tobytes())
+        return found.hexdigest()[:16]
+
+    def draw(self, rows: int, length: int, *, seed: int, step: int) -> Tokens:
+        """(rows, length): cut out at random places, kinds by their size."""
+        rng = np.random.default_rng([seed, step])
+        names = list(self.kinds)
+        room = np.array([len(self.kinds[name]) - length for name in names], dtype=float)
+        chosen = rng.choice(len(names), size=rows, p=room / room.sum())
+        return np.stack([self._cut(names[n], int(rng.integers(room[n] + 1)), length) for n in chosen])
+
+    def even(self, kind: str, rows: int, length: int) -> Tokens:
+        """(rows, length) of one kind, spread evenly over it: always the same ones."""
+        room = len(self.kinds[kind]) - length
+        rows = max(1, min(rows, len(self.kinds[kind]) // length))
+        return np.stack([self._cut(kind, round(n * room / max(1, rows - 1)), length) for n in range(rows)])
+
+    def check(self, length: int) -> None:
+        """Refuse kinds too short for one row."""
+        for name, ids in self.kinds.items():
+            if len(ids) < length + 1:
+                raise DataError(
+                    f"The text {name!r} has {len(ids)} tokens and a row takes {length}; give longer text, or train with a "
+                    f"smaller length."
+                )
+
+    def _cut(self, kind: str, start: int, length: int) -> Tokens:
+        return np.asarray(self.kinds[kind][start : start + length])
+
+
+def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = None) -> Texts:
+    """The kinds of some files, or of all files in some folders; tokenised once, then read from `cache`."""
+    files = [file for path in paths for file in _files(Path(path))]
+    names = [file.stem for file in files]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"Two files are named {name}; a kind of text is known by its file's name, so rename one.")
+    return Texts({file.stem: _tokens(file, model, cache) for file in files})
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix in (".txt", ".jsonl"))
+        if not found:
+            raise DataError(f"The folder {path} holds no .txt or .jsonl file; give a folder that does.")
+        return found
+    if not path.is_file():
+        raise DataError(f"There is no file {path}; give a .txt or .jsonl file, or a folder of them.")
+    return [path]
+
+
+def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
+    raw = file.read_bytes()
+    known = hashlib.sha256(raw + str(tokenizer_digest(model.tokenizer)).encode()).hexdigest()[:16]
+    kept = None if cache is None else cache / f"{file.stem}-{known}.npy"
+    if kept is not None and kept.is_file():
+        return np.load(kept, allow_pickle=False)
+    documents = _documents(file, raw)
+    if not documents:
+        raise DataError(f"{file} holds no text; give text to train on.")
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    ids: list[int] = []
+    with quiet():  # a document longer than the context is no fault: rows are cut out of it
+        for start in range(0, len(documents), MANY):
+            for row in tokenizer(documents[start : start + MANY], add_special_tokens=False)["input_ids"]:
+                ids += [*row, tokenizer.eos_token_id]
+    found = np.array(ids, dtype=np.int32)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        np.save(kept, found, allow_pickle=False)
+    return found
+
+
+def _documents(file: Path, raw: bytes) -> list[str]:
+    try:
+        text = raw.decode("utf-8")
+        if file.suffix != ".jsonl":
+            return [text] if text.strip() else []
+        return [str(json.loads(line)["text"]) for line in text.splitlines() if line.strip()]
+    except (UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} a line.'
+        ) from error
