@@ -11,8 +11,8 @@ The probes of a cell share its matrix whatever the fold (``points``), so no fold
 own: with standardised features each fold's Gram matrix would be another one, and making it would cost more than the fit.
 With more features than rows the weights stay in the span of the rows by themselves.
 
-Cost: 450 cells of 800 rows x 576 features in 5 folds took 40 s on two cores shared with other work, where scikit-learn
-took 144 s (benchmarks/probes.py).
+Cost: a cell of 800 rows x 576 features in 5 folds takes 60 ms of a core, and scikit-learn 190 ms or more (processor time
+on a machine busy with other work, by one measure for both; benchmarks/probes.py measures the whole map).
 Memory: a block of cells at a time; the features are read block by block, so that an array on disk will do.
 This module does not know what a cell is.
 """

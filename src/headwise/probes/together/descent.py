@@ -10,15 +10,19 @@ A step, for all problems at once:
     2. direction v = -M^-1 g + β v_before                  M: the cell's ``sketch``, in the fold's own features; β of
                                                            Hestenes and Stiefel
     3. a = (X - centre) v + v_c                            the other product
-    4. the lowest point on the line: the root of Σ s (σ(m + t a) - y) a + (u + t v) q² v / C, which is rising in t;
-       margins are known along the whole line, so that this needs no product
+    4. the lowest point on that ``line``, which needs no product
 
 The function is strictly convex in u, so the optimum is unique, and scikit-learn's. A problem is done when its largest
 gradient, over its own features, is at most ``tolerance`` times the sum of its weights: the meaning of scikit-learn's
-``tol``. At 1e-5 coefficients are about 1e-3 from the optimum; at scikit-learn's default of 1e-4 about 1e-2. Done problems
-stand still; cells of which all are done drop out.
+``tol``. At 1e-5 coefficients are about 1e-3 from the optimum; at scikit-learn's default of 1e-4 about 1e-2. What is done
+leaves the list (``shares``).
 
-Cost: two products with X a step; 35-50 steps for activations at a tolerance of 1e-4 (scikit-learn's lbfgs: 60-190).
+Cost: two products with X a step, 60-70 steps for activations at a tolerance of 1e-5 (scikit-learn's lbfgs: 60-190 at
+1e-4, each for one problem). On a CPU a product takes as long as the matrix takes to come from the cache.
+What does not pay, measured on the default model's map (800 rows x 576 features, C = 1): sketches of a higher rank (63 steps
+at rank 128), the whole matrix X'DX with D a mean over folds (about 40 steps, each a third dearer, and two such matrices
+cost as much as twenty steps), directions shared between folds (no fewer steps). With each fold's own matrix 10-20 steps are
+enough, but five such matrices cost more than all the steps they save.
 float32 throughout: nothing is a difference of large numbers, since the loss itself is never taken.
 This module does not know what a fold is.
 """
@@ -30,16 +34,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from headwise.probes.together.line import Line, Reached, dot
 from headwise.probes.together.points import Points
 from headwise.probes.together.problems import Problems
-from headwise.probes.together.sketch import RANK, Sketch, sketch_of
+from headwise.probes.together.shares import Shares
+from headwise.probes.together.sketch import RANK, sketch_of, solve
 
 __all__ = ["STEPS", "TOLERANCE", "Optimum", "minimise"]
 
 TOLERANCE = 1e-5
 STEPS = 1000
 _AGAIN = 12  # the step before which a better sketch is made: curvatures have found their size by then
-_LINE, _CLOSE = 20, 0.05  # tries on a line; how much of its slope may be left
+_DONE = -1.0
+_LEAVE = 0.9  # of the problems of a list: when no more than so many are left, the others go
 
 
 class Optimum(NamedTuple):
@@ -60,156 +67,187 @@ def minimise(
     points: Points, problems: Problems, *, c: float = 1.0, tolerance: float = TOLERANCE, steps: int = STEPS
 ) -> Optimum:
     """Solve every problem at every cell."""
-    ratio = points.ratio[:, problems.folds]  # (cell, problem, feature)
-    limit = tolerance * problems.weights.sum(dim=1, keepdim=True)  # (problem, 1)
-    whole = now = _begin(points.x, problems)
-    cells = _Cells(
-        points.x,
-        points.centre[:, problems.folds],
-        _penalty(ratio, c),
-        1 / ratio,
-        *_sketched(points.x, problems, now, RANK // 2),
-    )
-    left = torch.arange(len(points.x), device=points.x.device)
+    listed, now, x = _listed(points, problems, c, tolerance), _begin(points, problems), points.x
+    found = _Found(now.u.clone(), now.c.clone(), torch.full_like(listed.place, steps), torch.zeros_like(listed.place))
+    bend = _bend(x, listed, now, RANK // 2)
     for step in range(steps):
         if step == _AGAIN:
-            cells = _Cells(*cells[:4], *_sketched(cells.x, problems, now, RANK))
-        residual = problems.weights * (now.chance - problems.labels)
-        gc = residual.sum(dim=2, keepdim=True)
-        gradient = torch.baddbmm(
-            cells.penalty * now.u - cells.centre * gc, residual, cells.x
-        )  # (cell, problem, feature)
-        own = gradient * cells.shrink  # with respect to the fold's own features
-        reached = (own.abs() <= limit).all(dim=2, keepdim=True) & (gc.abs() <= limit)
-        now = now._replace(done=now.done | reached)
-        busy = ~now.done.all(dim=1)[:, 0]
-        count = int(busy.sum())
-        if count == 0:
-            break
-        if 4 * count <= 3 * len(left):  # carry on with fewer cells
-            _put(whole, left, now)
-            left, gradient, own, gc = left[busy], gradient[busy], own[busy], gc[busy]
-            now, cells = _State(*(part[busy] for part in now)), _Cells(*(part[busy] for part in cells))
-        now = _step(cells, problems, now, gradient, own, gc, 1 / c)
-    _put(whole, left, now)
-    intercepts = whole.c - _dot(points.centre[:, problems.folds], whole.u)
-    return Optimum(whole.u, intercepts[..., 0], whole.steps[..., 0], whole.done[..., 0])
+            bend = _bend(x, listed, now, RANK)
+        slopes = _slopes(x, listed, now)
+        fresh = slopes.largest <= listed.limit
+        if bool(fresh.any()):
+            _keep(found, listed, now, fresh[:, 0], step)
+            listed = _without(listed, fresh)
+            stays, cells = listed.shares.without(listed.limit[:, 0] == _DONE)
+            count = int(stays.sum())
+            if count == 0:
+                break
+            if count <= _LEAVE * len(stays):
+                x = x if bool(cells.all()) else x[cells]
+                listed, now, bend = _fewer(listed, stays, cells), _taken(now, stays), _kept(bend, stays, cells)
+                slopes = _Slopes(*(part[stays] for part in slopes))
+        now = _step(x, listed, bend, now, slopes, 1 / c)
+    else:
+        _keep(found, listed, now, listed.limit[:, 0] != _DONE)
+    return _optimum(found, points, problems)
 
 
-class _Cells(NamedTuple):
-    """What stays while the problems of some cells are solved."""
-
-    x: Tensor  # (cell, row, feature)
-    centre: Tensor  # (cell, problem, feature)
-    penalty: Tensor  # (cell, problem, feature)
-    shrink: Tensor  # (cell, problem, feature): 1 / ratio
-    vectors: Tensor  # (cell, feature, rank): the sketch
-    values: Tensor  # (cell, 1, rank)
-    bent: Tensor  # (cell, 1, 1): the sum of the curvature it was made with
+# ---- the list of problems -------------------------------------------------------------------------------------------
 
 
-def _penalty(ratio: Tensor, c: float) -> Tensor:
-    """q² / C; 0 for constant features, whose weights stay 0 because their gradient is shrunk to 0."""
-    return torch.where(ratio.isinf(), 0.0, ratio.square() / c)
+class _Listed(NamedTuple):
+    """What stays while problems are solved; a row a problem."""
+
+    shares: Shares
+    place: Tensor  # (problem,): among all problems of the block
+    limit: Tensor  # (problem, 1): the largest gradient of a solved problem; _DONE once it is solved
+    goes: Tensor  # (problem, 1): 1, or 0 for what is done and stands still
+    weights: Tensor  # (problem, row): s
+    aim: Tensor  # (problem, row): -s y
+    centre: Tensor  # (problem, feature)
+    penalty: Tensor  # (problem, feature): q² / C
+    shrink: Tensor  # (problem, feature): 1 / ratio
 
 
-def _sketched(x: Tensor, problems: Problems, now: _State, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The sketch of a _Cells, as things stand."""
-    curvature = (problems.weights * now.chance * (1 - now.chance)).mean(dim=1)  # (cell, row)
-    return *sketch_of(x, curvature, rank), curvature.sum(dim=1)[:, None, None]
+def _listed(points: Points, problems: Problems, c: float, tolerance: float) -> _Listed:
+    """All problems of all cells."""
+    cells, each = len(points.x), len(problems.labels)
+    ratio = points.ratio[:, problems.folds].flatten(0, 1)
+    place = torch.arange(cells * each, device=ratio.device)
+    weights = problems.weights.repeat(cells, 1)
+    return _Listed(
+        shares=Shares(place // each, cells),
+        place=place,
+        limit=tolerance * weights.sum(dim=1, keepdim=True),
+        goes=torch.ones_like(weights[:, :1]),
+        weights=weights,
+        aim=-weights * problems.labels.repeat(cells, 1),
+        centre=points.centre[:, problems.folds].flatten(0, 1),
+        penalty=torch.where(ratio.isinf(), 0.0, ratio.square() / c),  # a constant feature's weight stays 0 by `shrink`
+        shrink=1 / ratio,
+    )
+
+
+def _without(listed: _Listed, fresh: Tensor) -> _Listed:
+    """The same list; the problems ``fresh`` (problem, 1) are done."""
+    limit = torch.where(fresh, _DONE, listed.limit)
+    return listed._replace(limit=limit, goes=(limit != _DONE).float())
+
+
+def _fewer(listed: _Listed, stays: Tensor, cells: Tensor) -> _Listed:
+    """The list without the problems that do not stay; ``cells`` are those that do."""
+    among = cells.cumsum(dim=0) - 1  # (cell,): where a cell stands then
+    shares = Shares(among[listed.shares.cells[stays]], int(cells.sum()))
+    return _Listed(shares, *(part[stays] for part in listed[1:]))
+
+
+class _Found(NamedTuple):
+    """Where the problems of the block ended."""
+
+    u: Tensor  # (problem, feature)
+    c: Tensor  # (problem, 1)
+    steps: Tensor  # (problem,)
+    done: Tensor  # (problem,): 1 or 0
+
+
+def _keep(found: _Found, listed: _Listed, now: _State, which: Tensor, step: int | None = None) -> None:
+    """Write down where some problems of the list stand, and the ``step`` before which they converged, if they did."""
+    place = listed.place[which]
+    found.u[place], found.c[place] = now.u[which], now.c[which]
+    if step is not None:
+        found.steps[place], found.done[place] = step, 1
+
+
+def _optimum(found: _Found, points: Points, problems: Problems) -> Optimum:
+    shape = (len(points.x), len(problems.labels))
+    weights = found.u.view(*shape, -1)
+    intercepts = found.c.view(shape) - (points.centre[:, problems.folds] * weights).sum(dim=2)
+    return Optimum(weights, intercepts, found.steps.view(shape), found.done.view(shape) > 0)
+
+
+# ---- a step ---------------------------------------------------------------------------------------------------------
 
 
 class _State(NamedTuple):
-    """Where every problem stands."""
+    """Where every problem of the list stands."""
 
-    u: Tensor  # (cell, problem, feature)
-    c: Tensor  # (cell, problem, 1)
-    margin: Tensor  # (cell, problem, row)
-    chance: Tensor  # (cell, problem, row): σ(margin)
-    v: Tensor  # (cell, problem, feature): the last direction
-    vc: Tensor  # (cell, problem, 1)
-    before: Tensor  # (cell, problem, feature): the last gradient
-    before_c: Tensor  # (cell, problem, 1)
-    steps: Tensor  # (cell, problem, 1)
-    done: Tensor  # (cell, problem, 1) bool
+    rows: Reached
+    u: Tensor  # (problem, feature)
+    c: Tensor  # (problem, 1)
+    v: Tensor  # (problem, feature): the last direction
+    vc: Tensor  # (problem, 1)
+    before: Tensor  # (problem, feature): the last gradient
+    before_c: Tensor  # (problem, 1)
+    slope: Tensor  # (problem, 1): along the last direction, where it was left
+    bent: Tensor  # (problem, 1): by how much that slope had risen on the way
 
 
-def _begin(x: Tensor, problems: Problems) -> _State:
+def _begin(points: Points, problems: Problems) -> _State:
     """No weights, and the intercept that fits best alone."""
-    wrong = (problems.weights * problems.labels).sum(dim=1)
-    odds = (wrong / (problems.weights.sum(dim=1) - wrong)).log()
-    c = odds[None, :, None].repeat(len(x), 1, 1)
-    margin = c.repeat(1, 1, x.shape[1])
-    zeros = x.new_zeros(len(x), len(odds), x.shape[2])
-    none = torch.zeros_like(c)
-    return _State(zeros, c, margin, margin.sigmoid(), zeros, none, zeros, none, none.long(), none.bool())
+    weights, labels = (part.repeat(len(points.x), 1) for part in (problems.weights, problems.labels))
+    aim = -weights * labels
+    wrong = -aim.sum(dim=1, keepdim=True)
+    c = (wrong / (weights.sum(dim=1, keepdim=True) - wrong)).log()
+    zeros, none = c.new_zeros(len(c), points.x.shape[2]), torch.zeros_like(c)
+    return _State(Reached.at(c.expand(weights.shape), weights, aim), zeros, c, zeros, none, zeros, none, none, none)
 
 
-def _put(whole: _State, cells: Tensor, part: _State) -> None:
-    """Write what was found for some cells back among all."""
-    for name in ("u", "c", "steps", "done"):
-        getattr(whole, name)[cells] = getattr(part, name)
+def _taken(now: _State, stays: Tensor) -> _State:
+    return _State(Reached(*(part[stays] for part in now.rows)), *(part[stays] for part in now[1:]))
 
 
-def _step(
-    cells: _Cells, problems: Problems, now: _State, gradient: Tensor, own: Tensor, gc: Tensor, ridge: float
-) -> _State:
-    """To the lowest point along the next direction; problems that are done stand still."""
-    curvature = problems.weights * now.chance * (1 - now.chance)  # (cell, problem, row)
-    total = curvature.sum(dim=2, keepdim=True)
-    z = cells.shrink * Sketch(cells.vectors, cells.values).solve(own, total / cells.bent, ridge)
-    v, vc = _direction(now, gradient, gc, z, gc / total.clamp(min=1e-12))
-    along = torch.baddbmm(vc - _dot(cells.centre, v), v, cells.x.mT)  # (cell, problem, row)
-    pull = cells.penalty * v
-    t, chance = _lowest(
-        _Line(now.margin, along, problems.weights * along, _dot(pull, now.u), _dot(pull, v)), problems.labels,
-        _dot(gradient, v) + gc * vc, _dot(curvature * along, along),
-    )  # fmt: skip
-    here = (now.u + t * v, now.c + t * vc, now.margin + t * along, chance)
-    return _State(*here, v, vc, gradient, gc, now.steps + ~now.done, now.done)
+class _Bend(NamedTuple):
+    """How the loss bends: the sketch of each cell, made where its problems stood."""
+
+    vectors: Tensor  # (cell, feature, rank)
+    values: Tensor  # (problem, rank): over the curvature of the rows in all, then
 
 
-def _direction(now: _State, gradient: Tensor, gc: Tensor, z: Tensor, zc: Tensor) -> tuple[Tensor, Tensor]:
-    """-z + β v, with the β of Hestenes and Stiefel where that is positive and leads down; 0 for what is done."""
-    change, change_c = gradient - now.before, gc - now.before_c
-    bent = _dot(now.v, change) + now.vc * change_c
-    share = (_dot(z, change) + zc * change_c) / bent.clamp(min=1e-30)
-    downhill = share * (_dot(gradient, now.v) + gc * now.vc) < _dot(gradient, z) + gc * zc
-    share = torch.where((bent > 0) & (share > 0) & downhill, share, 0)
-    goes = (~now.done).float()
-    return goes * (share * now.v - z), goes * (share * now.vc - zc)
+def _bend(x: Tensor, listed: _Listed, now: _State, rank: int) -> _Bend:
+    curvature = listed.shares.mean(now.rows.curvature(listed.weights))  # (cell, row)
+    vectors, values = sketch_of(x, curvature, rank)
+    return _Bend(vectors, (values / curvature.sum(dim=1, keepdim=True).clamp(min=1e-30))[listed.shares.cells])
 
 
-class _Line(NamedTuple):
-    """A line through the margins of every problem."""
-
-    margin: Tensor  # (cell, problem, row): where it begins
-    along: Tensor  # what one unit of the direction adds
-    weighed: Tensor  # the same times the row's weight
-    pull: Tensor  # (cell, problem, 1): the penalty's slope at the beginning
-    stiffness: Tensor  # and its curvature
+def _kept(bend: _Bend, stays: Tensor, cells: Tensor) -> _Bend:
+    return _Bend(bend.vectors if bool(cells.all()) else bend.vectors[cells], bend.values[stays])
 
 
-def _lowest(line: _Line, labels: Tensor, slope: Tensor, curvature: Tensor) -> tuple[Tensor, Tensor]:
-    """How far to go, and the chances there: Newton's steps, kept between points known to lie on either side.
+class _Slopes(NamedTuple):
+    """The gradient of every problem of the list."""
 
-    ``slope`` is that of the whole function at the beginning, ``curvature`` that of the data alone.
-    """
-    t = -slope / (curvature + line.stiffness).clamp(min=1e-30)
-    low, high = torch.zeros_like(t), torch.full_like(t, torch.inf)
-    enough = _CLOSE * slope.abs()
-    for _ in range(_LINE):
-        chance = torch.sigmoid(line.margin + t * line.along)
-        slope = _dot(chance - labels, line.weighed) + line.pull + t * line.stiffness
-        if bool((slope.abs() <= enough).all()):
-            break
-        bent = _dot(chance * (1 - chance) * line.along, line.weighed) + line.stiffness
-        low, high = torch.where(slope < 0, t, low), torch.where(slope > 0, t, high)
-        newton = t - slope / bent.clamp(min=1e-30)
-        middle = torch.where(high.isinf(), 2 * t, (low + high) / 2)
-        t = torch.where((newton > low) & (newton < high), newton, middle)
-    return t, chance
+    u: Tensor  # (problem, feature)
+    c: Tensor  # (problem, 1)
+    own: Tensor  # (problem, feature): with respect to the fold's own features
+    largest: Tensor  # (problem, 1)
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(dim=2, keepdim=True)
+def _slopes(x: Tensor, listed: _Listed, now: _State) -> _Slopes:
+    c = now.rows.residual.sum(dim=1, keepdim=True)
+    u = listed.shares.product(now.rows.residual, x)
+    u.addcmul_(listed.penalty, now.u).addcmul_(listed.centre, c, value=-1)
+    own = u * listed.shrink
+    return _Slopes(u, c, own, torch.maximum(torch.linalg.vector_norm(own, torch.inf, dim=1, keepdim=True), c.abs()))
+
+
+def _step(x: Tensor, listed: _Listed, bend: _Bend, now: _State, slopes: _Slopes, ridge: float) -> _State:
+    """To the lowest point along the next direction."""
+    shares, curvature = listed.shares, now.rows.curvature(listed.weights)
+    total = curvature.sum(dim=1, keepdim=True)
+    z = solve(shares, bend.vectors, total * bend.values, slopes.own, ridge).mul_(listed.shrink).mul_(listed.goes)
+    v, vc, slope = _direction(now, slopes, z, listed.goes * slopes.c / total.clamp(min=1e-12))
+    along = shares.product(v, x.mT).add_(vc - dot(listed.centre, v))  # (problem, row)
+    pull = listed.penalty * v
+    line = Line(along, slope, dot(pull, now.u), dot(pull, v))
+    t, rows, rest = line.lowest(now.rows, curvature, listed.weights, listed.aim)
+    u, c = torch.addcmul(now.u, t, v), torch.addcmul(now.c, t, vc)
+    return _State(rows, u, c, v, vc, slopes.u, slopes.c, rest, rest - slope)
+
+
+def _direction(now: _State, slopes: _Slopes, z: Tensor, zc: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """-z + β v, with the β of Hestenes and Stiefel where that is positive and leads down; and the slope along it."""
+    down = dot(slopes.u, z) + slopes.c * zc
+    turned = down - dot(now.before, z) - now.before_c * zc  # z' (change of the gradient)
+    share = (turned / now.bent).clamp_(min=0)
+    share = torch.where((now.bent > 0) & (share * now.slope < down), share, 0)
+    return (share * now.v).sub_(z), share * now.vc - zc, share * now.slope - down

@@ -18,12 +18,15 @@ Cost: two products with RANK columns. This module does not know what is minimise
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["RANK", "Sketch", "sketch_of"]
+from headwise.probes.together.shares import Shares
+
+__all__ = ["RANK", "Sketch", "sketch_of", "solve"]
 
 RANK = 64
 _SHIFT = 1e-6  # of the largest eigenvalue: what keeps the small system regular; removed again from the eigenvalues
@@ -35,21 +38,14 @@ class Sketch(NamedTuple):
     vectors: Tensor
     """(cell, feature, rank) float32, orthonormal"""
     values: Tensor
-    """(cell, 1, rank) float32, largest first"""
-
-    def solve(self, gradient: Tensor, curvature: Tensor, ridge: float) -> Tensor:
-        """M^-1 of gradients (cell, problem, feature); ``curvature`` (cell, problem, 1) over that of the sketch."""
-        rest = 1 / (curvature * self.values[..., -1:] / 2 + ridge)
-        inside = gradient @ self.vectors * (1 / (curvature * self.values + ridge) - rest)
-        return torch.baddbmm(rest * gradient, inside, self.vectors.mT)
+    """(cell, rank) float32, largest first"""
 
 
 def sketch_of(x: Tensor, curvature: Tensor, rank: int = RANK) -> Sketch:
     """The sketch of points (cell, row, feature) with ``curvature`` (cell, row); random directions from a fixed seed."""
     cells, rows, width = x.shape
     rank = min(rank, rows, width)
-    omega = torch.randn(width, rank, generator=torch.Generator().manual_seed(0))
-    omega = torch.linalg.qr(omega)[0].to(x.device).expand(cells, -1, -1)
+    omega = _directions(width, rank).to(x.device).expand(cells, -1, -1)
     ahead = x @ omega  # (cell, row, rank)
     bent = ahead * curvature[..., None]
     y = (bent.mT @ x).mT.double()  # (cell, feature, rank)
@@ -60,4 +56,18 @@ def sketch_of(x: Tensor, curvature: Tensor, rank: int = RANK) -> Sketch:
     values, turn = torch.linalg.eigh(half.mT @ half)
     values, turn = values.flip(1), turn.flip(2)
     vectors = half @ turn / values.clamp(min=1e-300).sqrt()[:, None]
-    return Sketch(vectors.float(), (values[:, None] - shift).clamp(min=0).float())
+    return Sketch(vectors.float(), (values - shift[:, 0]).clamp(min=0).float())
+
+
+def solve(shares: Shares, vectors: Tensor, values: Tensor, gradient: Tensor, ridge: float) -> Tensor:
+    """M^-1 of gradients (problem, feature); ``values`` (problem, rank) are k λ, ``vectors`` the sketch's (cell, ...)."""
+    bent = values + ridge
+    rest = 2 / (bent[:, -1:] + ridge)
+    inside = shares.product(gradient, vectors).mul_(bent.reciprocal_().sub_(rest))
+    return torch.addcmul(shares.product(inside, vectors.mT), rest, gradient)
+
+
+@cache
+def _directions(width: int, rank: int) -> Tensor:
+    """(feature, rank): random and orthonormal, the same ones each time."""
+    return torch.linalg.qr(torch.randn(width, rank, generator=torch.Generator().manual_seed(0)))[0]
