@@ -59,7 +59,7 @@ def _json(path: Path) -> list[dict[str, Any]]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(
-                f"line {number} of {path} is not JSON ({error.msg}); write one JSON object a line"
+                f"line {number + error.lineno - 1} of {path} is not JSON ({error.msg}); write one JSON object a line"
             ) from error
         several = row if isinstance(row, list) else [row]
         if not all(isinstance(one, dict) for one in several):
