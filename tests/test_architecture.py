@@ -13,22 +13,23 @@ MAY_IMPORT = {
     "errors": set(),
     "dims": {"errors"},
     # what measures
-    "model": {"dims", "errors"},
     "kernels": {"errors"},
+    "model": {"dims", "errors", "kernels"},
     "corpora": {"dims", "errors"},
     "probes": {"dims", "errors"},
     "seam": {"dims", "errors", "kernels", "model"},
     "instruments": {"dims", "errors", "kernels", "seam"},
-    "interventions": {"dims", "errors", "seam"},
+    "interventions": {"dims", "errors", "kernels", "seam"},
     "studies": {"atlas", "corpora", "dims", "engines", "errors", "instruments", "interventions", "kernels"}
     | {"model", "probes", "seam"},
+    "training": {"errors", "model", "seam"},
     # what shows
     "figures": {"dims", "errors"},
-    "describe": {"dims", "errors"},
+    "describe": {"dims", "errors", "figures"},
     "atlas": {"__version__", "describe", "dims", "errors", "figures"},
     "engines": {"atlas", "dims", "errors"},
     # the door
-    "cli": {"__version__", "atlas", "corpora", "dims", "errors", "figures", "model", "seam", "studies"},
+    "cli": {"__version__", "atlas", "corpora", "dims", "errors", "figures", "model", "seam", "studies", "training"},
 }
 READING_HALF = ("errors", "dims", "figures", "describe", "atlas", "engines")
 

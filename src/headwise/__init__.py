@@ -27,12 +27,13 @@ _HOMES = {
     "headwise.model": ("Model", "ModelCard", "load"),
     "headwise.seam": ("check", "observe"),
     "headwise.studies": ("AnswerScorer", "build"),
+    "headwise.training": ("sparsify",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile",
-    "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe",
+    "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe", "sparsify",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from headwise.studies.building import STUDIES, build
 from headwise.studies.profile import ProfileOptions
-from headwise.studies.scoring import AnswerScorer
+from headwise.studies.spectral.scoring import AnswerScorer
 from headwise.studies.work import Work
 
 __all__ = ["STUDIES", "AnswerScorer", "ProfileOptions", "Work", "build"]

@@ -19,18 +19,33 @@ from headwise.corpora import (
     Passages,
     Questions,
     Relations,
+    Steps,
     find_questions,
     packaged_passages,
     packaged_relations,
+    packaged_steps,
     read_passages,
     read_relations,
+    read_steps,
 )
 from headwise.engines import ShardStore, cut, run
 from headwise.errors import AtlasError, ModelError, StudyError, did_you_mean
 from headwise.model import Model, StoredModel, check_finite, load, open_stored
 from headwise.seam import HeadWeights
-from headwise.studies import answering, probing, profile, relation_validation, sampling, spectral
+from headwise.studies import (
+    answers,
+    circuits,
+    function_masking,
+    functions,
+    patterns,
+    probing,
+    profile,
+    samples,
+    sparsity,
+    spectral,
+)
 from headwise.studies import relations as relating
+from headwise.studies.relations import validation
 from headwise.studies.work import Work
 
 Progress = Callable[[str, int, int], None]  # study, examples done, examples in all
@@ -44,6 +59,8 @@ class Sources:
     asked: str | Path | Questions | None = None  # questions
     limit: int | None = 500  # questions, taken evenly over topics; None: all
     related: str | Path | Relations | None = None  # pairs of words
+    stepped: str | Path | Steps | None = None  # questions in steps, each labelled with a function
+    against: str | Path | Model | None = None  # the model to compare with; None: what ships for this one, if anything
 
     @cached_property
     def passages(self) -> Passages:
@@ -65,38 +82,60 @@ class Sources:
             return self.related
         return packaged_relations() if self.related is None else read_relations(self.related)
 
+    @cached_property
+    def steps(self) -> Steps:
+        """The user's steps, or the packaged ones."""
+        if isinstance(self.stepped, Steps):
+            return self.stepped
+        return packaged_steps() if self.stepped is None else read_steps(self.stepped)
+
 
 Prepare = Callable[[Any, Sources, Atlas, Any], Work]
 
 STUDIES: dict[str, Prepare] = {
     profile.NAME: lambda model, sources, atlas, options: profile.prepare(model, sources.passages, options),
-    answering.NAME: lambda model, sources, atlas, options: answering.prepare(model, sources.questions, options),
-    spectral.NAME: lambda model, sources, atlas, options: spectral.prepare(model, atlas[answering.NAME], options),
-    probing.NAME: lambda model, sources, atlas, options: probing.prepare(model, atlas[answering.NAME], options),
-    sampling.NAME: lambda model, sources, atlas, options: sampling.prepare(
-        model, atlas[answering.NAME], atlas[probing.NAME], sources.questions, options
+    patterns.NAME: lambda model, sources, atlas, options: patterns.prepare(
+        model, sources.passages, options, sources.against
+    ),
+    circuits.NAME: lambda model, sources, atlas, options: circuits.prepare(model, options, sources.against),
+    sparsity.NAME: lambda model, sources, atlas, options: sparsity.prepare(model, sources.passages, options),
+    answers.NAME: lambda model, sources, atlas, options: answers.prepare(model, sources.questions, options),
+    spectral.NAME: lambda model, sources, atlas, options: spectral.prepare(model, atlas[answers.NAME], options),
+    probing.NAME: lambda model, sources, atlas, options: probing.prepare(model, atlas[answers.NAME], options),
+    samples.NAME: lambda model, sources, atlas, options: samples.prepare(
+        model, atlas[answers.NAME], atlas[probing.NAME], sources.questions, options
     ),
     relating.NAME: lambda model, sources, atlas, options: relating.prepare(model, sources.relations, options),
-    relation_validation.NAME: lambda model, sources, atlas, options: relation_validation.prepare(
+    validation.NAME: lambda model, sources, atlas, options: validation.prepare(
         model, sources.relations, atlas[relating.NAME], options
+    ),
+    functions.NAME: lambda model, sources, atlas, options: functions.prepare(model, sources.steps, options),
+    function_masking.NAME: lambda model, sources, atlas, options: function_masking.prepare(
+        model, sources.steps, atlas[functions.NAME], options
     ),
 }
 OPTIONS: dict[str, type] = {  # study -> the dataclass of its options
     profile.NAME: profile.ProfileOptions,
-    answering.NAME: answering.AnsweringOptions,
+    patterns.NAME: patterns.PatternsOptions,
+    circuits.NAME: circuits.CircuitsOptions,
+    sparsity.NAME: sparsity.SparsityOptions,
+    answers.NAME: answers.AnsweringOptions,
     spectral.NAME: spectral.SpectralOptions,
     probing.NAME: probing.ProbingOptions,
-    sampling.NAME: sampling.SamplingOptions,
+    samples.NAME: samples.SamplingOptions,
     relating.NAME: relating.RelationsOptions,
-    relation_validation.NAME: relation_validation.RelationValidationOptions,
+    validation.NAME: validation.RelationValidationOptions,
+    functions.NAME: functions.FunctionsOptions,
+    function_masking.NAME: function_masking.FunctionMaskingOptions,
 }
 NEEDS = {  # study -> studies whose maps it is made from
-    spectral.NAME: (answering.NAME,),
-    probing.NAME: (answering.NAME,),
-    sampling.NAME: (answering.NAME, probing.NAME),
-    relation_validation.NAME: (relating.NAME,),
+    spectral.NAME: (answers.NAME,),
+    probing.NAME: (answers.NAME,),
+    samples.NAME: (answers.NAME, probing.NAME),
+    validation.NAME: (relating.NAME,),
+    function_masking.NAME: (functions.NAME,),
 }
-ON_REQUEST = (sampling.NAME,)  # studies that take long: made only when named
+ON_REQUEST = (samples.NAME, circuits.NAME, sparsity.NAME)  # studies that take long: made only when named
 FROM_WEIGHTS = (relating.NAME,)  # studies that run no model: it can stay on disk
 
 
@@ -108,6 +147,8 @@ def build(
     questions: str | Path | Questions | None = None,
     limit: int | None = 500,
     relations: str | Path | Relations | None = None,
+    steps: str | Path | Steps | None = None,
+    against: str | Path | Model | None = None,
     output: str | Path = "atlas",
     options: dict[str, Any] | None = None,
     redo: Collection[str] = (),
@@ -117,13 +158,15 @@ def build(
 
     `model`: what `load` takes or gave; None is the default model. `studies`: names; None is all but those in `ON_REQUEST`.
     `data`: passages, or a file of them; `questions`: questions, or a file of them, at most `limit`; `relations`: pairs of
-    words, or a file of them; None is the packaged sets. `options`: by study, such as {"profile":
-    ProfileOptions(period=64)}. `redo`: studies to measure anew even if the atlas holds them. A model that is only named
-    stays on disk where all studies read nothing but weights (`FROM_WEIGHTS`).
+    words, or a file of them; `steps`: questions worked out in steps, or a file of them; None is the packaged sets.
+    `against`: a model (or adapter) that patterns are compared with; None is the sparse adapter that ships for this model,
+    if there is one, "none" nothing. `options`: by study, such as {"profile": ProfileOptions(period=64)}. `redo`: studies
+    to measure anew even if the atlas holds them. A model that is only named stays on disk where all studies read nothing
+    but weights (`FROM_WEIGHTS`).
     """
     names = with_needed(check_studies(default_studies() if studies is None else studies))
     check_studies(redo)
-    sources = Sources(data, questions, limit, relations)
+    sources = Sources(data, questions, limit, relations, steps, against=against)
     loaded = model if isinstance(model, Model | StoredModel) else model_for(names, model)
     if isinstance(loaded, Model):
         check_finite(loaded.hf)

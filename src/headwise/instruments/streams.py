@@ -1,0 +1,49 @@
+"""What every head puts out at every token of one pass, as tensors: for who wants to put it into another pass.
+
+Where `HeadOutputs` keeps chosen tokens of many passes as numbers, this keeps one pass whole, on its device.
+
+Memory: batch x tokens x heads x width numbers a layer. Cost: nothing beyond the pass.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
+from headwise.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
+from headwise.errors import SeamError
+from headwise.seam import Frame, Instrument, Shot
+
+
+class HeadStreams(Instrument):
+    """z of the last pass: ``z[layer]``, (batch, query, head, width); and the attention modules it came from."""
+
+    name = "streams"
+
+    def __init__(self, *, attached: bool = False) -> None:
+        self.attached = attached  # z stays in the graph of the pass, to be differentiated by
+        self.z: dict[int, Tensor] = {}
+        self.modules: dict[int, nn.Module] = {}
+
+    def begin(self, shot: Shot) -> None:
+        """Forget the pass before."""
+        self.z, self.modules = {}, {}
+
+    def see(self, frame: Frame) -> None:
+        """Keep one layer."""
+        self.z[frame.layer] = frame.z if self.attached else frame.z.detach()
+        self.modules[frame.layer] = frame.module
+
+    def read(self) -> xr.Dataset:
+        """The last pass as numbers; NaN where a layer has no such head."""
+        if not self.z:
+            raise SeamError("HeadStreams has seen nothing yet; run the model inside the `with observe(...)`")
+        shapes = torch.tensor([z.shape for z in self.z.values()])
+        batch, tokens, heads, width = shapes.amax(0).tolist()
+        whole = np.full((batch, max(self.z) + 1, heads, tokens, width), np.nan, dtype=np.float32)
+        for layer, z in self.z.items():
+            whole[:, layer, : z.shape[2], :, : z.shape[3]] = z.detach().float().cpu().numpy().swapaxes(1, 2)
+        dims = (EXAMPLE, LAYER, HEAD, TOKEN, WIDTH)
+        return xr.Dataset({"z": (dims, whole)}, coords={LAYER: np.arange(whole.shape[1]), HEAD: np.arange(heads)})

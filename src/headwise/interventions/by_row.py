@@ -1,0 +1,69 @@
+"""Another change for every row of a batch: many sets of heads tried in one pass.
+
+    z of row b  ->  factor[b, layer, head] · z  +  shift[b, layer, head]
+
+One batch can then hold the same prompt many times, each time with other heads switched off. Rows leave a batch when their
+answer is done, so who runs it tells, at each pass, which of the rows the lines of the batch are.
+
+Cost: one product a layer in which something changes. This module does not know why a head is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from headwise.errors import DataError
+from headwise.seam import Frame, Intervention
+
+__all__ = ["ByRow"]
+
+
+class ByRow(Intervention):
+    """Scale, and shift, the heads of each row in its own way, at every token of every pass.
+
+    `factor` (row, layer, head); `shift` None or (row, layer, head, width); `lines` gives, at each pass, the row of
+    every line of the batch, (batch,); None: line b is row b.
+    """
+
+    def __init__(self, factor: Tensor, shift: Tensor | None = None, lines: Callable[[], Tensor] | None = None):
+        if factor.ndim != 3 or (shift is not None and shift.shape[:3] != factor.shape):
+            raise DataError(
+                f"factor has the shape {tuple(factor.shape)}"
+                + ("" if shift is None else f" and shift {tuple(shift.shape)}")
+                + "; give (row, layer, head), and (row, layer, head, width) for the shift"
+            )
+        self.factor, self.shift, self.lines = factor, shift, lines
+        scaled = (factor != 1).any(dim=2).any(dim=0)  # (layer,)
+        shifted = (shift != 0).any(dim=3).any(dim=2).any(dim=0) if shift is not None else scaled & False
+        self._scaled, self._shifted = scaled.tolist(), shifted.tolist()
+        self._there: dict[tuple[str, int], Tensor] = {}  # a layer's part, where that layer is
+
+    def change(self, frame: Frame) -> Tensor:
+        """A z with every row's own change."""
+        z, layer, heads = frame.z, frame.layer, frame.heads
+        if not self._scaled[layer] and not self._shifted[layer]:
+            return z
+        lines = slice(None) if self.lines is None else self.lines().to(z.device)
+        if self._scaled[layer]:
+            factor = self._part("factor", self.factor, frame)[lines, :heads]  # (batch, head)
+            _check(len(factor), len(z))
+            z = z * factor[:, None, :, None]
+        if self._shifted[layer] and self.shift is not None:
+            shift = self._part("shift", self.shift, frame)[lines, :heads, : z.shape[-1]]  # (batch, head, width)
+            _check(len(shift), len(z))
+            z = z + shift[:, None]
+        return z
+
+    def _part(self, name: str, whole: Tensor, frame: Frame) -> Tensor:
+        """One layer of all rows' changes, as z is."""
+        key = (name, frame.layer)
+        if key not in self._there:
+            self._there[key] = whole[:, frame.layer].to(frame.z.device, frame.z.dtype)
+        return self._there[key]
+
+
+def _check(given: int, batch: int) -> None:
+    if given != batch:
+        raise DataError(f"changes were given for {given} rows and the batch has {batch}; give one for every row")

@@ -1,0 +1,51 @@
+"""Drop: heads attend with some of their weights left out, by a rule, without training (see `kernels.dropping`).
+
+    with observe(model, Drop(Dropping("top", 16))):
+        model(**inputs)
+
+z is made anew from q, k and v of the frame, block by block. All heads, or chosen ones; a head that is not chosen keeps
+its z. On decode steps the rule works on the row of the new token, over all keys in the cache.
+
+Cost: that of `kernels.dropping`, a layer at a time; the fused kernel's z is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor
+
+from headwise.dims import parse_heads
+from headwise.interventions.heads import Heads
+from headwise.kernels import Dropping, dropped_output, row_blocks
+from headwise.seam import Frame, Intervention, Structure
+
+
+class Drop(Intervention):
+    """z -> z of the weights that a rule leaves."""
+
+    def __init__(self, rule: Dropping, heads: Heads | None = None):
+        self.rule = rule
+        self.heads = None if heads is None else parse_heads(heads)
+        self._of_layer: dict[int, list[int]] = defaultdict(list)
+        for layer, head in dict.fromkeys(self.heads or ()):
+            self._of_layer[layer].append(head)
+
+    def attach(self, structure: Structure, stack: ExitStack) -> None:
+        """Refuse heads that the model does not have, before it runs."""
+        structure.require_heads(self.heads or ())
+
+    def change(self, frame: Frame) -> Tensor:
+        """The new z."""
+        if self.heads is not None and frame.layer not in self._of_layer:
+            return frame.z
+        blocks = [dropped_output(rows, self.rule.apply(rows), frame.v) for rows in row_blocks(frame.attention)]
+        made = torch.cat(blocks, dim=1).to(frame.z.dtype)
+        if self.heads is None:
+            return made
+        z = frame.z.clone()
+        chosen = self._of_layer[frame.layer]
+        z[:, :, chosen] = made[:, :, chosen]
+        return z

@@ -1,0 +1,67 @@
+"""Where does an answer end? At an end of turn, at a line end, or with its first sentence; a word problem with its result.
+
+This module knows tokens and sentences, not what is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headwise.corpora.wording import sentences, words
+from headwise.model import Model
+from headwise.studies.answers.decoding import Ids
+
+__all__ = ["ending", "ending_ids", "is_second_sentence", "text_of"]
+
+FULL_STOP = re.compile(r"[.!?][\"')\]]*$")
+NEXT_QUESTION = re.compile(r"\n\s*Question$")  # a base model goes on with the next example
+FILLERS = frozenset("sure certainly of course okay ok well great question good i see hello".split())
+
+
+def text_of(model: Model, ids: Ids) -> str:
+    """Tokens as the text they stand for, without special ones and blanks around it."""
+    tokenizer: Any = model.tokenizer
+    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
+
+
+def ending_ids(model: Model) -> frozenset[int]:
+    """Every special token ends an answer: end of text, end of turn, or the start of another turn."""
+    tokenizer: Any = model.tokenizer
+    configured = getattr(getattr(model.hf, "generation_config", None), "eos_token_id", None)
+    several = configured if isinstance(configured, list | tuple) else [configured]
+    return frozenset(tokenizer.all_special_ids) | {token for token in several if token is not None}
+
+
+def ending(model: Model, numeric: bool) -> Callable[[Ids, int], bool]:
+    """What ends an answer: a special token, a line end after the first word, or the first word of a second sentence.
+
+    Word problems may take several sentences and lines.
+    """
+    stops = ending_ids(model)
+    tokenizer: Any = model.tokenizer
+    written: dict[int, str] = {}
+
+    def ends(so_far: Ids, token: int) -> bool:
+        if token in stops:
+            return True
+        before, after = text_of(model, so_far), tokenizer.decode([*so_far, token])
+        new_line = "\n" in written.setdefault(token, tokenizer.decode([token]))
+        if numeric:
+            return ("answer is" in before and new_line) or bool(NEXT_QUESTION.search(after))
+        return bool(before) if new_line else is_second_sentence(before, after)
+
+    return ends
+
+
+def is_second_sentence(before: str, after: str) -> bool:
+    """Whether the last token began a new sentence, after one that says something.
+
+    >>> is_second_sentence("It is Paris.", "It is Paris. The"), is_second_sentence("J.", "J. K")
+    (True, False)
+    """
+    if not FULL_STOP.search(before):
+        return False
+    cut = sentences(after)
+    return len(cut) > len(sentences(before)) and not set(words(cut[0])) <= FILLERS

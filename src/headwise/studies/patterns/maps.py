@@ -1,0 +1,140 @@
+"""From readings to the study's Dataset: numbers of each subject, tests between the two, maps to draw.
+
+For every head: means over prompts with 95 % intervals (Student's t). Between two subjects: the change of each number
+with a paired test over prompts (`probes.paired`), the similarity of the maps with its control, and the share of active
+edges that were dropped or gained. For the model as a whole (`whole`, along `feature`), one number a prompt first, such as
+the share of heads that are dominant there; then mean, interval and paired test over prompts, so that an interval tells
+how sure a number is about other prompts of the same kind.
+
+All functions are pure: no model is known here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.probes import interval_of_mean, paired_changes
+
+HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant
+FACES = {  # number -> label, definition
+    "diagonal": ("Diagonal band", "share of the weight that lies on |i - j| <= 1"),
+    "first": ("First token", "weight on the first token, a row"),
+    "peak": ("Peak", "largest weight of a row"),
+    "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, first token excepted, a row"),
+    "entropy": ("Entropy", "entropy of a row over the log of the keys it can see"),
+    "active": ("Active edges", "share of visible pairs with weight over {active}"),
+    "open": ("Open edges", "share of visible pairs with any weight"),
+    "mass": ("Row sum", "what the weights of a row sum to"),
+}
+WHOLE = {  # feature -> what it is, over all heads of a prompt
+    "dominant": "share of heads with over half of their weight on the diagonal band",
+    "peaked": "share of heads with an off-diagonal peak",
+    **{name: f"mean over heads: {definition}" for name, (_, definition) in FACES.items()},
+    "loss": "mean loss of a token, nats",
+}
+
+
+def conclude(
+    shards: Sequence[xr.Dataset], names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]
+) -> xr.Dataset:
+    """All shards to the study's Dataset. `names` of the subjects; `tokens` of the shown prompt, one string each."""
+    shown = shards[0]["shown"]
+    readings = xr.concat([shard.drop_vars(["shown", "maps"], errors="ignore") for shard in shards], dim=EXAMPLE,
+                         data_vars="all")  # fmt: skip
+    count = readings.sizes[EXAMPLE]
+    values = readings["value"].transpose(SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD)
+    each = interval_of_mean(values, EXAMPLE).rename(mean="value")
+    found = each.assign(
+        uniform=readings["uniform"].mean(EXAMPLE).transpose(STATISTIC, LAYER, HEAD),
+        per_example=values,
+        loss=readings["loss"].transpose(SUBJECT, EXAMPLE),
+        peaked=(values.sel({STATISTIC: "off_diagonal"}, drop=True) > 0).mean(EXAMPLE),
+    )
+    whole = whole_of(values, readings["loss"])
+    found = found.assign({f"whole{end}": one for end, one in _ended(interval_of_mean(whole, EXAMPLE)).items()})
+    if values.sizes[SUBJECT] == 2:
+        found = found.assign(_between(readings, values, whole))
+    found = found.astype(np.float32)
+    average = xr.concat([shard["maps"] for shard in shards], dim=EXAMPLE).sum(EXAMPLE, skipna=False) / count
+    found = found.assign(average=average.astype(np.float16), shown=shown.astype(np.float16))
+    return _named(found, names, tokens, thresholds).assign_attrs(
+        title="What the attention maps look like", record=json.dumps(_recorded(found))
+    )
+
+
+def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
+    """One number a prompt about all heads together, (subject, example, feature)."""
+    heads = (LAYER, HEAD)
+    diagonal, peaks = values.sel({STATISTIC: "diagonal"}), values.sel({STATISTIC: "off_diagonal"})
+    there = values.sel({STATISTIC: "peak"}).notnull()
+    shares = {
+        "dominant": (diagonal > HALF).sum(heads) / there.sum(heads),
+        "peaked": (peaks > 0).sum(heads) / there.sum(heads),
+    }
+    means = {name: values.sel({STATISTIC: name}).mean(heads) for name in FACES}
+    found = [one.reset_coords(drop=True) for one in (shares | means | {"loss": loss}).values()]
+    return xr.concat(found, dim=FEATURE).assign_coords({FEATURE: list(WHOLE)}).transpose(SUBJECT, EXAMPLE, FEATURE)
+
+
+def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Everything that takes two subjects."""
+    before, after = values.isel({SUBJECT: 0}), values.isel({SUBJECT: 1})
+    tests = paired_changes(before, after).rename(low="change_low", high="change_high")
+    overall = paired_changes(whole.isel({SUBJECT: 0}), whole.isel({SUBJECT: 1}), maps=(FEATURE,))
+    overall = overall.drop_vars("q").rename({name: f"whole_{name}" for name in ("change", "p")})
+    overall = overall.rename(low="whole_change_low", high="whole_change_high")
+    found = dict(tests.data_vars) | dict(overall.data_vars)
+    for name, one in _edges(readings).items():
+        found |= {f"{name}{end}": value for end, value in _ended(interval_of_mean(one, EXAMPLE)).items()}
+    heads = (LAYER, HEAD)
+    summed = readings[["before", "after", "both"]].sum(heads)
+    overall_edges = _edges(
+        summed.assign({name: readings[name].mean(heads) for name in ("similarity", "other", "elsewhere")})
+    )
+    for name, one in (overall_edges | {"kl": readings["kl"]}).items():
+        found[f"{name}_of_prompt"] = one
+        found |= {f"whole_{name}{end}": value for end, value in _ended(interval_of_mean(one, EXAMPLE)).items()}
+    return {str(name): one.reset_coords(drop=True) for name, one in found.items()}
+
+
+def _edges(readings: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Shares of the active edges that only one of the two has; NaN where there are none to lose."""
+    before, after, both = (readings[name] for name in ("before", "after", "both"))
+    return {
+        "dropped": 1 - both / before.where(before > 0),
+        "gained": 1 - both / after.where(after > 0),
+        "similarity": readings["similarity"],
+        "other": readings["other"],
+        "elsewhere": readings["elsewhere"],
+    }
+
+
+def _ended(interval: xr.Dataset) -> dict[str, xr.DataArray]:
+    return {"": interval["mean"], "_low": interval["low"], "_high": interval["high"]}
+
+
+def _recorded(found: xr.Dataset) -> list[str]:
+    """The columns of the head record."""
+    return [name for name in ("value", "change", "q", "similarity", "elsewhere", "dropped") if name in found]
+
+
+def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]) -> xr.Dataset:
+    labels, definitions = zip(*(FACES[name] for name in found[STATISTIC].values.tolist()), strict=True)
+    told = [text.format(**thresholds) for text in definitions]
+    features = [WHOLE[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
+    keys = ("model", "against")[: len(names)]
+    return found.assign_coords(
+        {SUBJECT: list(keys), "name": (SUBJECT, list(names)), "label": (STATISTIC, list(labels)),
+         "definition": (STATISTIC, told), "feature_definition": (FEATURE, features), **_positions(found, len(tokens)),
+         "token_text": ("token", list(tokens))}
+    )  # fmt: skip
+
+
+def _positions(found: xr.Dataset, tokens: int) -> dict[str, np.ndarray]:
+    """Where the rows and columns of the shown maps begin, in tokens: every token its own unless they were pooled."""
+    return {dim: np.arange(found.sizes[dim]) * tokens // found.sizes[dim] for dim in ("query", "key")}

@@ -1,0 +1,137 @@
+"""The two that are looked at: a model, and another one beside it, or the same one without some heads.
+
+The heads of two models can be set side by side only where both are cut into the same layers and heads and see the same
+tokens. What does not fit is refused here, before anything runs.
+
+A second model is given as a loaded `Model`, a folder or hub id, or a PEFT adapter's folder. An adapter goes on a copy of
+the first model; one that was trained with gates makes that copy sparse. Where none is given, the adapter that ships for
+this very model is taken, if there is one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headwise.corpora import Passages
+from headwise.dims import head_name, parse_heads
+from headwise.errors import DataError, StudyError
+from headwise.interventions import Scale
+from headwise.model import Model, load, packaged_adapter
+from headwise.seam import Intervention, Structure
+
+NOTHING = "none"  # as `against`: compare with nothing, not even with what ships
+MODEL, AGAINST = "model", "against"  # the keys of the two along the dim `subject`
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One of the two."""
+
+    key: str
+    name: str  # as it is written over its maps
+    structure: Structure
+    interventions: tuple[Intervention, ...] = ()
+
+
+def model_beside(model: Model, against: Model | str | Path | None) -> Model | None:
+    """The model to compare with, on the first one's device and in its dtype."""
+    if isinstance(against, Model):
+        return against
+    if against is None:
+        against = packaged_adapter(model)
+    if against is None or str(against).lower() == NOTHING:
+        return None
+    if (Path(against) / "adapter_config.json").is_file():
+        return _with_adapter(model, against)
+    return load(against, device=model.device, dtype=model.dtype)
+
+
+def _with_adapter(model: Model, adapter: str | Path) -> Model:
+    """The first model with this adapter; a model that already has one is loaded anew without it."""
+    if model.adapter is not None:
+        return load(model.id, adapter=adapter, device=model.device, dtype=model.dtype)
+    made = load(copy.deepcopy(model.hf), model.tokenizer, adapter=adapter)
+    return replace(made, id=model.id, revision=model.revision)
+
+
+def subjects_of(model: Model, against: Model | None, heads_off: str | None) -> list[Subject]:
+    """The model alone, or the two that are compared."""
+    structure = Structure(model)
+    name = short_name(model)
+    if heads_off is not None:
+        if against is not None:
+            raise StudyError(
+                "patterns can compare with another model (against) or without heads (heads_off), not both at once; "
+                "choose one"
+            )
+        heads = parse_heads(heads_off)
+        structure.require_heads(heads)
+        without = f"{name} without {', '.join(head_name(*head) for head in heads)}"
+        return [Subject(MODEL, name, structure), Subject(AGAINST, without, structure, (Scale(heads, 0.0),))]
+    if against is None:
+        return [Subject(MODEL, name, structure)]
+    _refuse_unlike(model, against)
+    other = short_name(against)
+    if other == name:
+        name, other = (f"{one.id}{f' + {one.adapter}' if one.adapter else ''}" for one in (model, against))
+        other = f"{other}, the second" if other == name else other
+    return [Subject(MODEL, name, structure), Subject(AGAINST, other, Structure(against))]
+
+
+def short_name(model: Model) -> str:
+    """A model's own name, without who made it; with what its adapter makes of it."""
+    name = model.id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    if getattr(getattr(model.hf, "config", None), "attention_gate", None) is not None:
+        return f"Sparse {name}"
+    return f"{name} + {Path(model.adapter).name}" if model.adapter else name
+
+
+def identity_of(model: Model) -> dict[str, Any]:
+    """Who the second model is; of its adapter the name alone, since the weights' digest tells more than where it lies."""
+    return model.identity() | {"adapter": model.adapter and Path(model.adapter).name}
+
+
+def context_of(both: Sequence[Model | None]) -> int | None:
+    """The most tokens that all of them take; None where none has a limit."""
+    return min((one.card.max_positions for one in both if one is not None and one.card.max_positions), default=None)
+
+
+def refuse_other_tokens(model: Model, against: Model | None, passages: Passages, prompt: str) -> None:
+    """Every text must become the same tokens in both models."""
+    if against is None or against.tokenizer is None or against.tokenizer is model.tokenizer:
+        return
+    limit = context_of([model, against])
+    for name, text in [("the prompt to be shown", prompt), *((repr(item.id), item.text) for item in passages.items)]:
+        mine, theirs = model.ids(text, limit=limit), against.ids(text, limit=limit)
+        if mine != theirs:
+            pairs = enumerate(zip(mine, theirs, strict=False))
+            place = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(theirs)))
+            said = [_token(one, ids, place) for one, ids in ((model, mine), (against, theirs))]
+            raise DataError(
+                f"{model.id} and {against.id} have different tokenizers: token {place} of {name} is {said[0]} for the one "
+                f"and {said[1]} for the other; maps can be compared only where both see the same tokens, so give a model "
+                "of the same tokenizer"
+            )
+
+
+def _token(model: Model, ids: list[int], place: int) -> str:
+    return f"{model.tokens(ids[place : place + 1])[0]!r} (id {ids[place]})" if place < len(ids) else "not there"
+
+
+def _refuse_unlike(model: Model, against: Model) -> None:
+    mine, theirs = (f"{one.card.layers} layers of {one.card.heads} heads" for one in (model, against))
+    per_layer = [[layer.heads for layer in one.card.per_layer] for one in (model, against)]
+    if mine != theirs or per_layer[0] != per_layer[1]:
+        raise StudyError(
+            f"{model.id} has {mine} and {against.id} has {theirs}: their heads cannot be set side by side; compare with a "
+            "model of the same shape, such as a fine-tune of this one"
+        )
+    if against.tokenizer is None and against.card.vocabulary_size != model.card.vocabulary_size:
+        raise DataError(
+            f"{against.id} has no tokenizer and embeds {against.card.vocabulary_size} tokens, {model.id} "
+            f"{model.card.vocabulary_size}: whether both see the same tokens cannot be told; load it with its tokenizer"
+        )

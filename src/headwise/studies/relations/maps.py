@@ -1,0 +1,179 @@
+"""From the readings of all layers to the maps of the relations study: pure functions, no model.
+
+`relations`: scores with intervals and nulls (relation, layer, head), membership of categories (category, layer, head),
+which pairs each head maps right (example, layer, head). `salience`: tokens and targets (layer, head, rank), with the texts
+of the tokens that occur.
+
+| variable                             | what it is                                                               |
+|--------------------------------------|--------------------------------------------------------------------------|
+| score, suppression                   | share of pairs whose target is among the k largest (smallest) entries    |
+| *_low, *_high                        | Wilson's 95 % interval                                                   |
+| *_null, *_null_high, *_null_over     | shuffled targets: mean, largest, share of shuffles over the threshold    |
+| *_false_positive                     | the same share over all heads, a number a relation                       |
+| member, member_suppression           | a relation of the category is over the threshold                         |
+| member_beyond_null                   | ... by either sign, and over each of its own shuffles                    |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.corpora import Kept
+from headwise.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.model import readable
+from headwise.probes import wilson
+from headwise.studies.relations.reading import SIGNS, Pairs
+
+__all__ = ["to_maps", "to_salience"]
+
+KNOWN = ("algorithmic", "knowledge", "linguistic", "translation")  # come first, in this order
+SHOWN = 5  # salient tokens of a head in its record
+
+
+def to_maps(readings: xr.Dataset, kept: Sequence[Kept], pairs: Pairs, threshold: float) -> xr.Dataset:
+    """Scores, nulls and categories of every head."""
+    counted = [one for one in kept if one.counts]
+    named = _named(readings, counted, pairs)
+    scores = _scores(named, pairs)
+    category_of = [one.relation.category for one in counted]
+    members = _members(scores, category_of, threshold)
+    maps = xr.merge([scores, members, _best(scores, members, threshold)], compat="override", join="override")
+    for sign, name in zip(SIGNS, ("mapped", "suppressed"), strict=True):
+        maps[name] = named[f"{sign}_mapped"].transpose(EXAMPLE, LAYER, HEAD)
+    maps = maps.assign(
+        pairs=(RELATION, pairs.sizes),
+        given=(RELATION, np.array([len(one.relation) for one in counted])),
+        k=(RELATION, pairs.k),
+    )
+    return maps.assign_coords(category_of=(RELATION, category_of)).assign_attrs(
+        title="What each head computes, from its weights",
+        record=json.dumps(["categories", "best", "best_score"]),
+        threshold=threshold,
+        shuffles=len(pairs.targets) - 1,
+        kept=json.dumps(_report(kept), ensure_ascii=False),
+    )
+
+
+def to_salience(readings: xr.Dataset, model: Any, left_out: int) -> xr.Dataset:
+    """The tokens that each head acts on most, and what it maps them to."""
+    found = readings[["strength", "token", "targets"]].transpose(LAYER, HEAD, RANK, TARGET)
+    found = found.assign(strength=found["strength"].astype(np.float32))
+    ids = np.unique(np.concatenate([found[name].values.ravel() for name in ("token", "targets")]))
+    ids = ids[ids >= 0]
+    texts = np.array(readable(model.tokenizer, [int(one) for one in ids]), dtype=object)
+    known = dict(zip(ids.tolist(), texts.tolist(), strict=True))
+    tops = found["token"].values[..., :SHOWN]
+    words = [", ".join(known[one].strip() or repr(known[one]) for one in row if one >= 0) for row in _rows(tops)]
+    return (
+        found.assign(
+            text=(VOCABULARY, texts), tokens=((LAYER, HEAD), np.array(words, dtype=object).reshape(tops.shape[:2]))
+        )
+        .assign_coords(
+            {
+                VOCABULARY: ids.astype(np.int32),
+                RANK: np.arange(found.sizes[RANK]),
+                TARGET: np.arange(found.sizes[TARGET]),
+            }
+        )
+        .assign_attrs(title="The tokens each head acts on most", record=json.dumps(["tokens"]), left_out=left_out)
+    )
+
+
+def _rows(array: np.ndarray) -> list[list[int]]:
+    rows: list[list[int]] = array.reshape(-1, array.shape[-1]).tolist()
+    return rows
+
+
+def _named(readings: xr.Dataset, counted: Sequence[Kept], pairs: Pairs) -> xr.Dataset:
+    """The readings with relations and pairs by name, every layer and head in its place."""
+    words = [pair for one in counted for pair in one.pairs]
+    names = [one.relation.name for one in counted]
+    of = [names[place] for place in pairs.relation]
+    return readings.assign_coords(
+        {
+            RELATION: np.array(names, dtype=object),
+            EXAMPLE: np.array([f"{name}: {a} -> {b}" for name, (a, b) in zip(of, words, strict=True)], dtype=object),
+            "source": (EXAMPLE, np.array([source for source, _ in words], dtype=object)),
+            "target_word": (EXAMPLE, np.array([target for _, target in words], dtype=object)),
+            "relation_of": (EXAMPLE, np.array(of, dtype=object)),
+        }
+    )
+
+
+def _scores(named: xr.Dataset, pairs: Pairs) -> xr.Dataset:
+    found: dict[str, xr.DataArray] = {}
+    for sign in SIGNS:
+        mapped = named[f"{sign}_mapped"].transpose(EXAMPLE, LAYER, HEAD)
+        counts = np.zeros((len(pairs.k), *mapped.shape[1:]))
+        np.add.at(counts, pairs.relation, mapped.values)
+        sizes = pairs.sizes[:, None, None]
+        share = xr.DataArray(counts / sizes, dims=(RELATION, LAYER, HEAD)).where(named["measured"])
+        low, high = wilson(share.values, sizes)
+        found |= {sign: share, f"{sign}_low": share.copy(data=low), f"{sign}_high": share.copy(data=high)}
+        for name in ("null", "null_high", "null_over"):
+            found[f"{sign}_{name}"] = named[f"{sign}_{name}"].transpose(RELATION, LAYER, HEAD)
+        found[f"{sign}_false_positive"] = found[f"{sign}_null_over"].mean((LAYER, HEAD))
+    coords = {name: named[name] for name in (RELATION, LAYER, HEAD)}
+    return xr.Dataset(found).astype(np.float32).assign_coords(coords)
+
+
+def _members(scores: xr.Dataset, category_of: Sequence[str], threshold: float) -> xr.Dataset:
+    """Which categories each head belongs to: those of the relations with a score over the threshold."""
+    there = list(dict.fromkeys(category_of))
+    names = [name for name in KNOWN if name in there] + [name for name in there if name not in KNOWN]
+    over = {sign: scores[sign] > np.float32(threshold) for sign in SIGNS}
+    beyond = [over[sign] & (scores[sign] > scores[f"{sign}_null_high"]) for sign in SIGNS]
+    kinds = {
+        "member": over["score"],
+        "member_suppression": over["suppression"],
+        "member_beyond_null": beyond[0] | beyond[1],
+    }
+
+    def by_category(which: xr.DataArray) -> xr.DataArray:
+        parts = [which.isel({RELATION: np.array(category_of) == name}).any(RELATION) for name in names]
+        return xr.concat(parts, dim=CATEGORY).assign_coords({CATEGORY: np.array(names, dtype=object)})
+
+    return xr.Dataset({name: by_category(which) for name, which in kinds.items()})
+
+
+def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Dataset:
+    """A head in words: its categories, and the relation with its largest score; empty where none is over the threshold."""
+    either = (members["member"] | members["member_suppression"]).transpose(LAYER, HEAD, CATEGORY).values
+    labels = [str(name) for name in members[CATEGORY].values]
+    words = [
+        ", ".join(label for label, there in zip(labels, row, strict=True) if there)
+        for row in either.reshape(-1, len(labels))
+    ]
+    both = np.concatenate([scores[sign].transpose(RELATION, LAYER, HEAD).values for sign in SIGNS])
+    names = [str(name) for name in scores[RELATION].values]
+    names = names + [f"{name} (suppressed)" for name in names]
+    measured = np.isfinite(both).all(0)
+    place, top = np.nan_to_num(both, nan=-1).argmax(0), np.where(measured, np.nan_to_num(both, nan=-1).max(0), np.nan)
+    best = np.where(top > np.float32(threshold), np.array(names, dtype=object)[place], "")
+    return xr.Dataset(
+        {
+            "categories": ((LAYER, HEAD), np.array(words, dtype=object).reshape(either.shape[:2])),
+            "best": ((LAYER, HEAD), best),
+            "best_score": ((LAYER, HEAD), top.astype(np.float32)),
+        }
+    )
+
+
+def _report(kept: Sequence[Kept]) -> list[dict[str, Any]]:
+    """What the tokenizer left of every relation, those that do not count included."""
+    return [
+        {
+            "relation": one.relation.name,
+            "category": one.relation.category,
+            "given": len(one.relation),
+            "kept": len(one),
+            "counts": one.counts,
+            "dropped": dict(one.dropped),
+        }
+        for one in kept
+    ]

@@ -1,0 +1,236 @@
+"""What does the model say when it is asked K times? Samples, the types of its errors, and which sample to take.
+
+Shown: some of the questions of the study `answers`, K times each, tokens drawn at a temperature, every draw from its own
+seed. Answers are cut, labelled and found as there (`answers.study`, `probing.spans`). Observed: the activation at the last
+token of the exact answer (the answer's last token where there is none), at the layer and site where the study `probing`
+tells wrong answers best there; of every sample, and of the greedy answer.
+
+From it: the types of errors (`error_types`) with one probe a type, and how often the answer that a probe trusts most is
+correct against greedy, random and majority (`selection`), with intervals, overall and for each type.
+
+The layer was chosen on greedy answers to the same questions, which makes it a little too good for them; the probe's
+weights are always those of other questions.
+
+Cost: K answers and K passes a question, about half a second a sample with the default model on one core: 100 questions
+with 30 samples take a quarter of an hour on two cores. So it is made only when asked for: `headwise build --studies
+samples`, or fewer of them, as `SamplingOptions(samples=10, questions=60)`. A stopped run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+
+from headwise.atlas import Provenance
+from headwise.corpora import Example, Questions, batches, text_of_tokens
+from headwise.corpora.matching import CORRECT
+from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
+from headwise.engines import Shard
+from headwise.errors import DataError, StudyError
+from headwise.instruments import Sites
+from headwise.model import Model
+from headwise.seam import Structure, observe
+from headwise.studies.answers import study as answering
+from headwise.studies.probing.positions import LAST
+from headwise.studies.probing.spans import exact_spans, ids_of
+from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
+from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, trust
+from headwise.studies.work import Work
+
+NAME = "samples"
+VERSION = 1
+_TEXTS = ("answer", "label", "exact")
+_NUMBERS = ("answer_tokens", "logprob_mean")
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """What can be chosen about samples."""
+
+    samples: int = 30  # a question
+    questions: int = 100  # of those answered, evenly over topics
+    temperature: float = 1.0
+    layer: int | None = None  # where to read; None is where the probing map is best at the exact answer
+    site: str | None = None  # None is the probing map's first
+    folds: int = 5
+    batch_tokens: int = 4096
+    shard: int = 64  # questions between two commits
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in {"samples": 2, "questions": 1, "folds": 2, "shard": 1, "batch_tokens": 1}.items():
+            if getattr(self, name) < least:
+                raise StudyError(f"samples were asked for with {name}={getattr(self, name)}; give at least {least}")
+        if not self.temperature > 0:
+            raise StudyError(f"at temperature {self.temperature} all samples are equal; give more than 0")
+
+
+class Cell(NamedTuple):
+    """Where activations are read, at the last token of the exact answer."""
+
+    site: str
+    layer: int
+
+
+def prepare(
+    model: Model,
+    answers: xr.Dataset,
+    probing: xr.Dataset,
+    questions: Questions,
+    options: SamplingOptions | None = None,
+) -> Work:
+    """Samples of this model, for questions of which the atlas holds answers and a probing map."""
+    options = options or SamplingOptions()
+    cell = _cell(probing, options)
+    chosen = _chosen(answers, questions, options)
+    origin = Provenance.from_attrs(answers.attrs)
+    draws = [answering.prepare(model, chosen, _as_answered(origin, options, draw)) for draw in range(options.samples)]
+    structure = Structure(model)
+    data = {"name": origin.data.get("name"), "size": len(chosen), "digest": origin.key()}
+    parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
+    parameters |= {"site": cell.site, "layer": cell.layer, "judge": origin.parameters.get("judge")}
+    provenance = Provenance(NAME, VERSION, model.identity(), data, parameters, options.seed)
+
+    def measure(shard: Shard) -> xr.Dataset:
+        parts = [_read(model, structure, work.measure(shard), cell, options.batch_tokens) for work in draws]
+        names = parts[0][EXAMPLE].values
+        greedy = _read(model, structure, answers.sel({EXAMPLE: names}), cell, options.batch_tokens)
+        own = answers[["question", "topic", "label"]].sel({EXAMPLE: names}).rename(label="greedy_label")
+        return xr.concat(parts, dim=DRAW).merge(own).assign(greedy=greedy["activation"])
+
+    def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
+        found = to_dataset(xr.concat(shards, dim=EXAMPLE, data_vars="all"), options)
+        return {NAME: found.assign_attrs(site=cell.site, layer=cell.layer, temperature=options.temperature)}
+
+    return Work(provenance, draws[0].examples, options.shard, measure, conclude)
+
+
+def to_dataset(read: xr.Dataset, options: SamplingOptions) -> xr.Dataset:
+    """Types and choices: a pure function of what was said and read."""
+    read = read.transpose(EXAMPLE, DRAW, ...)
+    labels = read["label"].values.astype(str).astype(object)
+    groups = np.array([clusters([str(text) for text in row]) for row in read["exact"].values])
+    counts = counts_of(labels, groups)
+    types = types_of(counts, labels.shape[1])
+    greedy = np.array([str(label) == CORRECT for label in read["greedy_label"].values])
+    trusted = trust(read["activation"].values.astype(np.float32), labels, folds=options.folds, seed=options.seed)
+    picked = picks(labels, groups, trusted.score, greedy)  # (strategy, question)
+    probes = type_probes(read["greedy"].values.astype(np.float32), types, folds=options.folds, seed=options.seed)
+    variables: dict[str, Any] = {name: ((EXAMPLE, DRAW), read[name].values.astype(object)) for name in _TEXTS}
+    variables |= {
+        "answer_tokens": ((EXAMPLE, DRAW), read["answer_tokens"].values.astype(np.int64)),
+        "logprob_mean": ((EXAMPLE, DRAW), read["logprob_mean"].values.astype(np.float32)),
+        "group": ((EXAMPLE, DRAW), groups.astype(np.int64)),
+        "score": ((EXAMPLE, DRAW), trusted.score.astype(np.float32)),
+        "fold_of": ((EXAMPLE,), trusted.fold_of.astype(np.int64)),
+        "is_type": ((EXAMPLE, ERROR_TYPE), types),
+        "picked": ((STRATEGY, EXAMPLE), picked.astype(np.float32)),
+        "greedy_correct": ((EXAMPLE,), greedy),
+    }
+    variables |= {name: ((EXAMPLE,), part.astype(np.int64)) for name, part in counts._asdict().items()}
+    variables |= {name: ((EXAMPLE,), read[name].values.astype(object)) for name in ("question", "topic")}
+    variables |= _intervals(picked, types, options.seed)
+    for name in ("auroc", "low", "high", "null_high"):
+        variables[f"type_{name}"] = ((ERROR_TYPE,), np.array([getattr(p, name) for p in probes], dtype=np.float32))
+    for name in ("value", "low", "high"):
+        ending = "" if name == "value" else f"_{name}"
+        variables[f"probe_auroc{ending}"] = ((), np.float32(getattr(trusted.auroc, name)))
+    coords = {
+        EXAMPLE: read[EXAMPLE].values, DRAW: np.arange(labels.shape[1]), STRATEGY: np.array(STRATEGIES, dtype=object),
+        ERROR_TYPE: np.array(list(TYPES), dtype=object),
+        "type_name": (ERROR_TYPE, np.array(list(TYPES.values()), dtype=object)),
+    }  # fmt: skip
+    title = "Asked many times: how the model errs, and which answer to take"
+    return xr.Dataset(variables, coords=coords).assign_attrs(title=title, record=json.dumps([]))
+
+
+def _intervals(picked: NDArray[np.float64], types: NDArray[np.bool_], seed: int) -> dict[str, Any]:
+    """Accuracy and gain over greedy of every strategy: of all questions, and of those of each type."""
+    found: dict[str, Any] = {}
+    for name, rows in (("accuracy", picked), ("gain", picked - picked[:1])):
+        every = bootstrap(rows, seed=seed)
+        each = [bootstrap(rows[:, flag], seed=seed) for flag in types.T]
+        for place, ending in enumerate(("", "_low", "_high")):
+            found[f"{name}{ending}"] = ((STRATEGY,), every[place].astype(np.float32))
+            by_type = np.stack([one[place] for one in each]).astype(np.float32)
+            found[f"type_{name}{ending}"] = ((ERROR_TYPE, STRATEGY), by_type)
+    return found
+
+
+# ---- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _cell(probing: xr.Dataset, options: SamplingOptions) -> Cell:
+    """The layer where the probing map is best at the last token of the exact answer."""
+    sites = [str(site) for site in probing[SITE].values]
+    site = options.site or sites[0]
+    if site not in sites:
+        raise StudyError(f"the probing map has no site {site!r}, only {', '.join(sites)}; probe that site first")
+    column = probing["auroc"].isel({SITE: sites.index(site)}).sel({TOKEN: LAST}).values  # (layer,)
+    layer = int(np.nanargmax(column)) if options.layer is None else options.layer
+    if not 0 <= layer < len(column):
+        raise StudyError(f"there is no layer {layer}; this model has layers 0 to {len(column) - 1}")
+    return Cell(site, layer)
+
+
+def _chosen(answers: xr.Dataset, questions: Questions, options: SamplingOptions) -> Questions:
+    """The questions to ask again: those that were answered, by the model itself."""
+    known = {str(name) for name in answers[EXAMPLE].values}
+    items = tuple(item for item in questions.items if item.id in known)
+    if not items:
+        raise DataError(
+            f"none of the questions of {questions.name} is among the {len(known)} that the atlas holds answers to; give "
+            "the questions that the answers were made with"
+        )
+    if any(item.response is not None for item in items) or Provenance.from_attrs(answers.attrs).parameters.get(
+        "endpoint"
+    ):
+        raise StudyError(
+            "the answers were given, not made by this model, so it cannot be asked again; answer with it first"
+        )
+    return Questions(questions.name, items).sample(options.questions, seed=options.seed)
+
+
+def _as_answered(origin: Provenance, options: SamplingOptions, draw: int) -> answering.AnsweringOptions:
+    """The options of the answers, but for the temperature and a seed of its own."""
+    same = {name: origin.parameters[name] for name in ("few_shot", "chat", "max_new_tokens", "reasoning_tokens")}
+    digest = hashlib.blake2b(f"{options.seed}:{draw}".encode(), digest_size=6).digest()
+    return answering.AnsweringOptions(
+        **same, temperature=options.temperature, too_long="drop", seed=int.from_bytes(digest), shard=options.shard
+    )
+
+
+# ---- what is read ---------------------------------------------------------------------------------------------------
+
+
+def _read(model: Model, structure: Structure, said: xr.Dataset, cell: Cell, batch_tokens: int) -> xr.Dataset:
+    """Exact answers and activations of some answers (rows of the study `answers`), in their order."""
+    spans = exact_spans(model, said)
+    prompts, replies = ([ids_of(text) for text in said[name].values] for name in ("prompt_ids", "answer_ids"))
+    names = [str(name) for name in said[EXAMPLE].values]
+    ends, texts = [], []
+    for prompt, reply, span, whole in zip(prompts, replies, spans, said["answer"].values, strict=True):
+        ends.append(len(prompt) + (len(reply) - 1 if span is None else span[1]))
+        own = None if span is None else text_of_tokens(model.tokenizer, reply[span[0] : span[1] + 1]).strip()
+        texts.append(str(whole) if own is None else own)
+    pairs = zip(names, prompts, replies, strict=True)
+    examples = [Example(name, "answer", prompt + reply) for name, prompt, reply in pairs]
+    activation = np.empty((len(names), structure.card.hidden_size), dtype=np.float32)
+    for batch in batches(examples, batch_tokens, structure.device):
+        place = torch.tensor([[ends[row]] for row in batch.places])
+        with torch.no_grad(), observe(structure, Sites((cell.site,), place), valid=batch.valid) as seen:
+            structure.decoder(input_ids=batch.ids, use_cache=False)
+        found = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}).sel({LAYER: cell.layer}).values
+        activation[list(batch.places)] = found
+    kept = said[["answer", "label", *_NUMBERS]].drop_vars([name for name in said.coords if name != EXAMPLE])
+    return kept.drop_attrs().assign(
+        exact=(EXAMPLE, np.array(texts, dtype=object)), activation=((EXAMPLE, WIDTH), activation)
+    )

@@ -1,0 +1,9 @@
+"""Study `sparsity`: what does a model lose when attention weights are dropped at inference, without training?
+
+`options` (the rules and what they are tried on), `study` (the recipe, the passes and the conclusion).
+"""
+
+from headwise.studies.sparsity.options import SparsityOptions
+from headwise.studies.sparsity.study import NAME, prepare
+
+__all__ = ["NAME", "SparsityOptions", "prepare"]

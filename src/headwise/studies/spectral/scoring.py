@@ -1,0 +1,125 @@
+"""Is this answer wrong? The atlas's fitted detector on new questions and answers.
+
+    scorer = AnswerScorer.open("atlas")                       # loads the model the atlas is of
+    scorer.score("What is the capital of Norway?", "Bergen")  # .probability, .heads
+    scorer.score("What is the capital of Norway?")            # the model answers first
+
+A score is the calibrated probability that the answer is wrong, as far as this detector can tell; `heads` are the heads
+whose attention moved it most, with the log-odds each added. Cost: one pass over the prompt and the answer, and the
+answering where none is given. The prompt is the one the detector was fitted with.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headwise.atlas import Atlas
+from headwise.corpora import Question, Questions
+from headwise.dims import EXAMPLE, head_name
+from headwise.engines import Shard
+from headwise.errors import AtlasError, DataError
+from headwise.model import Model, load
+from headwise.probes import KS, Detector
+from headwise.seam import Structure
+from headwise.studies.answers import study as answering
+from headwise.studies.spectral import detection
+from headwise.studies.spectral import study as spectral
+
+HEADS = 5  # heads named with a score
+
+
+@dataclass(frozen=True)
+class Score:
+    """One answer, scored."""
+
+    id: str
+    question: str
+    answer: str
+    probability: float  # that the answer is wrong; NaN for an empty answer
+    heads: dict[str, float]  # the heads that moved the score most: log-odds each added to "wrong"
+    others: dict[str, float]  # what each block of features added
+    unusual: list[
+        str
+    ]  # blocks that added more or less than for any answer the detector knows: distrust the probability
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; NaN becomes null."""
+        row = asdict(self)
+        return {**row, "probability": None if np.isnan(self.probability) else self.probability}
+
+
+class AnswerScorer:
+    """A model with the detector that was fitted on its answers."""
+
+    def __init__(self, model: Model, detector: Detector, options: answering.AnsweringOptions):
+        self.model, self.detector, self.options = model, detector, options
+        self._structure = Structure(model)
+
+    @classmethod
+    def open(cls, atlas: str | os.PathLike[str], model: Any = None) -> AnswerScorer:
+        """From an atlas with a spectral study; `model` where it is not to be loaded by the id the atlas names."""
+        found = Atlas.open(atlas)
+        path = Path(found.path, detection.SAVED)
+        if not path.with_suffix(".json").exists():
+            raise AtlasError(
+                f"{found.path} holds no detector; build one with headwise build --studies spectral -o {found.path}"
+            )
+        detector = Detector.load(path)
+        origin = found.provenance(spectral.NAME)
+        loaded = load(origin.model["id"] if model is None else model)
+        digest = loaded.identity()["digest"]
+        if digest != detector.about.get("digest"):
+            raise AtlasError(
+                f"the detector in {found.path} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
+                f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
+            )
+        asked = found.provenance(answering.NAME).parameters
+        options = answering.AnsweringOptions(few_shot=asked["few_shot"], chat=asked["chat"])
+        return cls(loaded, detector, options)
+
+    def score(self, question: str, answer: str | None = None, *, context: str = "") -> Score:
+        """Score one answer; without one the model answers first."""
+        return self.scores([Question("asked", question, (), context=context, response=answer)])[0]
+
+    def scores(self, questions: Sequence[Question]) -> list[Score]:
+        """Score many; all with a `response`, or none."""
+        if not questions:
+            raise DataError("there is no question to score; give at least one")
+        work = answering.prepare(self.model, Questions("asked", tuple(questions)), self.options)
+        answers = work.conclude([work.measure(Shard(0, 0, work.examples))])[answering.NAME]
+        said = answers["answer_tokens"].values > 0
+        probability = np.full(len(said), np.nan)
+        heads: list[dict[str, float]] = [{} for _ in said]
+        others: list[dict[str, float]] = [{} for _ in said]
+        unusual: list[list[str]] = [[] for _ in said]
+        if said.any():
+            kept = answers.isel({EXAMPLE: said})
+            k = int(self.detector.about.get("k", max(KS)))
+            readings = spectral.read(self._structure, kept, spectral.SpectralOptions(k=k))
+            known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
+            told = self.detector.explain({name: known[name] for name in self.detector.blocks})
+            outside = self.detector.unusual(told)
+            for place, row in zip(np.flatnonzero(said), range(said.sum()), strict=True):
+                unusual[place] = outside[row]
+                one = told.isel({EXAMPLE: row})
+                probability[place] = float(one["probability"])
+                others[place] = {str(name): float(one["per_block"].sel(feature=name)) for name in one["feature"].values}
+                heads[place] = _strongest(one["per_head"].values) if "per_head" in one else {}
+        rows = zip(answers[EXAMPLE].values, answers["question"].values, answers["answer"].values, strict=True)
+        return [
+            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i])
+            for i, (name, asked, text) in enumerate(rows)
+        ]
+
+
+def _strongest(added: np.ndarray) -> dict[str, float]:
+    """The heads that added most, by size; (layer, head) log-odds."""
+    places = np.argsort(-np.abs(np.nan_to_num(added)), axis=None)[:HEADS]
+    pairs = [np.unravel_index(place, added.shape) for place in places]
+    return {head_name(int(layer), int(head)): float(added[layer, head]) for layer, head in pairs}

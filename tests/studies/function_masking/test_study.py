@@ -1,0 +1,196 @@
+"""A planted model: without its own head a function's answers are gone, without random heads they stay."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from planted_steps import HEADS, planted_maps, planted_steps, planted_steps_model
+
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS
+from headwise.corpora import Steps, right, step_ids
+from headwise.engines import cut
+from headwise.errors import DataError, StudyError
+from headwise.instruments import HeadOutputs
+from headwise.seam import observe
+from headwise.studies.function_masking.study import FunctionMaskingOptions, Masking, prepare
+from headwise.studies.functions.readied import WHERE
+
+OPTIONS = FunctionMaskingOptions(
+    heads=(1, 2, 4),
+    size=1,
+    draws=3,
+    items=6,
+    failed=3,
+    mixed=0,
+    chains=4,
+    chain_draws=2,
+    low=("alpha",),
+    high=("beta",),
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return planted_steps_model()
+
+
+def said(model, step):
+    with torch.no_grad():
+        token = int(model.hf(torch.tensor([step_ids(model, step)])).logits[0, -1].argmax())
+    return model.tokenizer.decode([token])
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """One step a question; and some questions of two, the second of which needs nothing from the first."""
+    single = list(planted_steps())
+    chained = []
+    for number, (one, other) in enumerate(zip(single[1:14:2], single[15:28:2], strict=True)):
+        name = f"both-{number}"
+        first = replace(one, id=f"{name}-1", chain=name, split="held-out")
+        later = replace(other, id=f"{name}-2", chain=name, number=2, split="held-out")
+        chained += [first, replace(later, earlier=((first.subquestion, first.answer),))]
+    return Steps("planted steps", tuple(single + chained))
+
+
+@pytest.fixture(scope="module")
+def maps(model, steps):
+    return planted_maps(steps, {step.id: right(step, said(model, step)) for step in steps}, model)
+
+
+def masked(model, steps, maps, options=OPTIONS):
+    work = prepare(model, steps, maps, options)
+    shards = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
+    return work.conclude(shards)["function_masking"].assign_attrs(work.provenance.to_attrs())
+
+
+@pytest.fixture(scope="module")
+def found(model, steps, maps):
+    return masked(model, steps, maps)
+
+
+def test_the_model_does_its_steps(maps):
+    assert maps["right"].values.mean() > 0.95
+
+
+def test_without_its_own_head_a_function_is_gone(found):
+    assert (found["own"] == 0).all()
+    assert (found["random"] > 0.9).all()
+    assert (found["effect_low"] > 0.5).all() and (found["mean_effect_low"] > 0.5).all()
+    assert float(found["pooled_mean_effect_low"]) > 0.5
+
+
+def test_the_other_functions_head_is_not_needed(found):
+    np.testing.assert_array_equal(found["cross"].values, [[0, 1], [1, 0]])
+    assert (np.diag(found["cross_effect"]) > 0.9).all()
+    assert (found["spill_high"] < 0.6).all() and (found["spill"] <= 0.1).all()
+    np.testing.assert_array_equal(found["overlap"].values, np.eye(2))
+
+
+def test_random_heads_are_outside_the_set(model, steps, maps):
+    work = Masking(model, steps, maps, OPTIONS, limit=1)
+    for name in ("alpha", "beta"):
+        own = set(work.sets.own(name, 4))
+        orders = work.sets.draws(name, 4, 5)
+        assert len({tuple(order) for order in orders}) == 5
+        assert all(not own & set(order) and len(order) == 14 for order in orders)
+
+
+def test_whole_questions_lose_the_masked_steps_and_no_others(found):
+    assert int(found.attrs["chains"]) == 4 and found.attrs["chain_reason"] == ""
+    assert float(found["chain"].sel(masked="alpha", function="alpha")) == 0
+    assert float(found["chain"].sel(masked="alpha", function="beta")) == float(
+        found["chain_whole"].sel(function="beta")
+    )
+    assert np.isnan(found["chain"].sel(masked="beta")).all()
+    assert abs(float(found["chain_effect"].sel(function="alpha"))) < 0.3
+
+
+def test_what_was_asked_is_counted_and_named(found, maps):
+    assert (found["asked"] == 6).all() and (found["tried"] == 21).all()
+    assert found["heads"].sel(function="beta", removed=1).item() == "L{}H{}".format(*HEADS["beta"])
+    assert (found["whole"] == found["right"] / found["tried"]).all()
+    assert (found["augment_reason"] == "no augmenting was asked for").all()
+
+
+def test_the_dataset_is_as_promised(found):
+    check(found, SCHEMAS["function_masking"])
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_where_heads_are_masked(model, steps, maps, where):
+    """An answer of one token is made at the last prompt token: masking decode steps alone comes too late."""
+    small = replace(OPTIONS, where=where, heads=(1,), items=3, failed=0, chains=0, draws=2)
+    found = masked(model, steps, maps, small)
+    assert (found["own"] == (1 if where == "decode" else 0)).all()
+    assert found.attrs["chain_reason"] == "no whole questions were asked for" and found["chain"].isnull().all()
+
+
+def test_augmenting_along_the_right_direction_mends_and_a_random_one_does_not(model, steps, maps):
+    """A head that is almost off gives its answers back when what it would write is added to it."""
+    weak = planted_steps_model()
+    attention = weak.hf.transformer.h[2].attn
+    layer, head = HEADS["alpha"]
+    width = 64
+    with torch.no_grad():
+        attention.c_proj.weight[head * width : (head + 1) * width] *= 0.02
+    one = next(step for step in steps if step.function == "alpha" and step.split == "held-out")
+    with torch.no_grad(), observe(model, HeadOutputs("last")) as seen:
+        model.hf(torch.tensor([step_ids(model, one)]))
+    vector = np.zeros((2, 3, 6, width), dtype=np.float32)
+    vector[0, layer, head] = seen["outputs"]["z"].values[0, layer, head, 0] * 60
+    same = [step for step in steps if step.answers == one.answers]
+    only = Steps("planted steps", tuple(same + [step for step in steps if step.function == "beta"]))
+    answered = {step.id: right(step, said(weak, step)) for step in only}
+    told = planted_maps(only, answered, weak).assign(direction=(("function", "layer", "head", "width"), vector))
+    options = replace(OPTIONS, mixed=2, turned=3, amounts=(1.0,), chains=0, failed=0)
+    found = masked(weak, only, told, options)
+    assert found["augmented"].sel(function="alpha").values.tolist() == [0, 1]
+    assert float(found["augmented_random"].sel(function="alpha", amount=1)) < 0.5
+    assert float(found["gain"].sel(function="alpha", amount=1)) == 1
+    assert "no direction" in str(found["augment_reason"].sel(function="beta").item())
+
+
+def test_a_refused_function_is_not_masked_and_says_why(model, steps, maps):
+    refused = maps.assign(refused=("function", [False, True]), reason=("function", np.array(["", "at chance"], object)))
+    found = masked(model, steps, refused, replace(OPTIONS, chains=0))
+    assert found["own"].sel(function="beta").isnull().all() and found["reason"].values.tolist() == ["", "at chance"]
+    assert float(found["cross"].sel(masked="alpha", function="beta")) == 1
+    assert found["cross"].sel(masked="beta").isnull().all()
+
+
+def test_a_function_that_the_model_cannot_do_is_not_judged(model, steps, maps):
+    right = maps["right"].values & ~((maps["function_of"] == "beta") & (maps["split_of"] == "held-out")).values
+    right[np.flatnonzero(maps["function_of"].values == "beta")[1]] = True
+    found = masked(model, steps, maps.assign(right=("example", right)), replace(OPTIONS, chains=0, items=3))
+    beta = found.sel(function="beta")
+    assert beta["own"].isnull().all() and beta["effect"].isnull().all() and beta["cross"].isnull().all()
+    assert "does 1 of its 21 held-out steps, fewer than the 3" in str(beta["reason"].item())
+    assert float(found["pooled_mean_effect"]) == float(found["mean_effect"].sel(function="alpha"))
+
+
+def test_other_steps_than_those_of_the_map_are_refused(model, steps, maps):
+    with pytest.raises(DataError, match="--redo functions"):
+        prepare(model, Steps("others", steps.items[:-1]), maps, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"size": 3}, "none of heads"),
+        ({"heads": (4, 2), "size": 2}, "do not rise"),
+        ({"where": "prompt"}, "cannot be masked"),
+        ({"draws": 1}, "at least 2"),
+        ({"amounts": ("x",)}, "do not rise"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(given, says):
+    with pytest.raises(StudyError, match=says):
+        FunctionMaskingOptions(**given)
+
+
+def test_more_heads_than_a_model_can_spare_are_refused(model, steps, maps):
+    with pytest.raises(StudyError, match="18 that"):
+        prepare(model, steps, maps, FunctionMaskingOptions())

@@ -1,0 +1,176 @@
+"""Planted activations: the heads that carry a function come first, and a probe that knows nothing is refused."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from planted_steps import CARRIES, planted_readings
+from scipy import stats
+
+from headwise.atlas import Provenance
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS
+from headwise.errors import StudyError
+from headwise.studies.functions.chance import against_shuffled
+from headwise.studies.functions.directions import direction
+from headwise.studies.functions.elbow import elbow
+from headwise.studies.functions.maps import attributes, to_dataset
+from headwise.studies.functions.rows import Rows, joined
+from headwise.studies.functions.second_opinion import each_alone, folds_of
+from headwise.studies.functions.study import FunctionsOptions
+
+NAMES = ("alpha", "beta", "gamma")
+OPTIONS = FunctionsOptions(seeds=3, shuffles=3)
+
+
+@pytest.fixture(scope="module")
+def maps() -> xr.Dataset:
+    found = to_dataset(planted_readings(strength=4.0), NAMES, OPTIONS)
+    return found.assign_attrs(attributes({}, "the tokens of content words"))
+
+
+def test_the_planted_heads_and_no_others_come_first(maps):
+    for name in NAMES:
+        own = {f"L{layer}H{head}" for layer, head in CARRIES[name]}
+        assert set(maps["ranked"].sel(function=name).values[: len(own)]) == own
+        flags = maps["beyond_null"].sel(function=name)
+        assert all(bool(flags.sel(layer=layer, head=head)) for layer, head in CARRIES[name])
+        assert all(float(maps["importance"].sel(function=name, layer=at, head=head)) > 0 for at, head in CARRIES[name])
+
+
+def test_heads_that_know_nothing_are_rarely_beyond_chance(maps):
+    """In layers where no head carries anything: beside one that does, the layer's mean knows a little too."""
+    assert float(maps["beyond_null"].sel(layer=[4, 5]).mean()) < 0.15
+
+
+def test_each_head_alone_agrees(maps):
+    for name in NAMES:
+        best = maps["alone"].sel(function=name).values
+        top = np.argsort(-best.ravel())[: len(CARRIES[name])]
+        assert {divmod(int(place), 5) for place in top} == set(CARRIES[name])
+        assert (maps["alone_q"].sel(function=name).values[tuple(zip(*CARRIES[name], strict=True))] < 0.05).all()
+    assert (maps["rank_correlation_low"] <= maps["rank_correlation"]).all()
+    assert float(maps["rank_correlation"].mean()) > 0.2
+
+
+def test_the_probe_beats_chance_and_says_what_chance_is(maps):
+    assert float(maps["probe_accuracy_low"]) > float(maps["permuted_high"]) and float(
+        maps["majority"]
+    ) == pytest.approx(1 / 3, abs=0.02)
+    assert not maps["refused"].any() and (maps["reason"] == "").all()
+    np.testing.assert_allclose(maps["confusion"].sum("predicted"), 1, atol=1e-6)
+    np.testing.assert_allclose(np.diag(maps["confusion"]), maps["recall"], atol=1e-6)
+    assert float(maps["seed_accuracy"].mean()) == pytest.approx(float(maps["probe_accuracy"]))
+
+
+def test_the_answers_form_tells_nothing_where_all_answers_look_alike(maps):
+    assert (maps["confound_auroc_low"] <= 0.5).all()
+    assert float(maps["confound_accuracy"]) < float(maps["probe_accuracy_low"])
+
+
+def test_means_spreads_and_curves_are_those_of_the_seeds(maps):
+    seeds = maps["importance_seeds"].values.astype(np.float64)
+    np.testing.assert_allclose(maps["importance"], seeds.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(maps["importance_sd"], seeds.std(axis=0, ddof=1), rtol=1e-4)
+    half = stats.t.ppf(0.975, 2) * seeds.std(axis=0, ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(maps["importance_high"], seeds.mean(axis=0) + half, rtol=1e-4, atol=1e-8)
+    np.testing.assert_array_equal(maps["magnitude"], np.abs(maps["importance"]))
+    for place in range(3):
+        flat = np.sort(maps["magnitude"].values[place].ravel())[::-1]
+        np.testing.assert_array_equal(maps["sorted"].values[place], flat)
+        assert int(maps["chosen"].values[place].sum()) == int(maps["elbow"].values[place])
+
+
+def test_the_dataset_is_as_promised(maps):
+    origin = Provenance("functions", 1, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
+    check(maps.assign_attrs(origin.to_attrs()), SCHEMAS["functions"])
+
+
+def test_a_probe_at_chance_is_refused():
+    with pytest.raises(StudyError, match="tells no function from the others"):
+        to_dataset(planted_readings(strength=0.0), NAMES, FunctionsOptions(seeds=2, shuffles=1))
+
+
+def test_a_function_that_is_not_told_has_no_map():
+    readings = planted_readings(strength=4.0, per_function=50)
+    z, of = readings["z"].values.copy(), readings["function_of"].values
+    rows = np.flatnonzero((of == "beta") | (of == "gamma"))
+    shuffled = np.random.default_rng(3).permutation(rows)  # beta and gamma exchange their activations: alpha stays
+    z[rows] = z[shuffled]
+    readings = readings.assign(z=(readings["z"].dims, z))
+    names = ("alpha", "beta", "gamma")
+    found = to_dataset(readings, names, FunctionsOptions(seeds=2, shuffles=1, most_epochs=6))
+    assert not bool(found["refused"].sel(function="alpha"))
+    for place, name in enumerate(names):
+        refused = bool(found["refused"].values[place])
+        assert refused == bool(found["reason"].values[place])
+        assert bool(found["importance"].sel(function=name).isnull().all()) == refused
+        assert (int(found["elbow"].values[place]) == 0) == refused or not refused
+
+
+def test_heads_are_joined_with_the_mean_of_their_layer():
+    z = np.random.default_rng(0).standard_normal((3, 2, 4, 5))
+    there = np.ones((2, 4), dtype=bool)
+    there[1, 3] = False  # a head that the layer has not
+    z[:, 1, 3] = 0
+    found = joined(z, there)
+    assert found.shape == (3, 7, 10)
+    plain = [np.concatenate([z[0, 1, 2], z[0, 1, :3].mean(axis=0)]), np.concatenate([z[2, 0, 1], z[2, 0].mean(axis=0)])]
+    np.testing.assert_allclose(found[0, 6], plain[0], rtol=1e-5)
+    np.testing.assert_allclose(found[2, 1], plain[1], rtol=1e-5)
+
+
+def test_answers_without_a_token_are_left_out():
+    readings = planted_readings()
+    tokens = readings["key_tokens"].values.copy()
+    tokens[:6] = 0
+    rows = Rows(readings.assign(key_tokens=("example", tokens)), NAMES)
+    assert len(rows.labels) == readings.sizes["example"] - 6
+
+
+def test_too_few_answers_are_refused():
+    readings = planted_readings()
+    none = (readings["function_of"].values != "gamma").astype(np.int64)
+    with pytest.raises(StudyError, match="'gamma'"):
+        Rows(readings.assign(key_tokens=("example", none)), NAMES)
+
+
+@pytest.mark.parametrize("curve", [[10, 9, 8, 1, 0.9, 0.8, 0.7, 0.6, 0.5, 0], [5, 1, 1, 1, 1, 1], [4, 3, 2, 1, 0]])
+def test_the_elbow_is_the_point_furthest_from_the_chord(curve):
+    values = np.array(curve, dtype=float)
+    places = np.arange(len(values)) / (len(values) - 1)
+    height = (values - values[-1]) / (values[0] - values[-1])
+    distance = [(1 - x - y) / np.sqrt(2) for x, y in zip(places, height, strict=True)]  # from the line x + y = 1
+    assert elbow(values) == (int(np.argmax(distance)) + 1 if max(distance) > 1e-9 else 0)
+
+
+def test_p_values_are_shares_of_the_null():
+    rng = np.random.default_rng(0)
+    null, maps = rng.standard_normal((4, 3, 6)), rng.standard_normal((3, 6)) * 3
+    found = against_shuffled(maps, null)
+    flat = null.reshape(-1, 6)
+    far = np.abs(flat - flat.mean(axis=0)) / flat.std(axis=0, ddof=1)
+    own = abs(maps[1, 2] - flat[:, 2].mean()) / flat[:, 2].std(ddof=1)
+    assert found.p[1, 2] == pytest.approx((1 + (far >= own).sum()) / (1 + far.size))
+    assert found.high[0, 4] == pytest.approx(np.quantile(np.abs(flat[:, 4]), 0.95))
+
+
+def test_a_direction_is_one_deviation_from_wrong_to_right():
+    rng = np.random.default_rng(0)
+    z, right = rng.standard_normal((20, 2, 3, 4)), np.arange(20) % 2 == 0
+    z[right, 1, 2] += [3.0, 0, 0, 0]
+    found = direction(z, right)
+    gap = z[right, 1, 2].mean(axis=0) - z[~right, 1, 2].mean(axis=0)
+    unit = gap / np.linalg.norm(gap)
+    np.testing.assert_allclose(found[1, 2], unit * (z[:, 1, 2] @ unit).std(), rtol=1e-5)
+    assert np.isnan(direction(z, np.zeros(20, dtype=bool))).all()
+
+
+def test_folds_hold_whole_questions_and_a_head_that_knows_all_is_right():
+    labels, groups = np.arange(90) % 3, np.arange(90) // 3
+    fold_of = folds_of(labels, groups, 0)
+    assert len(set(fold_of)) == 5 and all(len(set(fold_of[groups == one])) == 1 for one in range(30))
+    z = np.random.default_rng(0).standard_normal((90, 2, 3)).astype(np.float32)
+    z[:, 1] = np.eye(3)[labels] + 0.01 * z[:, 1]
+    found = each_alone(z, labels, groups, 3)
+    assert found.accuracy[1] == 1.0 and found.accuracy[0] < 0.6 and found.auroc[:, 1].min() == 1.0
+    assert found.q[:, 1].max() < 0.05 < found.q[:, 0].min()

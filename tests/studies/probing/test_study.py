@@ -1,0 +1,380 @@
+"""The probing study: on planted readings, through a tiny model, and on the real default model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from families import tiny
+from planted import REGISTERS, tiny_model
+from served import Stub
+
+import headwise as hw
+from headwise.atlas.schema import check
+from headwise.atlas.schemas import SCHEMAS
+from headwise.corpora import Endpoint, Question, Questions, packaged_questions, text_of_tokens
+from headwise.engines import cut
+from headwise.errors import DataError, ModelError, StudyError
+from headwise.model import Model, load
+from headwise.studies.answers import study as answering
+from headwise.studies.probing import study as probing
+from headwise.studies.probing.positions import EXACT, POSITIONS, positions_of
+from headwise.studies.probing.reading import LOGPROBS, Asked, read
+from headwise.studies.probing.self_judgement import SelfJudgement
+from headwise.studies.probing.spans import exact_spans
+
+LAYERS, HEADS, WIDTH, N = 7, 3, 8, 120
+QUICK = probing.ProbingOptions(shuffles=40, paper=False)
+
+
+# ---- planted readings -----------------------------------------------------------------------------------------------
+
+
+def readings_of(wrong: np.ndarray, *, layer: int = 5, strength: float = 1.6, seed: int = 0) -> xr.Dataset:
+    """Noise everywhere; only (layer, exact_answer_last) knows the label, and head 1 of that layer."""
+    rng = np.random.default_rng(seed)
+    n = len(wrong)
+    activation = rng.normal(size=(n, 2, LAYERS, len(POSITIONS), WIDTH))
+    activation[:, :, layer, POSITIONS.index("exact_answer_last"), :4] += strength * wrong[:, None, None]
+    z = rng.normal(size=(n, LAYERS, HEADS, 5))
+    z[:, layer, 1] += strength * wrong[:, None]
+    logprob = rng.normal(size=(n, len(LOGPROBS)))
+    logprob[:, LOGPROBS.index("min_exact")] -= wrong
+    return xr.Dataset(
+        {
+            "activation": (("example", "site", "layer", "token", "width"), activation.astype(np.float16)),
+            "published": (("example", "layer", "exact", "width"), activation[:, 0, :, 3:7].astype(np.float16)),
+            "z": (("example", "layer", "head", "entry"), z.astype(np.float16)),
+            "received": (("example", "layer", "token"), rng.random((n, LAYERS, 15), dtype=np.float32)),
+            "logprob": (("example", "statistic"), logprob.astype(np.float32)),
+            "p_true": ("example", rng.random(n, dtype=np.float32)),
+        },
+        coords={"site": ["mlp_in", "residual"], "token": list(POSITIONS), "statistic": list(LOGPROBS)},
+    )
+
+
+def answers_of(wrong: np.ndarray) -> xr.Dataset:
+    n = len(wrong)
+    return xr.Dataset(
+        {
+            "label": ("example", np.where(wrong, "wrong", "correct").astype(object)),
+            "answer_tokens": ("example", np.full(n, 9)),
+            "topic": ("example", np.array(["rivers", "kings"], dtype=object)[np.arange(n) % 2]),
+            "finished": ("example", np.ones(n, dtype=bool)),
+        },
+        coords={"example": [f"q{i}" for i in range(n)]},
+    )
+
+
+def concluded(wrong: np.ndarray, readings: xr.Dataset, options: probing.ProbingOptions = QUICK) -> xr.Dataset:
+    spans = [(2, 3)] * len(wrong)
+    positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
+    asked = [
+        Asked(f"q{i}", tuple(range(20)), tuple(range(9)), (2, 3), positions.index[i], positions.index[i][3:7])
+        for i in range(len(wrong))
+    ]
+    half = len(wrong) // 2
+    shards = [readings.isel(example=slice(None, half)), readings.isel(example=slice(half, None))]
+    return probing.to_dataset(shards, answers_of(wrong), asked, positions, options)
+
+
+@pytest.fixture(scope="module")
+def planted() -> xr.Dataset:
+    wrong = np.random.default_rng(1).random(N) < 0.6
+    return concluded(wrong, readings_of(wrong))
+
+
+@pytest.mark.parametrize("site", ["mlp_in", "residual"])
+def test_exactly_the_planted_cell_is_beyond_the_null(planted, site):
+    one = planted.sel(site=site)
+    beyond = np.argwhere(one["auroc"].values > float(one["best_high"])).tolist()
+    assert beyond == [[5, POSITIONS.index("exact_answer_last")]]
+    assert float(one["q"].sel(layer=5, token="exact_answer_last")) < 0.05
+    assert (
+        int((one["q"] < 0.05).sum()) <= 3
+    )  # of those with q < 0.05 a few may be false; beyond the best of a null none is
+    assert float(one["best_p"]) < 0.05
+    assert int(one["chosen"].sel(layer=5, token="exact_answer_last")) == 5
+    assert float(one["nested"]) > 0.85 and float(one["nested_low"]) > 0.7
+    assert (int(one["frame_first"]), int(one["frame_last"])) == (5, 5)
+    assert bool((one["low"] <= one["auroc"]).all()) and bool((one["auroc"] <= one["high"]).all())
+
+
+def test_exactly_the_planted_head_is_found(planted):
+    assert np.argwhere(planted["head_q"].values < 0.05).tolist() == [[5, 1]]
+    assert float(planted["head_auroc"].sel(layer=5, head=1)) > float(planted["head_best_high"])
+
+
+def test_the_table_and_the_leak(planted):
+    table = planted["table_auroc"].to_series()
+    assert table["Probe, exact answer"] > 0.85
+    assert table["Probe, best cell"] == pytest.approx(float(planted["nested"].sel(site="mlp_in")))
+    assert abs(table["Probe, last token"] - 0.5) < 0.2
+    scores = [name for name in table.index if not name.startswith("Probe")]
+    assert max(scores, key=lambda name: table[name]) == "Log-probability, min of exact answer"
+    assert {"Length", "p(True)"} <= set(scores) and len(scores) == 8
+    leak = json.loads(planted.attrs["leak"])
+    assert set(leak) == set(EXACT)
+    for token in EXACT:  # the same spans here, so there is nothing to gain
+        assert leak[token]["difference"] == pytest.approx(0, abs=1e-6)
+    published = planted["published"].sel(token="exact_answer_last")
+    np.testing.assert_allclose(published, planted["auroc"].sel(site="mlp_in", token="exact_answer_last"), atol=1e-6)
+    assert bool(planted["published"].sel(token="-1").isnull().all())
+
+
+def test_what_is_known_carries_over_between_topics(planted):
+    raw = planted["transfer"]
+    assert raw.sizes == {"trained_on": 3, "topic": 2}
+    assert float(raw.min()) > 0.8
+    gain = raw - planted["transfer_logprob"]
+    np.testing.assert_allclose(planted["transfer_gain"], gain.transpose("trained_on", "topic"), atol=1e-6)
+
+
+def test_nothing_is_found_in_nothing():
+    wrong = np.random.default_rng(2).random(N) < 0.5
+    found = concluded(wrong, readings_of(wrong, strength=0.0, seed=8))
+    assert float(found["best_p"].min()) > 0.02
+    assert float((found["q"] < 0.05).sum()) <= 1
+    assert abs(float(found["nested"].mean()) - 0.5) < 0.15
+    for site, first in zip(found["site"].values, found["frame_first"].values, strict=True):
+        best = float(found["auroc"].sel(site=site, token=list(EXACT)).max())
+        assert first == -1 or best > float(found["best_high"].sel(site=site))
+
+
+def test_the_published_protocol_beside_ours():
+    wrong = np.random.default_rng(4).random(N) < 0.6
+    found = concluded(wrong, readings_of(wrong), replace(QUICK, paper=True))
+    assert found["paper"].dims == ("layer", "token")
+    assert float(found["paper"].sel(layer=5, token="exact_answer_last")) > 0.8
+    assert abs(float(found["paper"].mean()) - 0.5) < 0.1
+
+
+# ---- through a tiny model -------------------------------------------------------------------------------------------
+
+WORDS = REGISTERS["prose"][0].split()
+RIGHT, WRONG = ("apples", "bread"), ("boots", "gloves")
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return load(*tiny_model(layers=3))
+
+
+def asked(count: int = 90) -> Questions:
+    """The answer's word tells the label, and nothing before it does."""
+    rng = np.random.default_rng(0)
+    items = []
+    for index in range(count):
+        wrong = bool(rng.random() < 0.5)
+        word = rng.choice(WRONG if wrong else RIGHT)
+        text = " ".join(rng.choice(WORDS, size=int(rng.integers(4, 9))))
+        tail = " ".join(["."] * int(rng.integers(1, 4)))
+        label = "wrong" if wrong else "correct"
+        items.append(Question(f"q{index}", text, (str(word),), f"t{index % 2}", response=f"{word} {tail}", label=label))
+    return Questions("made up", tuple(items))
+
+
+def answered(model: Model, questions: Questions) -> xr.Dataset:
+    work = answering.prepare(model, questions, answering.AnsweringOptions(few_shot=0, chat=False))
+    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    return found.assign_attrs(work.provenance.to_attrs())
+
+
+def probed(model: Model, answers: xr.Dataset, options: probing.ProbingOptions) -> xr.Dataset:
+    work = probing.prepare(model, answers, options)
+    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    return found.assign_attrs(work.provenance.to_attrs())
+
+
+@pytest.fixture(scope="module")
+def answers(model) -> xr.Dataset:
+    return answered(model, asked())
+
+
+@pytest.fixture(scope="module")
+def study(model, answers) -> xr.Dataset:
+    return probed(model, answers, probing.ProbingOptions(sites=("residual", "mlp_in"), shuffles=40))
+
+
+def test_the_label_is_read_where_it_stands_and_not_before(study):
+    one = study.sel(site="residual")
+    before, at = one["auroc"].sel(token="last_q"), one["auroc"].sel(token="exact_answer_last")
+    assert float(at.min()) > 0.95
+    assert float(before.max()) < float(one["best_high"])
+    assert float(one["q"].sel(token="exact_answer_last").max()) < 0.05
+
+
+def test_the_dataset_is_as_promised(study, answers):
+    check(study, SCHEMAS["probing"])
+    assert study["auroc"].sizes == {"site": 2, "layer": 3, "token": 15}
+    assert study["head_auroc"].sizes == {"layer": 3, "head": 4}
+    counts = json.loads(study.attrs["counts"])
+    assert counts["wrong"] + counts["correct"] == study.sizes["example"] == 90
+    firsts = [str(text).split()[0] for text in answers["answer"].values]
+    assert [str(text) for text in study["exact"].values] == firsts
+    short = int((answers["answer_tokens"] < 8).sum())
+    assert int(study["in_prompt"].sel(token="-8")) == short
+
+
+def test_neither_padding_nor_batches_nor_shards_matter(model, answers):
+    some = answers.isel(example=slice(0, 14))
+    work = [
+        probing.prepare(model, answers, probing.ProbingOptions(batch_tokens=tokens, shard=shard))
+        for tokens, shard in ((2048, 64), (1, 5))
+    ]
+    one, other = (
+        xr.concat([each.measure(shard) for shard in cut(14, each.shard_size)], dim="example", data_vars="all")
+        for each in work
+    )
+    assert one["example"].values.tolist() == other["example"].values.tolist() == some["example"].values.tolist()
+    for name in one.data_vars:
+        atol = 4e-3 if one[name].dtype == np.float16 else 1e-4
+        np.testing.assert_allclose(one[name].astype(float), other[name].astype(float), atol=atol, err_msg=name)
+
+
+def test_readings_against_a_plain_pass(model, answers):
+    """Each number again from whole activations, logits and eager attention of one text at a time."""
+    judgement = SelfJudgement.of(model, chat=False)
+    ids = [tuple(int(part) for part in str(text).split()) for text in answers["prompt_ids"].values[:5]]
+    said = [tuple(int(part) for part in str(text).split()) for text in answers["answer_ids"].values[:5]]
+    positions = positions_of([len(one) for one in ids], [len(one) for one in said], [(0, 0)] * 5)
+    rows = [Asked(f"q{i}", ids[i], said[i], (0, 0), positions.index[i], positions.index[i][3:7]) for i in range(5)]
+    found = read(probing.Structure(model), rows, ("residual",), judgement, 2048)
+    model.hf.set_attn_implementation("eager")
+    for row, one in enumerate(rows):
+        text = torch.tensor([one.prompt + one.answer])
+        with torch.no_grad():
+            out = model.hf(text, output_hidden_states=True, output_attentions=True)
+        for layer in range(2):  # the last hidden state is normalised
+            expected = out.hidden_states[layer + 1][0, one.places].numpy()
+            np.testing.assert_allclose(found["activation"][row, 0, layer].astype(float), expected, atol=3e-3, rtol=3e-3)
+        weights = torch.stack(out.attentions)[:, 0].mean(dim=1).numpy()  # (layer, query, key)
+        for place, token in enumerate(one.places):
+            later = weights[:, token + 1 :, token]
+            expected = later.mean(axis=1) if later.size else np.full(3, np.nan)
+            np.testing.assert_allclose(found["received"][row, :, place], expected, atol=1e-5)
+        start = len(one.prompt) - 1
+        logprobs = out.logits[0, start:-1].log_softmax(-1).gather(1, torch.tensor(one.answer)[:, None])[:, 0].numpy()
+        wanted = [logprobs.mean(), logprobs.min(), logprobs.max()] + [logprobs[0]] * 3
+        np.testing.assert_allclose(found["logprob"][row], wanted, atol=1e-4)
+    model.hf.set_attn_implementation("sdpa")
+
+
+def test_p_true_is_the_models_own(model, answers):
+    judgement = SelfJudgement.of(model, chat=False)
+    assert judgement is None  # this tokenizer knows neither word
+    made = SelfJudgement(suffix=(20, 21), true=(30, 31), false=(40,))
+    prompt, said = (5, 6, 7, 8, 9, 10, 11, 12, 13), (14, 15)
+    positions = positions_of([9], [2], [(0, 0)])
+    row = Asked("q", prompt, said, (0, 0), positions.index[0], positions.index[0][3:7])
+    found = read(probing.Structure(model), [row], ("residual",), made, 2048)
+    with torch.no_grad():
+        last = model.hf(torch.tensor([prompt + said + made.suffix])).logits[0, -1].softmax(-1)
+    yes, no = float(last[30] + last[31]), float(last[40])
+    assert float(found["p_true"][0]) == pytest.approx(yes / (yes + no), abs=1e-5)
+    without = read(probing.Structure(model), [row], ("residual",), None, 2048)
+    assert np.isnan(float(without["p_true"][0]))
+    np.testing.assert_allclose(found["received"], without["received"], atol=1e-6)
+    np.testing.assert_allclose(found["activation"].astype(float), without["activation"].astype(float), atol=4e-3)
+
+
+# ---- what is refused ------------------------------------------------------------------------------------------------
+
+
+def labelled(answers: xr.Dataset, labels: list[str]) -> xr.Dataset:
+    return answers.assign(label=("example", np.array(labels, dtype=object)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["wrong"] * 90, "only 0 of 90 answers are correct and have an exact answer, and at least 20 are needed"),
+        (["correct"] * 90, "only 0 of 90 answers are wrong and have an exact answer"),
+        (["wrong"] * 75 + ["correct"] * 15, "only 15 of 90 answers are correct .* give more or easier questions"),
+    ],
+)
+def test_too_few_of_a_class(model, answers, labels, words):
+    with pytest.raises(DataError, match=words):
+        probing.prepare(model, labelled(answers, labels))
+
+
+def test_most_rows_without_an_exact_answer(model, answers):
+    asked = answers.assign(question=("example", np.array(["how many roads ?"] * 90, dtype=object)))
+    with pytest.raises(
+        DataError, match="no exact answer was found in 90 of 90 answers, and probing reads at the exact"
+    ):
+        probing.prepare(model, asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sites": ("mlp",)}, "there is no site 'mlp' to probe"),
+        ({"sites": ()}, "at least one site"),
+        ({"spans": "gold"}, "found 'blind' or 'published', not 'gold'"),
+        ({"folds": 1}, "folds=1; give at least 2"),
+    ],
+)
+def test_options_are_checked(options: dict[str, Any], words: str):
+    with pytest.raises(StudyError, match=words):
+        probing.ProbingOptions(**options)
+
+
+# ---- families, and a model that extracts ----------------------------------------------------------------------------
+
+
+def test_a_family_without_one_mlp_is_probed_elsewhere():
+    assert probing._usual_sites(probing.Structure(tiny("opt"))) == ("residual", "attention_out")
+    assert probing._usual_sites(probing.Structure(tiny("llama"))) == ("mlp_in", "residual")
+
+
+def test_an_endpoint_extracts_from_wrong_answers_alone(model):
+    rows = [("apples with bread", "wrong"), ("boots with soap", "correct"), ("gloves with rope", "wrong")]
+    items = [
+        Question(f"q{i}", "the old house", ("boots",), response=said, label=label)
+        for i, (said, label) in enumerate(rows)
+    ]
+    answers = answered(model, Questions("three", tuple(items)))
+    with Stub(lambda body: "bread" if "apples" in body["messages"][0]["content"] else "NO ANSWER") as served:
+        spans = exact_spans(model, answers, "published", Endpoint(served.url, "m", pause=0.0))
+        assert len(served.bodies) == 2
+    assert spans == [(2, 2), (0, 0), None]
+    assert exact_spans(model, answers)[0] == (0, 2)
+
+
+# ---- the real default model -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.xdist_group("default model")
+def test_the_default_model_knows_a_swapped_answer(tmp_path):
+    """Right answers, and those of another question of the same topic: the exact answer's token tells them apart."""
+    try:
+        model = hw.load()
+    except ModelError as error:
+        pytest.skip(f"the default model is not here: {error}")
+    items = [item for item in packaged_questions().items if item.topic == "capitals" and len(item.answers[0]) < 10][:60]
+    rows = []
+    for place, item in enumerate(items):
+        other = items[(place + 1) % len(items)]
+        said, label = (item.answers[0], "correct") if place % 2 else (other.answers[0], "wrong")
+        rows.append(replace(item, response=f"It is {said}.", label=label))
+    answers = answered(model, Questions("swapped", tuple(rows)))
+    options = probing.ProbingOptions(sites=("residual",), shuffles=40, paper=False, p_true=False)
+    work = probing.prepare(model, answers, options)
+    every = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
+    assert every[0].sizes["layer"] == 30
+    (found,) = work.conclude([shard.isel(layer=slice(3, None, 6)) for shard in every]).values()  # five layers will do
+    exact = found["auroc"].sel(site="residual", token="exact_answer_last")
+    assert float(exact.max()) > 0.7
+    assert float(found["auroc"].sel(site="residual", token="last_q").mean()) < float(exact.mean())
+    texts = [str(text) for text in found["exact"].values]
+    assert texts == [str(row.response).removeprefix("It is ").removesuffix(".") for row in rows]
+    span = slice(int(found["exact_first"][0]), int(found["exact_last"][0]) + 1)
+    ids = [int(part) for part in str(answers["answer_ids"].values[0]).split()]
+    assert text_of_tokens(model.tokenizer, ids[span]).strip() == texts[0]
