@@ -1,21 +1,18 @@
 from __future__ import annotations
 
 import json
-import runpy
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from legibility import assert_legible
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.describe import describe
 from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
 from headwise.probes.table import TableOptions, detector_table
-
-assert_legible = runpy.run_path(str(Path(__file__).with_name("test_drawing.py")))["assert_legible"]
 
 
 def curves(figure: object, key: str) -> Curves:

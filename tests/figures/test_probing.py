@@ -1,21 +1,18 @@
 from __future__ import annotations
 
-import runpy
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from legibility import assert_legible
+from synthetic.probing import probing_dataset as make_probing
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.errors import StudyError
 from headwise.figures import Heatmap, Intervals, figure_of, save
 
-HERE = Path(__file__).parent
-assert_legible = runpy.run_path(str(HERE / "test_drawing.py"))["assert_legible"]
-make_probing: Callable[..., xr.Dataset] = runpy.run_path(str(HERE / "synthetic_probing.py"))["probing_dataset"]
 KINDS = ("tokens", "heads", "transfer", "table")
 
 

@@ -1,20 +1,17 @@
 from __future__ import annotations
 
 import json
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from legibility import assert_legible
+from synthetic.relation_validation import relation_validation_dataset as make
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.errors import StudyError
 from headwise.figures import Curves, Intervals, Scatter, figure_of, from_payload, to_payload
-
-assert_legible = runpy.run_path(str(Path(__file__).with_name("test_drawing.py")))["assert_legible"]
-make = runpy.run_path(str(Path(__file__).with_name("synthetic_relation_validation.py")))["relation_validation_dataset"]
 
 
 @pytest.fixture

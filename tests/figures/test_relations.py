@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from legibility import assert_legible
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.errors import StudyError
 from headwise.figures import CategoryMap, Curves, Figure, Heatmap, Legend, figure_of, save, to_payload
-
-assert_legible = runpy.run_path(str(Path(__file__).with_name("test_drawing.py")))["assert_legible"]
 
 
 def maps_of(figure: Figure) -> dict[str, CategoryMap]:

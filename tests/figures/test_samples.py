@@ -1,13 +1,10 @@
 import json
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic.samples import samples
 
 from headwise.figures import figure_of, from_payload, save, to_payload
-
-samples = runpy.run_path(str(Path(__file__).with_name("synthetic_samples.py")))["samples"]
 
 
 def test_panels_hold_the_datasets_numbers():

@@ -62,3 +62,23 @@ def test_errors_say_what_to_do() -> None:
         Scale("x", 0, 1, "virids")
     with pytest.raises(DataError, match=r"runs from 1 to 1; both ends must be finite, and the low end below"):
         Scale("x", 1, 1)
+
+
+def test_a_logarithmic_scale_goes_by_factors() -> None:
+    scale = Scale("p-value", 1e-6, 1.0, under=True, log=True)
+    values = np.array([1e-6, 1e-3, 1.0, np.nan])
+    np.testing.assert_allclose(scale.share(values), [0, 0.5, 1, np.nan])
+    assert scale.share(np.array(0.0)) < 0
+    assert [text for _, text in scale.ticks()] == ["≤ 10⁻⁶", "0.0001", "0.01", "1"]
+    np.testing.assert_allclose(Scale("share", 0, 2).share(values), (values - 0) / 2)
+
+
+def test_a_logarithmic_scale_starts_above_nought() -> None:
+    with pytest.raises(DataError, match="must start above 0"):
+        Scale("p-value", 0.0, 1.0, log=True)
+
+
+def test_ticks_are_written_alike_where_that_is_asked_for() -> None:
+    scale = Scale("importance", 0.0, 0.004, over=True, decimals=4)
+    assert [text for _, text in scale.ticks()] == ["0.0000", "0.0020", "0.0040+"]
+    assert [text for _, text in Scale("signed", -0.5, 0.5, "RdBu_r", decimals=1).ticks()] == ["−0.5", "0.0", "0.5"]

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from legibility import assert_legible
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.errors import StudyError
 from headwise.figures import Figure, Heatmap, figure_of, save
-
-assert_legible = runpy.run_path(str(Path(__file__).with_name("test_drawing.py")))["assert_legible"]
 
 
 def maps_of(figure: Figure) -> list[Heatmap]:
@@ -109,6 +107,19 @@ def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
 def test_unknown_names_are_refused(spectral: xr.Dataset, options: dict[str, object], message: str) -> None:
     with pytest.raises(StudyError, match=message):
         figure_of("spectral", spectral, **options)
+
+
+def test_a_logarithmic_scale_tells_small_p_values_apart(spectral: xr.Dataset, tmp_path: Path) -> None:
+    linear, log = figure_of("spectral", spectral), figure_of("spectral", spectral, scale="log", value="all")
+    assert (linear.scales["p"].low, linear.scales["p"].high, linear.scales["p"].log) == (0.0, 1.0, False)
+    smallest = float(spectral["p"].sel(part="whole", feature=["attention_score", "laplacian"]).min())
+    for row in ("p", "q"):
+        scale = log.scales[row]
+        assert scale.log and scale.high == 1.0 and [mark.value for mark in scale.marks] == [0.05]
+    assert log.scales["p"].low <= max(smallest, 1e-6) and log.scales["p"].low >= 1e-6
+    assert not log.scales["effect"].log
+    assert "powers of ten" in log.notes[0] and "powers of ten" not in linear.notes[0]
+    assert save(log, tmp_path / "log.png").stat().st_size > 5000
 
 
 def test_without_pairs_matched_is_refused(spectral: xr.Dataset) -> None:

@@ -14,7 +14,21 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.describe import detection, maps, probing, profile, relation_validation, relations, samples, spectral
+from headwise.describe import (
+    circuits,
+    detection,
+    function_masking,
+    functions,
+    maps,
+    patterns,
+    probing,
+    profile,
+    relations,
+    samples,
+    sparsity,
+    spectral,
+)
+from headwise.describe.relations import validation
 from headwise.describe.words import Number, Words, Writer
 from headwise.errors import StudyError, did_you_mean
 
@@ -22,12 +36,17 @@ __all__ = ["Number", "Words", "Writer", "describe", "maps"]
 
 _STUDIES: dict[str, Callable[..., Words]] = {
     "profile": profile.describe,
+    "patterns": patterns.describe,
+    "circuits": circuits.describe,
+    "sparsity": sparsity.describe,
     "spectral": spectral.describe,
     "detection": detection.describe,
     "probing": probing.describe,
     "samples": samples.describe,
     "relations": relations.describe,
-    "relation_validation": relation_validation.describe,
+    "relation_validation": validation.describe,
+    "functions": functions.describe,
+    "function_masking": function_masking.describe,
 }
 
 

@@ -5,14 +5,12 @@ Every number is computed from the Dataset and kept, with what it is, in `Words.n
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
 from headwise.describe.words import Words, Writer, listed
 from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.figures.origin import model_name, origin_of
 
 NAMES = {
     "greedy": "the greedy answer",
@@ -26,7 +24,7 @@ FEW = 100  # questions below which the sample is called small
 
 def describe(dataset: xr.Dataset) -> Words:
     """Samples as a careful reader would tell of them."""
-    model = str(_origin(dataset).get("model", {}).get("id", "the model"))
+    model = model_name(origin_of(dataset)) or "the model"
     writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
     _say_overview(writer, dataset, model)
     _say_axes(writer)
@@ -138,7 +136,7 @@ def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
         "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
         "samples. Types are told from the same samples that are chosen from. Wrong answers are called equal by their words.",
     )
-    if not _origin(dataset).get("parameters", {}).get("judge"):
+    if not origin_of(dataset).get("parameters", {}).get("judge"):
         writer.say("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
     writer.say("caveats", "This is one model on one set of questions.")
 
@@ -171,7 +169,3 @@ def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "", *, value: 
 
 def _strategies(dataset: xr.Dataset) -> list[str]:
     return [str(name) for name in dataset[STRATEGY].values]
-
-
-def _origin(dataset: xr.Dataset) -> dict[str, Any]:
-    return dict(json.loads(dataset.attrs.get("provenance", "{}")))

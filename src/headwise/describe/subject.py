@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sized
 from typing import Any, Protocol
 
 from headwise.describe.words import Writer
+from headwise.figures.origin import model_name
 
 
 class Subject(Protocol):
@@ -37,7 +38,7 @@ class JudgedSubject(Subject, Protocol):
 
 def model_of(subject: Subject) -> str:
     """The model's id, or "the model" where nobody wrote it down."""
-    return str(subject.origin.get("model", {}).get("id", "the model"))
+    return model_name(subject.origin) or "the model"
 
 
 def size_of(writer: Writer, subject: HeadedSubject) -> str:

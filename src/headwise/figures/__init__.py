@@ -19,8 +19,21 @@ from typing import Any
 import xarray as xr
 
 from headwise.errors import StudyError, did_you_mean
-from headwise.figures import detection, probing, profile, relation_validation, relations, samples, spectral
+from headwise.figures import (
+    circuits,
+    detection,
+    functions,
+    patterns,
+    probing,
+    profile,
+    relation_validation,
+    relations,
+    samples,
+    sparsity,
+    spectral,
+)
 from headwise.figures.figure import Figure
+from headwise.figures.functions import masking
 from headwise.figures.panels import (
     Axis,
     Category,
@@ -38,6 +51,7 @@ from headwise.figures.panels import (
 )
 from headwise.figures.payload import from_payload, to_payload
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+from headwise.figures.tiles import Tiles
 
 __all__ = [
     "Axis",
@@ -56,6 +70,7 @@ __all__ = [
     "Scale",
     "ScaleMark",
     "Scatter",
+    "Tiles",
     "figure_of",
     "from_payload",
     "has_figure",
@@ -68,12 +83,17 @@ __all__ = [
 
 _STUDIES: dict[str, Callable[..., Figure]] = {
     "profile": profile.figure,
+    "patterns": patterns.figure,
+    "circuits": circuits.figure,
+    "sparsity": sparsity.figure,
     "spectral": spectral.figure,
     "detection": detection.figure,
     "probing": probing.figure,
     "samples": samples.figure,
     "relations": relations.figure,
     "relation_validation": relation_validation.figure,
+    "functions": functions.figure,
+    "function_masking": masking.figure,
 }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from headwise.errors import DataError, did_you_mean
 from headwise.figures.panels import Heatmap, Panel
 from headwise.figures.scale import Scale
+from headwise.figures.tiles import Tiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Figure:
                 f"The figure {self.title!r} has two panels called {twice[0]!r}; give each panel its own key."
             )
         for panel in self.panels:
-            if isinstance(panel, Heatmap) and panel.scale not in self.scales:
+            if isinstance(panel, Heatmap | Tiles) and panel.scale not in self.scales:
                 raise DataError(
                     f"Panel {panel.key!r} asks for the scale {panel.scale!r}. {did_you_mean(panel.scale, self.scales)}"
                 )

@@ -4,30 +4,28 @@ The page is as wide as a paper's text block and as high as its contents need. Pa
 high as they want to be (cells near square, within limits). A panel writes its tick labels only where its neighbour does
 not already say the same, and a scale has one colour bar: beside the last panel that uses it, or, when all maps share
 one scale, once at the right of the whole grid.
-
-The widths of texts are estimated from the letters, because the page must be planned before anything can be measured.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwise.figures.figure import Figure
+from headwise.figures.lettering import line_height, text_width, wrap
 from headwise.figures.panels import Axis, CategoryMap, Curves, Heatmap, Intervals, Legend, Panel, Scatter
+from headwise.figures.ticks import tick_text
+from headwise.figures.tiles import Tiles
 
 # points
 TITLE, SUBTITLE, PANEL_TITLE, SMALL, NOTE = 9.0, 7.0, 7.0, 5.6, 5.6
-LEADING = 1.28
 # inches
 MARGIN, GAP, BAR, BAR_GAP, TICK = 0.08, 0.10, 0.065, 0.045, 0.05
 ROW_GAP = 0.08
 SHORTEST, TALLEST, NARROWEST, WIDEST = 0.35, 2.1, 0.3, 2.6
+LARGEST_TILE, LARGEST = 1.25, 5.2  # a tile; a map of tokens by tokens, all of which are named
 FLATTEST = 1.6  # width of a cell over its height, where the height is at its limit
-
-_NARROW, _WIDE = set("iljtfrI.,:;'|!()[]/ -·"), set("mwMW@%—")
 
 
 @dataclass(frozen=True)
@@ -75,42 +73,6 @@ class Page:
     notes: tuple[str, ...]
 
 
-def text_width(text: str, points: float) -> float:
-    """Inches, within some percent."""
-    ems = sum(
-        0.36 if letter in _NARROW else 0.92 if letter in _WIDE else 0.70 if letter.isupper() else 0.62
-        for letter in text
-    )
-    return ems * points / 72
-
-
-def wrap(text: str, inches: float, points: float) -> tuple[str, ...]:
-    """The text in lines that are no wider than this; line ends in the text are kept."""
-    lines: list[str] = []
-    for paragraph in text.split("\n"):
-        line = ""
-        for word in _short_words(paragraph, inches, points):
-            longer = f"{line} {word}" if line else word
-            if line and text_width(longer, points) > inches:
-                lines.append(line)
-                longer = word
-            line = longer
-        lines += [line] if line else []
-    return tuple(lines)
-
-
-def _short_words(paragraph: str, inches: float, points: float) -> Iterator[str]:
-    """The words, those that do not fit into a line cut into pieces of at least six letters; hard blanks do not part."""
-    for word in re.split(r"[ \t]+", paragraph.strip()):
-        wanted = text_width(word, points)
-        letters = max(int(len(word) * inches / wanted), 6) if wanted > inches else len(word)
-        yield from (word[start : start + letters] for start in range(0, len(word), max(letters, 1)))
-
-
-def line_height(points: float) -> float:
-    return points * LEADING / 72
-
-
 def lay_out(figure: Figure, *, width: float = 7.2) -> Page:
     """Plan the page of a figure."""
     return _Plan(figure, width).page()
@@ -125,15 +87,17 @@ class _Plan:
     def __init__(self, figure: Figure, width: float) -> None:
         self.figure, self.columns = figure, min(figure.columns, len(figure.panels))
         self.rows = math.ceil(len(figure.panels) / self.columns)
-        self.tallest = TALLEST if self.rows > 1 else 1.3 * TALLEST
+        large = any(map(_is_large, figure.panels))
+        self.tallest = LARGEST if large else TALLEST if self.rows > 1 else 1.3 * TALLEST
         self.bars, self.is_shared = _bars(figure)
         self.gutters = [self._most(self._gutter, column=c) for c in range(self.columns)]
         self.bar_rooms = [self._most(self._bar_room, column=c) for c in range(self.columns)]
         self.shared_room = 0.0
         if self.is_shared:
-            (key,) = {panel.scale for panel in figure.panels if isinstance(panel, Heatmap)}
+            (key,) = {panel.scale for panel in figure.panels if isinstance(panel, Heatmap | Tiles)}
             self.shared_room = GAP + self._bar_width(key) + line_height(SMALL) * 1.3
-        self.widest = min(max(NARROWEST, *map(self._widest, figure.panels)), WIDEST)
+        self.widest = max(NARROWEST, *map(self._widest, figure.panels))
+        self.widest = self.widest if large else min(self.widest, WIDEST)
         self._share_out(width)
         self.width = _even(self._fixed() + self.panel_width * self.columns)
 
@@ -161,7 +125,11 @@ class _Plan:
         if isinstance(panel, Heatmap | CategoryMap):
             rows, columns = panel.values.shape
             names = 0.0 if upright(panel.x.labels) else (columns + 1) * SMALL * 1.15 / 72  # all of them, turned
+            if _is_large(panel):
+                return min(max(names, WIDEST), LARGEST)
             return max(FLATTEST * self.tallest * columns / rows, names, 0.7)
+        if isinstance(panel, Tiles):
+            return max(panel.columns * LARGEST_TILE, WIDEST)
         return 0.0 if isinstance(panel, Legend) else WIDEST
 
     def page(self) -> Page:
@@ -226,8 +194,10 @@ class _Plan:
         if isinstance(panel, Heatmap | CategoryMap):
             rows, columns = panel.values.shape
             return min(max(self.panel_width * rows / columns, SHORTEST), self.tallest)
+        if isinstance(panel, Tiles):
+            return self.panel_width * panel.rows / panel.columns
         if isinstance(panel, Curves):
-            return max(0.72 * self.panel_width, 0.8)
+            return max(0.72 * self.panel_width, 0.8, len(panel.y.labels) * line_height(SMALL))
         if isinstance(panel, Scatter):
             return max(self.panel_width, 0.8)
         if isinstance(panel, Intervals):
@@ -250,15 +220,21 @@ class _Plan:
         panel = self.figure.panels[index]
         if isinstance(panel, Legend) or not self._labelled_y(index):
             return 0.0
+        if isinstance(panel, Tiles):
+            name = line_height(SMALL + 0.6) if panel.row_name else 0.0
+            return name + max((text_width(label, SMALL) + TICK for label in panel.row_labels), default=0.0)
         name = line_height(SMALL + 0.6) if panel.y.name else 0.0
-        if isinstance(panel, Curves | Scatter):
-            return name + text_width("0.0000", SMALL) + TICK
+        if isinstance(panel, Curves | Scatter) and not panel.y.labels:
+            finest = tick_text((panel.y.high or 0.0) / 4)  # what a tick of a short axis looks like
+            return name + max(text_width("0.0000", SMALL), text_width(finest, SMALL)) + TICK
         return name + max(text_width(label, SMALL) for label in panel.y.labels) + TICK
 
     def _foot(self, index: int) -> float:
         panel = self.figure.panels[index]
         if isinstance(panel, Legend) or not self._labelled_x(index):
             return 0.02
+        if isinstance(panel, Tiles):
+            return (line_height(SMALL + 0.6) + line_height(SMALL) + TICK) if panel.column_labels else 0.02
         name = line_height(SMALL + 0.6) if panel.x.name else 0.0
         if isinstance(panel, Curves | Scatter | Intervals) or upright(panel.x.labels):
             return name + line_height(SMALL) + TICK
@@ -269,7 +245,7 @@ class _Plan:
 
     def _bar_room(self, index: int) -> float:
         panel = self.figure.panels[index]
-        if index not in self.bars or not isinstance(panel, Heatmap):
+        if index not in self.bars or not isinstance(panel, Heatmap | Tiles):
             return 0.0
         return self._bar_width(panel.scale) + (line_height(SMALL) if bar_label(self.figure, panel) else 0.0)
 
@@ -297,10 +273,17 @@ def legend_width(panel: Legend) -> float:
     )
 
 
-def bar_label(figure: Figure, panel: Heatmap) -> str:
+def bar_label(figure: Figure, panel: Heatmap | Tiles) -> str:
     """What is written along a panel's own bar: the scale's label, unless the panel says it already."""
     label = figure.scales[panel.scale].label
     return "" if label.lower() in f"{panel.title} {panel.subtitle}".lower() else label
+
+
+def _is_large(panel: Panel) -> bool:
+    """Panels that take the room there is: tiles, and maps of tokens by tokens."""
+    if isinstance(panel, Heatmap):
+        return panel.x.labels == panel.y.labels and not upright(panel.x.labels)
+    return isinstance(panel, Tiles)
 
 
 def _axis(panel: Panel | None, side: str) -> Axis | None:
@@ -311,7 +294,7 @@ def _axis(panel: Panel | None, side: str) -> Axis | None:
 def _bars(figure: Figure) -> tuple[frozenset[int], bool]:
     """The panels that have a colour bar beside them, and whether there is one bar for the whole grid instead."""
     last: dict[str, int] = {}
-    maps = [(index, panel) for index, panel in enumerate(figure.panels) if isinstance(panel, Heatmap)]
+    maps = [(index, panel) for index, panel in enumerate(figure.panels) if isinstance(panel, Heatmap | Tiles)]
     for index, panel in maps:
         last[panel.scale] = index
     if len(last) == 1 and len(maps) > 1:

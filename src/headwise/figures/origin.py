@@ -1,14 +1,20 @@
 """Where a figure's numbers came from, as it is written around them: the model in the title, the origin in small print.
 
+A picture is shown to others, and how somebody's folders are called is none of their business: a model that was loaded from
+a path is named by the path's last part.
+
 This module does not know any study.
 """
 
 from __future__ import annotations
 
 import json
+from pathlib import PureWindowsPath
 from typing import Any
 
 import xarray as xr
+
+UNKNOWN = "not installed"  # the version that was written down where nobody knew it
 
 
 def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
@@ -17,22 +23,35 @@ def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
     return found
 
 
+def model_name(origin: dict[str, Any]) -> str:
+    r"""The model's id as others may read it; empty where nobody wrote it down.
+
+    >>> [model_name({"model": {"id": one}}) for one in ("who/model", "/home/me/model.gguf", "../model", r"C:\me\model")]
+    ['who/model', 'model.gguf', 'model', 'model']
+    """
+    name = str(origin.get("model", {}).get("id", ""))
+    path = PureWindowsPath(name)  # takes both kinds of stroke
+    away = path.root or path.drive or path.parts[:1] in ((".",), ("..",), ("~",)) or ".." in path.parts
+    return path.name if away else name
+
+
 def with_model(title: str, origin: dict[str, Any]) -> str:
     """A title that ends with the model's own name, without who made it."""
-    model = str(origin.get("model", {}).get("id", "")).rsplit("/", 1)[-1].removesuffix(".gguf")
+    model = model_name(origin).rsplit("/", 1)[-1].removesuffix(".gguf")
     return f"{title}: {model}" if model else title
 
 
 def small_print(origin: dict[str, Any]) -> str:
     """Model, data, seed and version on one line."""
     model, data = origin.get("model", {}), origin.get("data", {})
+    version = origin.get("environment", {}).get("headwise", UNKNOWN)
     size = ", ".join(_count(model, noun) for noun in ("layer", "head") if f"{noun}s" in model)
     about = ", ".join(str(part) for part in (size, model.get("dtype")) if part)
     parts = [
-        f"{model['id']}{f' ({about})' if about else ''}" if "id" in model else "",
+        f"{model_name(origin)}{f' ({about})' if about else ''}" if "id" in model else "",
         f"data {data['name']} {str(data.get('digest', ''))[:12]}".strip() if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
-        f"headwise {origin['environment']['headwise']}" if "headwise" in origin.get("environment", {}) else "",
+        "" if version == UNKNOWN else f"headwise {version}",
     ]
     return " · ".join(part for part in parts if part)
 

@@ -7,6 +7,7 @@
 | `Curves` | lines over a numeric axis, with bands | sorted importances, sweeps, counts per layer |
 | `Scatter` | one point a head (or an example) | one map against another |
 | `Intervals` | a value and its interval a row, named at the left | results of detectors |
+| `Tiles` | a small map a head, in a grid (`tiles.py`) | patterns |
 | `Legend` | what colours and signs mean; takes a place in the grid | all |
 
 Arrays are float32 and read-only, row 0 is drawn at the top, and NaN means "not measured": it is drawn as a texture and
@@ -22,11 +23,15 @@ from typing import Any
 import numpy as np
 
 from headwise.errors import DataError
+from headwise.figures.tiles import Tiles
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a panel. Maps have one label a cell; curves and scatters a range (None: as wide as the data)."""
+    """One side of a panel. Maps have one label a cell; curves and scatters a range (None: as wide as the data).
+
+    The y axis of curves may have labels too: they name the places 0, 1, 2, ..., as the leaves of a tree.
+    """
 
     name: str
     labels: tuple[str, ...] = ()
@@ -86,7 +91,7 @@ class Heatmap:
     frames: tuple[Frame, ...] = ()
     marks: tuple[Mark, ...] = ()
     extras: Mapping[str, np.ndarray] = field(default_factory=dict)
-    missing: str = "not measured"
+    missing: str = "not measured"  # what a cell that is NaN means; written across a map that has no other cells
 
     def __post_init__(self) -> None:
         _settle(self, values=_floats(self.values))
@@ -251,7 +256,7 @@ class Legend:
     subtitle: str = ""
 
 
-Panel = Heatmap | CategoryMap | Curves | Scatter | Intervals | Legend
+Panel = Heatmap | CategoryMap | Curves | Scatter | Intervals | Tiles | Legend
 
 
 def _floats(values: Any) -> np.ndarray:

@@ -3,11 +3,14 @@
 Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers
 are written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small.
 A scale also carries what follows from it (``kind``, ``ticks``), so that a browser needs no rules of its own; on the way
-back these are recomputed. Infinite values do not exist in JSON: they become null too.
+back these are recomputed. Infinite values do not exist in JSON: they become null too. Pixels (bytes) are kept compact:
+packed by zlib (what browsers call "deflate") and written in base64.
 """
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -18,14 +21,16 @@ from headwise.errors import DataError
 from headwise.figures import figure as _figure
 from headwise.figures import panels as _panels
 from headwise.figures import scale as _scale
+from headwise.figures import tiles as _tiles
 
 FORMAT = "headwise.figure/1"
+PIXELS = "Pixels"
 _CLASSES = {
     name.__name__: name
     for name in (
         _figure.Figure, _scale.Scale, _scale.ScaleMark, _panels.Axis, _panels.Frame, _panels.Mark, _panels.Category,
         _panels.Heatmap, _panels.CategoryMap, _panels.Curve, _panels.Guide, _panels.Curves, _panels.Scatter,
-        _panels.Intervals, _panels.Legend,
+        _panels.Intervals, _panels.Legend, _tiles.Tiles,
     )
 }  # fmt: skip
 
@@ -59,7 +64,10 @@ def _encode(value: Any) -> Any:
     return value
 
 
-def _encode_array(array: np.ndarray) -> list[Any]:
+def _encode_array(array: np.ndarray) -> Any:
+    if array.dtype == np.uint8:
+        packed = base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()
+        return {"type": PIXELS, "shape": list(array.shape), "deflated": packed}
     if array.dtype.kind in "iu":
         return array.tolist()
     flat = [
@@ -78,6 +86,9 @@ def _decode(value: Any) -> Any:
         return value
     if "type" not in value:
         return {key: _decode(each) for key, each in value.items()}
+    if value["type"] == PIXELS:
+        pixels = np.frombuffer(zlib.decompress(base64.b64decode(value["deflated"])), dtype=np.uint8)
+        return pixels.reshape(value["shape"])
     made_of = _CLASSES.get(value["type"])
     if made_of is None:
         raise DataError(f"{value['type']!r} is no part of a figure; expected one of {', '.join(sorted(_CLASSES))}.")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.errors import DataError, did_you_mean
-from headwise.figures.ticks import round_up, tick_text, ticks_between
+from headwise.figures.ticks import decades_between, round_up, tick_text, ticks_between
 
 # All of them can be told apart by colour-blind readers and keep their order in grey.
 COLOURS = {
@@ -45,6 +45,8 @@ class Scale:
     over: bool = False  # some cells lie above high: the last tick is written with a plus
     under: bool = False  # some cells lie below low
     marks: tuple[ScaleMark, ...] = ()
+    decimals: int | None = None  # of the ticks, so that all are written alike; None: as few as each needs
+    log: bool = False  # equal steps of colour are equal factors
 
     def __post_init__(self) -> None:
         if self.colours not in COLOURS:
@@ -54,18 +56,36 @@ class Scale:
                 f"The scale {self.label!r} runs from {self.low} to {self.high}; "
                 "both ends must be finite, and the low end below the high end."
             )
+        if self.log and self.low <= 0:
+            raise DataError(f"The logarithmic scale {self.label!r} starts at {self.low}; it must start above 0.")
 
     @property
     def kind(self) -> str:
         """``sequential`` (from little to much) or ``diverging`` (below and above a middle)."""
         return COLOURS[self.colours]
 
+    def share(self, values: np.ndarray) -> np.ndarray:
+        """How far along the scale: 0 at ``low``, 1 at ``high``, beyond both where values are."""
+        values = np.asarray(values, dtype=float)
+        if self.log:
+            least = self.low * 1e-9  # nought has no logarithm: far below the end
+            return np.log(np.maximum(values, least) / self.low) / np.log(self.high / self.low)
+        return (values - self.low) / (self.high - self.low)
+
     def ticks(self, *, most: int = 4) -> tuple[tuple[float, str], ...]:
         """Where the colour bar has ticks, and what is written there."""
-        places = ticks_between(self.low, self.high, most=most)
+        places = (decades_between if self.log else ticks_between)(self.low, self.high, most=most)
         last = len(places) - 1
         return tuple(
-            (place, tick_text(place, over=self.over and index == last, under=self.under and index == 0))
+            (
+                place,
+                tick_text(
+                    place,
+                    over=self.over and index == last,
+                    under=self.under and index == 0,
+                    decimals=self.decimals,
+                ),
+            )
             for index, place in enumerate(places)
         )
 

@@ -3,7 +3,8 @@
 Two layer x head maps side by side, AttnScore left, the largest Laplacian eigenvalues right. Each cell is the p-value of
 a two-sided Mann-Whitney U test, with one colour bar for both: dark is 0. ``value="all"`` adds a row of maps
 with the effect size (AUROC of the single feature: above 0.5 it is larger in wrong answers) and one with the
-Benjamini-Hochberg q-value. Above each map stands how many heads are under 0.05; the note says how many would be with
+Benjamini-Hochberg q-value. The published scale is linear, on which all small p-values are one colour; ``scale="log"`` tells
+them apart. Above each map stands how many heads are under 0.05; the note says how many would be with
 shuffled labels.
 
 Source: Binkowski et al., arXiv 2502.17598. That ten eigenvalues become one number by their mean is our choice.
@@ -23,9 +24,11 @@ from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap
-from headwise.figures.scale import Scale, scale_around
+from headwise.figures.scale import Scale, ScaleMark, scale_around
 
 LEVEL = 0.05
+SCALES = ("linear", "log")
+LEAST = 1e-6  # where a logarithmic scale ends
 VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}
 COMBINED = {"p_cauchy": "combined p (Cauchy)", "p_min": "combined p (smallest)"}  # of the ten largest, a test a rank
 TOP_TEN = ("laplacian", "attention")  # features that are a mean of the ten largest
@@ -40,13 +43,16 @@ def figure(
     part: str = "whole",
     value: str = "p",
     matched: bool = False,
+    scale: str = "linear",
 ) -> Figure:
     """Maps of these features (None: of all), one column a feature and one row a value.
 
     ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all", or "p_cauchy" or
     "p_min" for the tests of single eigenvalues combined; with ``matched`` the tests are those between wrong and correct
-    answers paired by length.
+    answers paired by length. ``scale`` of p- and q-values: "linear" or "log".
     """
+    if scale not in SCALES:
+        raise StudyError(f"The spectral figure has no scale {scale!r}. {did_you_mean(scale, SCALES)}")
     keys, rows = chosen_keys(dataset, FEATURE, features, "The spectral study"), _rows(dataset, value, matched)
     parts = [str(name) for name in dataset[PART].values]
     if part not in parts:
@@ -58,8 +64,8 @@ def figure(
         title=with_model(_title(dataset, part, matched), origin),
         panels=tuple(panels),
         columns=_columns(chosen, len(keys), len(panels)),
-        scales={row: _scale(chosen, row) for row in rows},
-        notes=_notes(chosen, keys, rows, matched),
+        scales={row: _scale(chosen, row, matched, log=scale == "log") for row in rows},
+        notes=_notes(chosen, keys, rows, matched, log=scale == "log"),
         provenance=small_print(origin),
     )
 
@@ -101,10 +107,16 @@ def _share(values: np.ndarray, row: str) -> str:
     return f"{what}: {count} of {measured.size} heads ({100 * count / measured.size:.0f}\u00a0%)"
 
 
-def _scale(chosen: xr.Dataset, row: str) -> Scale:
+def _scale(chosen: xr.Dataset, row: str, matched: bool, *, log: bool) -> Scale:
     if row == "effect":
         return scale_around(chosen["effect"].values, VALUES[row], centre=0.5)
-    return Scale({**VALUES, **COMBINED}[row], 0.0, 1.0)
+    label = {**VALUES, **COMBINED}[row]
+    if not log:
+        return Scale(label, 0.0, 1.0)
+    values = chosen[f"{row}_matched" if matched else row].values
+    smallest = float(np.nanmin(values, initial=1.0))
+    low = max(LEAST, 10.0 ** np.floor(np.log10(max(smallest, LEAST))))
+    return Scale(label, min(low, 0.01), 1.0, under=smallest < low, marks=(ScaleMark(LEVEL, f"{LEVEL}"),), log=True)
 
 
 def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:
@@ -119,7 +131,7 @@ def _title(dataset: xr.Dataset, part: str, matched: bool) -> str:
     return f"{title}, answers paired by length" if matched else title
 
 
-def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool) -> tuple[str, ...]:
+def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool, *, log: bool) -> tuple[str, ...]:
     notes = [f"Each cell is one head. {_test(chosen, matched)}"]
     if "q" in rows:
         notes.append("q: Benjamini-Hochberg, over the heads of one map.")
@@ -129,6 +141,8 @@ def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool) 
         notes.append("Ten tests a head, one for each of the ten largest eigenvalues, combined into one p.")
     elif any(key in TOP_TEN for key in keys):
         notes.append("Eigenvalues: the mean of the ten largest; how ten become one number is our choice.")
+    if log and set(rows) - {"effect"}:
+        notes.append(f"Colours run by powers of ten; the pointer is at {LEVEL}.")
     if "p" in rows and not matched:
         notes.append(_chance(chosen, keys))
     shown = [f"{row}_matched" if matched else row for row in rows]

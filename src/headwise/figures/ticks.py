@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 _ROUND = (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS = (1.0, 2.0, 2.5, 5.0)
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CELL_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -43,14 +44,35 @@ def ticks_between(low: float, high: float, *, most: int = 4) -> tuple[float, ...
     return (_clean(low), _clean((low + high) / 2), _clean(high))
 
 
-def tick_text(value: float, *, over: bool = False, under: bool = False) -> str:
+def decades_between(low: float, high: float, *, most: int = 4) -> tuple[float, ...]:
+    """Powers of ten, in even steps down from the highest: at most ``most`` of them, or both ends where there are not two.
+
+    >>> decades_between(1e-6, 1), decades_between(0.01, 1), decades_between(0.2, 0.7)
+    ((1e-06, 0.0001, 0.01, 1.0), (0.01, 0.1, 1.0), (0.2, 0.7))
+    """
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if last <= first:
+        return (low, high)
+    step = math.ceil((last - first) / (most - 1))
+    return tuple(float(f"1e{power}") for power in range(last, first - 1, -step))[::-1]
+
+
+def tick_text(value: float, *, over: bool = False, under: bool = False, decimals: int | None = None) -> str:
     """A tick as it is written: a true minus sign, and a plus where the scale was clipped there.
 
-    >>> tick_text(0.004, over=True), tick_text(-0.5), tick_text(12000.0)
-    ('0.004+', '−0.5', '12,000')
+    >>> tick_text(0.004, over=True), tick_text(0.004, over=True, decimals=4), tick_text(-0.5), tick_text(12000.0)
+    ('0.004+', '0.0040+', '−0.5', '12,000')
+    >>> tick_text(1e-6, under=True), tick_text(5e-5)
+    ('≤ 10⁻⁶', '0.00005')
     """
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    text = "0" if float(value) == 0 else text.replace("-", "−")
+    if 0 < value < 1e-4 and decimals is None and math.isclose(value, 10.0 ** round(math.log10(value))):
+        text = "10" + str(round(math.log10(value))).translate(_RAISED)
+    elif decimals is not None:
+        text = f"{value:,.{decimals}f}".replace("-", "−")
+    else:
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        text = f"{value:.12f}".rstrip("0") if "e" in text else text
+        text = "0" if float(value) == 0 else text.replace("-", "−")
     return text + ("+" if over else "") if not under else f"≤ {text}"
 
 

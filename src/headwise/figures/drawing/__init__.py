@@ -7,8 +7,10 @@ backend, the user's own style neither used nor changed. This folder is the only 
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import re
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -16,9 +18,10 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
+from PIL import Image
 
 from headwise.errors import DataError
-from headwise.figures.drawing import maps, plots
+from headwise.figures.drawing import maps, mosaic, plots
 from headwise.figures.drawing.ink import GREY, INK
 from headwise.figures.figure import Figure
 from headwise.figures.layout import (
@@ -33,9 +36,10 @@ from headwise.figures.layout import (
     Slot,
     bar_label,
     lay_out,
-    line_height,
 )
+from headwise.figures.lettering import line_height
 from headwise.figures.panels import CategoryMap, Curves, Heatmap, Intervals, Legend, Scatter
+from headwise.figures.tiles import Tiles
 
 SUFFIXES = (".pdf", ".png", ".svg")
 STYLE = {
@@ -71,24 +75,24 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dp
 def render(figure: Figure, suffix: str, *, width: float = 7.2, dpi: int = 300) -> bytes:
     """The bytes of the file."""
     with matplotlib.style.context(["default", STYLE]):
-        canvas = draw(figure, width=width)
+        canvas = draw(figure, width=width, dpi=dpi)
         file = io.BytesIO()
         canvas.savefig(file, format=suffix.lstrip("."), dpi=dpi, metadata=_metadata(figure, suffix))
     if suffix == ".svg":
-        return _spoken(file.getvalue().decode(), figure).encode()
+        return _spoken(_packed(file.getvalue().decode()), figure).encode()
     return file.getvalue()
 
 
-def draw(figure: Figure, *, width: float = 7.2) -> Canvas:
+def draw(figure: Figure, *, width: float = 7.2, dpi: int = 300) -> Canvas:
     """The figure as a matplotlib Figure, for those who want to go on from there."""
     page = lay_out(figure, width=width)
-    canvas = Canvas(figsize=(page.width, page.height))
+    canvas = Canvas(figsize=(page.width, page.height), dpi=dpi)
     FigureCanvasAgg(canvas)
     _write_page(canvas, page)
     for slot in page.slots:
         _paint_panel(canvas, page, slot, figure)
     if page.shared_bar is not None:
-        panel = next(panel for panel in figure.panels if isinstance(panel, Heatmap))
+        panel = next(panel for panel in figure.panels if isinstance(panel, Heatmap | Tiles))
         scale = figure.scales[panel.scale]
         maps.paint_bar(_axes(canvas, page, page.shared_bar), scale, scale.label)
     return canvas
@@ -98,6 +102,10 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
     axes, panel = _axes(canvas, page, slot.box), slot.panel
     if isinstance(panel, Heatmap):
         maps.paint_heatmap(axes, panel, figure.scales[panel.scale], slot)
+        if slot.bar is not None:
+            maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
+    elif isinstance(panel, Tiles):
+        mosaic.paint_tiles(axes, panel, figure.scales[panel.scale], slot)
         if slot.bar is not None:
             maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, CategoryMap):
@@ -147,6 +155,20 @@ def _metadata(figure: Figure, suffix: str) -> dict[str, str | None]:
     if suffix == ".svg":
         return {"Title": figure.title, "Description": figure.alt or None, "Creator": "Headwise", "Date": None}
     return {"Title": figure.title, "Description": figure.alt or "", "Software": "Headwise"}
+
+
+def _packed(svg: str) -> str:
+    """Embedded pictures with a palette, where they have at most 256 colours: a third of the size."""
+
+    def pack(found: re.Match[str]) -> str:
+        picture = Image.open(io.BytesIO(base64.b64decode(found[2]))).convert("RGB")
+        if picture.getcolors(256) is None:
+            return found[0]
+        file = io.BytesIO()
+        picture.quantize(256, dither=Image.Dither.NONE).save(file, format="png", optimize=True)
+        return f"{found[1]}{base64.b64encode(file.getvalue()).decode()}"
+
+    return re.sub(r"(data:image/png;base64,\s*)([A-Za-z0-9+/=\s]+)", pack, svg)
 
 
 def _spoken(svg: str, figure: Figure) -> str:

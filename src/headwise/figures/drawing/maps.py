@@ -20,7 +20,8 @@ from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
 from headwise.figures.drawing.ink import INK, outline, small_ticks, texture, thin_spines
-from headwise.figures.layout import SMALL, Slot, text_width, upright
+from headwise.figures.layout import SMALL, Slot, upright
+from headwise.figures.lettering import LEADING, text_width, wrap
 from headwise.figures.panels import Axis, CategoryMap, Heatmap, Mark
 from headwise.figures.scale import Scale
 from headwise.figures.ticks import thinned
@@ -31,10 +32,12 @@ MOST_TICKS = 8
 
 def paint_heatmap(axes: Axes, panel: Heatmap, scale: Scale, slot: Slot) -> None:
     """Colours for numbers, texture for what was not measured, then marks and frames."""
-    share = (panel.values.astype(float) - scale.low) / (scale.high - scale.low)
+    share = scale.share(panel.values)
     measured = np.isfinite(share)
     levels = np.where(measured, np.clip(np.nan_to_num(share) * LEVELS, 0, LEVELS - 1), -1).astype(int)
-    _paint_map(axes, panel, levels, _colours_of(scale), slot)
+    _paint_map(axes, panel, levels, colours_of(scale), slot)
+    if not measured.any():
+        _write_across(axes, panel.missing, slot)
 
 
 def paint_categories(axes: Axes, panel: CategoryMap, slot: Slot) -> None:
@@ -51,11 +54,11 @@ def paint_categories(axes: Axes, panel: CategoryMap, slot: Slot) -> None:
 
 def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
     """A colour bar: the colours, the ticks with their plus where the scale was clipped, and pointers at the marks."""
-    _paint_cells(axes, np.arange(LEVELS - 1, -1, -1)[:, None], _colours_of(scale))
+    _paint_cells(axes, np.arange(LEVELS - 1, -1, -1)[:, None], colours_of(scale))
     axes.set(xlim=(-0.5, 0.5), ylim=(LEVELS - 0.5, -0.5))
 
     def place(value: float) -> float:
-        return (1 - (value - scale.low) / (scale.high - scale.low)) * LEVELS - 0.5
+        return float(1 - scale.share(np.array(value))) * LEVELS - 0.5
 
     axes.yaxis.tick_right()
     axes.set_xticks([])
@@ -72,7 +75,7 @@ def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
     thin_spines(axes)
 
 
-def _colours_of(scale: Scale) -> list[Any]:
+def colours_of(scale: Scale) -> list[Any]:
     colours = matplotlib.colormaps[scale.colours].resampled(LEVELS)
     return [colours(level) for level in range(LEVELS)]
 
@@ -102,9 +105,19 @@ def _paint_map(
     thin_spines(axes)
 
 
+def _write_across(axes: Axes, text: str, slot: Slot) -> None:
+    """Why there is nothing to see, in the middle of a panel without a number."""
+    lines = wrap(text, 0.86 * slot.box.width, SMALL)
+    paper = {"boxstyle": "square,pad=0.25", "facecolor": "white", "linewidth": 0}
+    axes.text(
+        0.5, 0.5, "\n".join(lines), fontsize=SMALL, color=INK, linespacing=LEADING, ha="center", va="center", bbox=paper,
+        transform=axes.transAxes,
+    )  # fmt: skip
+
+
 def _paint_mark(axes: Axes, mark: Mark, cell: float, *, dark: bool) -> None:
     if mark.sign == "text":
-        ink, points = "white" if dark else INK, min(SMALL, cell * 0.5)
+        ink, points = "white" if dark else INK, min(SMALL, cell * 0.5, cell * 1.4 / max(len(mark.text), 1))
         axes.text(mark.column, mark.row, mark.text, fontsize=points, ha="center", va="center", color=ink)
         return
     size = min(max(0.75 * cell, 4.2), 5.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -10,8 +12,9 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from headwise.figures.drawing.ink import FAINT, GREY, INK, outline, small_ticks, texture, thin_spines
-from headwise.figures.layout import PANEL_TITLE, SMALL, Slot, line_height
-from headwise.figures.panels import Axis, Category, Curves, Guide, Intervals, Legend, Scatter
+from headwise.figures.layout import PANEL_TITLE, SMALL, Slot
+from headwise.figures.lettering import line_height, text_width
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Legend, Scatter
 from headwise.figures.ticks import tick_text
 
 _STYLES: dict[str, dict[str, Any]] = {
@@ -26,7 +29,7 @@ _FEW = 6  # places on a logarithmic axis that each get a tick
 
 def paint_curves(axes: Axes, panel: Curves) -> None:
     """Lines with their bands, named in the emptiest corner when there are several."""
-    for curve in panel.curves:
+    for curve in panel.curves if panel.x.log else map(_stretched, panel.curves):
         if curve.low is not None and curve.high is not None:
             step: Literal["mid"] | None = "mid" if curve.style == "step" else None
             axes.fill_between(curve.x, curve.low, curve.high, color=curve.colour, alpha=0.2, linewidth=0, step=step)
@@ -37,8 +40,20 @@ def paint_curves(axes: Axes, panel: Curves) -> None:
     places = np.unique(np.concatenate([curve.x for curve in panel.curves])) if panel.curves else np.empty(0)
     if panel.x.log and 0 < places.size <= _FEW:  # what was measured, rather than powers of two
         axes.set_xticks(places, [tick_text(float(place)) for place in places])
-    if len(panel.curves) > 1:
+    if not panel.y.labels and all((curve.y == np.round(curve.y)).all() for curve in panel.curves):  # counts
+        whole = [place for place in axes.get_yticks() if float(place).is_integer()]
+        axes.set_yticks(whole, [tick_text(float(place)) for place in whole])
+    if len(panel.curves) > 1 and any(curve.label for curve in panel.curves):  # else a legend of the figure names them
         _name_groups(axes)
+
+
+def _stretched(curve: Curve) -> Curve:
+    """Steps go on for half a step at both ends, so that the first and the last are as wide as the others."""
+    if curve.style != "step" or curve.x.size < 2:
+        return curve
+    x = np.append(np.insert(curve.x, 0, 1.5 * curve.x[0] - 0.5 * curve.x[1]), 1.5 * curve.x[-1] - 0.5 * curve.x[-2])
+    low, high = (None if side is None else np.pad(side, 1, mode="edge") for side in (curve.low, curve.high))
+    return replace(curve, x=x, y=np.pad(curve.y, 1, mode="edge"), low=low, high=high)
 
 
 def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
@@ -63,7 +78,7 @@ def paint_intervals(axes: Axes, panel: Intervals) -> None:
         axes.hlines(rows[own], *ends, color=category.colour, linewidth=0.9, alpha=0.6)
         axes.plot(panel.values[own], rows[own], "o", markersize=3, color=category.colour)
     _finish(axes, panel.x, panel.y, panel.guides)
-    named = len(panel.categories) > 1
+    named = len(panel.categories) > 1 and any(each.label for each in panel.categories)
     axes.set_ylim(rows.size - 0.4 + 1.2 * named, -0.6)
     axes.set_yticks(rows, panel.y.labels)
     axes.tick_params(axis="y", length=0)
@@ -126,20 +141,48 @@ def _name_points(axes: Axes, panel: Scatter, slot: Slot) -> None:
 def _finish(axes: Axes, x: Axis, y: Axis, guides: tuple[Guide, ...]) -> None:
     for guide in guides:
         _paint_guide(axes, guide)
-    for axis, side, base in ((x, axes.xaxis, 2), (y, axes.yaxis, 10)):
+    for axis, side in ((x, axes.xaxis), (y, axes.yaxis)):
         if axis.log:
-            getattr(axes, f"set_{side.axis_name}scale")("log", base=base)
+            getattr(axes, f"set_{side.axis_name}scale")("log")
         getattr(axes, f"set_{side.axis_name}lim")(axis.low, axis.high)
         low, high = sorted(side.get_view_interval())
-        locator = LogLocator(base=base, numticks=5) if axis.log else MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+        counts = side is axes.xaxis and low >= 0.5  # of heads, of examples: they double
+        locator = _log_locator(low, high, counts) if axis.log else MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
         places = [place for place in locator.tick_values(low, high) if low <= place <= high]
+        places = _that_fit(axes, places) if axis.log and side is axes.xaxis else places
         side.set_ticks(places, [tick_text(place) for place in places])
+        if axis.labels and side is axes.yaxis:
+            side.set_ticks(range(len(axis.labels)), axis.labels)
         side.set_minor_locator(NullLocator())
         side.set_label_text(axis.name, fontsize=SMALL + 0.6, color=INK)
         side.labelpad = 1.5
     small_ticks(axes)
     thin_spines(axes)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _log_locator(low: float, high: float, counts: bool) -> LogLocator:
+    """Powers of two for counts, else of ten; with 2 and 5 between these where they are few."""
+    if counts:
+        return LogLocator(base=2, numticks=5)
+    few = np.log10(high / low) < 2.2
+    return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=9 if few else 5)
+
+
+def _that_fit(axes: Axes, places: list[float]) -> list[float]:
+    """Every second place (or fourth, ...) of a logarithmic axis whose numbers would stand on each other."""
+    canvas: Any = axes.get_figure()
+    room = axes.get_position().width * float(canvas.get_size_inches()[0])
+    low, high = np.log(axes.get_xlim())
+    for step in (1, 2, 3, len(places) or 1):
+        chosen = places[::step]
+        middles = [(np.log(place) - low) / (high - low) * room for place in chosen]
+        halves = [text_width(tick_text(place), SMALL) / 2 + 0.03 for place in chosen]
+        ends = [(middle - half, middle + half) for middle, half in zip(middles, halves, strict=True)]
+        ends = [end for end in ends if end[1] <= room + 0.12]
+        if all(a[1] <= b[0] for a, b in pairwise(ends)):
+            return chosen[: len(ends)]
+    return chosen[:1]
 
 
 def _paint_guide(axes: Axes, guide: Guide) -> None:

@@ -1,0 +1,215 @@
+"""The relation validation in words: are the scores from weights borne out in texts, and by removal?
+
+Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`: "pearson_forced antonym" is that
+variable at that relation, "own plural 8" the accuracy at a task and number of heads; means and counts are named as such.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import xarray as xr
+
+from headwise.describe.words import Words, Writer, listed
+from headwise.dims import RELATION, REMOVED, TASK
+from headwise.figures.origin import model_name, origin_of
+
+READINGS = {"forced": "with all attention on the source", "natural": "with the attention as it is"}
+NAMED, LOWEST = 5, 3  # relations named at the upper end and at the lower
+DRAWN = {  # from the same layers or not
+    False: "Random heads are drawn from all layers, whatever the layers of the relation's heads.",
+    True: "Random heads are drawn from the layers of the heads that they stand for.",
+}
+FEW = 50  # prompts below which a share is called coarse
+
+
+def describe(dataset: xr.Dataset) -> Words:
+    """The validation as a careful reader would tell it."""
+    writer = Writer(f"{dataset.attrs['title']}: {_model(dataset)}")
+    _say_overview(writer, dataset)
+    _say_axes(writer)
+    for reading in READINGS:
+        _say_correlations(writer, dataset, reading)
+    for name in _tasks(dataset):
+        _say_task(writer, dataset, name)
+    _say_observations(writer, dataset)
+    _say_caveats(writer, dataset)
+    return writer.finish(_headline(writer, dataset))
+
+
+def _model(dataset: xr.Dataset) -> str:
+    return model_name(origin_of(dataset)) or "the model"
+
+
+def _tasks(dataset: xr.Dataset) -> list[str]:
+    return [str(name) for name in dataset[TASK].values]
+
+
+def _at(dataset: xr.Dataset, variable: str, name: str) -> float:
+    dim = TASK if TASK in dataset[variable].dims else RELATION
+    return float(dataset[variable].sel({dim: name}))
+
+
+def _ranged(writer: Writer, dataset: xr.Dataset, variable: str, name: str) -> str:
+    """A value with its interval."""
+    value, low, high = (
+        writer.fixed(_at(dataset, f"{variable}{end}", name), f"{variable}{end} {name}") for end in ("", "_low", "_high")
+    )
+    return f"{value} ({low} to {high})"
+
+
+def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
+    relations = writer.count(dataset.sizes[RELATION], "relations", "relation")
+    tasks = writer.count(dataset.sizes[TASK], "tasks", "few-shot task")
+    writer.say(
+        "overview",
+        f"Whether the heads of {_model(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
+        "lose when a relation's heads are switched off at the last token.",
+    )
+
+
+def _say_axes(writer: Writer) -> None:
+    writer.say(
+        "axes",
+        "A head finds a target when it is among the k tokens that its output at the last token promotes most, without the "
+        "final norm. The share of prompts where it does is correlated over all heads with the score from weights; ranges "
+        "in brackets are 95 % intervals.",
+    )
+    writer.say(
+        "axes",
+        "An effect is accuracy without random heads less accuracy without the relation's heads, a mean over all numbers of "
+        "heads removed; a spill is the same on the other tasks.",
+    )
+
+
+def _say_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None:
+    variable = f"pearson_{reading}"
+    found = [
+        (str(name), float(value))
+        for name, value in zip(dataset[RELATION].values, dataset[variable].values, strict=True)
+    ]
+    ranked = sorted((row for row in found if np.isfinite(row[1])), key=lambda row: -row[1])
+    if not ranked:
+        writer.say("detail", f"{READINGS[reading].capitalize()}, no correlation could be computed.")
+        return
+    named = ranked if len(ranked) <= NAMED + LOWEST else ranked[:NAMED]
+    text = listed(f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in named)
+    lowest = ""
+    if len(ranked) > len(named):
+        rows = (f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in ranked[-LOWEST:])
+        lowest = f"; the lowest are {listed(rows)}"
+    writer.say("detail", f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}.")
+    missing = [name for name, value in found if not np.isfinite(value)]
+    if missing:
+        writer.say("detail", f"No head finds anything, or all find alike, for {listed(missing)}: no correlation there.")
+
+
+def _say_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
+    one = dataset.sel({TASK: name})
+    known = np.flatnonzero(np.isfinite(one["own"].values))
+    asked = writer.count(int(one["asked"]), f"asked {name}", "prompt")
+    if not known.size:
+        writer.say("detail", f"{name}: no head has a score for it, so none was removed.")
+        return
+    parts = []
+    for place in dict.fromkeys((int(known[0]), int(known[len(known) // 2]), int(known[-1]))):
+        step = int(one[REMOVED].values[place])
+        heads = writer.count(step, f"removed {name}", "head")
+        own, random = (
+            writer.fixed(float(one[kind].values[place]), f"{kind} {name} {step}") for kind in ("own", "random")
+        )
+        parts.append(f"{own} without {heads} (random: {random})")
+    effect = _ranged(writer, dataset, "effect", name)
+    spill = f", spill {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
+    writer.say("detail", f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}.")
+
+
+def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
+    for reading in READINGS:
+        values, low = dataset[f"pearson_{reading}"].values, dataset[f"pearson_{reading}_low"].values
+        if not np.isfinite(values).any():
+            continue
+        own = writer.fixed(float(np.nanmean(values)), f"mean pearson_{reading}")
+        sure = writer.count(int((low > 0).sum()), f"sure {reading}")
+        total = writer.count(int(np.isfinite(values).sum()), f"known {reading}")
+        other = dataset[f"other_{reading}"].values
+        control = ""
+        if np.isfinite(other).any():
+            mean = writer.fixed(float(np.nanmean(other)), f"mean other_{reading}")
+            control = f"; with the scores of the other relations, the control, it is {mean}"
+        writer.say(
+            "observations",
+            f"{READINGS[reading].capitalize()}, the mean correlation is {own}, and in {sure} of {total} relations the "
+            f"interval is above nought{control}.",
+        )
+    for text in (_needed(writer, dataset), _apart(writer, dataset)):
+        writer.say("observations", text)
+
+
+def _needed(writer: Writer, dataset: xr.Dataset) -> str:
+    names = needed(dataset)
+    if not _tasks(dataset):
+        return ""
+    total = writer.count(dataset.sizes[TASK], "tasks", "task")
+    if not names:
+        return f"In none of {total} does removing the relation's heads cost more than random ones beyond doubt."
+    count = writer.count(len(names), "needed")
+    return f"Removing a relation's heads costs more than random ones in {count} of {total}: {listed(names)}."
+
+
+def _apart(writer: Writer, dataset: xr.Dataset) -> str:
+    names = specific(dataset)
+    if not needed(dataset):
+        return ""
+    if not names:
+        return (
+            "In none of them is the effect beyond doubt larger than the spill: the heads matter to other tasks as well."
+        )
+    count = writer.count(len(names), "specific")
+    return f"The effect is beyond doubt larger than the spill in {count}: {listed(names)}."
+
+
+def needed(dataset: xr.Dataset) -> list[str]:
+    """Tasks whose effect is above nought with its whole interval."""
+    return [name for name in _tasks(dataset) if _at(dataset, "effect_low", name) > 0]
+
+
+def specific(dataset: xr.Dataset) -> list[str]:
+    """Of those, the ones whose interval is above that of the spill."""
+    return [name for name in needed(dataset) if _at(dataset, "effect_low", name) > _at(dataset, "spill_high", name)]
+
+
+def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+    prompts = int(dataset["prompts"].values.min())
+    if prompts < FEW:
+        writer.say("caveats", f"Shares in texts are of as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.")
+    writer.say(
+        "caveats",
+        "A correlation over heads is carried by the few heads with a score, and those of similar relations are alike; its "
+        "interval is over heads, and other prompts would move it too where scores are small. Tasks "
+        "are asked only on prompts that the whole model completes right, so any change can only lower their accuracy: the "
+        f"random heads show by how much. {DRAWN[bool(origin_of(dataset).get('parameters', {}).get('same_layers'))]}",
+    )
+    unsolved = json.loads(dataset.attrs["unsolved"])
+    if unsolved:
+        rows = (
+            f"{name} ({writer.count(right, f'unsolved {name}')} of {writer.count(tried, f'tried {name}')})"
+            for name, (right, tried) in unsolved.items()
+        )
+        writer.say("caveats", f"The model solves too few prompts of {listed(rows)}; these tasks were left out.")
+    writer.say("caveats", "This is one model, with one set of templates.")
+
+
+def _headline(writer: Writer, dataset: xr.Dataset) -> str:
+    values = dataset["pearson_forced"].values
+    first = f"Scores from weights of {_model(dataset)} against texts."
+    if np.isfinite(values).any():
+        relations = writer.count(int(np.isfinite(values).sum()), "known forced", "relation")
+        mean = writer.fixed(float(np.nanmean(values)), "mean pearson_forced")
+        first = f"Scores from weights of {_model(dataset)} correlate with outputs in texts by {mean} on average ({relations})."
+    if not _tasks(dataset):
+        return first
+    count = writer.count(len(needed(dataset)), "needed")
+    total = writer.count(dataset.sizes[TASK], "tasks", "task")
+    return f"{first} Removing a relation's heads costs more than random ones in {count} of {total}."

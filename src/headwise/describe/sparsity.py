@@ -1,0 +1,168 @@
+"""Sparsity without training in words: what each rule drops, what that costs, and which heads can bear it.
+
+Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`: "rise top 6" is that variable at
+that rule, "needed L3H1" the keys that a head needs; means and counts are named as such.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from headwise.describe import maps
+from headwise.describe.words import Words, Writer, listed
+from headwise.dims import RULE
+from headwise.figures.origin import model_name, origin_of
+
+KINDS = {
+    "top": "The largest of a row",
+    "over": "Those over a threshold",
+    "window": "A window and the first tokens",
+    "entmax": "Entmax in place of softmax",
+    "random": "As many at random, a control",
+}
+BEARABLE = 0.05  # nats
+NAMED = 3
+
+
+def describe(dataset: xr.Dataset) -> Words:
+    """Sparsity as a careful reader would tell it."""
+    writer = Writer(f"{dataset.attrs['title']}: {_model(dataset)}")
+    _say_overview(writer, dataset)
+    _say_axes(writer, dataset)
+    for kind in _kinds(dataset):
+        _say_kind(writer, dataset, kind)
+    _say_bearable(writer, dataset)
+    _say_control(writer, dataset)
+    _say_heads(writer, dataset)
+    _say_caveats(writer, dataset)
+    return writer.finish(_headline(writer, dataset))
+
+
+def _model(dataset: xr.Dataset) -> str:
+    return model_name(origin_of(dataset)) or "the model"
+
+
+def _kinds(dataset: xr.Dataset) -> list[str]:
+    found = {str(kind) for kind in dataset["kind"].values}
+    return [kind for kind in KINDS if kind in found]
+
+
+def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
+    rules = writer.count(dataset.sizes[RULE], "rules", "rule")
+    prompts = writer.count(int(dataset.attrs["prompts"]), "prompts", "prompt")
+    tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
+    writer.say(
+        "overview",
+        f"What {_model(dataset)} loses when attention weights are dropped at inference, without training, by {rules}, on "
+        f"{prompts} of {tokens}.",
+    )
+
+
+def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
+    dense = writer.number(float(dataset["dense"]), "dense")
+    scaled = "scaled to the row's sum" if dataset.attrs["renormalised"] else "left as it is"
+    writer.say(
+        "axes",
+        f"The loss is {dense} nats with nothing dropped; rises are paired by prompt, with 95 % intervals in brackets. What "
+        f"stays of a row is {scaled}. The change of a head's output is the norm of the difference over the norm of the "
+        "output, for the head alone.",
+    )
+
+
+def _say_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
+    parts = []
+    for name in dataset[RULE].values[dataset["kind"].values == kind]:
+        one = dataset.sel({RULE: name})
+        kept = writer.percent(float(one["kept_mean"]), f"kept {name}")
+        mass = writer.percent(float(one["mass_mean"]), f"mass {name}")
+        rise, low, high = (writer.fixed(float(one[f"rise{end}"]), f"rise{end} {name}") for end in ("", "_low", "_high"))
+        change = writer.fixed(float(one["change_mean"]), f"change {name}")
+        parts.append(
+            f"{name} keeps {kept} of edges, drops {mass} of the weight, changes head outputs by {change} of their "
+            f"norm and raises the loss by {rise} ({low} to {high})"
+        )
+    writer.say("detail", f"{KINDS[kind]}: {'; '.join(parts)}.")
+
+
+def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
+    """The setting with the fewest edges whose rise of the loss is bearable, interval included."""
+    cheap = dataset.isel({RULE: np.flatnonzero(dataset["rise_high"].values <= BEARABLE)})
+    return cheap.isel({RULE: int(np.argmin(cheap["kept_mean"].values))}) if cheap.sizes[RULE] else None
+
+
+def _say_bearable(writer: Writer, dataset: xr.Dataset) -> None:
+    """The sparsest setting that costs little, of all rules."""
+    limit = writer.number(BEARABLE, "limit")
+    best = _cheapest(dataset)
+    if best is None:
+        writer.say("observations", f"No setting keeps the rise of the loss below {limit} nats, interval included.")
+        return
+    name = str(best[RULE].values)
+    kept = writer.percent(float(best["kept_mean"]), f"kept {name}")
+    rise = writer.fixed(float(best["rise"]), f"rise {name}")
+    writer.say(
+        "observations",
+        f"The fewest edges at a rise below {limit} nats, interval included, are left by {name}: {kept}, at {rise} nats.",
+    )
+
+
+def _say_control(writer: Writer, dataset: xr.Dataset) -> None:
+    for place in np.flatnonzero(dataset["kind"].values == "random"):
+        amount = float(dataset["strength"].values[place])
+        same = np.flatnonzero((dataset["kind"].values == "top") & (dataset["strength"].values == amount))
+        if same.size:
+            random, top = (str(dataset[RULE].values[each]) for each in (place, same[0]))
+            by = [writer.fixed(float(dataset["rise"].sel({RULE: name})), f"rise {name}") for name in (random, top)]
+            keys = writer.number(amount, f"strength {top}")
+            writer.say(
+                "observations",
+                f"Which keys stay matters: {keys} a row drawn at random raise the loss by {by[0]} nats, the {keys} largest "
+                f"by {by[1]}.",
+            )
+
+
+def _say_heads(writer: Writer, dataset: xr.Dataset) -> None:
+    needed = dataset["needed"]
+    mean = writer.number(float(needed.mean()), "needed mean")
+    few, many = (
+        [
+            f"{one.name} ({writer.number(one.value, f'needed {one.name}')})"
+            for one in maps.strongest(needed, NAMED, by=by)
+        ]
+        for by in ("smallest", "largest")
+    )
+    writer.say(
+        "observations",
+        f"For 99 % of a row's weight a head needs {mean} keys on average; the fewest {listed(few)}, the most {listed(many)}.",
+    )
+    trend = maps.depth_trend(needed)
+    if trend is not None:
+        thirds = [
+            writer.number(value, f"needed {third}") for third, value in zip(maps.THIRDS, trend.means, strict=True)
+        ]
+        writer.say(
+            "observations",
+            f"By depth: {thirds[0]} keys in the early, {thirds[1]} in the middle and {thirds[2]} in the late third of layers.",
+        )
+
+
+def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+    tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
+    writer.say(
+        "caveats",
+        f"Prompts have {tokens}: of a longer text the same number of keys is a smaller share. Shares are those of the plain "
+        "pass. The rules are exact; how fast a sparse kernel would be is not measured.",
+    )
+
+
+def _headline(writer: Writer, dataset: xr.Dataset) -> str:
+    best = _cheapest(dataset)
+    if best is None:
+        best = dataset.isel({RULE: int(np.argmin(dataset["rise"].values))})
+    name = str(best[RULE].values)
+    kept, rise = (
+        writer.percent(float(best["kept_mean"]), f"kept {name}"),
+        writer.fixed(float(best["rise"]), f"rise {name}"),
+    )
+    return f"With {kept} of its attention edges ({name}), {_model(dataset)} loses {rise} nats, without training."

@@ -1,0 +1,215 @@
+"""The figures of circuits: how much growing circuits explain, and which heads matter.
+
+``kind="curves"``: for each task two panels, circuits of heads and of edges: the share of the clean-corrupt difference
+that the n highest ranked explain, with bands over prompts; dashed, as many at random; a line at 90 %. Where two models
+were measured both are drawn. Two more panels give the sizes that explain 90 %, with their intervals.
+
+``kind="maps"``: for each task (and model) the effect of every head, layer x head, on one diverging scale.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import xarray as xr
+
+from headwise.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
+from headwise.errors import StudyError, did_you_mean
+from headwise.figures.choice import chosen_keys
+from headwise.figures.figure import Figure
+from headwise.figures.origin import cell_names, origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.scale import Scale
+from headwise.figures.ticks import round_up, tick_text
+
+KINDS = {"curves": "What circuits of a task explain", "maps": "Heads that a task needs"}
+COLOURS = {"model": "#31688e", "against": "#b5500b"}
+WORDS = {"model": "blue", "against": "orange"}
+RANDOM = {"model": "#8fa8b8", "against": "#d9ab8b"}
+NAMED = 3  # heads a map that get a ring
+NOUNS = {"heads": "Heads kept", "edges": "Edges kept"}
+
+
+def figure(dataset: xr.Dataset, *, kind: str = "curves", tasks: Iterable[str] | str | None = None) -> Figure:
+    """All tasks, or those asked for; ``kind`` is "curves" or "maps"."""
+    if kind not in KINDS:
+        raise StudyError(f"The circuits figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
+    dataset = dataset.sel({TASK: chosen_keys(dataset, TASK, tasks, "The circuits map")})
+    return _maps(dataset) if kind == "maps" else _curves(dataset)
+
+
+def _subjects(dataset: xr.Dataset) -> list[str]:
+    return [str(key) for key in dataset[SUBJECT].values]
+
+
+# ---- curves ---------------------------------------------------------------------------------------------------------
+
+
+def _curves(dataset: xr.Dataset) -> Figure:
+    units = [str(unit) for unit in dataset[UNIT].values if bool(dataset["needed"].sel({UNIT: unit}).notnull().any())]
+    panels: list[Panel] = [
+        _task(dataset.sel({TASK: task, UNIT: unit}), str(task), unit) for task in dataset[TASK].values for unit in units
+    ]
+    panels += [_needed(dataset, unit) for unit in units]
+    origin = origin_of(dataset)
+    return Figure(
+        title=with_model(KINDS["curves"], origin),
+        panels=tuple(panels),
+        columns=4 if len(units) > 1 else 3,
+        subtitle=_signs(dataset),
+        notes=_curve_notes(dataset),
+        provenance=small_print(origin),
+    )
+
+
+def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
+    curves = [
+        _curve(one.sel({SUBJECT: key}), kind, sizes, key)
+        for kind, sizes in (("random", "random_size"), ("share", "size"))
+        for key in _subjects(one)
+    ]
+    known = [curve for curve in curves if curve is not None]
+    most = max((float(np.max(curve.high)) for curve in known if curve.high is not None), default=1.0)
+    least = min((float(np.min(curve.low)) for curve in known if curve.low is not None), default=0.0)
+    places = [float(place) for curve in known for place in curve.x]
+    needed = " / ".join(_size(one["needed"].sel({SUBJECT: key})) for key in _subjects(one))
+    return Curves(
+        f"{task}-{unit}",
+        f"{one['label'].values}, {unit}",
+        tuple(known),
+        Axis(NOUNS[unit], low=0.8 * min(places, default=1.0), high=1.2 * max(places, default=2.0), log=True),
+        Axis("Share explained", low=max(-0.6, min(-0.1, least)), high=min(1.8, max(1.1, most + 0.05))),
+        subtitle=f"90 % at {needed}" if float(one.attrs.get("goal", 0.9)) == 0.9 else f"goal at {needed}",
+        guides=(Guide("y", float(one.attrs.get("goal", 0.9))), Guide("y", 0.0)),
+    )
+
+
+def _curve(one: xr.Dataset, kind: str, sizes: str, subject: str) -> Curve | None:
+    known = np.isfinite(one[sizes].values) & np.isfinite(one[kind].values)
+    if not known.any():
+        return None
+    x, y, low, high = (one[name].transpose(KEPT).values[known] for name in (sizes, kind, f"{kind}_low", f"{kind}_high"))
+    colour, style = (COLOURS[subject], "line") if kind == "share" else (RANDOM[subject], "dashed")
+    return Curve(f"{kind}-{subject}", "", x, y, low, high, colour, style)
+
+
+def _size(value: xr.DataArray) -> str:
+    return f"{int(value):,}" if np.isfinite(value) else "not done"
+
+
+def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
+    """Sizes that explain the goal, as powers of ten: intervals have a plain axis."""
+    subjects = _subjects(dataset)
+    one = dataset.sel({UNIT: unit})
+    rows = [(str(task), key) for task in dataset[TASK].values for key in subjects]
+    value, low, high = (
+        np.array([float(one[f"needed{end}"].sel({TASK: task, SUBJECT: key})) for task, key in rows])
+        for end in ("", "_low", "_high")
+    )
+    top = float(np.nanmax(high, initial=1.0))
+    return Intervals(
+        key=f"needed-{unit}",
+        title=f"{unit.capitalize()} that explain {float(dataset.attrs['goal']):.0%}".replace("%", " %"),
+        values=value,
+        low=low,
+        high=high,
+        x=Axis(NOUNS[unit], low=-0.02 * top, high=1.05 * top),
+        y=Axis(
+            "",
+            tuple(str(dataset["label"].sel({TASK: task}).values) if key == subjects[0] else "" for task, key in rows),
+        ),
+        groups=tuple(subjects.index(key) for _, key in rows),
+        categories=tuple(Category(key, "", COLOURS[key]) for key in subjects),
+    )
+
+
+def _name(dataset: xr.Dataset, key: str) -> str:
+    return str(dataset["name"].sel({SUBJECT: key}).values)
+
+
+def _signs(dataset: xr.Dataset) -> str:
+    """What the colours mean."""
+    names = [f"{WORDS[key]}: {_name(dataset, key)}" for key in _subjects(dataset)]
+    text = "; ".join([*names, "pale and dashed: as many at random"])
+    return text[0].upper() + text[1:]
+
+
+def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
+    counts = json.loads(dataset.attrs["prompts"])
+    text = (
+        "Heads (edges) are ranked by the size of their effect on "
+        f"{counts['ranking']} pairs of prompts; on {counts['measuring']} others, those kept run on the clean prompt and all "
+        "else is as on the corrupt one. Share: of the clean-corrupt score difference. Bands and lines: 95 % interval over "
+        "prompts (bootstrap). At random: another set for every prompt. An edge is all that one head, MLP or the logits read "
+        "from one head, MLP or the input."
+    )
+    if dataset.attrs["no_edges"]:
+        text += f" Edges were not measured: {dataset.attrs['no_edges']}."
+    refused = json.loads(dataset.attrs["refused"])
+    beside = {f"{task} ({_name(dataset, 'against')})": why for task, why in json.loads(dataset.attrs["refused_beside"]).items()
+              if "against" in _subjects(dataset)}  # fmt: skip
+    left = "; ".join(f"{task}: {why}" for task, why in {**refused, **beside}.items())
+    return (text, f"Not drawn: {left}.") if left else (text,)
+
+
+# ---- maps -----------------------------------------------------------------------------------------------------------
+
+
+def _maps(dataset: xr.Dataset) -> Figure:
+    names = [("effect", _subjects(dataset)[0])]
+    if "against" in dataset and "against" in _subjects(dataset):
+        names.append(("against", "against"))
+    panels: list[Panel] = [
+        _map(dataset.sel({TASK: task}), variable, str(task)) for variable, _ in names for task in dataset[TASK].values
+    ]
+    every = np.concatenate([dataset[variable].values.ravel() for variable, _ in names])
+    origin = origin_of(dataset)
+    agreement = dataset["agreement"].isel({SUBJECT: 0}).values
+    counts = json.loads(dataset.attrs["prompts"])
+    return Figure(
+        title=with_model(KINDS["maps"], origin),
+        panels=tuple(panels),
+        columns=max(1, dataset.sizes[TASK]),
+        subtitle=f"Above: {_name(dataset, names[0][1])}; below: {_name(dataset, names[1][1])}"
+        if len(names) > 1
+        else "",
+        scales={"effect": _scale(every)},
+        notes=(
+            "Effect: what the score would lose if the head said what it says on the corrupt prompt, by gradients along the "
+            f"way from one to the other, over {counts['ranking']} pairs. Red helps the right answer, blue works against it. "
+            f"Up to {NAMED} largest ringed and named. Rank correlation with exact patching of some heads: "
+            + ", ".join(f"{value:.2f}" for value in agreement)
+            + ".",
+        ),
+        provenance=small_print(origin),
+    )
+
+
+def _scale(values: np.ndarray) -> Scale:
+    """To half of the largest effect: few heads have large ones, and the others would be pale."""
+    known = values[np.isfinite(values)]
+    half = round_up(float(np.abs(known).max(initial=0.0)) / 2)
+    over, under = bool((known > half).any()), bool((known < -half).any())
+    return Scale("effect, share of the clean-corrupt difference", -half, half, "RdBu_r", over, under)
+
+
+def _map(one: xr.Dataset, variable: str, task: str) -> Heatmap:
+    one = one.transpose(LAYER, HEAD, ...)
+    values = one[variable].values
+    order = np.argsort(-np.abs(np.nan_to_num(values)), axis=None, kind="stable")[:NAMED]
+    cells = [divmod(int(place), values.shape[1]) for place in order] if values.size >= 8 * NAMED else []
+    cells = [cell for cell in cells if abs(values[cell]) >= 0.25 * np.nanmax(np.abs(values), initial=0.0) > 0]
+    named = " ".join(f"{head_name(*cell)} {tick_text(round(float(values[cell]), 2))}" for cell in cells)
+    return Heatmap(
+        key=f"{variable}-{task}",
+        title=str(one["label"].values),
+        subtitle=named,
+        values=values,
+        x=Axis("Head", cell_names(one, HEAD)),
+        y=Axis("Layer", cell_names(one, LAYER)),
+        scale="effect",
+        marks=tuple(Mark(row, column) for row, column in cells),
+        extras={"low": one[f"{variable}_low"].values, "high": one[f"{variable}_high"].values},
+    )

@@ -1,0 +1,41 @@
+"""The figures of the patterns study: what do the attention maps look like, of one model or of two?
+
+figure(dataset)                                  every head's map in a grid, "MODEL" above "Sparse MODEL"   `grid`
+figure(dataset, heads="L3H1,L5H2")               these heads, in this order
+figure(dataset, top=24, by="change")             the heads that changed most
+figure(dataset, average=True)                    the average over prompts instead of the shown prompt
+figure(dataset, head="L5H2")                     one head, large, with the tokens on both axes                `head`
+figure(dataset, numbers=True)                    layer x head maps of the numbers, and of their change       `numbers`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import xarray as xr
+
+from headwise.figures.figure import Figure
+from headwise.figures.patterns.grid import grid_figure
+from headwise.figures.patterns.head import head_figure
+from headwise.figures.patterns.numbers import numbers_figure
+
+__all__ = ["figure"]
+
+
+def figure(
+    dataset: xr.Dataset,
+    *,
+    heads: Iterable[str] | str | None = None,
+    top: int | None = None,
+    by: str | None = None,
+    average: bool = False,
+    head: str | None = None,
+    numbers: bool = False,
+    statistics: Iterable[str] | str | None = None,
+) -> Figure:
+    """One of the three figures above. ``by`` is "change", a number's name, or that with _change; ``statistics`` as named."""
+    if head is not None:
+        return head_figure(dataset, head)
+    if numbers or statistics is not None:
+        return numbers_figure(dataset, statistics)
+    return grid_figure(dataset, heads, top, by, average)

@@ -1,0 +1,158 @@
+"""The words of the patterns study: each number computed again, planted heads named, no change told as none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import xarray as xr
+from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
+
+from headwise.describe import Number, Words, describe
+
+HEAD = re.compile(r"L(\d+)H(\d+)")
+NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
+NAMES = (  # numbers that are part of a definition, or of a name
+    "SmolLM2-135M-Instruct", "95 % interval", "less than 1", "1 less the", "|i - j| <= 1", "i - j >= 2",
+    "(1: the same, 0: disjoint)", "weights over 0.3 with", "with weight over 0.01", "L0H0",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def two() -> xr.Dataset:
+    return patterns_dataset(12, 8)
+
+
+def at(values: xr.DataArray, name: str) -> float:
+    layer, head = (int(part) for part in HEAD.fullmatch(name).groups())  # type: ignore[union-attr]
+    return float(values.isel(layer=layer, head=head))
+
+
+def ended(ds: xr.Dataset, name: str, end: str) -> xr.DataArray:
+    return ds[f"{name}_{end}" if end else name]
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    """The same number, from the data alone."""
+    words = number.of.split()
+    end = words.pop(0) if words[0] in ("low", "high") else ""
+    kind, *rest = words
+    diagonal = ds["value"].sel(statistic="diagonal") > 0.5
+    sure = (ds["q"] < 0.05) if "q" in ds else None
+
+    def moved(one: int) -> int:
+        return int((diagonal[one] & ~diagonal[1 - one] & sure.sel(statistic="diagonal")).sum())  # type: ignore[union-attr]
+
+    rules: dict[str, Callable[..., float]] = {
+        "layers": lambda: ds.sizes["layer"],
+        "heads": lambda: ds.sizes["head"],
+        "total": lambda: ds.sizes["layer"] * ds.sizes["head"],
+        "prompts": lambda: ds.sizes["example"],
+        "tokens": lambda: 128,
+        "shown": lambda: len(TOKENS),
+        "texts": lambda: 20,
+        "tests": lambda: ds["q"].notnull().sum(),
+        "whole": lambda place, key: ended(ds, "whole", end).isel(subject=int(place)).sel(feature=key),
+        "whole-percent": lambda place, key: 100 * ds["whole"].isel(subject=int(place)).sel(feature=key),
+        "whole-change": lambda key: ended(ds, "whole_change", end).sel(feature=key),
+        "whole-p": lambda key: ds["whole_p"].sel(feature=key),
+        "between": lambda name: ended(ds, f"whole_{name}", end),
+        "between-percent": lambda name: 100 * ended(ds, f"whole_{name}", end),
+        "uniform": lambda key: ds["uniform"].sel(statistic=key).mean(),
+        "dominant": lambda place: diagonal[int(place)].sum(),
+        "dominant-percent": lambda place: 100 * diagonal[int(place)].mean(),
+        "peaked": lambda place: (ds["peaked"][int(place)] >= 0.5).sum(),
+        "tested": lambda key: ds["q"].sel(statistic=key).notnull().sum(),
+        "changed": lambda key: sure.sel(statistic=key).sum(),  # type: ignore[union-attr]
+        "up": lambda key: ((ds["change"] > 0) & sure).sel(statistic=key).sum(),
+        "moved": lambda way: moved(0 if way == "off" else 1),
+        "at": lambda *what: (
+            at(ds["similarity"], what[1]) if what[0] == "similarity"
+            else at(ended(ds, "change", end).sel(statistic=what[1]), what[2]) if what[0] == "change"
+            else at(ds["value"][0].sel(statistic=what[1]), what[2])
+        ),
+    }  # fmt: skip
+    return number.value if kind == "constant" else float(rules[kind](*rest))
+
+
+def check_numbers(words: Words, ds: xr.Dataset) -> None:
+    """Every number of the text is kept, and every kept number is right."""
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, ds), rel=1e-5, abs=1e-9), number
+    text = f"{words.text()} {words.short()}"
+    for name in NAMES:
+        text = text.replace(name, " ")
+    text = text.replace("".join(TOKENS[1:]), " ")
+    written = Counter(NUMBER.findall(HEAD.sub(" ", text)))
+    kept = Counter(match for number in words.numbers for match in NUMBER.findall(number.text))
+    assert not written - kept, written - kept
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_every_number_is_computed(both: bool) -> None:
+    dataset = patterns_dataset(12, 8, two=both)
+    check_numbers(describe("patterns", dataset), dataset)
+
+
+def test_what_was_planted_is_said(two: xr.Dataset) -> None:
+    words = describe("patterns", two)
+    observations = " ".join(words.observations)
+    assert f"1 head (L{MOVED[0]}H{MOVED[1]}) moved off the diagonal and 0 heads onto it" in observations
+    most = re.search(r"The heads that changed most: (.*?)\.\s", observations + " ")
+    assert most is not None
+    named = set(HEAD.findall(most[1]))
+    assert named == {(str(layer), str(head)) for layer, head in (MOVED, *CUT)}
+    assert "are not in Sparse SmolLM2-135M-Instruct" in observations
+    assert "Kullback-Leibler" in observations and "p < 0.001" in observations
+
+
+def test_the_short_form_tells_the_comparison(two: xr.Dataset) -> None:
+    short = describe("patterns", two).short()
+    assert "SmolLM2-135M-Instruct (12 layers of 8 heads) and Sparse SmolLM2-135M-Instruct" in short
+    assert "the loss changes by 0.0" in short
+    alone = describe("patterns", patterns_dataset(4, 3, two=False)).short()
+    assert "Sparse" not in alone and "loss" not in alone
+
+
+def test_sinks_of_a_gated_model_are_told_to_be_unfair(two: xr.Dataset) -> None:
+    unfair = "between a dense and a sparse model is not fair"
+    gated = two.copy()
+    gated["whole"] = gated["whole"].copy()
+    gated["whole"].loc[{"subject": "against", "feature": "mass"}] = 0.4
+    assert unfair in " ".join(describe("patterns", gated).caveats)
+    assert "counts as looking nowhere" in " ".join(describe("patterns", gated).axes)
+    assert unfair not in " ".join(describe("patterns", patterns_dataset(4, 3, two=False)).caveats)
+
+
+def test_two_alike_models_have_nothing_to_tell(two: xr.Dataset) -> None:
+    same = two.copy()
+    for name in ("change", "change_low", "change_high", "whole_change", "whole_change_low", "whole_change_high"):
+        same[name] = xr.zeros_like(same[name])
+    for name in ("p", "q", "whole_p"):
+        same[name] = xr.ones_like(same[name])
+    same["value"] = same["value"].isel(subject=[0, 0]).assign_coords(subject=["model", "against"])
+    words = describe("patterns", same)
+    assert "No head moved off the diagonal or onto it" in words.text()
+    assert "No number of all heads together changed" in words.text()
+    assert "It changed in none of 96 heads (q < 0.05)." in words.text()
+
+
+def test_few_prompts_of_few_texts_are_told(two: xr.Dataset) -> None:
+    few = two.isel(example=slice(0, 12))
+    few.attrs["provenance"] = few.attrs["provenance"].replace('"size": 32', '"size": 12, "texts": 5')
+    caveats = " ".join(describe("patterns", few).caveats)
+    assert "The 12 prompts were cut from 5 texts" in caveats
+    assert "Fewer than 30 prompts" in caveats
+
+
+def test_heads_that_look_nowhere_do_not_spoil_the_words(two: xr.Dataset) -> None:
+    blind = two.copy(deep=True)
+    for name in ("value", "low", "high"):
+        blind[name].loc[{"subject": "against", "statistic": ["diagonal", "entropy"], "layer": 3, "head": 2}] = np.nan
+    for name in ("change", "change_low", "change_high", "p", "q"):
+        blind[name].loc[{"statistic": ["diagonal", "entropy"], "layer": 3, "head": 2}] = np.nan
+    text = describe("patterns", blind).text()
+    assert "nan" not in text and "not known" not in text

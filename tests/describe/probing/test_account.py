@@ -1,0 +1,92 @@
+"""Every number of the words is computed again here, from the Dataset, by plain numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from synthetic.probing import probing_dataset as make_probing
+
+from headwise.describe import Words, describe
+
+
+@pytest.fixture(scope="module")
+def dataset() -> xr.Dataset:
+    return make_probing()
+
+
+@pytest.fixture(scope="module")
+def words(dataset: xr.Dataset) -> Words:
+    return describe("probing", dataset)
+
+
+def numbers(words: Words) -> dict[str, float]:
+    return {number.of: number.value for number in words.numbers}
+
+
+def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Words) -> None:
+    said = numbers(words)
+    for site in ("mlp_in", "residual"):
+        one = dataset.sel(site=site)
+        values = one["auroc"].transpose("layer", "token").values.astype(float)
+        assert said[f"value best {site}"] == pytest.approx(values.max())
+        assert said[f"beyond {site}"] == (values > float(one["best_high"])).sum()
+        assert said[f"best_high {site}"] == pytest.approx(0.6)
+        means = dict(zip(dataset["token"].values, values.mean(axis=0), strict=True))
+        assert said[f"column {site} exact_answer_last"] == pytest.approx(means["exact_answer_last"])
+        first, last = int(one["frame_first"]), int(one["frame_last"])
+        inside = np.zeros(values.shape, dtype=bool)
+        inside[first : last + 1, 3:7] = True
+        assert said[f"framed {site}"] == pytest.approx(values[inside].mean())
+        assert said[f"unframed {site}"] == pytest.approx(values[~inside].mean())
+        assert said[f"value nested {site}"] == pytest.approx(float(one["nested"]))
+    assert said["heads found"] == int((dataset["head_q"] < 0.05).sum())
+    assert said["value row Length"] == pytest.approx(0.58)
+    raw = dataset["transfer"].values
+    assert said["transfer inside"] == pytest.approx(np.diag(raw[:3]).mean())
+    assert said["transfer across"] == pytest.approx(raw[:3][~np.eye(3, dtype=bool)].mean())
+    gain = dataset["transfer_gain"].values
+    assert said["gain across"] == pytest.approx(gain[:3][~np.eye(3, dtype=bool)].mean())
+    assert said["leak published"] == 0.73
+    assert said["paper best"] == pytest.approx(float(dataset["paper"].max()))
+    assert said["in_prompt -8"] == 40
+
+
+def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Words) -> None:
+    text = words.text()
+    layer = int(dataset["auroc"].sel(site="mlp_in", token="exact_answer_last").values.argmax())
+    assert f"in layer {layer} at exact_answer_last" in text
+    assert "the tokens that carry most are exact_answer_last" in text
+    assert "It dips after the question and rises at the exact answer, then falls again." in text
+    assert "least carries" in text
+    assert "chosen on other folds than it is judged on" in text
+    assert "with the label in hand, instead of label-blind (26 spans differ)" in text
+    assert "not a clear difference" in text
+    assert "22 without an exact answer" in text
+    assert "11 answers were cut at the limit" in text
+    assert "exact_answer_last" in words.short() and "It peaks in" in words.short()
+
+
+def test_nothing_is_made_of_noise() -> None:
+    noise = make_probing(strength=0.0)
+    words = describe("probing", noise)
+    text = words.text()
+    assert "it is not more than chance, and no cell is a finding" in text
+    assert "No cell is told from chance" in words.short()
+    assert "The framed region" not in text and "carry most" not in text and "It dips" not in text
+
+
+def test_parts_that_are_not_there_are_not_told(dataset: xr.Dataset) -> None:
+    transfer = [name for name in dataset.data_vars if str(name).startswith("transfer")]
+    bare = dataset.drop_vars(["paper", *transfer]).assign_attrs(leak="{}", spans="published")
+    text = describe("probing", bare).text()
+    assert (
+        "paper's protocol" not in text and "Across topics" not in text and "with the label in hand, instead" not in text
+    )
+    assert "found with the label in hand" in text
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4, 2), (80, 64)])
+def test_any_size_of_model(size: tuple[int, int]) -> None:
+    words = describe("probing", make_probing(*size))
+    assert "not known" not in words.text() and "nan" not in words.text()

@@ -1,0 +1,79 @@
+"""The words of the relation validation: each number computed again from the data."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from synthetic.relation_validation import relation_validation_dataset as make
+
+from headwise.describe import Number, describe
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    kind, *rest = number.of.split()
+    if kind.removesuffix("_low").removesuffix("_high") in ("pearson_forced", "pearson_natural"):
+        return float(ds[kind].sel(relation=rest[0]))
+    if kind.removesuffix("_low").removesuffix("_high") in ("effect", "spill"):
+        return float(ds[kind].sel(task=rest[0]))
+    if kind in ("own", "random"):
+        return float(ds[kind].sel(task=rest[0], removed=int(rest[1])))
+    rules = {
+        "relations": lambda: ds.sizes["relation"],
+        "tasks": lambda: ds.sizes["task"],
+        "asked": lambda name: int(ds["asked"].sel(task=name)),
+        "mean": lambda name: float(ds[name].mean()),
+        "sure": lambda name: int((ds[f"pearson_{name}_low"] > 0).sum()),
+        "known": lambda name: int(ds[f"pearson_{name}"].notnull().sum()),
+        "needed": lambda: int((ds["effect_low"] > 0).sum()),
+        "specific": lambda: int(((ds["effect_low"] > 0) & (ds["effect_low"] > ds["spill_high"])).sum()),
+        "fewest": lambda _: int(ds["prompts"].min()),
+        "unsolved": lambda _: 7,
+        "tried": lambda _: 40,
+    }
+    return number.value if kind == "removed" else rules[kind](*rest)
+
+
+@pytest.mark.parametrize("options", [{}, {"tasks": 1}, {"tasks": 0}, {"layers": 3, "heads": 2, "seed": 4}])
+def test_every_number_can_be_computed_again(options: dict[str, int]) -> None:
+    ds = make(**options)
+    words = describe("relation_validation", ds)
+    assert len(words.numbers) > 20
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, ds), rel=1e-5, abs=1e-6), number
+        assert number.text in words.text() + words.short()
+
+
+def test_what_it_says_follows_the_numbers() -> None:
+    ds = make()
+    text = describe("relation_validation", ds).text()
+    assert "costs more than random ones in 3 of 4 tasks" in text
+    assert "The model solves too few prompts of comparative (7 of 40)" in text
+    ds["effect_low"][:] = -0.1
+    text = describe("relation_validation", ds).text()
+    assert "In none of 4 tasks does removing the relation's heads cost more than random ones" in text
+    assert "larger than the spill" not in text
+
+
+def test_the_spill_decides_what_is_specific() -> None:
+    ds = make()
+    ds["spill_high"][:] = 0.9
+    assert "In none of them is the effect beyond doubt larger" in describe("relation_validation", ds).text()
+
+
+def test_relations_without_a_correlation_are_named() -> None:
+    ds = make()
+    for end in ("", "_low", "_high"):
+        ds[f"pearson_forced{end}"].loc[{"relation": "plural"}] = np.nan
+    text = describe("relation_validation", ds).text()
+    assert "no correlation there" in text and "for plural" in text and "nan" not in text
+
+
+def test_how_random_heads_were_drawn_is_told() -> None:
+    ds = make()
+    assert "drawn from all layers" in describe("relation_validation", ds).text()
+    origin = json.loads(ds.attrs["provenance"]) | {"parameters": {"same_layers": True}}
+    ds.attrs["provenance"] = json.dumps(origin)
+    assert "drawn from the layers of the heads" in describe("relation_validation", ds).text()

@@ -1,0 +1,204 @@
+"""The words of the functions study: each number computed again, planted heads named, refused functions told as refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+import pytest
+import xarray as xr
+from synthetic.functions import EIGHT, ELEVEN, REASON, functions_dataset
+
+from headwise.describe import Number, Words, describe
+from headwise.figures import figure_of
+
+HEAD = re.compile(r"L(\d+)H(\d+)")
+NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
+SIZES = {
+    "default": {}, "two": {"functions": EIGHT[:2], "refused": ()}, "eleven": {"functions": ELEVEN},
+    "small": {"layers": 2, "heads": 3}, "all refused": {"refused": EIGHT}, "seed": {"seed": 4, "refused": ()},
+}  # fmt: skip
+
+
+def owners(ds: xr.Dataset) -> np.ndarray:
+    """(layer, head): how many functions have the head up to their elbow."""
+    return ds["chosen"].sum("function").values
+
+
+def top(ds: xr.Dataset, name: str) -> tuple[int, np.ndarray]:
+    values = np.sort(ds["magnitude"].sel(function=name).values.ravel().astype(float))
+    return max(1, round(0.05 * values.size)), values
+
+
+def gini(values: np.ndarray) -> float:
+    return float(np.abs(values[:, None] - values[None]).sum() / (2 * values.size**2 * values.mean()))
+
+
+def third(ds: xr.Dataset, name: str, index: int) -> float:
+    chosen = ds["chosen"].sel(function=name).values
+    return 100 * float(np.array_split(chosen, 3)[index].sum() / chosen.sum())
+
+
+def correlations(ds: xr.Dataset) -> dict[tuple[str, str], float]:
+    kept = ds.isel(function=~ds["refused"].values)
+    names = [str(name) for name in kept["function"].values]
+    found = np.corrcoef(kept["magnitude"].values.reshape(len(names), -1).astype(float))
+    return {(names[i], names[j]): found[i, j] for i, j in combinations(range(len(names)), 2)}
+
+
+def of_function(what: str, name: str, ds: xr.Dataset) -> float:
+    """A number that a function has."""
+    if what == "correlation":
+        return correlations(ds)[tuple(name.split(" | "))]  # type: ignore[index]
+    one = ds.sel(function=name)
+    kind, *rest = what.split()
+    magnitude = one["magnitude"].astype(float)
+    rules: dict[str, Callable[..., float]] = {
+        "magnitude": lambda head: magnitude.values[tuple(map(int, HEAD.fullmatch(head).groups()))],  # type: ignore[union-attr]
+        "importance_sd": lambda head: one["importance_sd"].values[tuple(map(int, HEAD.fullmatch(head).groups()))],  # type: ignore[union-attr]
+        "alone": lambda: 100 * float((one["alone_q"] < 0.05).mean()),
+        "elbow": lambda: int(one["elbow"]),
+        "elbow-share": lambda: 100 * int(one["elbow"]) / magnitude.size,
+        "measured": lambda: magnitude.size,
+        "mass": lambda: 100 * magnitude.values[one["chosen"].values].sum() / magnitude.values.sum(),
+        "exclusive": lambda: (one["chosen"].values & (owners(ds) == 1)).sum(),
+        "beyond": lambda: int((one["q"] < 0.05).sum()),
+        "third": lambda index: third(ds, name, int(index)),
+        "peak": lambda: int(one["chosen"].sum("head").values.argmax()),
+        "top-heads": lambda: top(ds, name)[0],
+        "top-share": lambda: 100 * top(ds, name)[1][-top(ds, name)[0] :].sum() / top(ds, name)[1].sum(),
+        "gini": lambda: gini(top(ds, name)[1]),
+    }
+    return float(rules[kind](*rest)) if kind in rules else float(one[kind])
+
+
+def recomputed(number: Number, ds: xr.Dataset) -> float:
+    what, of, name = number.of.partition(" of ")
+    if of:
+        found = of_function(what, name, ds)
+        return 100 * found if what == "accuracy" and number.text.endswith("%") else found
+    kind, *rest = number.of.split()
+    values = ds["magnitude"].values
+    finite = values[np.isfinite(values)]
+    counts = owners(ds)
+    known = ds["rank_correlation"].values[np.isfinite(ds["rank_correlation"].values)]
+    rules: dict[str, Callable[..., float]] = {
+        "layers": lambda: ds.sizes["layer"],
+        "heads": lambda: ds.sizes["head"],
+        "functions": lambda: ds.sizes["function"],
+        "refused": lambda: int(ds["refused"].sum()),
+        "steps": lambda: ds.sizes["example"],
+        "chains": lambda: len(set(ds["chain"].values)),
+        "all": lambda split: int(ds[split].sum()),
+        "right": lambda: 100 * float(ds["right"].mean()),
+        "seeds": lambda: ds.sizes["seed"],
+        "cap": lambda: figure_of("functions", ds).scales["magnitude"].high,
+        "clipped": lambda: (finite > figure_of("functions", ds).scales["magnitude"].high).sum(),
+        "clipped-share": lambda: 100 * (finite > figure_of("functions", ds).scales["magnitude"].high).mean(),
+        "over-half": lambda: 100 * float((finite > figure_of("functions", ds).scales["magnitude"].high / 2).mean()),
+        "over-published": lambda: 100 * float((finite > 0.001).mean()),
+        "half-cap": lambda: figure_of("functions", ds).scales["magnitude"].high / 2,
+        "mean-agreement": lambda: float(np.nanmean(ds["agreement"].values)),
+        "cells": lambda: finite.size,
+        "total": lambda: ds.sizes["layer"] * ds.sizes["head"],
+        "owned": lambda: (counts > 0).sum(),
+        "exclusive": lambda: (counts == 1).sum(),
+        "shared": lambda: (counts > 1).sum(),
+        "mean-correlation": lambda: float(np.mean(list(correlations(ds).values()))),
+        "mean-rank_correlation": lambda: float(known.mean()),
+        "sure": lambda: int((ds["rank_correlation_low"] > 0).sum()),
+        "ranked": lambda: known.size,
+        "fewest": lambda: int(ds["held_out"].min()),
+    }
+    if kind in ("constant", "edge"):
+        return number.value
+    if kind.startswith("alone_accuracy"):
+        assert rest[0] == f"L{ds['alone_accuracy'].values.argmax() // ds.sizes['head']}H" + str(
+            ds["alone_accuracy"].values.argmax() % ds.sizes["head"]
+        )
+        return float(ds[kind].values.flat[ds["alone_accuracy"].values.argmax()])
+    return float(rules[kind](*rest)) if kind in rules else float(ds[kind])
+
+
+def stripped(words: Words) -> str:
+    text = words.text() + words.short()
+    text = text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "").replace("(5 %)", "").replace(REASON, "")
+    return HEAD.sub("", text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_number_is_in_the_data(size: str) -> None:
+    ds = functions_dataset(**SIZES[size])
+    words = describe("functions", ds)
+    known = Counter(match for number in words.numbers for match in NUMBER.findall(number.text))
+    said = Counter(NUMBER.findall(stripped(words)))
+    assert said.total() > 40
+    assert not said - known
+    for number in words.numbers:
+        assert number.value == pytest.approx(recomputed(number, ds), rel=1e-4, abs=1e-6), number
+    assert "not known" not in words.text() and "nan" not in words.text().lower().split()
+
+
+def test_planted_heads_are_named() -> None:
+    words = describe("functions", functions_dataset())
+    retrieval = next(line for line in words.detail if line.startswith("Retrieval (low order):"))
+    assert "are L2H1 (0.02 ±" in retrieval and "L3H0 (0.012 ±" in retrieval
+    assert "Up to the elbow there are 6 heads of 270 (2.2 %)" in retrieval
+    assert "5 of them are of no other function" in retrieval
+    assert "Of these heads 100 % stand in the early" in retrieval
+    inference = next(line for line in words.detail if line.startswith("Inference (high order):"))
+    assert "the layer with most of them is 13." in inference
+    said = "\n".join(words.observations)
+    assert "1 of several: L2H1 (Retrieval, Knowledge Recall)." in said
+    assert "the most similar maps are those of Retrieval and Knowledge Recall" in said
+
+
+def test_a_refused_function_is_told_as_refused() -> None:
+    words = describe("functions", functions_dataset())
+    line = next(line for line in words.detail if line.startswith("Semantic Understanding"))
+    assert line.endswith(f"No map: {REASON}.") and not HEAD.search(line)
+    assert "1 function is refused." in words.short()
+    assert not any("Semantic Understanding" in line for line in words.observations)
+    nothing = describe("functions", functions_dataset(refused=EIGHT))
+    assert not any(HEAD.search(line) for line in nothing.detail)
+
+
+def test_the_answers_form_is_told_where_it_would_do() -> None:
+    ds = functions_dataset()
+    said = "\n".join(describe("functions", ds).observations)
+    assert (
+        "or above it, for Retrieval (0.90) and Knowledge Recall (0.85): there the map may show the form of answers"
+        in said
+    )
+    ds["confound_auroc"][:] = 0.5
+    assert "for no function does it come within the interval" in describe("functions", ds).text()
+
+
+def test_clipping_is_told_as_the_figure_has_it() -> None:
+    ds = functions_dataset()
+    scale = figure_of("functions", ds).scales["magnitude"]
+    over = int((ds["magnitude"] > scale.high).sum())
+    line = next(line for line in describe("functions", ds).axes if "colour scale" in line)
+    assert f"from 0 to {scale.high:g}; {over} cells" in line
+    ds["magnitude"] = ds["magnitude"].clip(max=scale.high / 2)
+    assert "no cell lies beyond it" in describe("functions", ds).text()
+
+
+def test_a_model_that_fails_most_steps_is_told_once() -> None:
+    ds = functions_dataset()
+    ds["accuracy"][:] = np.linspace(0.1, 0.4, 8)
+    assert (
+        "fewer than half of the steps of any function right, 10 % (Retrieval) to 40 % (Decision-making)."
+        in " ".join(describe("functions", ds).caveats)
+    )
+
+
+def test_what_was_left_out_is_told() -> None:
+    reason = "Induction has 3 steps, fewer than 20"
+    ds = functions_dataset().assign_attrs(left_out=json.dumps({"Induction": reason}))
+    assert f"Left out: {reason}." in describe("functions", ds).overview
+    assert "Left out" not in describe("functions", functions_dataset()).text()
