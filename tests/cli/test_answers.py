@@ -121,3 +121,8 @@ def test_an_atlas_without_answers_says_how_to_get_them(tmp_path: Path) -> None:
     Atlas.create(tmp_path / "atlas")
     with pytest.raises(HeadwiseError, match=r"'answers' is not in the atlas .*headwise build --studies answers"):
         run(tmp_path / "atlas")
+
+
+def test_the_share_of_correct_answers_stands_only_where_both_kinds_do(atlas: Path) -> None:
+    assert "share correct" in run(atlas)
+    assert "share correct" not in run(atlas, "--label", "correct")

@@ -37,6 +37,9 @@ def test_show_some_statistics(headwise, atlas, tmp_path):
         (["show", "{atlas}", "profile", "--statistics", "inductoin", "-o", "x.pdf"], "induction"),
         (["show", "nowhere", "profile"], "headwise build -o nowhere"),
         (["describe", "{atlas}", "spectra"], "There is no study"),
+        (["show", "{atlas}", "answers"], "has no figure; read it with headwise answers {atlas}"),
+        (["describe", "{atlas}", "salience"], "has no words; read it with headwise heads {atlas} --columns"),
+        (["heads", "{atlas}", "--columns", "spectral.*"], "there is no column 'spectral.*'"),
         (["heads", "{atlas}", "--where", "profile.inductoin > 1"], "profile.induction"),
         (["heads", "{atlas}", "--where", "__import__('os').system('true')"], "may not contain"),
         (["heads", "{atlas}", "--sort", "nothing"], "nothing"),
@@ -46,7 +49,7 @@ def test_show_some_statistics(headwise, atlas, tmp_path):
 )
 def test_wrong_requests_are_refused_in_one_sentence(headwise, atlas, tmp_path, arguments, words):
     arguments = [argument.format(atlas=atlas) for argument in arguments]
-    assert words in headwise(*arguments, cwd=tmp_path).refused()
+    assert words.format(atlas=atlas) in headwise(*arguments, cwd=tmp_path).refused()
 
 
 def test_describe(headwise, atlas):
@@ -66,6 +69,25 @@ def test_heads(headwise, atlas, tmp_path):
     assert (frame["layer"] > 0).all()
     assert frame["profile.sink"].is_monotonic_decreasing
     assert "L0H0" in headwise("heads", atlas).out
+
+
+def test_heads_fit_on_a_line_and_say_what_is_left_out(headwise, atlas):
+    words = ["--sort", "profile.top1", "--where", "profile.moved>=0"]
+    result = headwise("heads", atlas, *words, "-n", "2")  # lines of 160 characters, see conftest
+    lines = result.out.splitlines()
+    assert max(map(len, lines)) <= 160
+    shown, every = lines[0].split(), len(json.loads(headwise("heads", atlas, "--json").out)[0]) - 1
+    assert shown[:2] == ["profile.top1", "profile.moved"] and 3 < len(shown) < every
+    assert not {"layer", "head"} & set(shown)
+    assert f"{len(shown)} of {every} columns shown; choose with --columns" in result.err
+
+
+def test_columns_are_chosen_by_name_by_pattern_or_all(headwise, atlas):
+    some = headwise("heads", atlas, "--columns", "name,layer,profile.s*", "-n", "1")
+    assert some.out.split()[:4] == ["layer", "profile.sink", "profile.spread", "L0H0"]
+    assert not some.err
+    every = headwise("heads", atlas, "--columns", "all", "-n", "1")
+    assert {"layer", "head", "profile.entropy", "profile.moved"} <= set(every.out.split())
 
 
 def test_a_damaged_atlas_is_named(headwise, atlas, tmp_path):

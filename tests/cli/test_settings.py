@@ -7,6 +7,7 @@ import pytest
 
 from headwise.cli.settings import figure_options, study_options
 from headwise.errors import StudyError
+from headwise.studies.building import OPTIONS
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ def test_study_options_take_the_type_of_their_field():
 def test_wrong_study_options_are_refused(word, sentence):
     with pytest.raises(StudyError, match=sentence.replace(".", r"\.").replace("?", r"\?")):
         study_options([word], {"s": Options})
+
+
+def test_numbers_of_heads_are_numbers_when_they_reach_the_study():
+    removed = "relation_validation.removed"
+    assert study_options([f"{removed}=1,2,8"], OPTIONS)["relation_validation"].removed == (1, 2, 8)
+    with pytest.raises(StudyError, match=f"{removed} takes int, not 'one'"):
+        study_options([f"{removed}=one"], OPTIONS)
 
 
 def test_figure_options():

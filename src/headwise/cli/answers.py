@@ -12,6 +12,7 @@ from headwise.cli.options import AtlasArgument, JsonOption
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.table import Table
 
 SHOWN = ["question", "answer", "exact", "gold", "label", "rule"]
 SAVED = [
@@ -123,18 +124,28 @@ def _print(kept: pd.DataFrame, rows: pd.DataFrame, size: int) -> None:
     console.print(f"Decided by: {rules}.\n", markup=False)
     topics = kept.pivot_table(index="topic", columns="label", values="question", aggfunc="count", fill_value=0)
     if len(topics) > 1:
-        table = Table("topic", *map(str, topics.columns), "share correct", box=None, header_style="bold")
-        for name, row in topics.iterrows():
-            judged = row.get("correct", 0) + row.get("wrong", 0)
-            share = f"{row.get('correct', 0) / judged:.2f}" if judged else "-"
-            table.add_row(str(name), *(str(int(count)) for count in row), share)
-        console.print(table, "")
+        console.print(_topic_table(topics), "")
     table = Table("id", *SHOWN, box=None, header_style="bold")
     for name, row in rows.iterrows():
         table.add_row(str(name), *(_cell(str(row[column])) for column in SHOWN))
     console.print(table)
     if len(rows) < len(kept):
         console.print(f"\n{len(rows)} of {len(kept)} shown; -n for more, -o answers.csv for all.", markup=False)
+
+
+def _topic_table(topics: pd.DataFrame) -> Table:
+    """Answers of each label, a row a topic; the share of correct ones where correct and wrong ones were asked for."""
+    from rich.table import Table
+
+    shared = {"correct", "wrong"} <= set(topics.columns)
+    table = Table("topic", *map(str, topics.columns), *(["share correct"] * shared), box=None, header_style="bold")
+    for name, row in topics.iterrows():
+        cells = [str(int(count)) for count in row]
+        if shared:
+            judged = row["correct"] + row["wrong"]
+            cells.append(f"{row['correct'] / judged:.2f}" if judged else "-")
+        table.add_row(str(name), *cells)
+    return table
 
 
 def _cell(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli import options
+from headwise.cli.catalogue import refuse_unknown
 
 
 def build(
@@ -23,6 +24,25 @@ def build(
         typer.Option(
             "--relations",
             help="Your pairs of words: a .json, .csv or .tsv file, or a folder of them. Default: the packaged ones.",
+            show_default=False,
+        ),
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            "--steps",
+            help="Your questions in steps, each labelled with a function: a .json, .jsonl or .csv file. "
+            "Default: the packaged ones.",
+            show_default=False,
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="MODEL_OR_ADAPTER",
+            help="Patterns are compared with this model, or with this one under a PEFT adapter. Default: the sparse adapter "
+            "that ships for the model, if there is one; none: nothing.",
             show_default=False,
         ),
     ] = None,
@@ -60,16 +80,16 @@ def build(
     A killed build goes on where it was when the same command is given again. Figures and a report are written beside
     the atlas.
     """
+    names = options.split(studies)
+    refuse_unknown([*(names or []), *(options.split(redo) or [])], settings or [])
     from headwise.cli.progress import progress_bars
     from headwise.cli.report import write_report
     from headwise.cli.settings import study_options
     from headwise.corpora import find_questions
     from headwise.figures import has_figure
     from headwise.studies import build as run_build
-    from headwise.studies.building import OPTIONS, check_studies, model_for
+    from headwise.studies.building import OPTIONS, model_for
 
-    names = options.split(studies)
-    check_studies([*(names or []), *(options.split(redo) or [])])
     chosen = study_options(settings or [], OPTIONS)
     _serve(chosen, OPTIONS["answers"], {"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
     asked = find_questions(questions, one_means=one_means) if one_means is not None else questions
@@ -84,6 +104,8 @@ def build(
             questions=asked,
             limit=limit or None,
             relations=relations,
+            steps=steps,
+            against=against,
             output=output,
             options=chosen,
             redo=options.split(redo) or (),
@@ -109,6 +131,7 @@ build.examples = (  # type: ignore[attr-defined]
     "headwise build ./llama-70b --studies relations              from its weights alone: it is not loaded\n\n"
     "headwise build --questions triviaqa --limit 1000 --set answers.temperature=1 --set spectral.k=50\n\n"
     "headwise build --questions answered.csv --one-means wrong     answers and labels that you have\n\n"
+    "headwise build --studies patterns --against ./my-sparse-adapter      attention maps, dense against sparse\n\n"
     "headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model"
 )
 

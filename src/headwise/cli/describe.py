@@ -12,8 +12,11 @@ from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
 def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
     """What a careful reader would see in a map; every number is computed from it."""
     from headwise.atlas import Atlas
+    from headwise.cli.unpictured import refuse_unpictured
 
-    words = Atlas.open(atlas).describe(study)
+    opened = Atlas.open(atlas)
+    refuse_unpictured(study, atlas, "words")
+    words = opened.describe(study)
     typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 
 

@@ -44,7 +44,7 @@ def detect(
     from headwise.corpora import Question
     from headwise.corpora.questions import read_questions
     from headwise.errors import DataError
-    from headwise.studies.scoring import AnswerScorer
+    from headwise.studies.spectral.scoring import AnswerScorer
 
     if (ask is None) == (data is None):
         raise DataError('give either a question with --ask "...", or a file of answers with --data')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,12 @@ def heads(
         int | None, typer.Option("-n", "--limit", help="At most so many rows.", show_default=False)
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", help="Which columns, comma-separated. Default: all.", show_default=False)
+        str | None,
+        typer.Option(
+            "--columns",
+            help="Which columns, comma-separated: profile.sink, spectral.*, or all. Default: those that fit on a line.",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file.", show_default=False)
@@ -36,7 +42,7 @@ def heads(
     """One row a head with everything known of it; filter, sort, save."""
     from headwise.atlas import Atlas, select
     from headwise.cli.options import split
-    from headwise.cli.tables import keep_columns, print_table, save_table
+    from headwise.cli.tables import fitting_columns, keep_columns, print_table, save_table
 
     frame = select(Atlas.open(atlas).heads(), where, sort=sort, descending=not ascending, limit=limit)
     frame = keep_columns(frame, split(columns))
@@ -45,8 +51,17 @@ def heads(
         typer.echo(output)
     elif as_json:
         typer.echo(frame.reset_index().to_json(orient="records"))
-    else:
+    elif columns is not None:
         print_table(frame)
+    else:
+        asked = [name for name in frame.columns if name in re.findall(r"[\w.]+", f"{sort or ''} {where or ''}")]
+        shown = fitting_columns(frame, asked)
+        print_table(shown)
+        typer.echo(
+            f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose with --columns (such as profile.sink or spectral.*, "
+            "or all), or write them all with -o heads.csv",
+            err=True,
+        )
 
 
 heads.examples = (  # type: ignore[attr-defined]

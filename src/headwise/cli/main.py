@@ -18,7 +18,11 @@ from headwise.cli.detect import detect
 from headwise.cli.heads import heads
 from headwise.cli.plan import plan
 from headwise.cli.show import show
+from headwise.cli.sparsify import sparsify
+from headwise.cli.usage import UsageError, sentence
 from headwise.errors import HeadwiseError
+
+INTERRUPTED = 130  # exit code
 
 app = typer.Typer(
     name="headwise",
@@ -29,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, plan, check, show, describe, heads, answers, detect):
+for verb in (build, plan, check, show, describe, heads, answers, detect, sparsify):
     app.command(epilog=getattr(verb, "examples", None), context_settings=getattr(verb, "settings", None))(verb)
 
 
@@ -43,14 +47,22 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """The entry point: user errors without a traceback."""
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False, prog_name="headwise") or 0
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            typer.secho(f"headwise: {sentence(error)}", fg="red", err=True)
+        code = 2
     except HeadwiseError as error:
         typer.secho(f"headwise: {error}", fg="red", err=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = 0
+    if code == INTERRUPTED:
         typer.echo(
             "headwise: interrupted; what was measured is kept, and the same command goes on from there.", err=True
         )
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
+    sys.exit(code)

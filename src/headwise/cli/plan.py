@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from headwise.cli.catalogue import refuse_unknown
 from headwise.cli.options import (
     DataOption,
     DeviceOption,
@@ -39,6 +40,7 @@ def plan(
 
     Ends with exit code 1 if the memory is not there.
     """
+    refuse_unknown(split(studies) or [])
     from headwise.corpora import find_questions, packaged_passages, read_passages
     from headwise.model import choose_device, choose_dtype, read_card
     from headwise.studies.building import check_studies, default_studies, with_needed

@@ -28,18 +28,18 @@ class Bars:
         """A step without a count."""
         self._progress.console.print(f"[dim]{what}[/dim]")
 
-    def update(self, study: str, done: int, total: int) -> None:
+    def update(self, study: str, done: int, total: int, note: str = "") -> None:
         """Examples done of a study. The first call may already hold some, from an earlier run."""
         if study not in self._tasks:
             self._tasks[study] = self._progress.add_task(study, total=total)
-        self._progress.update(self._tasks[study], completed=done)
+        self._progress.update(self._tasks[study], completed=done, description=f"{study}{note and ': '}{note}")
 
 
 @contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[Bars]:
+def progress_bars(quiet: bool = False, of: str = "examples") -> Iterator[Bars]:
     """Bars on standard error, so that standard output stays for results."""
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("examples,"),
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},"),
         TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:

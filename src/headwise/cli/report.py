@@ -7,6 +7,7 @@ from pathlib import Path
 from headwise.atlas import Atlas
 from headwise.atlas.disk import explained
 from headwise.figures import has_figure, save
+from headwise.figures.origin import model_name
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -20,7 +21,7 @@ def write_report(atlas: Atlas, folder: Path, name: str) -> list[Path]:
 
 
 def _write(atlas: Atlas, figures: Path, report: Path) -> list[Path]:
-    lines = [f"# Atlas of {atlas.provenance(atlas.studies[0]).model['id']}", ""]
+    lines = [f"# Atlas of {model_name({'model': atlas.provenance(atlas.studies[0]).model})}", ""]
     files = []
     for study in filter(has_figure, atlas.studies):
         figure, words = atlas.figure(study), atlas.describe(study)

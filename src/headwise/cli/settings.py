@@ -22,7 +22,7 @@ from typing import Any
 
 from headwise.errors import StudyError, did_you_mean
 
-__all__ = ["figure_options", "study_options"]
+__all__ = ["fields_of", "figure_options", "parts_of", "study_options"]
 
 TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
@@ -31,17 +31,40 @@ SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, coll
 def study_options(settings: Sequence[str], known: Mapping[str, type]) -> dict[str, Any]:
     """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: the dataclass of each study."""
     chosen: dict[str, dict[str, Any]] = {}
+    names = {study: [field.name for field in dataclasses.fields(kind)] for study, kind in known.items()}
+    for setting in settings:
+        study, option, text = parts_of(setting, names)
+        hint = typing.get_type_hints(known[study])[option]
+        chosen.setdefault(study, {})[option] = _value(f"{study}.{option}", text, hint)
+    return {study: known[study](**options) for study, options in chosen.items()}
+
+
+def parts_of(setting: str, known: Mapping[str, Sequence[str]]) -> tuple[str, str, str]:
+    """Study, option and value of ``STUDY.OPTION=VALUE``; ``known``: the options of each study.
+
+    >>> parts_of("spectral.k = 50", {"spectral": ["k"]})
+    ('spectral', 'k', '50')
+    """
+    name, equals, text = setting.partition("=")
+    study, dot, option = name.strip().partition(".")
+    if not (equals and dot):
+        raise StudyError(f"--set takes STUDY.OPTION=VALUE, such as answers.temperature=0.7, not {setting!r}")
+    if study not in known:
+        raise StudyError(f"There is no study {study!r} with options. {did_you_mean(study, known)}")
+    return study, _known(option, known[study], study), text.strip()
+
+
+def fields_of(settings: Sequence[str], kind: type) -> dict[str, Any]:
+    """``["length=1024"]`` as ``{"length": 1024}``, by the fields of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    chosen = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
-        study, dot, option = name.strip().partition(".")
-        if not (equals and dot):
-            raise StudyError(f"--set takes STUDY.OPTION=VALUE, such as answers.temperature=0.7, not {setting!r}")
-        if study not in known:
-            raise StudyError(f"There is no study {study!r} with options. {did_you_mean(study, known)}")
-        hints = typing.get_type_hints(known[study])
-        option = _known(option, [field.name for field in dataclasses.fields(known[study])], study)
-        chosen.setdefault(study, {})[option] = _value(f"{study}.{option}", text.strip(), hints[option])
-    return {study: known[study](**options) for study, options in chosen.items()}
+        if not equals:
+            raise StudyError(f"--set takes NAME=VALUE, such as length=1024, not {setting!r}")
+        name = _known(name.strip(), [field.name for field in dataclasses.fields(kind)], kind.__name__.lower())
+        chosen[name] = _value(name, text.strip(), hints[name])
+    return chosen
 
 
 def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -> dict[str, Any]:

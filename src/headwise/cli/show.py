@@ -29,9 +29,11 @@ def show(
     from headwise.atlas import Atlas
     from headwise.atlas.disk import explained
     from headwise.cli.settings import figure_options
+    from headwise.cli.unpictured import refuse_unpictured
     from headwise.figures import has_figure, options_of, save
 
     opened = Atlas.open(atlas)
+    refuse_unpictured(study, atlas, "figure")
     options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
     figure = opened.figure(study, **options)

@@ -1,0 +1,81 @@
+"""Which studies there are, and which options each takes: read from their source, without running it.
+
+Running it loads torch and transformers, which takes seconds, and a misspelt name is to be refused at once. Steps: parse
+``studies/building.py``; go through its table ``OPTIONS`` (study -> dataclass); follow the imports to where the name and the
+dataclass are written down. What an option's value may be is checked later, by `settings`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from headwise.cli.settings import parts_of
+from headwise.errors import StudyError, did_you_mean
+
+__all__ = ["catalogue", "refuse_unknown"]
+
+BUILDING, TABLE = "headwise.studies.building", "OPTIONS"
+SOURCE = Path(__file__).parents[2]
+
+
+def catalogue() -> dict[str, list[str]]:
+    """Study -> its options."""
+    table = _find(BUILDING, TABLE)
+    assert isinstance(table, ast.Dict)
+    found = {}
+    for key, value in zip(table.keys, table.values, strict=True):
+        name, options = _follow(key), _follow(value)
+        assert isinstance(name, ast.Constant) and isinstance(options, ast.ClassDef)
+        fields = [node.target for node in options.body if isinstance(node, ast.AnnAssign)]
+        found[str(name.value)] = [field.id for field in fields if isinstance(field, ast.Name)]
+    return found
+
+
+def refuse_unknown(studies: Sequence[str], settings: Sequence[str] = ()) -> None:
+    """Refuse names of studies, and of options in ``STUDY.OPTION=VALUE``, that are not there."""
+    known = catalogue()
+    for study in studies:
+        if study not in known:
+            raise StudyError(f"There is no study {study!r}. {did_you_mean(study, known)}")
+    for setting in settings:
+        parts_of(setting, known)
+
+
+def _follow(written: ast.expr | None) -> ast.AST | str:
+    """What ``NAME`` or ``study.NAME`` in the table stands for."""
+    if isinstance(written, ast.Attribute) and isinstance(written.value, ast.Name):
+        module = _find(BUILDING, written.value.id)
+        assert isinstance(module, str)
+        return _find(module, written.attr)
+    assert isinstance(written, ast.Name)
+    return _find(BUILDING, written.id)
+
+
+def _find(module: str, name: str) -> ast.AST | str:
+    """What a name means in a module: the class, the value it is given, or another module (by its own name)."""
+    for node in _body(module):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    inner = f"{node.module}.{alias.name}"
+                    return inner if _path(inner) is not None else _find(str(node.module), alias.name)
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return node
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return node.value  # type: ignore[attr-defined]
+    raise LookupError(f"{module} has no {name}")
+
+
+@cache
+def _body(module: str) -> list[ast.stmt]:
+    path = _path(module)
+    return [] if path is None else ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def _path(module: str) -> Path | None:
+    stem = SOURCE.joinpath(*module.split("."))
+    return next((path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.exists()), None)
