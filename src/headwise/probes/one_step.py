@@ -83,8 +83,9 @@ class OneStep:
 
     def _leave_out(self, rows: Tensor, aim: Tensor, dual: Tensor, into: Tensor) -> None:
         place = rows.nonzero()[:, 0]
-        block = self._inverse[:, place][:, :, place]
-        into[:, place] = aim[place] - torch.linalg.solve(block, dual[:, place])
+        block = self._inverse[:, place][:, :, place]  # symmetric and positive: of an inverse that is
+        lower = torch.linalg.cholesky(block)  # MKL's LU, which `solve` takes, fails now and then with several threads
+        into[:, place] = aim[place] - torch.cholesky_solve(dual[:, place], lower)
 
 
 def standardised(features: Tensor) -> Tensor:
