@@ -4,7 +4,8 @@ In order of preference:
 
 1. torch's own flash kernels (CPU; on a GPU in half precision), called directly: the kernels that
    `scaled_dot_product_attention` would choose, but their log-sum-exp is kept, which saves the reductions a softmax;
-2. transformers' own SDPA function, for every mask and device;
+2. transformers' own SDPA function, for every mask and device; for a single query whose heads share keys, SDPA with the
+   heads of a group as its rows, so that keys and values are not repeated (a decode step takes a sixth less time);
 3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
    sinks). It is called on slices of queries, so that no T x T map is held for long prompts.
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from headwise.errors import SeamError
@@ -43,7 +45,21 @@ def attention_output(
             flash = torch.ops.aten._scaled_dot_product_flash_attention
         z, lse = flash(q, k, v, 0.0, q.shape[2] > 1, scale=scale)[:2]
         return z.transpose(1, 2).contiguous(), lse
+    if (
+        q.shape[2] == 1
+        and q.shape[1] > k.shape[1]
+        and (mask is None or mask.shape[1] == 1)
+        and not options.get("dropout")
+    ):
+        return _one_query(q, k, v, mask, scale), None
     return sdpa_attention_forward(module, q, k, v, mask, scaling=scale, **options)[0], None
+
+
+def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """A decode step: (batch, 1, head, width) of queries (batch, head, 1, width) that see every key the mask shows."""
+    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])  # (batch, kv_head, group, width)
+    z = scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scale)
+    return z.reshape(q.shape[0], 1, q.shape[1], v.shape[3])
 
 
 def eager_function(module: nn.Module) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ class FunctionsOptions:
     """What can be chosen about the functions study."""
 
     steps: int | None = 360  # about so many are asked, whole questions of them, evenly over functions; None: all
-    max_new_tokens: int = 12
+    max_new_tokens: int = 8
     key_tokens: str = "content"  # or "all", "first", "last": which tokens of an answer heads are read at
     seeds: int = 5  # probes
     shuffles: int = 2  # probes with shuffled labels
