@@ -135,7 +135,7 @@ def test_heads_that_others_need_too_are_not_called_specific() -> None:
     ds = function_masking_dataset()
     ds["spill_high"][:] = 0.9
     assert (
-        "In none of these do the function's own steps lose beyond doubt more" in describe("function_masking", ds).text()
+        "in none of these do the function's own steps lose beyond doubt more" in describe("function_masking", ds).text()
     )
 
 

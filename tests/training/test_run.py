@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.errors import ModelError, StudyError
+from headwise.errors import DataError, ModelError, StudyError
 from headwise.model.gate import gate_of, put_gate
 from headwise.training import Texts, sparsify
 from headwise.training.measures import fit_of
@@ -96,6 +96,11 @@ def test_what_is_refused(toy, texts, held_out, recipe, tmp_path):
     put_gate(toy.hf)
     with pytest.raises(ModelError, match="sparse, or has an adapter, already"):
         sparsify(toy, texts, held_out, plan, output=tmp_path / "c")
+
+
+def test_texts_that_are_none(toy, texts, tmp_path):
+    with pytest.raises(DataError, match="read_texts"):
+        sparsify(toy, ["a text"], texts, output=tmp_path)
 
 
 def test_a_damaged_checkpoint_is_named(toy, texts, held_out, recipe, tmp_path):

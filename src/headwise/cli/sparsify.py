@@ -66,7 +66,7 @@ def sparsify(
     from headwise.cli.settings import fields_of
     from headwise.errors import DataError
     from headwise.model import load
-    from headwise.training import Recipe, read_texts
+    from headwise.training import Recipe, read_texts, refuse_finished
     from headwise.training import sparsify as run
 
     if not data or not held_out:
@@ -80,6 +80,7 @@ def sparsify(
             **fields_of(settings or [], Recipe),
         }
     )
+    refuse_finished(output)
     with progress_bars(quiet=as_json, of="steps") as bars:
         bars.say(f"loading {model or 'the default model'}")
         loaded = load(model, dtype=dtype, device=device, revision=revision)

@@ -56,8 +56,13 @@ def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any]) -> None:
         except (ValueError, RuntimeError) as error:
             if "prompt learning" in str(error):
                 raise ModelError(_virtual_tokens(f"The adapter {adapter}")) from error
+            why = (
+                "its matrices have other shapes"
+                if "ignore_mismatched_sizes" in str(error)
+                else str(error).splitlines()[0]
+            )
             raise ModelError(
-                f"The adapter {adapter} could not be put on this model ({str(error).splitlines()[0]}); use it with the "
+                f"The adapter {adapter} could not be put on this model ({why}); use it with the "
                 f"model that it was trained on ({note.base})."
             ) from error
     missing = sorted(getattr(loaded, "missing_keys", None) or ())

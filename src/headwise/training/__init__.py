@@ -6,7 +6,7 @@ model's. `recipe` says what a run does, `texts` what it reads, `student` what is
 """
 
 from headwise.training.recipe import Recipe
-from headwise.training.run import sparsify
+from headwise.training.run import refuse_finished, sparsify
 from headwise.training.texts import Texts, read_texts
 
-__all__ = ["Recipe", "Texts", "read_texts", "sparsify"]
+__all__ = ["Recipe", "Texts", "read_texts", "refuse_finished", "sparsify"]

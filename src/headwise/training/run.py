@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import StudyError
+from headwise.errors import DataError, StudyError
 from headwise.model import Model
 from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint
 from headwise.training.measures import Look, fit_of, look, visible_pairs
@@ -35,7 +35,7 @@ from headwise.training.recipe import Recipe
 from headwise.training.student import Student
 from headwise.training.texts import Texts
 
-__all__ = ["sparsify"]
+__all__ = ["refuse_finished", "sparsify"]
 
 BIASES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)  # of the gates, at the end
 FINAL = 4  # times as many rows at the end as in a look on the way
@@ -55,15 +55,20 @@ def sparsify(
 ) -> Path:
     """Train a sparse version of a model; gives the folder, which `load` takes.
 
+    Texts are made by `headwise.training.read_texts(paths, model)`.
     ``texts`` are trained on, the loss is held on ``held_out`` (the same kinds, other documents), ``unseen`` kinds are only
     measured at the end. A run that was killed goes on from its last checkpoint when called again; ``stop_at`` ends one
     early, with a checkpoint, to go on later.
     """
     recipe = recipe or Recipe()
     folder = Path(output)
-    if (folder / "training.json").is_file():
-        raise StudyError(f"{folder} holds a finished run; choose another folder with -o.")
+    refuse_finished(folder)
     for given in (texts, held_out, unseen or Texts({})):
+        if not isinstance(given, Texts):
+            raise DataError(
+                f"sparsify takes Texts, not a {type(given).__name__}; make them with "
+                "headwise.training.read_texts(paths, model)."
+            )
         given.check(recipe.length)
     folder.mkdir(parents=True, exist_ok=True)
     run = _Run(model, texts, held_out, recipe, folder)
@@ -79,6 +84,12 @@ def sparsify(
     if end == recipe.steps:
         run.finish(unseen)
     return folder
+
+
+def refuse_finished(folder: Path) -> None:
+    """A run that is done is not run over."""
+    if (folder / "training.json").is_file():
+        raise StudyError(f"{folder} holds a finished run; choose another folder with -o.")
 
 
 class _Run:
@@ -125,7 +136,7 @@ class _Run:
             "step": step + 1, "loss": loss, "dense": dense, "distance": distance, "share": share,
             "bias": recipe.bias_at(step), "pressure": self.pressure.weight,
         }  # fmt: skip
-        if (step + 1) % 10 == 0:
+        if (step + 1) % max(1, min(10, recipe.steps // 100)) == 0:
             self.curve.append(numbers)
         return numbers
 

@@ -63,8 +63,8 @@ class Texts:
         for name, ids in self.kinds.items():
             if len(ids) < length + 1:
                 raise DataError(
-                    f"The text {name!r} has {len(ids)} tokens and a row takes {length}; give longer text, or train with a "
-                    f"smaller length."
+                    f"The text {name!r} has {len(ids)} tokens and a row takes {length}; give longer text, or a smaller "
+                    f"length (--set length=...)."
                 )
 
     def _cut(self, kind: str, start: int, length: int) -> Tokens:

@@ -115,6 +115,8 @@ def _augmented(writer: Writer, reading: MaskingReading, name: str) -> str:
     zero = writer.fixed(
         reading.at("augmented", name, reading.amounts[0]), f"augmented {reading.amounts[0]:g} of {name}"
     )
+    if reading.at("gain", name, best) <= 0:
+        return f"Augmented by any of the amounts its accuracy does not rise from {zero}."
     return (
         f"Augmented by alpha {writer.number(best, 'constant')}, where it does best, accuracy changes from {zero} by "
         f"{_at(writer, reading, 'gain', name, best)}, and compared with random directions by "
@@ -155,9 +157,11 @@ def _specific(writer: Writer, reading: MaskingReading) -> str:
         return ""
     names = reading.specific()
     if not names:
+        spill = [name for name in reading.needed() if reading.of("spill_low", name) > 0]
+        also = f" The steps of others lose beyond doubt with the heads of {listed(spill)}." if spill else ""
         return (
-            "In none of these do the function's own steps lose beyond doubt more than the steps of the others: the heads "
-            "matter to other functions as well."
+            f"At {writer.count(reading.size, 'size', 'head')}, in none of these do the function's own steps lose beyond doubt "
+            f"more than the steps of the others.{also}"
         )
     count = writer.count(len(names), "specific")
     return f"Its own steps lose beyond doubt more than those of the others in {count} of these: {listed(names)}."

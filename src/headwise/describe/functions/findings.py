@@ -70,7 +70,7 @@ def _elbow(writer: Writer, reading: FunctionsReading, name: str) -> str:
         f"{writer.percent(reading.mass(name), f'mass of {name}')} of all importance"
     )
     if len(reading.mapped) > 1:
-        text += f"; {writer.count(reading.exclusive(name), f'exclusive of {name}')} of them are of no other function"
+        text += f"; {writer.count(reading.exclusive(name), f'exclusive of {name}')} of them of no other function"
     return f"{text}."
 
 

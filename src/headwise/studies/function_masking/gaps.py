@@ -3,9 +3,9 @@
     value = mean over steps and draws of (random - own)
     SE²   = (variance over steps) / steps + (variance over draws) / draws
 
-with Student's t and Satterthwaite's degrees of freedom; where nothing varies, or there is one step, the interval is that
-of the worst case, Wilson's for the one share against the other. Pure functions. This module does not know what was done
-to the heads.
+with Student's t and Satterthwaite's degrees of freedom, cut at -1 and 1, which no gap can pass; where nothing varies, or
+there is one step, the interval is that of the worst case, Wilson's for the one share against the other. Pure functions. This
+module does not know what was done to the heads.
 """
 
 from __future__ import annotations
@@ -65,4 +65,4 @@ def mean_over(value: float, samples: Sequence[Floats]) -> Interval:
         return value, max(-1.0, value - reach), min(1.0, value + reach)
     freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
     half = float(stats.t.ppf(0.975, max(freedom, 1.0)) * np.sqrt(total))
-    return value, value - half, value + half
+    return value, max(-1.0, value - half), min(1.0, value + half)
