@@ -128,7 +128,8 @@ def _cross(chosen: xr.Dataset) -> Parts:
         "share": Scale("share of heads", 0.0, 1.0, "Greys"),
     }
     note = (
-        "Left: accuracy on the column's steps with random heads masked, less that with the row's heads masked; boxed where "
+        "Left: accuracy on the column's steps with random heads (outside the column's own) masked, less that with the "
+        "row's heads masked; boxed where "
         f"its 95 % interval is above 0 and at least {LEAST_ASKED} steps were asked. Right: share of the row's heads that are "
         f"among the column's. {_how(chosen)}"
     )
