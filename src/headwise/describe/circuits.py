@@ -206,4 +206,5 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     low, high = writer.count(least, "needed heads least"), writer.count(most, "needed heads most")
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
     count = writer.count(dataset.sizes[TASK], "tasks", "task")
-    return f"{_model(dataset)} needs {low} to {high} heads to keep {goal} of what it does on {count}."
+    sizes = low if low == high else f"{low} to {high}"
+    return f"{_model(dataset)} needs {sizes} heads to keep {goal} of what it does on {count}."
