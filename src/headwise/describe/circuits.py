@@ -12,9 +12,9 @@ import numpy as np
 import xarray as xr
 
 from headwise.describe import maps
+from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
 from headwise.dims import KEPT, SUBJECT, TASK, UNIT
-from headwise.figures.origin import model_name, origin_of
 
 NAMED = 3  # heads and edges that are named, a task
 LITTLE = 0.001  # a share below which nothing is explained
@@ -24,7 +24,7 @@ SINGULAR = {"heads": "head", "edges": "edge"}
 
 def describe(dataset: xr.Dataset) -> Words:
     """The circuits as a careful reader would tell them."""
-    writer = Writer(f"{dataset.attrs['title']}: {_model(dataset)}")
+    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _say_overview(writer, dataset)
     _say_axes(writer, dataset)
     for task in _tasks(dataset):
@@ -34,10 +34,6 @@ def describe(dataset: xr.Dataset) -> Words:
     _say_shared(writer, dataset)
     _say_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
-
-
-def _model(dataset: xr.Dataset) -> str:
-    return model_name(origin_of(dataset)) or "the model"
 
 
 def _tasks(dataset: xr.Dataset) -> list[str]:
@@ -60,7 +56,7 @@ def _second(dataset: xr.Dataset) -> str:
 def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
     tasks = writer.count(dataset.sizes[TASK], "tasks", "small task")
     beside = f", beside those of {_second(dataset)}" if _second(dataset) else ""
-    writer.say("overview", f"The heads and edges that {_model(dataset)} needs for {tasks}{beside}.")
+    writer.say("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{beside}.")
 
 
 def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
@@ -151,7 +147,7 @@ def _say_ratios(writer: Writer, dataset: xr.Dataset) -> None:
             )
             parts.append(f"{ratio} times ({low} to {high}) for {_label(dataset, task)}")
         if parts:
-            text = f"Against {_second(dataset)}, {_model(dataset)} needs this many times its {unit}: {listed(parts)}."
+            text = f"Against {_second(dataset)}, {model_in(dataset)} needs this many times its {unit}: {listed(parts)}."
             writer.say("observations", text)
 
 
@@ -207,4 +203,4 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
     count = writer.count(dataset.sizes[TASK], "tasks", "task")
     sizes = low if low == high else f"{low} to {high}"
-    return f"{_model(dataset)} needs {sizes} heads to keep {goal} of what it does on {count}."
+    return f"{model_in(dataset)} needs {sizes} heads to keep {goal} of what it does on {count}."

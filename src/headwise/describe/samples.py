@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
 from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
-from headwise.figures.origin import model_name, origin_of
+from headwise.figures.origin import origin_of
 
 NAMES = {
     "greedy": "the greedy answer",
@@ -24,7 +25,7 @@ FEW = 100  # questions below which the sample is called small
 
 def describe(dataset: xr.Dataset) -> Words:
     """Samples as a careful reader would tell of them."""
-    model = model_name(origin_of(dataset)) or "the model"
+    model = model_in(dataset)
     writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
     _say_overview(writer, dataset, model)
     _say_axes(writer)

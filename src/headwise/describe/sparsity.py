@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 
 from headwise.describe import maps
+from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
 from headwise.dims import RULE
-from headwise.figures.origin import model_name, origin_of
 
 KINDS = {
     "top": "The largest of a row",
@@ -27,7 +27,7 @@ NAMED = 3
 
 def describe(dataset: xr.Dataset) -> Words:
     """Sparsity as a careful reader would tell it."""
-    writer = Writer(f"{dataset.attrs['title']}: {_model(dataset)}")
+    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _say_overview(writer, dataset)
     _say_axes(writer, dataset)
     for kind in _kinds(dataset):
@@ -37,10 +37,6 @@ def describe(dataset: xr.Dataset) -> Words:
     _say_heads(writer, dataset)
     _say_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
-
-
-def _model(dataset: xr.Dataset) -> str:
-    return model_name(origin_of(dataset)) or "the model"
 
 
 def _kinds(dataset: xr.Dataset) -> list[str]:
@@ -54,7 +50,7 @@ def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
     writer.say(
         "overview",
-        f"What {_model(dataset)} loses when attention weights are dropped at inference, without training, by {rules}, on "
+        f"What {model_in(dataset)} loses when attention weights are dropped at inference, without training, by {rules}, on "
         f"{prompts} of {tokens}.",
     )
 
@@ -165,4 +161,4 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
         writer.percent(float(best["kept_mean"]), f"kept {name}"),
         writer.fixed(float(best["rise"]), f"rise {name}"),
     )
-    return f"With {kept} of its attention edges ({name}), {_model(dataset)} loses {rise} nats, without training."
+    return f"With {kept} of its attention edges ({name}), {model_in(dataset)} loses {rise} nats, without training."

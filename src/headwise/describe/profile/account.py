@@ -15,7 +15,7 @@ from headwise.describe import maps
 from headwise.describe.account import Account
 from headwise.describe.profile.findings import HALF, ROLES, role_heads, say_details, say_observations
 from headwise.describe.profile.reading import ProfileReading
-from headwise.describe.subject import model_of, size_of
+from headwise.describe.subject import grid_of, model_of, size_of
 from headwise.describe.words import Writer, listed
 
 MOST_REGISTERS = 8
@@ -54,15 +54,8 @@ def _registers(writer: Writer, registers: Counter[str]) -> str:
 
 
 def _say_axes(writer: Writer, reading: ProfileReading) -> None:
-    layers, heads = reading.layers, reading.heads
-    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
-        writer.number(edge, "edge")
-    rows, columns = f"The only row is layer {layers[0]}", f"the only column is head {heads[0]}"
-    if len(layers) > 1:
-        rows = f"Rows are layers, from {layers[0]} at the top (next to the embedding) to {layers[-1]}"
-    if len(heads) > 1:
-        columns = f"columns are heads, {heads[0]} to {heads[-1]}"
-    writer.say("axes", f"{rows}; {columns}. Each panel has a colour scale of its own: colours compare within a panel.")
+    grid = grid_of(writer, reading.layers, reading.heads)
+    writer.say("axes", f"{grid}. Each panel has a colour scale of its own: colours compare within a panel.")
     if any(reading.has_intervals(key) for key in reading.measured):
         writer.say("axes", "In the detail, the range in brackets after a head is the 95 % interval of its mean.")
     for key in reading.measured:

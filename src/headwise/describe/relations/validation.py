@@ -11,9 +11,10 @@ import json
 import numpy as np
 import xarray as xr
 
+from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
 from headwise.dims import RELATION, REMOVED, TASK
-from headwise.figures.origin import model_name, origin_of
+from headwise.figures.origin import origin_of
 
 READINGS = {"forced": "with all attention on the source", "natural": "with the attention as it is"}
 NAMED, LOWEST = 5, 3  # relations named at the upper end and at the lower
@@ -26,7 +27,7 @@ FEW = 50  # prompts below which a share is called coarse
 
 def describe(dataset: xr.Dataset) -> Words:
     """The validation as a careful reader would tell it."""
-    writer = Writer(f"{dataset.attrs['title']}: {_model(dataset)}")
+    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _say_overview(writer, dataset)
     _say_axes(writer)
     for reading in READINGS:
@@ -36,10 +37,6 @@ def describe(dataset: xr.Dataset) -> Words:
     _say_observations(writer, dataset)
     _say_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
-
-
-def _model(dataset: xr.Dataset) -> str:
-    return model_name(origin_of(dataset)) or "the model"
 
 
 def _tasks(dataset: xr.Dataset) -> list[str]:
@@ -64,7 +61,7 @@ def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
     tasks = writer.count(dataset.sizes[TASK], "tasks", "few-shot task")
     writer.say(
         "overview",
-        f"Whether the heads of {_model(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
+        f"Whether the heads of {model_in(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
         "lose when a relation's heads are switched off at the last token.",
     )
 
@@ -203,11 +200,12 @@ def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     values = dataset["pearson_forced"].values
-    first = f"Scores from weights of {_model(dataset)} against texts."
+    first = f"Scores from weights of {model_in(dataset)} against texts."
     if np.isfinite(values).any():
         relations = writer.count(int(np.isfinite(values).sum()), "known forced", "relation")
         mean = writer.fixed(float(np.nanmean(values)), "mean pearson_forced")
-        first = f"Scores from weights of {_model(dataset)} correlate with outputs in texts by {mean} on average ({relations})."
+        model = model_in(dataset)
+        first = f"Scores from weights of {model} correlate with outputs in texts by {mean} on average ({relations})."
     if not _tasks(dataset):
         return first
     count = writer.count(len(needed(dataset)), "needed")

@@ -11,7 +11,7 @@ import numpy as np
 from headwise.describe.account import Account
 from headwise.describe.spectral.findings import PAIR, say_details, say_observations
 from headwise.describe.spectral.reading import LEVEL, WHOLE, SpectralReading, auroc
-from headwise.describe.subject import answers_of, model_of, size_of
+from headwise.describe.subject import answers_of, grid_of, model_of, size_of
 from headwise.describe.words import Writer, listed
 
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
@@ -36,15 +36,7 @@ def _say_overview(writer: Writer, reading: SpectralReading) -> None:
 
 
 def _say_axes(writer: Writer, reading: SpectralReading) -> None:
-    layers, heads = reading.layers, reading.heads
-    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
-        writer.number(edge, "edge")
-    rows, columns = f"The only row is layer {layers[0]}", f"the only column is head {heads[0]}"
-    if len(layers) > 1:
-        rows = f"Rows are layers, from {layers[0]} at the top (next to the embedding) to {layers[-1]}"
-    if len(heads) > 1:
-        columns = f"columns are heads, {heads[0]} to {heads[-1]}"
-    writer.say("axes", f"{rows}; {columns}.")
+    writer.say("axes", f"{grid_of(writer, reading.layers, reading.heads)}.")
     zero, one = writer.number(0, "constant"), writer.number(1, "constant")
     writer.say(
         "axes",
