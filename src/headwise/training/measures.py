@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from headwise.model.gate import training
 from headwise.training.student import Student
 from headwise.training.texts import Texts
 
@@ -91,7 +92,7 @@ def look(student: Student, texts: Texts, kind: str, rows: int, length: int, bias
     ids = torch.from_numpy(texts.even(kind, rows, length)).long().to(student.model.device)
     sums, opened, pairs = torch.zeros(3), 0.0, 0.0
     for part in ids.split(ROWS):
-        with student.gates(bias, None) as session:
+        with training(bias, None) as session:
             logits = student.logits(part)
         fit = fit_of(logits, student.dense_logits(part), part)
         sums += torch.tensor([float(fit.loss), float(fit.dense), float(fit.distance)]) * len(part)

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from headwise.errors import DataError, StudyError
 from headwise.model import Model
+from headwise.model.gate import training
 from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint
 from headwise.training.measures import Look, fit_of, look, visible_pairs
 from headwise.training.output import write_model
@@ -144,7 +145,7 @@ class _Run:
         """Gradients of some rows are added up; gives their numbers."""
         recipe = self.recipe
         dense = self.student.dense_logits(rows)
-        with self.student.gates(recipe.bias_at(step), step * 64 + number) as session:
+        with training(recipe.bias_at(step), step * 64 + number) as session:
             logits = self.student.logits(rows)
         fit = fit_of(logits, dense, rows, recipe.distil)
         total = fit.descended

@@ -13,8 +13,6 @@ and a pass of the dense model is a plain pass. What is trained is float32, passe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,7 +21,7 @@ from torch.func import functional_call
 
 from headwise.errors import ModelError
 from headwise.model import Model
-from headwise.model.gate import Training, gate_of, register, training
+from headwise.model.gate import gate_of, register
 from headwise.seam import Structure, refuse_unseeable, routed
 from headwise.training.recipe import Recipe
 
@@ -45,12 +43,6 @@ class Student:
         self.ranks = _ranks(structure, recipe)
         self.weights = self._factors() if recipe.rank else self._copies()
         self.route = register() if recipe.gated else None
-
-    @contextmanager
-    def gates(self, bias: float, seed: int | None) -> Iterator[Training]:
-        """Passes of the student with these gates; without, for the dense control."""
-        with training(bias, seed) as session:
-            yield session
 
     def logits(self, ids: Tensor) -> Tensor:
         """(rows, tokens, vocabulary) of the student."""
