@@ -19,13 +19,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import torch
 import xarray as xr
-from planted import CODE, HIDDEN, SQUARED_NORM, TOKEN, WIDTH, planted_profile_model, step_back, token_codes
-from planted import _columns as columns
-from planted import _plant as plant
-from planted import _positional as positional
-from planted_tasks import GAIN, HEADS, NOISE, planted_tasks
+from planted import WIDTH
+from planted_tasks import HEADS, planted_tasks, planted_tasks_model
 
 from headwise.atlas import Provenance
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps
@@ -86,31 +82,7 @@ def planted_steps(repeats: int = 2) -> Steps:
 
 def planted_steps_model() -> Model:
     """The model above."""
-    model = planted_profile_model()
-    relations, vocabulary = planted_tasks(), model.tokenizer.get_vocab()
-    sources = [vocabulary[source] for item in relations for source, _ in item.pairs]
-    read = torch.linalg.pinv(token_codes()[sources].double())  # (code, source)
-    generator = torch.Generator().manual_seed(1)
-    pairs = len(sources) // len(list(relations))
-    with torch.no_grad():
-        for block in model.hf.transformer.h:
-            block.attn.c_proj.weight[:, TOKEN] += torch.randn(HIDDEN, CODE, generator=generator) * NOISE
-        attention = model.hf.transformer.h[2].attn
-        for row, item in enumerate(relations):
-            targets = token_codes()[[vocabulary[target] for _, target in item.pairs]].double()
-            own = slice(row * pairs, (row + 1) * pairs)
-            _plant_map(attention, HEADS[item.name][1], (read[:, own] @ targets).float() * GAIN)
-    return model
-
-
-def _plant_map(attention: torch.nn.Module, head: int, change: torch.Tensor) -> None:
-    """A head that looks three steps back and writes (token code) x (change) into the token part."""
-    factor = (HIDDEN / SQUARED_NORM[2]) ** 0.5
-    plant(attention, head, SQUARED_NORM[2], *positional(torch.linalg.matrix_power(step_back(), 3)))
-    attention.c_attn.weight[:, columns(2, head)] = 0
-    attention.c_attn.weight[TOKEN, columns(2, head)][:, :CODE] = torch.eye(CODE) / factor
-    attention.c_proj.weight[head * WIDTH : (head + 1) * WIDTH] = 0
-    attention.c_proj.weight[head * WIDTH : head * WIDTH + CODE, TOKEN] = change
+    return planted_tasks_model(back=3)
 
 
 def planted_maps(steps: Steps, answered: dict[str, bool], model: Model) -> xr.Dataset:

@@ -50,8 +50,8 @@ def planted_tasks() -> Relations:
     )
 
 
-def planted_tasks_model() -> Model:
-    """The model above."""
+def planted_tasks_model(back: int = 1) -> Model:
+    """The model above; its two heads look ``back`` tokens back."""
     model = planted_profile_model()
     relations, vocabulary = planted_tasks(), model.tokenizer.get_vocab()
     sources = [vocabulary[source] for item in relations for source, _ in item.pairs]
@@ -64,14 +64,14 @@ def planted_tasks_model() -> Model:
         for row, item in enumerate(relations):
             targets = token_codes()[[vocabulary[target] for _, target in item.pairs]].double()
             own = slice(row * PAIRS, (row + 1) * PAIRS)
-            _plant_map(attention, HEADS[item.name][1], (read[:, own] @ targets).float() * GAIN)
+            _plant_map(attention, HEADS[item.name][1], (read[:, own] @ targets).float() * GAIN, back)
     return model
 
 
-def _plant_map(attention: torch.nn.Module, head: int, change: torch.Tensor) -> None:
-    """A head that looks one step back and writes (token code) x (change) into the token part."""
+def _plant_map(attention: torch.nn.Module, head: int, change: torch.Tensor, back: int) -> None:
+    """A head that looks so many steps back and writes (token code) x (change) into the token part."""
     factor = (HIDDEN / SQUARED_NORM[2]) ** 0.5
-    plant(attention, head, SQUARED_NORM[2], *positional(step_back()))
+    plant(attention, head, SQUARED_NORM[2], *positional(torch.linalg.matrix_power(step_back(), back)))
     attention.c_attn.weight[:, columns(2, head)] = 0
     attention.c_attn.weight[TOKEN, columns(2, head)][:, :CODE] = torch.eye(CODE) / factor
     attention.c_proj.weight[head * WIDTH : (head + 1) * WIDTH] = 0

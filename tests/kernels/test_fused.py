@@ -4,28 +4,19 @@ On a machine with a GPU they run there. Elsewhere Triton's interpreter runs them
 because it must be chosen before Triton is loaded: so that their arithmetic is guarded without a GPU.
 """
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 import torch
 from closeness import assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
+from triton_here import DEVICE, HAS_TRITON, INTERPRETED, interprets, needs_triton, runs, under_the_interpreter
 
 from headwise.kernels import Attention, Wanted, choice, reference
 
-HAS_TRITON = find_spec("triton") is not None
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if HAS_TRITON:
     from headwise.kernels import fused
 
-runs = pytest.mark.skipif(
-    not HAS_TRITON or not (INTERPRETED or DEVICE.type == "cuda"), reason="run by the test of the interpreter"
-)
 SETTINGS = {
     "plain": Setting(),
     "groups": Setting(heads=9, kv_heads=3, width=20),
@@ -103,7 +94,7 @@ def test_the_same_bits_every_time():
     assert torch.equal(first, second)
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+@needs_triton
 def test_what_it_cannot_do_is_left_to_blocks():
     masked, plain = attention_of(Setting(mask="shared")), attention_of(Setting())
     assert not fused.can_reduce(masked, Wanted(peak=True))
@@ -119,11 +110,6 @@ def test_a_cpu_never_asks_for_it(monkeypatch):
     assert choice.reduce(attention, Wanted(peak=True)).peak is not None
 
 
-@pytest.mark.skipif(not HAS_TRITON or INTERPRETED or DEVICE.type == "cuda", reason="needs Triton, and no GPU")
+@interprets
 def test_under_the_interpreter():
-    command = [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider", "-W", "ignore"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"}, timeout=600
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " passed" in done.stdout
+    under_the_interpreter(__file__)

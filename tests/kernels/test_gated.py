@@ -3,28 +3,19 @@
 The Triton kernels are held to the same, on a GPU where there is one, else through the interpreter (see `test_fused`).
 """
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from importlib.util import find_spec
 
 import pytest
 import torch
 from layers import Setting, attention_of
+from triton_here import DEVICE, HAS_TRITON, interprets, needs_triton, runs, under_the_interpreter
 
 from headwise.kernels import gated as gating
 from headwise.kernels.gated import gated
 
-HAS_TRITON = find_spec("triton") is not None
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 if HAS_TRITON:
     from headwise.kernels import gate_tiles
 
-runs_tiles = pytest.mark.skipif(
-    not HAS_TRITON or not (INTERPRETED or DEVICE.type == "cuda"), reason="run by the test of the interpreter"
-)
 SETTINGS = {
     "plain": Setting(),
     "groups": Setting(heads=9, kv_heads=3, width=16),
@@ -113,7 +104,7 @@ def test_a_row_without_an_open_edge_writes_nothing():
     assert not got.y.any()
 
 
-@runs_tiles
+@runs
 @pytest.mark.parametrize("noise", [None, 3])
 @pytest.mark.parametrize("tokens", [16, 150])
 def test_tiles(tokens, noise):
@@ -141,18 +132,13 @@ def test_tiles(tokens, noise):
         assert torch.allclose(mine.cpu().double(), plain, atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+@needs_triton
 def test_what_the_tiles_cannot_do_is_left_to_blocks():
     for setting in (Setting(window=5), Setting(batch=3, padding="left"), Setting(queries=3, keys=9), Setting(width=20)):
         attention, v = ready(setting)
         assert not gate_tiles.can_gate(attention, v)
 
 
-@pytest.mark.skipif(not HAS_TRITON or INTERPRETED or DEVICE.type == "cuda", reason="needs Triton, and no GPU")
+@interprets
 def test_under_the_interpreter():
-    command = [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider", "-W", "ignore", "-k", "tiles"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"}, timeout=600
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " passed" in done.stdout
+    under_the_interpreter(__file__, "-k", "tiles")
