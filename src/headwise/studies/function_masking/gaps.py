@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from headwise.probes import wilson
+from headwise.probes import half_width, wilson
 
 __all__ = ["Interval", "gap", "mean_over", "over_draws", "share"]
 
@@ -57,12 +57,9 @@ def gap(own: NDArray, random: NDArray) -> Interval:
 def mean_over(value: float, samples: Sequence[Floats]) -> Interval:
     """A value whose error is the sum of the errors of several means."""
     samples = [sample for sample in samples if len(sample) > 1]
-    errors = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
-    total = float(errors.sum())
-    if total == 0:  # nothing varied: as many steps could still have hidden what is rarer than this
+    half = half_width(samples)
+    if half == 0:  # nothing varied: as many steps could still have hidden what is rarer than this
         size = max((len(sample) for sample in samples), default=1)
         reach = float(wilson(0.0, size)[1])
         return value, max(-1.0, value - reach), min(1.0, value + reach)
-    freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
-    half = float(stats.t.ppf(0.975, max(freedom, 1.0)) * np.sqrt(total))
     return value, max(-1.0, value - half), min(1.0, value + half)

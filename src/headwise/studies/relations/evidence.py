@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headwise.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
-from headwise.probes import correlation, correlation_table, wilson
+from headwise.probes import correlation, correlation_table, half_width, wilson
 
 __all__ = ["to_dataset"]
 
@@ -162,10 +162,5 @@ def _spill(heads_of: str, asked: Sequence[_Asked]) -> tuple[float, float, float]
 
 def _mean_interval(value: float, samples: Sequence[Floats]) -> tuple[float, float, float]:
     """A value whose error is the sum of the errors of several means: Student's t, Satterthwaite's degrees of freedom."""
-    errors = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
-    total = errors.sum()
-    if total == 0:
-        return float(value), float(value), float(value)
-    freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
-    half = float(stats.t.ppf(0.975, freedom) * np.sqrt(total))
+    half = half_width(samples)
     return float(value), float(value) - half, float(value) + half
