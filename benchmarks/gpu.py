@@ -31,6 +31,7 @@ CASES = {
     "both": "observed: Spectrum + Profile",
     "eager": "eager, `output_attentions`, column sums and diagonal by hand",
 }
+DELIMITERS = (2, 3)  # the third and fourth most frequent tokens: one in 26 is one of them
 MOST_EAGER = 9000  # tokens in all; beyond them eager maps do not fit
 
 
@@ -48,6 +49,15 @@ def random_model(layers: int, device: str) -> Any:
             parameter.fill_(1) if parameter.ndim == 1 else parameter.normal_(0, 0.03)
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
     return model.eval()
+
+
+def tokens_like_text(batch: int, tokens: int) -> torch.Tensor:
+    """Tokens as frequent as words are (Zipf), so that they repeat and delimiters are among them as in a text."""
+    frequency = 1 / (torch.arange(128256, device="cuda") + 2.7)
+    drawn = torch.multinomial(
+        frequency, batch * tokens, replacement=True, generator=torch.Generator("cuda").manual_seed(0)
+    )
+    return drawn.view(batch, tokens)
 
 
 def cases(model: Any, structure: Structure, ids: torch.Tensor) -> dict[str, Callable[[], None]]:
@@ -74,7 +84,7 @@ def cases(model: Any, structure: Structure, ids: torch.Tensor) -> dict[str, Call
     found = {
         "plain": plain,
         "spectrum": observed(hw.Spectrum),
-        "both": observed(hw.Spectrum, lambda: hw.Profile([11, 13])),
+        "both": observed(hw.Spectrum, lambda: hw.Profile(DELIMITERS)),
     }
     return found | ({"eager": eager} if ids.numel() < MOST_EAGER and ids.shape[1] < 4096 else {})
 
@@ -101,7 +111,7 @@ def measure(model: Any, shapes: list[str], repeats: int) -> list[dict[str, Any]]
     rows = []
     for shape in shapes:
         batch, tokens = map(int, shape.split("x"))
-        ids = torch.randint(0, 128256, (batch, tokens), device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+        ids = tokens_like_text(batch, tokens)
         found = {name: timed(function, repeats) for name, function in cases(model, structure, ids).items()}
         base, room = found["plain"]
         for name, (seconds, memory) in found.items():

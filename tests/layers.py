@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwise.kernels import Attention, Pairs, Visibility, Wanted
+from headwise.kernels import Attention, Match, Visibility, Wanted
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
     keys, offset = attention.k.shape[2], attention.visibility.offset
     generator = torch.Generator().manual_seed(seed)
 
-    def numbers(high: int, count: int) -> Tensor:
-        return torch.randint(0, high, (count,), generator=generator)
+    def numbers(high: int, shape: tuple[int, int]) -> Tensor:
+        return torch.randint(0, high, shape, generator=generator)
 
-    def pairs(count: int) -> Pairs:
-        return Pairs(numbers(batch, count), numbers(queries, count), numbers(keys, count))
+    def match(ids: int) -> Match:
+        return Match(numbers(ids, (batch, queries)) - 1, numbers(ids, (batch, keys)) - 1)
 
     return Wanted(
         column_sums=True,
@@ -115,5 +115,5 @@ def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
         over=frozenset([0.0, 0.001, 0.05, 0.5, 0.999]),
         rows={"weighted": torch.rand(batch, queries, generator=generator), "shared": torch.ones(1, queries)},
         marks={"some": (torch.rand(batch, keys, generator=generator) < 0.3).float()},
-        pairs={"few": pairs(7), "many": pairs(300), "none": pairs(0)},
+        matches={"many": match(4), "few": match(40), "none": match(1)},
     )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from headwise.errors import SeamError
 from headwise.instruments.readings import HeadReadings
-from headwise.instruments.repeats import has_pairs, repeats
+from headwise.instruments.repeats import repeating, repeats
+from headwise.kernels import Match
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=14), st.integers(0, 5), st.integers(0, 5))
@@ -26,21 +27,22 @@ def test_repeats(tokens, left, right):
     earlier = [(i, j) for i in range(len(tokens)) for j in range(i) if tokens[i] == tokens[j]]
     assert places(duplicate) == {(i + left, j + left) for i, j in earlier}
     assert places(induction) == {(i + left, j + 1 + left) for i, j in earlier if j + 1 < i}
-    found = has_pairs(duplicate, ids.shape, ids.device)[0]
-    assert found.nonzero()[:, 0].tolist() == sorted({i + left for i, _ in earlier})
+    for found, match in zip(repeating(ids, valid), (duplicate, induction), strict=True):
+        assert set(found[0].nonzero()[:, 0].tolist()) == {query for query, _ in places(match)}
 
 
-def places(pairs: Any) -> set[tuple[int, int]]:
-    found = list(zip(pairs.query.tolist(), pairs.key.tolist(), strict=True))
-    assert len(found) == len(set(found))
-    return set(found)
+def places(match: Match) -> set[tuple[int, int]]:
+    """(query, key) of the first example."""
+    batch, query, key = match.places(0)
+    return {(i, j) for b, i, j in zip(batch.tolist(), query.tolist(), key.tolist(), strict=True) if b == 0}
 
 
 def test_the_drawing_in_the_docstring():
-    duplicate, induction = repeats(torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]]))
+    ids = torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]])
+    duplicate, induction = repeats(ids, torch.ones_like(ids, dtype=torch.bool))
     assert places(duplicate) == {(3, 0), (4, 1)}
     assert places(induction) == {(3, 1), (4, 2)}
-    assert duplicate.batch.tolist() == [0, 0]
+    assert duplicate.places(0)[0].tolist() == [0, 0]
 
 
 class Unlike(HeadReadings):

@@ -7,7 +7,7 @@ import torch
 from closeness import assert_no_worse_than_twice, assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 
-from headwise.kernels import Attention, Reductions, Visibility, Wanted, logweights, reference
+from headwise.kernels import Attention, Match, Reductions, Visibility, Wanted, logweights, reference
 from headwise.kernels.blocked import reduce
 
 SETTINGS = {
@@ -99,7 +99,6 @@ def test_order_of_the_sequences_changes_nothing(name):
     attention = attention_of(s)
     wanted = everything(attention)
     order = torch.tensor([2, 0, 3, 1])
-    back = torch.argsort(order)
     sight = attention.visibility
     moved = replace(
         attention,
@@ -116,7 +115,7 @@ def test_order_of_the_sequences_changes_nothing(name):
         wanted,
         rows={"weighted": wanted.rows["weighted"][order], "shared": wanted.rows["shared"]},
         marks={"some": wanted.marks["some"][order]},
-        pairs={n: replace(p, batch=back[p.batch]) for n, p in wanted.pairs.items()},
+        matches={n: Match(m.query[order], m.key[order]) for n, m in wanted.matches.items()},
     )
     before, after = reduce(attention, wanted).flat(), reduce(moved, wanted_moved).flat()
     for name, value in after.items():

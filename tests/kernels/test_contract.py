@@ -4,7 +4,7 @@ import pytest
 import torch
 from layers import Setting, attention_of, everything
 
-from headwise.kernels import Pairs, Reductions, Wanted, reduce
+from headwise.kernels import Match, Reductions, Wanted, contract, reduce
 
 
 def test_two_requests_in_one():
@@ -44,18 +44,28 @@ def test_two_things_under_one_name_are_refused(kind):
 def test_both_requests_get_what_each_alone_gets():
     attention = attention_of(Setting())
     whole = everything(attention)
-    part, rest = Wanted(entropy=True, top=2), Wanted(column_sums=True, pairs=whole.pairs)
+    part, rest = Wanted(entropy=True, top=2), Wanted(column_sums=True, matches=whole.matches)
     together = reduce(attention, part | rest).flat()
     for alone in (reduce(attention, part).flat(), reduce(attention, rest).flat()):
         for name, value in alone.items():
             torch.testing.assert_close(together[name], value, rtol=1e-6, atol=1e-7, equal_nan=True)
 
 
-def test_pairs_in_order_of_query():
-    pairs = Pairs(torch.tensor([0, 1, 0]), torch.tensor([5, 2, 5]), torch.tensor([1, 0, 3])).sorted()
-    assert pairs.query.tolist() == [2, 5, 5]
-    assert pairs.batch.tolist() == [1, 0, 0]
-    assert pairs.key.tolist() == [0, 1, 3]
+def test_matches_are_earlier_keys_with_the_same_id_in_order_of_query():
+    ids = torch.tensor([[4, 5, 4, 4], [-1, 5, -1, 5]])
+    batch, query, key = Match(ids, ids).places(0)
+    assert list(zip(batch.tolist(), query.tolist(), key.tolist(), strict=True)) == [
+        (0, 2, 0), (0, 3, 0), (0, 3, 2), (1, 3, 1),
+    ]  # fmt: skip
+
+
+def test_matches_of_many_queries_are_found_by_stretches(monkeypatch):
+    ids = torch.randint(0, 5, (2, 30), generator=torch.Generator().manual_seed(0))
+    whole = Match(ids[:, 10:], ids).places(20)
+    monkeypatch.setattr(contract, "STRETCH", 7)
+    parts = Match(ids[:, 10:], ids).places(20)
+    for found, expected in zip(parts, whole, strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_flat_names():

@@ -69,7 +69,7 @@ def test_every_reduction(name, with_lse):
     wanted = all_but_top(attention)
     assert fused.can_reduce(attention, wanted)
     got = fused.reduce(on_device(attention), wanted)
-    for tensors in (got.rows, got.marks, got.pairs, got.offsets, got.over):
+    for tensors in (got.rows, got.marks, got.matches, got.offsets, got.over):
         tensors |= {key: value.cpu() for key, value in tensors.items()}
     for key, value in vars(got).items():
         if isinstance(value, torch.Tensor):
@@ -100,8 +100,6 @@ def test_what_it_cannot_do_is_left_to_blocks():
     assert not fused.can_reduce(masked, Wanted(peak=True))
     assert not fused.can_reduce(plain, Wanted(top=3))
     assert not fused.can_reduce(replace(plain, q=plain.q.double()), Wanted(peak=True))
-    marks = {str(n): torch.ones(2, plain.k.shape[2]) for n in range(17)}
-    assert not fused.can_reduce(plain, Wanted(marks=marks))
 
 
 def test_a_cpu_never_asks_for_it(monkeypatch):

@@ -38,9 +38,11 @@ def one_row(weights: list[float], own: int, wanted, b: int, i: int) -> dict[str,
         row[f"over[{threshold}]"] = float(sum(w > threshold for w in weights))
     for name, marks in wanted.marks.items():
         row[f"marks[{name}]"] = math.fsum(w * float(m) for w, m in zip(weights, marks[b], strict=True))
-    for name, pairs in wanted.pairs.items():
-        places = zip(pairs.batch.tolist(), pairs.query.tolist(), pairs.key.tolist(), strict=True)
-        row[f"pairs[{name}]"] = math.fsum(weights[key] for bb, ii, key in places if (bb, ii) == (b, i))
+    for name, match in wanted.matches.items():
+        mine, ids = int(match.query[b, i]), match.key[b].tolist()
+        row[f"matches[{name}]"] = math.fsum(
+            weight for key, weight in enumerate(weights) if key < own and mine >= 0 and ids[key] == mine
+        )
     return row
 
 

@@ -38,14 +38,15 @@ from headwise.dims import STATISTIC
 from headwise.errors import SeamError
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
-from headwise.instruments.repeats import has_pairs, repeats
-from headwise.kernels import Reductions, Visibility, Wanted
-from headwise.seam import Frame, Shot, Structure, output_projections
+from headwise.instruments.repeats import repeating, repeats
+from headwise.kernels import Gram, Reductions, Visibility, Wanted
+from headwise.seam import Frame, OutputProjection, Shot, Structure, output_projections
 
 STATISTICS = (
     "entropy", "sink", "diagonal", "previous", "distance", "spread", "induction", "duplicate", "delimiter", "top1",
     "moved",
 )  # fmt: skip
+REPEATED = ("profile.duplicate", "profile.induction")
 PREVIOUS = (1, 2)  # distances from 1 up to, not including, 2
 
 
@@ -59,15 +60,17 @@ class Profile(HeadReadings):
     def __init__(self, delimiters: Iterable[int] = ()):
         super().__init__()
         self.delimiters = torch.tensor(sorted(delimiters), dtype=torch.long)
-        self._grams: dict[int, Tensor] = {}
+        self._projections: dict[int, OutputProjection] = {}
+        self._grams: dict[int, Gram] = {}
         self._residual: dict[int, Tensor] = {}
-        self._uniform: dict[int, dict[str, Tensor]] = {}
+        self._spoken: dict[int, Tensor] = {}
+        self._uniform: dict[int, Tensor] = {}
         self._watching = False
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
-        """Prepare ||z W_O||: the Gram matrices, and a look at the residual stream before every layer."""
+        """Prepare ||z W_O||: the output projections, and a look at the residual stream before every layer."""
         super().attach(structure, stack)
-        self._grams = _grams(structure)
+        self._projections, self._grams = _projections(structure), {}
         for index, layer in enumerate(structure.layers):
             handle = layer.register_forward_pre_hook(self._residual_hook(index), with_kwargs=True)
             stack.callback(handle.remove)
@@ -76,6 +79,7 @@ class Profile(HeadReadings):
         """From here to the end of the pass the residual stream is looked at."""
         super().begin(shot)
         self._residual.clear()
+        self._spoken.clear()
         self._uniform.clear()
         self._watching = True
 
@@ -90,9 +94,8 @@ class Profile(HeadReadings):
             raise SeamError("Profile needs token ids, and the model was given embeddings; pass input_ids")
         ids, real = shot.input_ids, shot.valid
         first = torch.zeros_like(real).scatter_(1, real.int().argmax(dim=1, keepdim=True), True)
-        duplicate, induction = repeats(ids, real)
-        self._pairs = {"profile.duplicate": duplicate, "profile.induction": induction}
-        self._repeat = {name: has_pairs(pairs, ids.shape, ids.device) for name, pairs in self._pairs.items()}
+        self._matches = dict(zip(REPEATED, repeats(ids, real), strict=True))
+        self._repeat = dict(zip(REPEATED, repeating(ids, real), strict=True))
         self._marks = {
             "profile.sink": first.float(),
             "profile.delimiter": (torch.isin(ids, self.delimiters.to(ids.device)) & ~first).float(),
@@ -101,16 +104,16 @@ class Profile(HeadReadings):
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Average one layer's rows."""
-        sight = frame.attention.visibility
+        sight, batch = frame.attention.visibility, frame.batch
         if id(sight) not in self._uniform:
-            self._uniform[id(sight)] = self._rows(even_head(sight, frame.batch, self._wanted()), sight, frame.batch)
-        rows = self._rows(frame.reductions, sight, frame.batch)
+            self._spoken[id(sight)] = self._speaking(sight, batch)
+            even = self._rows(even_head(sight, batch, self._wanted()), sight, batch)
+            even["moved"] = torch.full_like(even["entropy"], torch.nan)
+            self._uniform[id(sight)] = _means(even, self._spoken[id(sight)], False)
+        rows = self._rows(frame.reductions, sight, batch)
         rows["moved"] = self._moved(frame)
-        uniform = {name: r.expand(-1, frame.heads, -1) for name, r in self._uniform[id(sight)].items()}
-        uniform["moved"] = torch.full_like(rows["moved"], torch.nan)
-        counted = sight.counts(frame.batch) & (sight.sees(frame.batch)[:, 0] > 1)  # (batch, query)
-        gated = frame.attention.gate is not None
-        return {"value": self._means(rows, counted, gated), "uniform": self._means(uniform, counted, False)}
+        value = _means(rows, self._spoken[id(sight)], frame.attention.gate is not None)
+        return {"value": value, "uniform": self._uniform[id(sight)].expand(-1, frame.heads, -1)}
 
     def read(self) -> xr.Dataset:
         """As every reading, with the statistics named."""
@@ -119,7 +122,7 @@ class Profile(HeadReadings):
     def _wanted(self) -> Wanted:
         return Wanted(
             entropy=True, log_diagonal=True, distance=True, peak=True, offsets=frozenset([PREVIOUS]),
-            marks=self._marks, pairs=self._pairs,
+            marks=self._marks, matches=self._matches,
         )  # fmt: skip
 
     def _rows(self, reductions: Reductions, sight: Visibility, batch: int) -> dict[str, Tensor]:
@@ -134,48 +137,52 @@ class Profile(HeadReadings):
             "previous": r.offsets[PREVIOUS],
             "distance": r.distance_mean,
             "spread": r.distance_variance.sqrt(),
-            "induction": r.pairs["profile.induction"],
-            "duplicate": r.pairs["profile.duplicate"],
+            "induction": r.matches["profile.induction"],
+            "duplicate": r.matches["profile.duplicate"],
             "delimiter": r.marks["profile.delimiter"],
             "top1": r.peak,
         }
 
-    def _means(self, rows: dict[str, Tensor], counted: Tensor, gated: bool) -> Tensor:
-        """(batch, head, statistic): means over the queries that each statistic speaks of.
-
-        In a sparse model a row may look nowhere, and then has no entropy and no distance: it is left out of these means. In a
-        dense one NaN is a fault, and stays.
-        """
-        means = []
-        for name in STATISTICS:
-            where = counted & self._repeat.get(f"profile.{name}", counted)
-            speaks = where[:, None] & ~rows[name].isnan() if gated else where[:, None]
-            kept = torch.where(speaks, rows[name], 0.0)
-            count = speaks.sum(dim=-1).float()
-            means.append(torch.where(count > 0, kept.sum(dim=-1) / count.clamp(min=1), torch.nan))
-        return torch.stack(means, dim=-1)
+    def _speaking(self, sight: Visibility, batch: int) -> Tensor:
+        """(statistic, batch, 1, query) bool: the queries that each statistic speaks of."""
+        counted = sight.counts(batch) & (sight.sees(batch)[:, 0] > 1)  # (batch, query)
+        repeat = {name: where.to(counted.device) for name, where in self._repeat.items()}
+        return torch.stack([counted & repeat.get(f"profile.{name}", counted) for name in STATISTICS])[:, :, None]
 
     def _moved(self, frame: Frame) -> Tensor:
         """||z W_O^h|| / ||residual||, (batch, head, query)."""
-        residual = self._residual.pop(frame.layer)
-        z = frame.z.float().transpose(1, 2)  # (batch, head, query, width)
-        if frame.layer not in self._grams:
-            return torch.full(z.shape[:3], torch.nan, device=z.device)
-        square = ((z @ self._grams[frame.layer].to(z.device)) * z).sum(dim=-1)
-        return square.clamp(min=0).sqrt() / residual[:, None].to(z.device)
+        residual, layer, z = self._residual.pop(frame.layer), frame.layer, frame.z
+        if layer not in self._projections:
+            return torch.full((z.shape[0], z.shape[2], z.shape[1]), torch.nan, device=z.device)
+        if layer not in self._grams:
+            self._grams[layer] = self._projections[layer].gram()
+        return self._grams[layer].norms(z) / residual[:, None].to(z.device)
 
     def _residual_hook(self, layer: int) -> Any:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self._watching:
                 hidden = args[0] if args else kwargs["hidden_states"]
-                self._residual[layer] = hidden.detach().float().norm(dim=-1)
+                self._residual[layer] = torch.linalg.vector_norm(hidden.detach(), dim=-1, dtype=torch.float32)
 
         return hook
 
 
-def _grams(structure: Structure) -> dict[int, Tensor]:
-    """W_O W_O^T of every layer; none for families whose heads' writing cannot be told apart."""
+def _means(rows: dict[str, Tensor], spoken: Tensor, gated: bool) -> Tensor:
+    """(batch, head, statistic): means over the queries that each statistic speaks of.
+
+    In a sparse model a row may look nowhere, and then has no entropy and no distance: it is left out of these means. In a
+    dense one NaN is a fault, and stays.
+    """
+    stacked = torch.stack([rows[name] for name in STATISTICS])  # (statistic, batch, head, query)
+    speaks = spoken & ~stacked.isnan() if gated else spoken
+    count = speaks.sum(dim=-1)
+    total = torch.where(speaks, stacked, 0.0).sum(dim=-1)
+    return torch.where(count > 0, total / count.clamp(min=1), torch.nan).movedim(0, -1)
+
+
+def _projections(structure: Structure) -> dict[int, OutputProjection]:
+    """W_O of every layer; none for families whose heads' writing cannot be told apart."""
     try:
-        return {layer: projection.gram() for layer, projection in output_projections(structure).items()}
+        return output_projections(structure)
     except SeamError:
         return {}

@@ -1,8 +1,9 @@
 """The common part of instruments that keep something for every example, layer and head.
 
 Per layer a subclass returns small tensors, (batch, head, ...). They stay on their device until the pass is over, so
-that no layer waits for a copy; then they are stacked over layers and moved to the CPU once. Layers without attention
-heads are NaN, and so are heads (and entries) that one layer has and another has not.
+that no layer waits for a copy; then they are stacked over layers and set off to the CPU once. Nobody waits for that either
+before `read`: a GPU goes on with the next batch. Layers without attention heads are NaN, and so are heads (and entries)
+that one layer has and another has not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class HeadReadings(Instrument):
 
     def __init__(self) -> None:
         self._layers: dict[int, dict[str, Tensor]] = {}
-        self._passes: list[dict[str, np.ndarray]] = []
+        self._passes: list[dict[str, Tensor]] = []
+        self._arrival: torch.cuda.Event | None = None
         self._shape = (0, 0)
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
@@ -57,23 +59,41 @@ class HeadReadings(Instrument):
         """Stack the layers of a pass and bring them to the CPU."""
         stacked = {}
         for name in next(iter(self._layers.values())):
-            found = {layer: values[name] for layer, values in self._layers.items()}
-            sample = next(iter(found.values()))
-            tail = [max(sizes) for sizes in zip(*(values.shape[2:] for values in found.values()), strict=True)]
-            shape = (len(sample), *self._shape, *tail)
-            whole = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
-            for layer, values in found.items():
-                whole[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
-            stacked[name] = whole.cpu().numpy()
+            stacked[name] = self._sent(self._stacked({layer: values[name] for layer, values in self._layers.items()}))
         self._passes.append(stacked)
         self._layers.clear()
+
+    def _sent(self, values: Tensor) -> Tensor:
+        """On its way to the CPU: there when `_arrival` is."""
+        if not values.is_cuda:
+            return values.cpu()
+        room = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        room.copy_(values, non_blocking=True)
+        self._arrival = torch.cuda.Event()
+        self._arrival.record(torch.cuda.current_stream(values.device))
+        return room
+
+    def _stacked(self, found: dict[int, Tensor]) -> Tensor:
+        """(example, layer, head, ...) float32 of the layers' tensors, all on the device of the first."""
+        sample = next(iter(found.values()))
+        alike = {values.shape for values in found.values()} == {sample.shape} and sample.shape[1] == self._shape[1]
+        if alike and sorted(found) == list(range(self._shape[0])):
+            return torch.stack([found[layer].to(sample.device) for layer in sorted(found)], dim=1).float()
+        tail = [max(sizes) for sizes in zip(*(values.shape[2:] for values in found.values()), strict=True)]
+        shape = (len(sample), *self._shape, *tail)
+        whole = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
+        for layer, values in found.items():
+            whole[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
+        return whole
 
     def read(self) -> xr.Dataset:
         """All passes so far, one after the other along `example`."""
         if not self._passes:
             raise SeamError(f"{type(self).__name__} has seen nothing yet; run the model inside the `with observe(...)`")
+        if self._arrival is not None:
+            self._arrival.synchronize()
         variables = {
-            name: ((EXAMPLE, LAYER, HEAD, *self.tails[name]), np.concatenate([one[name] for one in self._passes]))
+            name: ((EXAMPLE, LAYER, HEAD, *self.tails[name]), torch.cat([one[name] for one in self._passes]).numpy())
             for name in self._passes[0]
         }
         layers, heads = self._shape

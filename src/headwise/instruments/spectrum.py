@@ -53,15 +53,16 @@ class Spectrum(HeadReadings):
         diagonal = log_diagonal.exp()
         if frame.attention.gate is not None:
             log_diagonal = log_diagonal.clamp(min=FLOOR)
+        laplacian, attention = largest(torch.stack([received - diagonal, diagonal]), frame.valid, self.k)
         return {
-            "laplacian": largest(received - diagonal, frame.valid, self.k),
-            "attention": largest(diagonal, frame.valid, self.k),
+            "laplacian": laplacian,
+            "attention": attention,
             "log_determinant": log_diagonal.nanmean(dim=-1),
         }
 
 
 def largest(values: Tensor, valid: Tensor, k: int) -> Tensor:
-    """(batch, head, k): the k largest over the tokens of `valid` (batch, token), descending; NaN after the last."""
+    """(..., batch, head, k): the k largest over the tokens of `valid` (batch, token), descending; NaN after the last."""
     values = values.masked_fill(~valid[:, None], -torch.inf)
     found = values.topk(min(k, values.shape[-1]), dim=-1).values
     found = torch.nn.functional.pad(found, (0, k - found.shape[-1]), value=-torch.inf)

@@ -1,20 +1,22 @@
 """Streamed reductions of attention weights: one contract, several ways to compute it.
 
 `reference` builds the T x T map and is what the others are tested against. `blocked` streams over blocks of rows in
-plain torch, on any device; `fused` does the same in one Triton launch (kernels in `tiles`), and `choice` takes it on a GPU.
-`dropping` makes z anew with weights left out. Beside them, two reductions of weights: `ranks` (is a target among the k
-tokens that a head maps a source to?) and `salience` (which tokens does a head act on most?).
+plain torch, on any device; `fused` does the same with Triton (kernels in `tiles`, `column_tiles`, `row_tiles`), and `choice`
+takes it on a GPU. `dropping` makes z anew with weights left out; `norms` tells how long what a head writes is. Beside them, two
+reductions of weights: `ranks` (is a target among the k tokens that a head maps a source to?) and `salience` (which tokens
+does a head act on most?).
 """
 
 from headwise.kernels.attention import Attention
 from headwise.kernels.choice import reduce
-from headwise.kernels.contract import Pairs, Reductions, Wanted
+from headwise.kernels.contract import Match, Reductions, Wanted
 from headwise.kernels.dropping import Dropping, dropped_output, row_blocks
+from headwise.kernels.norms import Gram
 from headwise.kernels.ranks import Asked, Hits, hits, written
 from headwise.kernels.salience import salience, top_targets
 from headwise.kernels.visibility import Visibility
 
 __all__ = [
-    "Asked", "Attention", "Dropping", "Hits", "Pairs", "Reductions", "Visibility", "Wanted", "dropped_output",
+    "Asked", "Attention", "Dropping", "Gram", "Hits", "Match", "Reductions", "Visibility", "Wanted", "dropped_output",
     "hits", "reduce", "row_blocks", "salience", "top_targets", "written",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 | top             | the k largest a_ij and their keys                                  | batch head query k       |
 | offsets         | sum of a_ij over low <= own(i) - j < high                          | batch head query, each   |
 | marks           | sum_j a_ij m_j for given key weights m (batch, key)                | batch head query, each   |
-| pairs           | sum of a_ij over given places (i, j)                               | batch head query, each   |
+| matches         | sum of a_ij over earlier keys j < own(i) whose id is the query's   | batch head query, each   |
 | over            | how many a_ij > threshold                                          | batch head query, each   |
 
 The last four and `rows` are asked for by name (or by range, or threshold), any number of each, and come back under the
@@ -35,24 +35,35 @@ import torch
 from torch import Tensor
 
 VANISHING = 2e-35  # below it float32 soon leaves its normal range
+STRETCH = 256  # queries whose matches are looked for at a time
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """A set of (query, key) places: for each query the keys whose weights are summed. Repeats count once each."""
+class Match:
+    """Which keys a query looks for: the earlier ones that have its id. An id below nought matches nothing."""
 
-    batch: Tensor  # (n,) long
-    query: Tensor  # (n,) long
-    key: Tensor  # (n,) long
+    query: Tensor  # (batch, query) long
+    key: Tensor  # (batch, key) long
+    _kept: dict[int, tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
-    def sorted(self) -> Pairs:
-        """The same places in order of query, so that a block of rows is a slice of them."""
-        order = torch.argsort(self.query, stable=True)
-        return Pairs(self.batch[order], self.query[order], self.key[order])
+    def places(self, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, query, key) of every match, in order of query; `offset` is where the first query stands.
 
-    def to(self, device: torch.device) -> Pairs:
-        """The same places on a device."""
-        return Pairs(self.batch.to(device), self.query.to(device), self.key.to(device))
+        Worked out by stretches of queries, so that nothing of the size T x T is held, and kept for the next layer.
+        """
+        if offset not in self._kept:
+            found = [self._stretch(start, offset) for start in range(0, self.query.shape[1], STRETCH)]
+            batch, query, key = (torch.cat(parts) for parts in zip(*found, strict=True))
+            self._kept[offset] = (batch, query, key)
+        return self._kept[offset]
+
+    def _stretch(self, start: int, offset: int) -> tuple[Tensor, Tensor, Tensor]:
+        wanted = self.query[:, start : start + STRETCH]
+        own = torch.arange(start, start + wanted.shape[1], device=wanted.device) + offset
+        earlier = torch.arange(self.key.shape[1], device=wanted.device) < own[:, None]
+        same = (wanted[:, :, None] == self.key[:, None, :]) & earlier & (wanted >= 0)[:, :, None]
+        query, batch, key = same.transpose(0, 1).nonzero(as_tuple=True)
+        return batch, query + start, key
 
 
 Range = tuple[int, int]
@@ -72,11 +83,13 @@ class Wanted:
     over: frozenset[float] = frozenset()
     rows: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, query) float
     marks: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, key) float
-    pairs: Mapping[str, Pairs] = field(default_factory=dict)
+    matches: Mapping[str, Match] = field(default_factory=dict)
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Room for whoever computes: what serves all layers of a pass is made once."""
 
     def __or__(self, other: Wanted) -> Wanted:
         merged: dict[str, Any] = {}
-        for name in (f.name for f in fields(Wanted)):
+        for name in _ASKED:
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, Mapping):
                 twice = [key for key in mine.keys() & theirs.keys() if mine[key] is not theirs[key]]
@@ -90,7 +103,10 @@ class Wanted:
         return Wanted(**merged)
 
     def __bool__(self) -> bool:
-        return any(bool(getattr(self, f.name)) for f in fields(Wanted))
+        return any(bool(getattr(self, name)) for name in _ASKED)
+
+
+_ASKED = tuple(one.name for one in fields(Wanted) if one.init)
 
 
 @dataclass
@@ -109,7 +125,7 @@ class Reductions:
     over: dict[float, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
     marks: dict[str, Tensor] = field(default_factory=dict)
-    pairs: dict[str, Tensor] = field(default_factory=dict)
+    matches: dict[str, Tensor] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Tensor]:
         """Every tensor that is there, by a printable name; for comparing two of these."""

@@ -1,30 +1,35 @@
-"""All reductions on a GPU: one Triton launch after a forward pass that left its log-sum-exp (two where it did not).
+"""All reductions on a GPU, after a forward pass that left its log-sum-exp (with one launch more where it did not).
 
-Nothing of the size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated; whole
-tiles skip the mask, and a mark that is nought in a tile skips its sum. Only what was asked for is compiled in. Sums over
-given pairs are made one pair at a time beside it, since pairs are few.
+| asked for                                              | kernel                   | walks over             |
+|--------------------------------------------------------|--------------------------|------------------------|
+| column sums, rows (two in one walk)                    | `column_tiles.received`  | queries, holding keys  |
+| entropy, distance, peak, four named sums a walk        | `row_tiles.asked`        | keys, holding queries  |
+| the diagonal, offsets of a few places                  | `tiles.near_logs`        | nothing: one key each  |
 
-Cost: one more QK^T with its exponentials, and a pass over the registers for each reduction. Not here: explicit masks,
-gates, `top`, float64; `can_reduce` says so, and `blocked` does those.
+Nothing of the size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated. Only
+what was asked for is compiled in. Cost: one more QK^T with its exponentials for each walk. Not here: explicit masks, gates,
+`top`, float64; `can_reduce` says so, and `blocked` does those.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from headwise.kernels import tiles
+from headwise.kernels import column_tiles, row_tiles, tiles
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import VANISHING, Pairs, Reductions, Wanted
+from headwise.kernels.contract import VANISHING, Range, Reductions, Wanted
 from headwise.kernels.visibility import HIDDEN
 
-LANES = 16  # named sums that fit into registers
 WIDEST = 256  # of a head
-PAIRS = 1 << 22  # numbers of q held at a time for sums over pairs
-PLANES = 5  # mass, sum a log a, mean distance, its squares, peak; the named sums come after
+LONG = 2048  # queries from which on a wider tile is quicker
+NEARBY = 4  # places of an offset that are made one by one
+KINDS = ("marks", "matches", "over", "offsets")  # of named sums, in the order of a walk's slots
 
 
 def can_reduce(attention: Attention, wanted: Wanted) -> bool:
@@ -33,7 +38,6 @@ def can_reduce(attention: Attention, wanted: Wanted) -> bool:
         attention.visibility.mask is None
         and attention.gate is None
         and not wanted.top
-        and _named(wanted) <= LANES
         and attention.q.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and attention.q.shape[-1] <= WIDEST
     )
@@ -41,137 +45,212 @@ def can_reduce(attention: Attention, wanted: Wanted) -> bool:
 
 def reduce(attention: Attention, wanted: Wanted) -> Reductions:
     """All that is wanted, as `contract` has it."""
-    batch, heads, queries, _ = attention.q.shape
-    sight, device = attention.visibility, attention.q.device
-    answers = sight.answers(batch).expand(batch, heads, queries)
-    lse = _normaliser(attention, answers)
-    columns = _zeros(wanted.column_sums, device, batch, heads, attention.k.shape[2])
-    of_rows = _zeros(bool(wanted.rows), device, len(wanted.rows), batch, heads, attention.k.shape[2])
-    planes = torch.empty(PLANES + _named(wanted), batch, heads, queries, dtype=torch.float32, device=device)
-    diagonal = torch.empty_like(planes[0]) if wanted.log_diagonal else None
-    _launch(attention, wanted, lse, columns, of_rows, planes, diagonal)
-    planes.masked_fill_(~answers, torch.nan)
+    layer = _Layer.of(attention)
     found = Reductions()
-    if diagonal is not None:
-        found.log_diagonal = diagonal.masked_fill_(~answers, torch.nan)
-    if columns is not None:
-        found.column_sums = _as_float(columns)
-    if of_rows is not None:
-        found.rows = dict(zip(wanted.rows, _as_float(of_rows), strict=True))
-    _read(planes, wanted, attention.sinks is None, found)
-    found.pairs = {name: _pair_sums(attention, lse, answers, pairs) for name, pairs in wanted.pairs.items()}
+    _columns(layer, wanted, found)
+    _rows(layer, wanted, found)
+    _nearby(layer, wanted, found)
     return found
 
 
-def _read(planes: Tensor, wanted: Wanted, sums_to_one: bool, found: Reductions) -> None:
-    """What stands in the planes, put where the contract has it."""
-    mass, a_log_a, mean, squares, peak = planes[:PLANES]
+@dataclass(frozen=True)
+class _Layer:
+    """One layer, ready to be launched over."""
+
+    attention: Attention
+    answers: Tensor | None  # (batch, head, query) bool; None: every query answers
+    lse2: Tensor  # (batch, head, query): the log-sum-exp to base 2, without bound where a query does not answer
+    arguments: tuple[Any, ...]  # that all kernels begin with
+    compiled: dict[str, Any]  # that all kernels are compiled with
+    exact: bool  # float32, multiplied as float32
+
+    @classmethod
+    def of(cls, attention: Attention) -> _Layer:
+        q, k, sight = attention.q, attention.k.to(attention.q.dtype), attention.visibility
+        batch, heads, queries, width = q.shape
+        valid = None if sight.key_valid is None else sight.key_valid.expand(batch, -1).to(torch.int8).contiguous()
+        arguments = (
+            q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], sight.offset, width,
+            attention.scale * tiles.LOG2E.value, attention.softcap or 1.0, sight.window or 0,
+        )  # fmt: skip
+        compiled = {
+            "HAS_CAP": attention.softcap is not None, "HAS_VALID": valid is not None,
+            "HAS_WINDOW": sight.window is not None, "BD": max(16, triton.next_power_of_2(width)),
+        }  # fmt: skip
+        exact = q.dtype == torch.float32
+        answers = None if sight.all_answer else sight.answers(batch).expand(batch, heads, queries)
+        bare = cls(attention, answers, q, arguments, compiled, exact)
+        return cls(attention, answers, bare._normaliser(), arguments, compiled, exact)
+
+    def _normaliser(self) -> Tensor:
+        """The log-sum-exp, learned sinks included."""
+        lse, attention = self.attention.lse, self.attention
+        if lse is None or attention.softcap is not None:
+            lse = self.new(3)
+            rows, columns = self.tile()
+            grid = (triton.cdiv(lse.shape[2], rows), lse.shape[0] * lse.shape[1])
+            tiles.log_sum_exp[grid](*self.arguments, lse, **self.setting(rows, columns))
+        if attention.sinks is not None:
+            lse = torch.logaddexp(lse.float(), attention.sinks.float()[:, None])
+        lse = lse.float() * tiles.LOG2E.value
+        return lse.contiguous() if self.answers is None else torch.where(self.answers, lse, -HIDDEN).contiguous()
+
+    def new(self, dims: int, *more: int) -> Tensor:
+        """Room for numbers (*more, batch, head, query), float32, or of keys where dims is 2."""
+        batch, heads, queries, _ = self.attention.q.shape
+        length = queries if dims == 3 else self.attention.k.shape[2]
+        return torch.empty(*more, batch, heads, length, dtype=torch.float32, device=self.attention.q.device)
+
+    def tile(self) -> tuple[int, int]:
+        """Held and walked places of a tile: the quickest of a dozen on an H200."""
+        return (64, 32) if self.exact or self.compiled["BD"] > 128 else (64, 64)
+
+    def long_tile(self) -> tuple[int, int]:
+        """The same for many sums over long rows."""
+        return (64, 128) if self.tile() == (64, 64) and self.attention.q.shape[2] >= LONG else self.tile()
+
+    def setting(self, rows: int, columns: int) -> dict[str, Any]:
+        """What a walking kernel is compiled with."""
+        precision, stages = "ieee" if self.exact else "tf32", 2 if columns == 128 else 3
+        return self.compiled | {
+            "BM": rows, "BN": columns, "PRECISION": precision, "num_warps": 4, "num_stages": stages,
+        }  # fmt: skip
+
+    def answered(self, values: Tensor) -> Tensor:
+        """NaN for queries that do not answer."""
+        return values if self.answers is None else values.masked_fill_(~self.answers, torch.nan)
+
+
+def _columns(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
+    """Column sums and `rows`: two in a walk, the plain one first."""
+    names: list[str | None] = [None] if wanted.column_sums else []
+    names += list(wanted.rows)
+    batch, queries = layer.attention.q.shape[0], layer.attention.q.shape[2]
+    weights = _kept(wanted, "rows", layer, lambda: _stacked(wanted.rows.values(), batch, layer, torch.float32))
+    held, walked = layer.tile()
+    for some in _by(2, names):
+        out = layer.new(2, len(some))
+        given = [name for name in some if name is not None]
+        first = list(wanted.rows).index(given[0]) if given else 0
+        grid = (triton.cdiv(out.shape[-1], held), out.shape[1] * out.shape[2])
+        column_tiles.received[grid](
+            *layer.arguments, layer.lse2, None if weights is None else weights[first:],
+            batch * queries if some[0] is not None else 0, out, out[0].numel(),
+            FIRST=column_tiles.EVEN.value if some[0] is None else column_tiles.GIVEN.value,
+            SECOND=column_tiles.GIVEN.value if len(some) > 1 else column_tiles.ABSENT.value,
+            **layer.setting(walked, held),
+        )  # fmt: skip
+        for name, sums in zip(some, out, strict=True):
+            if name is None:
+                found.column_sums = sums
+            else:
+                found.rows[name] = sums
+
+
+def _rows(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
+    """Entropy, distance and peak, in one walk with the first four named sums."""
+    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks]
+    named += [("matches", name) for name in wanted.matches]
+    named += [("over", threshold) for threshold in sorted(wanted.over)]
+    named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
+    statistics = wanted.entropy or wanted.distance or wanted.peak
+    for number, some in enumerate(_by(row_tiles.SLOTS, named) or ([[]] if statistics else [])):
+        planes = _walk(layer, wanted, some, statistics=number == 0)
+        for (kind, name), sums in zip(some, planes[row_tiles.PLANES :], strict=False):
+            getattr(found, kind)[name] = layer.answered(sums)
+        if number == 0:
+            _statistics(layer, wanted, planes, found)
+
+
+def _walk(layer: _Layer, wanted: Wanted, some: list[tuple[str, Any]], *, statistics: bool) -> Tensor:
+    """The planes of one walk: mass, sum a log a, mean distance, its squares, peak, then the named sums."""
+    batch, heads, queries, _ = layer.attention.q.shape
+    chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
+
+    def stacked(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
+        return _kept(wanted, f"{key} {some}", layer, lambda: _stacked(tensors, batch, layer, dtype))
+
+    matches = [wanted.matches[name] for name in chosen["matches"]]
+    planes = layer.new(3, row_tiles.PLANES + len(some))
+    rows, columns = layer.long_tile()
+    marks = stacked("marks", (wanted.marks[name] for name in chosen["marks"]), torch.float32)
+    row_tiles.asked[(triton.cdiv(queries, rows), batch * heads)](
+        *layer.arguments, layer.lse2,
+        marks, batch * layer.attention.k.shape[2],
+        stacked("keys", (match.key for match in matches), torch.int32), batch * layer.attention.k.shape[2],
+        stacked("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
+        planes, planes[0].numel(),
+        N_MARKS=len(chosen["marks"]), N_MATCHES=len(matches), N_OVER=len(chosen["over"]), N_RANGES=len(chosen["offsets"]),
+        OVER=tuple(max(threshold, VANISHING) for threshold in chosen["over"]),
+        NEAR=tuple(near for near, _ in chosen["offsets"]), FURTHER=tuple(far for _, far in chosen["offsets"]),
+        WANT_ENTROPY=statistics and wanted.entropy, WANT_DISTANCE=statistics and wanted.distance,
+        WANT_PEAK=statistics and wanted.peak, **layer.setting(rows, columns),
+    )  # fmt: skip
+    return planes
+
+
+def _statistics(layer: _Layer, wanted: Wanted, planes: Tensor, found: Reductions) -> None:
+    """What the first planes hold, put where the contract has it."""
+    mass, a_log_a, mean, squares, peak = planes[: row_tiles.PLANES]
     if wanted.entropy:
-        found.entropy = -a_log_a if sums_to_one else mass.log() - a_log_a / mass
+        found.entropy = layer.answered(-a_log_a if layer.attention.sinks is None else mass.log() - a_log_a / mass)
     if wanted.distance:
-        found.distance_mean, found.distance_variance = mean, squares / mass
+        found.distance_mean, found.distance_variance = layer.answered(mean), layer.answered(squares / mass)
     if wanted.peak:
-        found.peak = peak
-    named = iter(planes[PLANES:])
-    found.marks = {name: next(named) for name in wanted.marks}
-    found.offsets = {ends: next(named) for ends in sorted(wanted.offsets)}
-    found.over = {threshold: next(named) for threshold in sorted(wanted.over)}
+        found.peak = layer.answered(peak)
 
 
-def _launch(
-    attention: Attention,
-    wanted: Wanted,
-    lse: Tensor,
-    columns: Tensor | None,
-    of_rows: Tensor | None,
-    planes: Tensor,
-    diagonal: Tensor | None,
-) -> None:
-    batch = len(attention.q)
-    counts, device = attention.visibility.counts(batch), attention.q.device
-    rows = [torch.where(counts, weights.to(device), 0.0) for weights in wanted.rows.values()]
-    offsets = sorted(wanted.offsets)
-    grid, shared, setting = _setting(attention)
-    tiles.reductions[grid](
-        *shared,
-        lse, _stacked(list(wanted.marks.values()), batch, device), _stacked(rows, batch, device), columns, of_rows, planes,
-        diagonal, planes[0].numel(),
-        NEAR=tuple(near for near, _ in offsets), FAR=tuple(far for _, far in offsets),
-        OVER=tuple(max(threshold, VANISHING) for threshold in sorted(wanted.over)),
-        N_MARKS=len(wanted.marks), N_ROWS=len(rows), N_OFFSETS=len(offsets), N_OVER=len(wanted.over),
-        WANT_COLUMNS=wanted.column_sums, WANT_ENTROPY=wanted.entropy, WANT_DISTANCE=wanted.distance,
-        WANT_PEAK=wanted.peak, WANT_DIAGONAL=wanted.log_diagonal, LANES=max(2, triton.next_power_of_2(_named(wanted))),
-        **setting,
-    )  # fmt: skip
+def _nearby(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
+    """The diagonal and narrow offsets: distances that lie together are made together."""
+    near = sorted(ends for ends in wanted.offsets if _is_near(ends))
+    for first, last in _joined([(0, 1)] * wanted.log_diagonal + near):
+        logs = layer.new(3, last - first)
+        grid = (triton.cdiv(logs.shape[-1], 64), logs.shape[1] * logs.shape[2])
+        tiles.near_logs[grid](
+            *layer.arguments, layer.lse2, logs, first, logs[0].numel(), COUNT=last - first, BM=64, num_warps=4,
+            **layer.compiled,
+        )  # fmt: skip
+        for ends in near:
+            if first <= ends[0] and ends[1] <= last:
+                sums = logs[ends[0] - first : ends[1] - first].exp().sum(dim=0)
+                found.offsets[ends] = layer.answered(sums)
+        if wanted.log_diagonal and first <= 0 < last:
+            found.log_diagonal = layer.answered(logs[-first])
 
 
-def _normaliser(attention: Attention, answers: Tensor) -> Tensor:
-    """(batch, head, query): the log-sum-exp, learned sinks included; without bound for rows that do not answer."""
-    lse = attention.lse
-    if lse is None or attention.softcap is not None:
-        lse = torch.empty(attention.q.shape[:3], dtype=torch.float32, device=attention.q.device)
-        grid, shared, setting = _setting(attention)
-        tiles.log_sum_exp[grid](*shared, lse, **setting)
-    lse = lse.float()
-    if attention.sinks is not None:
-        lse = torch.logaddexp(lse, attention.sinks.float()[:, None])
-    return torch.where(answers, lse, -HIDDEN).contiguous()
+def _is_near(ends: Range) -> bool:
+    return ends[0] >= 0 and 0 < ends[1] - ends[0] <= NEARBY
 
 
-def _setting(attention: Attention) -> tuple[tuple[int, int], tuple[Any, ...], dict[str, Any]]:
-    """The grid, the arguments that both kernels begin with, and what is compiled in."""
-    q, k, sight = attention.q, attention.k.to(attention.q.dtype), attention.visibility
-    batch, heads, queries, width = q.shape
-    deep = max(16, triton.next_power_of_2(width))
-    exact = q.dtype == torch.float32
-    rows, columns = (64, 32) if exact or deep > 128 else (64, 64)  # the quickest of eight on an H200
-    valid = None if sight.key_valid is None else sight.key_valid.expand(batch, -1).to(torch.int8).contiguous()
-    scale = attention.scale * tiles.LOG2E.value
-    shared = (
-        q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], sight.offset, width, scale,
-        attention.softcap or 1.0, sight.window or 0,
-    )  # fmt: skip
-    compiled = {
-        "HAS_CAP": attention.softcap is not None, "HAS_VALID": valid is not None, "HAS_WINDOW": sight.window is not None,
-        "BM": rows, "BN": columns, "BD": deep, "PRECISION": "ieee" if exact else "tf32", "num_warps": 4, "num_stages": 3,
-    }  # fmt: skip
-    return (triton.cdiv(queries, rows), batch * heads), shared, compiled
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges that touch, as one.
+
+    >>> _joined([(0, 1), (1, 2), (5, 7)])
+    [(0, 2), (5, 7)]
+    """
+    found: list[Range] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    return found
 
 
-def _pair_sums(attention: Attention, lse: Tensor, answers: Tensor, pairs: Pairs) -> Tensor:
-    """Sums over given places, whose weights are made one by one."""
-    q, k, sight, pairs = attention.q, attention.k, attention.visibility, pairs.to(attention.q.device)
-    batch, heads, queries, width = q.shape
-    total = torch.zeros(batch, queries, heads, dtype=torch.float32, device=q.device)
-    for some in torch.arange(len(pairs.query), device=q.device).split(max(1, PAIRS // (heads * width))):
-        b, i, j = pairs.batch[some], pairs.query[some], pairs.key[some]
-        rows = q[b, :, i].float().unflatten(1, (-1, attention.group))  # (pair, kv_head, group, width)
-        logits = torch.einsum("nkgd,nkd->nkg", rows, k[b, :, j].float()).flatten(1) * attention.scale
-        if attention.softcap is not None:
-            logits = torch.tanh(logits / attention.softcap) * attention.softcap
-        seen = j <= i + sight.offset
-        if sight.window is not None:
-            seen = seen & (i + sight.offset - j < sight.window)
-        if sight.key_valid is not None:
-            seen = seen & sight.key_valid.expand(batch, -1)[b, j]
-        total.index_put_((b, i), torch.exp(logits - lse[b, :, i]) * seen[:, None], accumulate=True)
-    return total.transpose(1, 2).masked_fill(~answers, torch.nan)
+def _by(count: int, items: list[Any]) -> list[list[Any]]:
+    return [items[start : start + count] for start in range(0, len(items), count)]
 
 
-def _named(wanted: Wanted) -> int:
-    return len(wanted.marks) + len(wanted.offsets) + len(wanted.over)
+def _stacked(tensors: Iterable[Tensor], batch: int, layer: _Layer, dtype: torch.dtype) -> Tensor | None:
+    """(tensor, batch, place), in one piece; None where there are none."""
+    device = layer.attention.q.device
+    found = [one.to(device, dtype).expand(batch, -1) for one in tensors]
+    return torch.stack(found).contiguous() if found else None
 
 
-def _zeros(wanted: bool, device: torch.device, *shape: int) -> Tensor | None:
-    return torch.zeros(shape, dtype=torch.int64, device=device) if wanted else None
-
-
-def _as_float(fixed: Tensor) -> Tensor:
-    return (fixed.double() / tiles.UNIT.value).float()
-
-
-def _stacked(tensors: list[Tensor], batch: int, device: torch.device) -> Tensor | None:
-    """(tensor, batch, place) float32, in one piece; None where there are none."""
-    if not tensors:
-        return None
-    return torch.stack([one.to(device, torch.float32).expand(batch, -1) for one in tensors]).contiguous()
+def _kept(wanted: Wanted, key: str, layer: _Layer, make: Callable[[], Tensor | None]) -> Tensor | None:
+    """What is the same for all layers of a pass on one device is made once."""
+    place = (key, layer.attention.q.device)
+    if place not in wanted.kept:
+        wanted.kept[place] = make()
+    return wanted.kept[place]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import VANISHING, Pairs, Reductions, Wanted
+from headwise.kernels.contract import VANISHING, Match, Reductions, Wanted
 from headwise.kernels.visibility import HIDDEN
 
 
@@ -215,28 +215,29 @@ class Offset(PerRow):
         out.offsets[self.near, self.far] = self.result()
 
 
-class PairSum(PerRow):
-    """Mass on given (query, key) places: induction, duplicates, anything that is sparse."""
+class Matching(PerRow):
+    """Mass on earlier keys that match the query: induction, duplicates. They are few, so they are picked one by one."""
 
-    def __init__(self, attention: Attention, name: str, pairs: Pairs):
+    def __init__(self, attention: Attention, name: str, match: Match):
         super().__init__(attention)
         self.name = name
         self.rows.zero_()
-        self.pairs = pairs.sorted().to(attention.q.device)
-        self.queries = self.pairs.query.cpu()
+        places = match.places(attention.visibility.offset)
+        self.batch, self.query, self.key = (place.to(attention.q.device) for place in places)
+        self.queries = places[1].cpu()
 
     def see_weights(self, block: Block) -> None:
         first, last = torch.searchsorted(self.queries, torch.tensor([block.start, block.stop])).tolist()
-        batch = self.pairs.batch[first:last] - block.batch.start
-        query = self.pairs.query[first:last] - block.start
-        key = self.pairs.key[first:last] - block.low
+        batch = self.batch[first:last] - block.batch.start
+        query = self.query[first:last] - block.start
+        key = self.key[first:last] - block.low
         inside = (batch >= 0) & (batch < len(block.weights)) & (key >= 0) & (key < block.high - block.low)
         batch, query, key = batch[inside], query[inside], key[inside]
         rows = self.rows[block.batch, block.heads, block.start : block.stop].transpose(1, 2)  # (batch, query, head)
         rows.index_put_((batch, query), block.weights[batch, :, query, key], accumulate=True)
 
     def finish(self, out: Reductions) -> None:
-        out.pairs[self.name] = self.result()
+        out.matches[self.name] = self.result()
 
 
 class Top(PerRow):
@@ -291,5 +292,5 @@ def reducers_for(wanted: Wanted, attention: Attention) -> list[Reducer]:
     chosen += [Over(attention, threshold) for threshold in sorted(wanted.over)]
     chosen += [RowSums(attention, name, weights) for name, weights in wanted.rows.items()]
     chosen += [Mark(attention, name, marks) for name, marks in wanted.marks.items()]
-    chosen += [PairSum(attention, name, pairs) for name, pairs in wanted.pairs.items()]
+    chosen += [Matching(attention, name, match) for name, match in wanted.matches.items()]
     return sorted(chosen, key=lambda reducer: not reducer.needs_logs)

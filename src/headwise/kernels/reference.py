@@ -58,10 +58,9 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
         out.offsets[low, high] = rows((a * ((lag >= low) & (lag < high))).sum(dim=-1))
     for name, marks in wanted.marks.items():
         out.marks[name] = rows(torch.einsum("bhqk,bk->bhq", a, marks.to(a.dtype)))
-    for name, pairs in wanted.pairs.items():
-        place = torch.zeros(batch, queries, keys, dtype=a.dtype, device=a.device)
-        place.index_put_((pairs.batch, pairs.query, pairs.key), a.new_ones(()), accumulate=True)
-        out.pairs[name] = rows((a * place[:, None]).sum(dim=-1))
+    for name, match in wanted.matches.items():
+        same = (match.query[:, :, None] == match.key[:, None, :]) & (match.query >= 0)[:, :, None] & (lag > 0)
+        out.matches[name] = rows((a * same[:, None]).sum(dim=-1))
     for threshold in wanted.over:
         out.over[threshold] = rows((a > max(threshold, VANISHING)).sum(dim=-1).to(a.dtype))
     return out

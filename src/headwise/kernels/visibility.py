@@ -21,6 +21,7 @@ real token: the rows of padding tokens mean nothing, in any reduction. A query t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -45,13 +46,20 @@ class Visibility:
 
     def counts(self, batch: int) -> Tensor:
         """(batch, query) bool: the queries that count."""
-        if self.query_valid is None:
-            return torch.ones(batch, self.queries, dtype=torch.bool, device=self.device)
-        return self.query_valid.expand(batch, -1)
+        if self.query_valid is not None:
+            return self.query_valid.expand(batch, -1)
+        return self._kept(
+            "counts", batch, lambda: torch.ones(batch, self.queries, dtype=torch.bool, device=self.device)
+        )
 
     def answers(self, batch: int) -> Tensor:
         """(batch, 1 or head, query) bool: the queries that count and see at least one key."""
-        return self.counts(batch)[:, None] & (self.sees(batch) > 0)
+        return self._kept("answers", batch, lambda: self.counts(batch)[:, None] & (self.sees(batch) > 0))
+
+    @property
+    def all_answer(self) -> bool:
+        """Whether every query counts and sees a key, as far as that is known without looking at a tensor."""
+        return self.mask is None and self.key_valid is None and self.query_valid is None and self.offset >= 0
 
     def with_queries(self, valid: Tensor | None) -> Visibility:
         """The same sight, with other queries counting."""
@@ -102,6 +110,19 @@ class Visibility:
 
     def seen_by(self, batch: int) -> Tensor:
         """(batch, 1 or head, key) float: how many counting queries can see each key."""
+        return self._kept("seen_by", batch, lambda: self._count_sight(batch))
+
+    def _kept(self, name: str, batch: int, make: Callable[[], Tensor]) -> Tensor:
+        """Made once: all layers of a pass and all reducers ask for the same."""
+        if (name, batch) not in self._made:
+            self._made[name, batch] = make()
+        return self._made[name, batch]
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, int], Tensor]:
+        return {}
+
+    def _count_sight(self, batch: int) -> Tensor:
         counts = self.counts(batch).float()
         if self.mask is not None:
             return torch.einsum("bq,bhqk->bhk", counts, self.mask.expand(batch, -1, -1, -1).float())

@@ -63,7 +63,7 @@ def attend(
 @contextmanager
 def routed(model: nn.Module, name: str) -> Iterator[None]:
     """Route the attention of a model through a named function for the length of a `with`; put back what was there."""
-    configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}
+    configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if "config" in vars(m)}
     before = [(c, c._attn_implementation) for c in configs.values() if hasattr(c, "_attn_implementation")]
     try:
         for config, _ in before:

@@ -2,8 +2,8 @@
 
 In order of preference:
 
-1. torch's own flash kernels (CPU; on a GPU in half precision), called directly: the kernels that
-   `scaled_dot_product_attention` would choose, but their log-sum-exp is kept, which saves the reductions a softmax;
+1. torch's own fused kernels (CPU; on a GPU flash or cuDNN's, in half precision), called directly: the kernel that
+   `scaled_dot_product_attention` would choose, but its log-sum-exp is kept, which saves the reductions a softmax;
 2. transformers' own SDPA function, for every mask and device; for a single query whose heads share keys, SDPA with the
    heads of a group as its rows, so that keys and values are not repeated (a decode step takes a sixth less time);
 3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
@@ -22,12 +22,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from headwise.errors import SeamError
 from headwise.model.gate import attend_gated, gate_of
 
+Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]  # q, k, v, scale: z as SDPA has it, and lse
 EAGER_ROWS = 512  # queries handed to a family's eager function at a time
 
 
@@ -39,11 +41,8 @@ def attention_output(
         return attend_gated(module, q, k, v, mask, scale, **options)[0], None
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _eager_output(module, q, k, v, mask, scale, options), None
-    if _is_plain(q, k, v, mask, options) and (q.device.type == "cpu" or _flash_on_gpu(q)):
-        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        if q.is_cuda:
-            flash = torch.ops.aten._scaled_dot_product_flash_attention
-        z, lse = flash(q, k, v, 0.0, q.shape[2] > 1, scale=scale)[:2]
+    if _is_plain(q, k, v, mask, options) and (kernel := _kernel_with_lse(q, k, v, scale)) is not None:
+        z, lse = kernel(q, k, v, scale)
         return z.transpose(1, 2).contiguous(), lse
     if (
         q.shape[2] == 1
@@ -107,14 +106,30 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dic
     )
 
 
-def _flash_on_gpu(q: Tensor) -> bool:
-    """What torch's CUDA flash kernel asks for."""
-    return (
-        q.is_cuda
-        and q.dtype in (torch.bfloat16, torch.float16)
-        and q.shape[-1] % 8 == 0
-        and q.shape[-1] <= 256
-        and torch.backends.cuda.flash_sdp_enabled()
-        and torch.version.hip is None
-        and torch.cuda.get_device_capability(q.device) >= (8, 0)
-    )
+def _kernel_with_lse(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Kernel | None:
+    """The fused kernel that SDPA would choose for plain causal attention, if it gives its log-sum-exp away."""
+    if q.device.type == "cpu":
+        return _flash_on_cpu
+    if not q.is_cuda or torch.version.hip is not None or q.dtype not in (torch.bfloat16, torch.float16):
+        return None
+    grouped = q.shape[1] != k.shape[1]
+    chosen = torch._fused_sdp_choice(q, k, v, None, 0.0, q.shape[2] > 1, scale=scale, enable_gqa=grouped)
+    return _GPU_KERNELS.get(SDPBackend(chosen))
+
+
+def _flash_on_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return flash(q, k, v, 0.0, q.shape[2] > 1, scale=scale)[:2]
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, q.shape[2] > 1, scale=scale)[:2]
+
+
+def _cudnn(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    attend = torch.ops.aten._scaled_dot_product_cudnn_attention
+    z, lse = attend(q, k, v, None, True, 0.0, q.shape[2] > 1, False, scale=scale)[:2]
+    return z, lse.squeeze(-1)
+
+
+_GPU_KERNELS: dict[SDPBackend, Kernel] = {SDPBackend.FLASH_ATTENTION: _flash, SDPBackend.CUDNN_ATTENTION: _cudnn}

@@ -21,6 +21,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.errors import SeamError
+from headwise.kernels import Gram
 from headwise.seam.forward import unwatched
 from headwise.seam.frame import Frame
 from headwise.seam.observation import observe
@@ -36,10 +37,9 @@ class OutputProjection:
     bias: Tensor | None  # (hidden,)
     module: nn.Module
 
-    def gram(self) -> Tensor:
-        """G = W_O W_O^T, (head, value width, value width) float32: ||z W_O||^2 = z G z, without a product with W_O."""
-        weight = self.weight.float()
-        return weight @ weight.transpose(-1, -2)
+    def gram(self) -> Gram:
+        """G = W_O W_O^T: the lengths of what heads write, without a product with W_O."""
+        return Gram.of(self.weight)
 
 
 class _Zs(Instrument):

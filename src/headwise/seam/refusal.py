@@ -20,8 +20,7 @@ def refuse_unseeable(structure: Structure) -> None:
     if not structure.attention_layers:
         reasons = {layer.reason for layer in card.per_layer if layer.reason}
         raise SeamError(f"{card.id} has no attention heads to read ({'; '.join(sorted(reasons))})")
-    files = {type(module).__module__ for layer in structure.layers for module in layer.modules()}
-    if not any(hasattr(sys.modules.get(file), "ALL_ATTENTION_FUNCTIONS") for file in files):
+    if not any(hasattr(sys.modules.get(file), "ALL_ATTENTION_FUNCTIONS") for file in structure.files):
         raise SeamError(
             f"{card.id} ({card.family}) computes its attention by itself and never asks transformers' "
             "AttentionInterface, so its heads cannot be observed; use a family that does (llama, qwen, gemma, gpt2 ...)"

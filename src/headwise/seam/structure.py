@@ -37,6 +37,11 @@ class Structure:
         """id(module) -> layer, for every module inside a layer."""
         return {id(module): index for index, layer in enumerate(self.layers) for module in layer.modules()}
 
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """The modules, in Python's sense, that the layers are written in."""
+        return frozenset(type(module).__module__ for layer in self.layers for module in layer.modules())
+
     @property
     def attention_layers(self) -> tuple[int, ...]:
         """The layers that must show up at the seam."""

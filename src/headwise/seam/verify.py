@@ -26,9 +26,10 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.errors import HeadwiseError, SeamError
-from headwise.kernels import Pairs, Reductions, Wanted
+from headwise.kernels import Match, Reductions, Wanted
 from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights
+from headwise.markup import card, table
 from headwise.seam.expected import eager_weights, gate_logits, plain_route
 from headwise.seam.frame import Frame, Shot
 from headwise.seam.interface import routed
@@ -68,6 +69,20 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {**asdict(self), "passed": self.passed}
+
+    def __repr__(self) -> str:
+        wrong = [check.name for check in self.checks if not check.passed]
+        return f"<Verdict {self.model}: {'ok' if self.passed else 'NOT ok: ' + ', '.join(wrong)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("✓" if one.passed else "✗ not ok", one.name, one.says, *_errors(one)) for one in self.checks]
+        rows += [("–", f"layer {layer}", reason, "", "") for layer, reason in self.refused.items()]
+        heading = "can be measured" if self.passed else "can NOT be measured right"
+        return card(f"{self.model} {heading}", table(rows, header=("", "check", "what was seen", "error", "limit")))
+
+
+def _errors(one: Check) -> tuple[str, str]:
+    return ("" if one.error is None else f"{one.error:.1e}", "" if one.limit is None else f"{one.limit:.0e}")
 
 
 class _Everything(Instrument):
@@ -114,8 +129,7 @@ def everything(ids: Tensor) -> Wanted:
     """A request for every reduction there is but counts, with marks and places made up by rule."""
     (batch, tokens), device = ids.shape, ids.device
     place = torch.arange(tokens, device=device)
-    query = place[3:].repeat(batch)
-    rows = torch.arange(batch, device=device).repeat_interleave(max(0, tokens - 3))
+    threes = (place % 3).expand(batch, -1)
     return Wanted(
         column_sums=True,
         log_diagonal=True,
@@ -126,7 +140,7 @@ def everything(ids: Tensor) -> Wanted:
         offsets=frozenset([(0, 1), (1, 2), (2, 8)]),
         rows={"thirds": (place % 3 == 0).float().expand(batch, -1)},
         marks={"evens": (place % 2 == 0).float().expand(batch, -1)},
-        pairs={"third": Pairs(rows, query, query - 3)},
+        matches={"threes": Match(threes, threes)},
     )
 
 

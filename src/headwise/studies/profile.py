@@ -26,7 +26,7 @@ from headwise.engines import Shard
 from headwise.errors import DataError, StudyError
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
-from headwise.seam import Structure, observe
+from headwise.seam import Observation, Structure, observe
 from headwise.studies.work import Work
 
 NAME = "profile"
@@ -141,14 +141,14 @@ def _measure(
     structure: Structure, examples: Sequence[Example], delimiters: frozenset[int], batch_tokens: int
 ) -> xr.Dataset:
     """The readings of some examples, in the order they were given."""
-    parts: list[xr.Dataset] = []
+    observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
     places: list[int] = []
     for batch in batches(examples, batch_tokens, structure.device):
         with torch.no_grad(), observe(structure, Profile(delimiters), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        parts.append(seen["profile"])
+        observed.append(seen)
         places.extend(batch.places)
-    readings = xr.concat(parts, dim=EXAMPLE).isel({EXAMPLE: np.argsort(places)})
+    readings = xr.concat([seen["profile"] for seen in observed], dim=EXAMPLE).isel({EXAMPLE: np.argsort(places)})
     _refuse_not_finite(structure, readings)
     return readings.assign_coords(
         {EXAMPLE: [example.id for example in examples], "register": (EXAMPLE, [e.register for e in examples])}

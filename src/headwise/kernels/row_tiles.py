@@ -1,0 +1,217 @@
+"""What is asked of a query's row: a program holds a block of queries of one head and walks over the keys they can see.
+
+    mass, sum a log a      for the entropy
+    mean and squares       of the distance, joined tile by tile after Chan (a mean of squares loses the digits of a sink)
+    peak                   the largest log
+    named sums             up to four: keys by given weights, matching keys, counts over a threshold, ranges of distance
+
+Before the causal edge all keys of a tile are seen by all of its queries, and are earlier than they are: nothing is masked,
+and distances are summed by the place j of a key in its tile, two multiplications by constants. At the edge (and with a
+window everywhere) tiles are masked, and distances are summed about the tile's own mean: there, near the diagonal, a head
+may look at a single place, and its variance must be nought.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headwise.kernels.tiles import FAR, LOG2E, block_of, log2_logits
+
+TINY = tl.constexpr(1.0e-37)
+SLOTS = 4  # named sums of one walk
+PLANES = 5  # mass, sum a log a, mean distance, its squares, peak; the named sums come after
+
+
+@triton.jit
+def parts(x):
+    """(row, key) as (row, eight keys, part, pair): part p of a row are the keys 2p and 2p + 1 of every eight.
+
+    They are what one thread holds of a row that came out of a matrix product, so a part is summed without a word between
+    threads. That is a matter of speed only: the sums are right wherever the numbers lie.
+    """
+    return tl.reshape(x, [x.shape[0], x.shape[1] // 8, 4, 2])
+
+
+@triton.jit
+def part_sums(x):
+    """(row, part)."""
+    return tl.sum(tl.sum(parts(x), 3), 1)
+
+
+@triton.jit
+def _of_keys(
+    slot: tl.constexpr, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride,
+    N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr,
+):  # fmt: skip
+    """What a slot reads of a tile's keys: their weights, or their ids. Read before the product, which hides the wait."""
+    if slot < N_MARKS:
+        return tl.load(MARKS + slot * marks_stride + b * TK + key, mask=key < TK, other=0.0)
+    elif slot < N_MARKS + N_MATCHES:  # noqa: RET505  (Triton wants one return a branch)
+        return tl.load(KEY_IDS + (slot - N_MARKS) * ids_stride + b * TK + key, mask=key < TK, other=-1)
+    else:
+        return key
+
+
+@triton.jit
+def _named(
+    slot: tl.constexpr, total, a, position, key, of_keys, mine,
+    N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
+    N_OVER: tl.constexpr, N_RANGES: tl.constexpr, EDGE: tl.constexpr,
+):  # fmt: skip
+    """One named sum with a tile added: slots are marks, then matches, then thresholds, then ranges."""
+    over: tl.constexpr = N_MARKS + N_MATCHES
+    ranges: tl.constexpr = N_MARKS + N_MATCHES + N_OVER
+    if slot < N_MARKS:
+        total += part_sums(a * of_keys[None, :])
+    elif slot < over:
+        same = mine[:, None] == of_keys[None, :]
+        if EDGE:
+            same = same & (key[None, :] < position[:, None])
+        total += part_sums(tl.where(same, a, 0.0))
+    elif slot < ranges:
+        total += part_sums((a > OVER[slot - over]).to(tl.float32))
+    elif slot < ranges + N_RANGES:
+        lag = position[:, None] - key[None, :]
+        total += part_sums(tl.where((lag >= NEAR[slot - ranges]) & (lag < FURTHER[slot - ranges]), a, 0.0))
+    return total
+
+
+@triton.jit
+def _walk(
+    mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, low, high, K, VALID, k_t, k_d, TK, D, d, b,
+    qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
+    EDGE: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr, WANT_PEAK: tl.constexpr,
+    N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
+    N_OVER: tl.constexpr, N_RANGES: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr,
+    HAS_WINDOW: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """All sums over the keys [low, high)."""
+    middle: tl.constexpr = BN // 2
+    place = (tl.arange(0, BN // 8) * 8 - middle).to(tl.float32)  # of eight keys in their tile, about its middle
+    origin = (tl.arange(0, 4) * 2 + middle).to(tl.float32)  # where a part has its nought
+    for start in range(low, high, BN):
+        key = start + tl.arange(0, BN)
+        k0 = _of_keys(0, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
+        k1 = _of_keys(1, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
+        k2 = _of_keys(2, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
+        k3 = _of_keys(3, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
+        k = block_of(K, 0, 0, key, d, 0, 0, k_t, k_d, TK, D)
+        s = log2_logits(tl.dot(q, tl.trans(k), input_precision=PRECISION), qk_scale, softcap, HAS_CAP) - lse2[:, None]
+        if EDGE:
+            seen = (key[None, :] <= position[:, None]) & (key < TK)[None, :]
+            if HAS_WINDOW:
+                seen = seen & (position[:, None] - key[None, :] < window)
+            s = tl.where(seen, s, FAR)
+        if HAS_VALID:
+            s = tl.where((tl.load(VALID + b * TK + key, mask=key < TK, other=0) != 0)[None, :], s, FAR)
+        a = tl.exp2(s)
+        if WANT_ENTROPY:
+            a_log_a += part_sums(a * s)
+        if WANT_PEAK:
+            peak = tl.maximum(peak, tl.max(tl.max(parts(s), 3), 1))
+        if WANT_ENTROPY or WANT_DISTANCE:
+            own = part_sums(a)
+            if WANT_DISTANCE:
+                if EDGE:
+                    lag = (position[:, None] - key[None, :]).to(tl.float32)
+                    centre = part_sums(a * lag) / tl.maximum(own, TINY)
+                    off = parts(lag) - centre[:, None, :, None]
+                    spread = tl.sum(tl.sum(parts(a) * off * off, 3), 1)
+                else:
+                    even, odd = tl.split(parts(a))  # (row, eight keys, part) of places 8n - middle, and one further
+                    both = even + odd
+                    first = tl.sum(both * place[None, :, None], 1) + tl.sum(odd, 1)
+                    second = tl.sum(both * (place * place)[None, :, None] + odd * (2 * place + 1)[None, :, None], 1)
+                    shift = first / tl.maximum(own, TINY)
+                    centre = (position - start).to(tl.float32)[:, None] - origin[None, :] - shift
+                    spread = tl.maximum(second - first * shift, 0.0)
+                joined = mass + own
+                share = own / tl.maximum(joined, TINY)
+                delta = centre - mean
+                m2 += spread + delta * delta * mass * share
+                mean += delta * share
+            mass += own
+        x0 = _named(0, x0, a, position, key, k0, mine0, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES, EDGE)
+        x1 = _named(1, x1, a, position, key, k1, mine1, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES, EDGE)
+        x2 = _named(2, x2, a, position, key, k2, mine2, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES, EDGE)
+        x3 = _named(3, x3, a, position, key, k3, mine3, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES, EDGE)
+    return mass, a_log_a, mean, m2, peak, x0, x1, x2, x3
+
+
+@triton.jit
+def _mine(slot: tl.constexpr, QUERY_IDS, query_stride, b, row, TQ, N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr):
+    """The ids that the queries of a matching slot look for; of any other slot, something that is not used."""
+    if (slot >= N_MARKS) & (slot < N_MARKS + N_MATCHES):
+        return tl.load(QUERY_IDS + (slot - N_MARKS) * query_stride + b * TQ + row, mask=row < TQ, other=-2)
+    return row
+
+
+@triton.jit
+def asked(
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    LSE2, MARKS, marks_stride, KEY_IDS, ids_stride, QUERY_IDS, query_stride, OUT, out_stride,
+    N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
+    N_OVER: tl.constexpr, N_RANGES: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr,
+    WANT_PEAK: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One query block of one head."""
+    block, bh = tl.program_id(0), tl.program_id(1)
+    block = tl.num_programs(0) - 1 - block  # the longest rows first
+    b, h = bh // H, bh % H
+    row = block * BM + tl.arange(0, BM)
+    d = tl.arange(0, BD)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+    lse2 = tl.load(LSE2 + bh * TQ + row, mask=row < TQ, other=-FAR)
+    position = row + OFFSET
+    keys = K + b * k_b + (h // GROUP) * k_h
+    zero = tl.zeros([BM, 4], tl.float32)  # a sum a part of a row
+    low = 0
+    high = tl.minimum(TK, block * BM + BM + OFFSET)
+    edge = tl.maximum(0, block * BM + OFFSET) // BN * BN  # keys before it are earlier than every query
+    edge = tl.minimum(edge, TK // BN * BN)
+    if HAS_WINDOW:
+        low = tl.maximum(0, block * BM + OFFSET - window + 1) // BN * BN
+        edge = low
+    mine0 = _mine(0, QUERY_IDS, query_stride, b, row, TQ, N_MARKS, N_MATCHES)
+    mine1 = _mine(1, QUERY_IDS, query_stride, b, row, TQ, N_MARKS, N_MATCHES)
+    mine2 = _mine(2, QUERY_IDS, query_stride, b, row, TQ, N_MARKS, N_MATCHES)
+    mine3 = _mine(3, QUERY_IDS, query_stride, b, row, TQ, N_MARKS, N_MATCHES)
+    mass, a_log_a, mean, m2, peak, x0, x1, x2, x3 = zero, zero, zero, zero, zero + FAR, zero, zero, zero, zero
+    if not HAS_WINDOW:
+        mass, a_log_a, mean, m2, peak, x0, x1, x2, x3 = _walk(
+            mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, low, edge, keys, VALID, k_t, k_d, TK, D,
+            d, b, qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
+            False, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES,
+            HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
+        )  # fmt: skip
+    mass, a_log_a, mean, m2, peak, x0, x1, x2, x3 = _walk(
+        mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, edge, high, keys, VALID, k_t, k_d, TK, D,
+        d, b, qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
+        True, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES,
+        HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
+    )  # fmt: skip
+    base = OUT + bh * TQ + row
+    inside = row < TQ
+    total = tl.sum(mass, 1)
+    if WANT_ENTROPY or WANT_DISTANCE:
+        tl.store(base, total, mask=inside)
+    if WANT_ENTROPY:
+        tl.store(base + out_stride, tl.sum(a_log_a, 1) / LOG2E, mask=inside)
+    if WANT_DISTANCE:
+        centre = tl.sum(mass * mean, 1) / tl.maximum(total, TINY)
+        off = mean - centre[:, None]
+        tl.store(base + 2 * out_stride, centre, mask=inside)
+        tl.store(base + 3 * out_stride, tl.sum(m2 + mass * off * off, 1), mask=inside)
+    if WANT_PEAK:
+        tl.store(base + 4 * out_stride, tl.exp2(tl.max(peak, 1)), mask=inside)
+    used: tl.constexpr = N_MARKS + N_MATCHES + N_OVER + N_RANGES
+    if used > 0:
+        tl.store(base + 5 * out_stride, tl.sum(x0, 1), mask=inside)
+    if used > 1:
+        tl.store(base + 6 * out_stride, tl.sum(x1, 1), mask=inside)
+    if used > 2:
+        tl.store(base + 7 * out_stride, tl.sum(x2, 1), mask=inside)
+    if used > 3:
+        tl.store(base + 8 * out_stride, tl.sum(x3, 1), mask=inside)
