@@ -9,7 +9,8 @@ rows left out, AUROC. scikit-learn runs as users run it: float32, lbfgs, `max_it
 a core, one cell a task, the features in a memory-mapped file so that none are sent. Cells are cut into rounds and the two
 take turns, so that a machine that slows down slows both. With `--sample` scikit-learn does only so many cells, spread
 evenly, and its time is scaled to all of them; the table says so. On a GPU the features lie there already, where a model's
-activations are made.
+activations are made. `--cores` holds both to so many cores. On a machine that others use too, the processor time of a cell,
+printed last, says more than seconds.
 
 Prints a table in Markdown; writes probes.json into $OUT where that is set. Needs headwise.probes alone, except --atlas.
 """
@@ -20,6 +21,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -73,8 +75,9 @@ def read(atlas: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     return x, (answers["label"] == "wrong").values
 
 
-def alone(path: str, cell: int, wrong: np.ndarray, fold_of: np.ndarray, tolerance: float) -> list[float]:
-    """scikit-learn at one cell: the AUROC of every fold."""
+def alone(path: str, cell: int, wrong: np.ndarray, fold_of: np.ndarray, tolerance: float) -> tuple[list[float], float]:
+    """scikit-learn at one cell: the AUROC of every fold, and the seconds of a processor that it took."""
+    start = time.process_time()
     x = np.load(path, mmap_mode="r")[cell]
     areas = []
     for fold in np.unique(fold_of):
@@ -84,7 +87,12 @@ def alone(path: str, cell: int, wrong: np.ndarray, fold_of: np.ndarray, toleranc
             scaler.fit_transform(x[train]), wrong[train]
         )
         areas.append(roc_auc_score(wrong[~train], fit.decision_function(scaler.transform(x[~train]))))
-    return areas
+    return areas, time.process_time() - start
+
+
+def spent() -> float:
+    """Seconds of processors so far, of this process and of those it made that have ended."""
+    return time.process_time() + sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 def race(x: torch.Tensor, wrong: np.ndarray, args: argparse.Namespace) -> dict[str, object]:
@@ -93,26 +101,27 @@ def race(x: torch.Tensor, wrong: np.ndarray, args: argparse.Namespace) -> dict[s
     for kind in (True, False):
         rows = np.flatnonzero(wrong == kind)
         fold_of[rows] = np.random.default_rng(0).permutation(len(rows)) % args.folds
-    cores = len(os.sched_getaffinity(0))
+    cores = args.cores or len(os.sched_getaffinity(0))
     torch.set_num_threads(cores)
     timed = np.unique(np.linspace(0, len(x) - 1, args.sample or len(x)).round().astype(int))
     rounds = [part for part in np.array_split(np.arange(len(x)), args.rounds) if len(part)]
     for part in rounds[:1]:  # libraries and kernels are loaded
         fit_cells(x[part[0] : part[-1] + 1] if args.device == "cuda" else x[:2], wrong, fold_of)
     together, slow, areas, theirs, loads = 0.0, 0.0, [], {}, []
+    cpu, slow_cpu = 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder, joblib.Parallel(n_jobs=cores) as pool:
         path = f"{folder}/x.npy"
         np.save(path, x[torch.from_numpy(timed).to(x.device)].cpu().numpy())
         pool(joblib.delayed(alone)(path, 0, wrong, fold_of, 1.0) for _ in range(cores))
         for part in rounds:
-            start = time.perf_counter()
+            start, before = time.perf_counter(), spent()
             areas.append(fit_cells(x[part[0] : part[-1] + 1], wrong, fold_of, tolerance=args.tolerance))
-            together += time.perf_counter() - start
+            together, cpu = together + time.perf_counter() - start, cpu + spent() - before
             mine = [place for place, cell in enumerate(timed) if part[0] <= cell <= part[-1]]
             start = time.perf_counter()
             found = pool(joblib.delayed(alone)(path, place, wrong, fold_of, args.tolerance) for place in mine)
-            slow += time.perf_counter() - start
-            theirs |= dict(zip((int(timed[place]) for place in mine), found, strict=True))
+            slow, slow_cpu = slow + time.perf_counter() - start, slow_cpu + sum(seconds for _, seconds in found)
+            theirs |= dict(zip((int(timed[place]) for place in mine), (values for values, _ in found), strict=True))
             loads.append(os.getloadavg()[0])
     ours = np.concatenate([fits.auroc for fits in areas])
     apart = np.abs(ours[list(theirs)].mean(axis=1) - np.array(list(theirs.values())).mean(axis=1))
@@ -120,6 +129,7 @@ def race(x: torch.Tensor, wrong: np.ndarray, args: argparse.Namespace) -> dict[s
         "cells": len(x), "rows": len(wrong), "features": x.shape[2], "folds": args.folds, "tolerance": args.tolerance,
         "device": args.device, "cores": cores, "together_s": together, "timed_cells": len(theirs), "timed_s": slow,
         "scikit_learn_s": slow * len(x) / len(theirs), "ratio": slow * len(x) / len(theirs) / together,
+        "together_cpu_ms": 1e3 * cpu / len(x), "scikit_learn_cpu_ms": 1e3 * slow_cpu / len(theirs),
         "steps": float(np.mean([fits.steps.mean() for fits in areas])),
         "converged": bool(all(fits.converged.all() for fits in areas)),
         "auroc_mean": float(ours[list(theirs)].mean()), "auroc_mean_theirs": float(np.mean(list(theirs.values()))),
@@ -143,7 +153,8 @@ def table(row: dict[str, object], source: str) -> str:
         f"| scikit-learn, joblib, {{cores}} cores | {{scikit_learn_s:.1f}}{of} | {fits / row['scikit_learn_s']:,.0f} | "
         "{auroc_mean_theirs:.4f} |\n",
         "**{ratio:.1f}x**; AUROC of a cell apart by {auroc_apart_mean:.5f} on average, {auroc_apart_largest:.5f} at most; "
-        f"{{steps:.0f}} steps a probe, {'all' if row['converged'] else 'NOT all'} converged; load average {{load:.1f}}.",
+        f"{{steps:.0f}} steps a probe, {'all' if row['converged'] else 'NOT all'} converged; load average {{load:.1f}}; "
+        "processor time of a cell {together_cpu_ms:.1f} ms against {scikit_learn_cpu_ms:.1f} ms.",
     ]
     return "\n".join(lines).format(**row)
 
@@ -153,7 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--atlas", help="an atlas of the default model that holds answers")
     parser.add_argument("--activations", help="an .npz with x (cell, row, feature) and wrong (row,)")
-    for name, default in {"cells": 450, "n": 800, "d": 576, "folds": 5, "sample": 0, "rounds": 6}.items():
+    for name, default in {"cells": 450, "n": 800, "d": 576, "folds": 5, "sample": 0, "rounds": 6, "cores": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tolerance", type=float, default=1e-5)
     parser.add_argument("--device", default="cpu")

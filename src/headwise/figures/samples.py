@@ -29,14 +29,16 @@ KINDS = {  # strategies that are alike: label, colour, which
 }
 BY_TYPE = {"greedy": ("Greedy", "#3d3d3d"), "majority": ("Majority", "#c2902b"), "probe": ("Probe", "#31688e")}
 TYPE_COLOUR, CHANCE = "#8a4fa3", 0.5
+FEW = 5  # questions of a type; of fewer an interval says nothing
 
 
 def figure(dataset: xr.Dataset) -> Figure:
     """Strategies, strategies by type of error, and the probes of types."""
     there = [str(name) for name in dataset[ERROR_TYPE].values if _size(dataset, str(name))]
     panels: list[Panel] = [_overall(dataset)]
-    if there:
-        panels.append(_by_type(dataset, there))
+    many = [name for name in there if _size(dataset, name) >= FEW]
+    if many:
+        panels.append(_by_type(dataset, many))
     known = [name for name in there if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
     if known:
         panels.append(_probes(dataset, known))
@@ -109,8 +111,14 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     text = (
         f"{asked} questions, {draws} samples each at temperature {dataset.attrs.get('temperature', 'unknown')}. The probe "
         f"reads {dataset.attrs['site']} of layer {dataset.attrs['layer']} at the last token of the exact answer and was "
-        "fitted on other questions. A question can be of several types. Thin dashes: greedy; chance."
+        "fitted on other questions. A question can be of several types. Thin dashes: greedy"
     )
+    text += "; chance." if np.isfinite(dataset["type_auroc"].values).any() else "."
+    few = [
+        f"{name} ({size})" for name in map(str, dataset[ERROR_TYPE].values) if 0 < (size := _size(dataset, name)) < FEW
+    ]
+    if few:
+        text += f" Types of fewer than {FEW} questions are not drawn: {', '.join(few)}."
     left = [
         str(name)
         for name in dataset[ERROR_TYPE].values

@@ -117,6 +117,23 @@ def test_sampling_hangs_on_the_seed_alone(model: Model) -> None:
     assert sample(1e-4) == [reply.ids for reply in one_at_a_time(model, asked, 6)]
 
 
+def test_equal_prompts_are_read_once_and_change_nothing(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [prompt for prompt in prompts(4) for _ in range(5)]
+    seeds = Sampling(1.0, tuple(range(len(asked))))
+    apart = Decoder(model, BEGINNING).generate(asked, 6, special, seeds)
+    read: list[int] = []
+    real = Decoder._pass
+
+    def watched(self: Decoder, ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        read.append(len(ids))
+        return real(self, ids, *args, **kwargs)
+
+    monkeypatch.setattr(Decoder, "_pass", watched)
+    assert same(Decoder(model, BEGINNING, once=True).generate(asked, 6, special, seeds), apart)
+    assert read[0] == 4 and read[1] == 20
+    assert len({reply.ids for reply in apart}) > 10
+
+
 def test_sampling_draws_from_the_softmax(model: Model) -> None:
     prompt = prompts(1)[0]
     chances = model(torch.tensor([prompt]), use_cache=False).logits[0, -1].softmax(-1)

@@ -15,7 +15,7 @@ from headwise.atlas import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.corpora import Question, Questions, packaged_questions
-from headwise.engines import Shard, cut
+from headwise.engines import Shard, ShardStore, cut, run
 from headwise.errors import DataError, ModelError, StudyError
 from headwise.model import Model, load
 from headwise.studies.answers import study as answering
@@ -122,7 +122,7 @@ def probing_map(layer: int = 1) -> xr.Dataset:
     return xr.Dataset({"auroc": (("site", "layer", "token"), auroc)}, coords=coords)
 
 
-QUICK = SamplingOptions(samples=4, questions=20, folds=3, shard=7)
+QUICK = SamplingOptions(samples=6, questions=20, folds=3, shard=7)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +133,11 @@ def work(model, answers, questions):
 def test_the_whole_study(work):
     (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
     check(found.assign_attrs(work.provenance.to_attrs()), SCHEMAS["samples"])
-    assert found.sizes["example"] == 20 and found.sizes["draw"] == 4
+    assert found.sizes["example"] == 20 and found.sizes["draw"] == 6
     assert (found.attrs["site"], found.attrs["layer"]) == ("mlp_in", 1)
     assert len({str(text) for text in found["answer"].values.ravel()}) > 20  # draws differ
     counted = found["correct"] + found["refused"] + (found["label"] == "wrong").sum("draw")
-    assert (counted == 4).all()
+    assert (counted == 6).all()
 
 
 def test_samples_are_the_same_whatever_the_shard(work, model, answers, questions):
@@ -148,6 +148,38 @@ def test_samples_are_the_same_whatever_the_shard(work, model, answers, questions
     assert same["activation"].values == pytest.approx(other["activation"].values, abs=1e-4)
     again = sampling.prepare(model, answers, probing_map(), questions, replace(QUICK, seed=1)).measure(Shard(0, 0, 7))
     assert not first["answer"].equals(again["answer"])
+
+
+def test_a_stopped_run_goes_on_where_it_was(work, tmp_path):
+    """Shards of a few questions: what was committed before the stop is not measured again, and the result is the same."""
+    shards = cut(work.examples, work.shard_size)
+    assert len(shards) == 3
+    measured: list[int] = []
+
+    def stops(shard: Shard) -> xr.Dataset:
+        if shard.index == 2:
+            raise KeyboardInterrupt
+        measured.append(shard.index)
+        return work.measure(shard)
+
+    def goes_on(shard: Shard) -> xr.Dataset:
+        measured.append(shard.index)
+        return work.measure(shard)
+
+    def store(name: str) -> ShardStore:
+        return ShardStore(tmp_path / name, work.provenance, examples=work.examples, size=work.shard_size)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(stops, shards, store("stopped"))
+    assert store("stopped").done(shards) == shards[:2]
+    (resumed,) = work.conclude(run(goes_on, shards, store("stopped"))).values()
+    assert measured == [0, 1, 2]
+    (whole,) = work.conclude(run(work.measure, shards, store("whole"))).values()
+    xr.testing.assert_identical(resumed, whole)
+
+
+def test_a_few_questions_are_several_shards():
+    assert len(cut(60, SamplingOptions().shard)) > 5
 
 
 def test_activations_are_those_of_a_plain_pass(work, model, answers):

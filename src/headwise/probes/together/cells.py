@@ -11,8 +11,8 @@ The probes of a cell share its matrix whatever the fold (``points``), so no fold
 own: with standardised features each fold's Gram matrix would be another one, and making it would cost more than the fit.
 With more features than rows the weights stay in the span of the rows by themselves.
 
-Cost: a cell of 800 rows x 576 features in 5 folds takes 44 ms of a core, scikit-learn about 190 ms; two threads side by side
-gain little over one (36 ms a cell), where processes do not hinder each other (benchmarks/probes.py measures the whole map).
+Cost: docs/benchmarks.md has what benchmarks/probes.py measured on the default model's whole map. Blocks of cells are
+worked on side by side (``workers``).
 Memory: a block of cells at a time; the features are read block by block, so that an array on disk will do.
 This module does not know what a cell is.
 """
@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = {"cpu": 2**23, "cuda": 2**32}  # bytes of features in a block: what a cache holds; some of a GPU's memory
+_AT_ONCE = {"cpu": 3 * 2**22, "cuda": 2**32}  # bytes of features in a block: what a cache holds; some of a GPU's memory
 
 
 class CellFits(NamedTuple):
@@ -145,7 +145,8 @@ def _by_set(values: Tensor, sets: int) -> Tensor:
 def _blocks(shape: tuple[int, ...], problems: int, device: torch.device) -> list[slice]:
     """The cells, some at a time."""
     cells, rows, width = shape
-    bytes_a_cell = 4 * (rows * width + problems * (8 * width + 8 * rows))
+    copies = 2 if device.type == "cpu" else 1  # packed for products from either side
+    bytes_a_cell = 4 * (copies * rows * width + problems * (8 * width + 8 * rows))
     most = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // bytes_a_cell)
     workers = torch.get_num_threads() if device.type == "cpu" else 1
     count = min(most, -(-cells // workers))

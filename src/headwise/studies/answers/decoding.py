@@ -5,11 +5,12 @@ Steps of `Decoder.generate`, for prompts that share a beginning (the instruction
 1. the shared beginning is read once, and its keys and values are copied to every row of a batch;
 2. prompts of like length go together; the rest of each prompt is put at the right end of its row, so that all rows
    speak at the same time:    beginning | padding | rest    with the padding masked, and positions that skip it;
+   a prompt that is asked several times can be read once, its keys and values copied to its rows (`once`);
 3. one token a step; a row that has ended leaves the batch.
 
 `Decoder.score` reads prompt and answer in one pass (teacher forcing) and gives what `generate` would have given for the
-same tokens. Sampling adds Gumbel noise to logits / temperature and takes the largest, which draws from the softmax; the
-noise of a row comes from its own seed, so neither the batch nor the other rows matter.
+same tokens. Sampling takes the token at which the summed chances, softmax(logits / temperature), pass a number between 0
+and 1; the numbers of a row come from its own seed, so neither the batch nor the other rows matter.
 
 Padding changes no number beyond rounding (float32: about 1e-6; in half precision a tie between two tokens can fall
 the other way in another batch). Models that cannot be told positions, or carry a state through padding (recurrent
@@ -73,9 +74,14 @@ def shared_beginning(prompts: Sequence[Ids]) -> int:
 
 
 class Decoder:
-    """A model, ready to continue prompts that share their first `beginning` tokens."""
+    """A model, ready to continue prompts that share their first `beginning` tokens.
 
-    def __init__(self, model: Model, beginning: Ids = (), *, batch: int = 64, batch_tokens: int = 16384):
+    `once`: equal rows of a batch are read once. Not for who changes or watches rows one by one.
+    """
+
+    def __init__(
+        self, model: Model, beginning: Ids = (), *, batch: int = 64, batch_tokens: int = 16384, once: bool = False
+    ):
         takes = inspect.signature(model.hf.forward).parameters
         layers = model.card.per_layer
         self._model = model
@@ -89,6 +95,7 @@ class Decoder:
         self._pads = told and self._plain
         self._window = min((layer.window for layer in layers if layer.window), default=None)
         self._batch, self._batch_tokens = batch, batch_tokens
+        self._once = once and self._plain
         self._beginning = beginning if self._pads and len(beginning) >= LEAST_SHARED else ()
         self._read: Any = None  # keys and values of the beginning, one row
 
@@ -187,7 +194,7 @@ class Decoder:
             shared = 0
         if shared and (min(map(len, rows)) <= shared or any(row[:shared] != self._beginning for row in rows)):
             shared = 0
-        rests = [row[shared:] for row in rows]
+        rests, picked = _distinct([row[shared:] for row in rows], self._once)
         width = max(map(len, rests))
         ids = torch.full((len(rests), width), self._model.pad_id)
         seen = torch.zeros(len(rests), width, dtype=torch.long)
@@ -198,7 +205,12 @@ class Decoder:
         mask = torch.cat([torch.ones(len(rests), shared, dtype=torch.long), seen], dim=1)
         cache = self._beginning_of(len(rests)) if shared else None
         state = _State(cache, ids.to(device), mask.to(device), positions[:, -1:].to(device))
-        return self._pass(state.ids, positions.to(device), state, keep), state
+        logits = self._pass(state.ids, positions.to(device), state, keep)
+        if len(rests) < len(rows):
+            lines = torch.tensor(picked, device=device)
+            state.ids, logits = state.ids[lines], logits[lines]
+            state.select(lines)
+        return logits, state
 
     def _step(self, chosen: Tensor, state: _State) -> Tensor:
         state.position = state.position + 1
@@ -246,6 +258,19 @@ class _State:
         self.mask, self.position = self.mask[lines], self.position[lines]
 
 
+def _distinct(rows: Sequence[Ids], once: bool) -> tuple[list[Ids], list[int]]:
+    """Rows without repeats, and which of them each row is; where not `once`, all rows.
+
+    >>> _distinct([(1, 2), (3,), (1, 2)], once=True)
+    ([(1, 2), (3,)], [0, 1, 0])
+    """
+    if not once:
+        return list(rows), list(range(len(rows)))
+    known: dict[Ids, int] = {}
+    picked = [known.setdefault(row, len(known)) for row in rows]
+    return list(known), picked
+
+
 def _is_plain(cache: Any) -> bool:
     """Whether a cache holds keys and values alone, which can be copied and thinned row by row."""
     layers = getattr(cache, "layers", None) or ()
@@ -261,8 +286,8 @@ def _chooser(temperature: float, seeds: Sequence[int] | None) -> Callable[[Tenso
     generators = [torch.Generator().manual_seed(seed) for seed in seeds or ()]
 
     def sample(logits: Tensor, rows: Sequence[int]) -> Tensor:
-        noise = [torch.empty(logits.shape[1]).exponential_(generator=generators[row]) for row in rows]
-        gumbel = -torch.stack(noise).clamp(min=1e-30).log()
-        return (logits / temperature + gumbel.to(logits.device)).argmax(-1)
+        passed = (logits / temperature).softmax(-1).cumsum(-1)
+        numbers = torch.stack([torch.rand(1, generator=generators[row]) for row in rows]).to(logits.device)
+        return torch.searchsorted(passed, numbers * passed[:, -1:], right=True)[:, 0].clamp(max=logits.shape[1] - 1)
 
     return sample

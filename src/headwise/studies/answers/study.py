@@ -109,7 +109,7 @@ def prepare(model: Model, questions: Questions, options: AnsweringOptions | None
     asked = _that_fit(model, every, options)
     asked.sort(key=lambda one: (len(one.prompt), one.place))
     beginning = asked[0].prompt[: shared_beginning([one.prompt for one in asked])]
-    decoder = Decoder(model, beginning, batch=options.batch, batch_tokens=options.batch_tokens)
+    decoder = Decoder(model, beginning, batch=options.batch, batch_tokens=options.batch_tokens, once=True)
     kept = {one.place for one in asked}
     dropped = [one.question.id for one in every if one.place not in kept]
     provenance = _provenance(model, questions, asked, options, shots, chat)

@@ -68,8 +68,8 @@ class Readied(Decoder):
         super().__init__(model, () if where == "everywhere" else beginning, batch=rows)
         if not self._caches:
             raise StudyError(
-                f"{model.id} keeps no keys and values between tokens, so that its heads cannot be changed from the last "
-                "prompt token on; choose another model"
+                f"{model.id} keeps no keys and values between tokens, so that a prompt cannot be read once and answered "
+                "many times; choose another model"
             )
         self.where, self._longest = where, longest
         self.rows = rows if self._pads and (self._window is None or longest <= self._window) else 1  # at once

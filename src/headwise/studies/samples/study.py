@@ -1,9 +1,10 @@
 """What does the model say when it is asked K times? Samples, the types of its errors, and which sample to take.
 
 Shown: some of the questions of the study `answers`, K times each, tokens drawn at a temperature, every draw from its own
-seed. Answers are cut, labelled and found as there (`answers.study`, `probing.spans`). Observed: the activation at the last
-token of the exact answer (the answer's last token where there is none), at the layer and site where the study `probing`
-tells wrong answers best there; of every sample, and of the greedy answer.
+seed. All draws of some questions are made in one batch, and each prompt is read once. Answers are cut, labelled and found
+as there (`answers.study`, `probing.spans`). Observed: the activation at the last token of the exact answer (the answer's
+last token where there is none), at the layer and site where the study `probing` tells wrong answers best there; of every
+sample, and of the greedy answer.
 
 From it: the types of errors (`error_types`) with one probe a type, and how often the answer that a probe trusts most is
 correct against greedy, random and majority (`selection`), with intervals, overall and for each type.
@@ -11,26 +12,25 @@ correct against greedy, random and majority (`selection`), with intervals, overa
 The layer was chosen on greedy answers to the same questions, which makes it a little too good for them; the probe's
 weights are always those of other questions.
 
-Cost: K answers and K passes a question, about half a second a sample with the default model on one core: 100 questions
-with 30 samples take a quarter of an hour on two cores. So it is made only when asked for: `headwise build --studies
-samples`, or fewer of them, as `SamplingOptions(samples=10, questions=60)`. A stopped run goes on where it was.
+Cost: K answers a question, and each answer read again after its prompt, which is kept: 0.21 s of a busy core a sample with
+the default model, so 100 questions with 30 samples take about ten minutes of it. So it is made only when asked for:
+`headwise build --studies samples`, or fewer of them, as `SamplingOptions(samples=10, questions=60)`. A few questions are
+committed at a time, and a stopped run goes on where it was.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.atlas import Provenance
-from headwise.corpora import Example, Questions, batches, text_of_tokens
+from headwise.corpora import Questions, text_of_tokens
 from headwise.corpora.matching import CORRECT
 from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
 from headwise.engines import Shard
@@ -39,6 +39,8 @@ from headwise.instruments import Sites
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers import study as answering
+from headwise.studies.answers.decoding import Ids, shared_beginning
+from headwise.studies.functions.readied import Readied
 from headwise.studies.probing.positions import LAST
 from headwise.studies.probing.spans import exact_spans, ids_of
 from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
@@ -47,6 +49,8 @@ from headwise.studies.work import Work
 
 NAME = "samples"
 VERSION = 1
+_OF = "#"  # between the name of a question and the number of a draw
+_ROWS = 120  # answers that are made at a time
 _TEXTS = ("answer", "label", "exact")
 _NUMBERS = ("answer_tokens", "logprob_mean")
 
@@ -61,12 +65,11 @@ class SamplingOptions:
     layer: int | None = None  # where to read; None is where the probing map is best at the exact answer
     site: str | None = None  # None is the probing map's first
     folds: int = 5
-    batch_tokens: int = 4096
-    shard: int = 64  # questions between two commits
+    shard: int = 8  # questions between two commits
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in {"samples": 2, "questions": 1, "folds": 2, "shard": 1, "batch_tokens": 1}.items():
+        for name, least in {"samples": 2, "questions": 1, "folds": 2, "shard": 1}.items():
             if getattr(self, name) < least:
                 raise StudyError(f"samples were asked for with {name}={getattr(self, name)}; give at least {least}")
         if not self.temperature > 0:
@@ -92,25 +95,26 @@ def prepare(
     cell = _cell(probing, options)
     chosen = _chosen(answers, questions, options)
     origin = Provenance.from_attrs(answers.attrs)
-    draws = [answering.prepare(model, chosen, _as_answered(origin, options, draw)) for draw in range(options.samples)]
-    structure = Structure(model)
+    asked = answering.prepare(model, _repeated(chosen, options.samples), _as_answered(origin, options))
+    reader = _Reader(model, cell, _beginning(answers))
     data = {"name": origin.data.get("name"), "size": len(chosen), "digest": origin.key()}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
     parameters |= {"site": cell.site, "layer": cell.layer, "judge": origin.parameters.get("judge")}
     provenance = Provenance(NAME, VERSION, model.identity(), data, parameters, options.seed)
 
     def measure(shard: Shard) -> xr.Dataset:
-        parts = [_read(model, structure, work.measure(shard), cell, options.batch_tokens) for work in draws]
-        names = parts[0][EXAMPLE].values
-        greedy = _read(model, structure, answers.sel({EXAMPLE: names}), cell, options.batch_tokens)
+        draws = options.samples
+        said = reader.read(asked.measure(Shard(shard.index, shard.start * draws, shard.stop * draws)))
+        names = [str(name).rpartition(_OF)[0] for name in said[EXAMPLE].values[::draws]]
+        greedy = reader.read(answers.sel({EXAMPLE: names}))
         own = answers[["question", "topic", "label"]].sel({EXAMPLE: names}).rename(label="greedy_label")
-        return xr.concat(parts, dim=DRAW).merge(own).assign(greedy=greedy["activation"])
+        return _by_question(said, names, draws).merge(own).assign(greedy=greedy["activation"])
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         found = to_dataset(xr.concat(shards, dim=EXAMPLE, data_vars="all"), options)
         return {NAME: found.assign_attrs(site=cell.site, layer=cell.layer, temperature=options.temperature)}
 
-    return Work(provenance, draws[0].examples, options.shard, measure, conclude)
+    return Work(provenance, asked.examples // options.samples, options.shard, measure, conclude)
 
 
 def to_dataset(read: xr.Dataset, options: SamplingOptions) -> xr.Dataset:
@@ -199,38 +203,73 @@ def _chosen(answers: xr.Dataset, questions: Questions, options: SamplingOptions)
     return Questions(questions.name, items).sample(options.questions, seed=options.seed)
 
 
-def _as_answered(origin: Provenance, options: SamplingOptions, draw: int) -> answering.AnsweringOptions:
-    """The options of the answers, but for the temperature and a seed of its own."""
+def _repeated(questions: Questions, draws: int) -> Questions:
+    """Every question so many times in a row, under names of their own: a seed hangs on the name."""
+    every = (replace(item, id=f"{item.id}{_OF}{draw}") for item in questions.items for draw in range(draws))
+    return Questions(questions.name, tuple(every))
+
+
+def _as_answered(origin: Provenance, options: SamplingOptions) -> answering.AnsweringOptions:
+    """The options of the answers, but for the temperature and the seed."""
     same = {name: origin.parameters[name] for name in ("few_shot", "chat", "max_new_tokens", "reasoning_tokens")}
-    digest = hashlib.blake2b(f"{options.seed}:{draw}".encode(), digest_size=6).digest()
     return answering.AnsweringOptions(
-        **same, temperature=options.temperature, too_long="drop", seed=int.from_bytes(digest), shard=options.shard
+        **same, temperature=options.temperature, too_long="drop", seed=options.seed, batch=_ROWS
     )
+
+
+def _beginning(answers: xr.Dataset) -> Ids:
+    """What all prompts begin with."""
+    prompts = [ids_of(text) for text in answers["prompt_ids"].values]
+    return prompts[0][: shared_beginning(prompts)]
 
 
 # ---- what is read ---------------------------------------------------------------------------------------------------
 
 
-def _read(model: Model, structure: Structure, said: xr.Dataset, cell: Cell, batch_tokens: int) -> xr.Dataset:
-    """Exact answers and activations of some answers (rows of the study `answers`), in their order."""
-    spans = exact_spans(model, said)
-    prompts, replies = ([ids_of(text) for text in said[name].values] for name in ("prompt_ids", "answer_ids"))
-    names = [str(name) for name in said[EXAMPLE].values]
-    ends, texts = [], []
-    for prompt, reply, span, whole in zip(prompts, replies, spans, said["answer"].values, strict=True):
-        ends.append(len(prompt) + (len(reply) - 1 if span is None else span[1]))
-        own = None if span is None else text_of_tokens(model.tokenizer, reply[span[0] : span[1] + 1]).strip()
-        texts.append(str(whole) if own is None else own)
-    pairs = zip(names, prompts, replies, strict=True)
-    examples = [Example(name, "answer", prompt + reply) for name, prompt, reply in pairs]
-    activation = np.empty((len(names), structure.card.hidden_size), dtype=np.float32)
-    for batch in batches(examples, batch_tokens, structure.device):
-        place = torch.tensor([[ends[row]] for row in batch.places])
-        with torch.no_grad(), observe(structure, Sites((cell.site,), place), valid=batch.valid) as seen:
-            structure.decoder(input_ids=batch.ids, use_cache=False)
-        found = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}).sel({LAYER: cell.layer}).values
-        activation[list(batch.places)] = found
-    kept = said[["answer", "label", *_NUMBERS]].drop_vars([name for name in said.coords if name != EXAMPLE])
-    return kept.drop_attrs().assign(
-        exact=(EXAMPLE, np.array(texts, dtype=object)), activation=((EXAMPLE, WIDTH), activation)
-    )
+def _by_question(said: xr.Dataset, names: Sequence[str], draws: int) -> xr.Dataset:
+    """(example, ...) with the draws of a question in a row -> (example, draw, ...)."""
+    variables = {
+        str(name): ((EXAMPLE, DRAW, *part.dims[1:]), part.values.reshape(len(names), draws, *part.shape[1:]))
+        for name, part in said.data_vars.items()
+    }
+    return xr.Dataset(variables, coords={EXAMPLE: np.array(names, dtype=object)})
+
+
+class _Reader:
+    """Reads answers again, for the exact answers in them and the activations at their last tokens."""
+
+    def __init__(self, model: Model, cell: Cell, beginning: Ids):
+        self._model, self._cell, self._beginning = model, cell, beginning
+        self._structure = Structure(model)
+
+    def read(self, said: xr.Dataset) -> xr.Dataset:
+        """Rows of the study `answers`, in their order."""
+        spans = exact_spans(self._model, said)
+        prompts, replies = ([ids_of(text) for text in said[name].values] for name in ("prompt_ids", "answer_ids"))
+        heard, texts = [], []
+        for reply, span, whole in zip(replies, spans, said["answer"].values, strict=True):
+            heard.append(reply if span is None else reply[: span[1] + 1])
+            own = None if span is None else text_of_tokens(self._model.tokenizer, reply[span[0] : span[1] + 1]).strip()
+            texts.append(str(whole) if own is None else own)
+        kept = said[["answer", "label", *_NUMBERS]].drop_vars([name for name in said.coords if name != EXAMPLE])
+        return kept.drop_attrs().assign(
+            exact=(EXAMPLE, np.array(texts, dtype=object)), activation=((EXAMPLE, WIDTH), self._last(prompts, heard))
+        )
+
+    def _last(self, prompts: Sequence[Ids], replies: Sequence[Ids]) -> NDArray[np.float32]:
+        """(row, width): the activation at the last token of every reply, of its prompt where it is empty."""
+        longest = max(len(prompt) + len(reply) for prompt, reply in zip(prompts, replies, strict=True))
+        decoder = Readied(self._model, self._beginning, longest=longest, rows=_ROWS // 3)
+        found = np.empty((len(prompts), self._structure.card.hidden_size), dtype=np.float32)
+        order = sorted(range(len(prompts)), key=lambda row: len(replies[row]))
+        for begin in range(0, len(order), decoder.rows):
+            places = order[begin : begin + decoder.rows]
+            some = [prompts[place] for place in places]
+            known = list(dict.fromkeys(prompts if decoder.rows > 1 else some))
+            decoder.keep([prompt[:-1] for prompt in known])
+            decoder.narrow([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
+            with observe(self._structure, Sites((self._cell.site,), "last")) as seen:
+                decoder.follow(some, [replies[place] for place in places])
+            sites = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0})
+            found[places] = sites.sel({LAYER: self._cell.layer}).values
+        return found

@@ -1,0 +1,61 @@
+"""Blocks side by side: the same results by processes, by threads and one after the other; failures arrive."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+from headwise.errors import DataError, StudyError
+from headwise.probes.together import workers
+from headwise.probes.together.workers import side_by_side
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def doubled(item):
+    return os.getpid(), torch.get_num_threads(), np.full(20_000, 2 * item)
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_results_come_in_order_and_workers_keep_to_one_thread(three_threads, monkeypatch, forks):
+    monkeypatch.setattr(workers, "_can_fork", lambda: forks)
+    found = side_by_side(doubled, range(10), CPU)
+    assert [int(values[7]) for _, _, values in found] == [2 * item for item in range(10)]
+    assert {threads for _, threads, _ in found} == {1} and torch.get_num_threads() == 3
+    assert (os.getpid() in {process for process, _, _ in found}) is not forks
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_failure_is_raised_as_it_was(three_threads, monkeypatch, forks):
+    monkeypatch.setattr(workers, "_can_fork", lambda: forks)
+
+    def fails(item):
+        if item == 4:
+            raise DataError("row 4 is not a number")
+        return item
+
+    with pytest.raises(DataError, match="row 4 is not a number"):
+        side_by_side(fails, range(10), CPU)
+
+
+def test_a_worker_that_is_killed_is_told(three_threads, monkeypatch):
+    monkeypatch.setattr(workers, "_can_fork", lambda: True)
+    with pytest.raises(StudyError, match="ended from outside"):
+        side_by_side(lambda item: os._exit(9) if item == 3 else item, range(6), CPU)
+
+
+def test_one_item_or_one_thread_needs_no_worker(monkeypatch):
+    monkeypatch.setattr(workers, "_by_processes", None)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert side_by_side(doubled, [3], CPU)[0][0] == os.getpid()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert side_by_side(doubled, [3], CPU)[0][0] == os.getpid()
