@@ -14,7 +14,7 @@ Cost: reads what it joins. This module does not know what any column means.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
 import pandas as pd
@@ -25,29 +25,32 @@ from headwise.atlas.schema import recorded
 from headwise.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.errors import AtlasError
 
-__all__ = ["heads"]
+__all__ = ["columns_of", "heads", "refuse_other_models"]
 
 
 def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
     """One row a head, named "L0H0" ...; the columns layer and head, then those of each study."""
     if isinstance(studies, xr.DataTree):
         studies = {str(name): node.to_dataset() for name, node in studies.children.items()}
-    _refuse_other_models(studies)
+    refuse_other_models(studies)
     columns: dict[str, pd.Series] = {}
     for study, dataset in studies.items():
-        for name, array in _columns(study, dataset):
+        for name, array in columns_of(study, dataset):
             if name in columns:
                 raise AtlasError(f"Two variables of the study {study!r} want the column {name!r}; rename one label.")
             columns[name] = array.transpose(LAYER, HEAD).to_series()
     if not columns:
         return pd.DataFrame({LAYER: [], HEAD: []}, index=pd.Index([], name="name"), dtype=int)
-    joined = pd.concat(columns, axis=1).sort_index().reset_index()
+    joined = pd.concat(columns, axis=1).sort_index().copy().reset_index()  # the copy lays the columns side by side
     names = [head_name(layer, head) for layer, head in zip(joined[LAYER], joined[HEAD], strict=True)]
     return joined.set_index(pd.Index(names, name="name"))
 
 
-def _columns(study: str, dataset: xr.Dataset) -> Iterator[tuple[str, xr.DataArray]]:
-    for variable in recorded(dataset):
+def columns_of(
+    study: str, dataset: xr.Dataset, variables: Iterable[str] | None = None
+) -> Iterator[tuple[str, xr.DataArray]]:
+    """The columns of one study with their names; of these ``variables``, where given, in place of the recorded ones."""
+    for variable in recorded(dataset) if variables is None else variables:
         array = dataset[variable].reset_coords(drop=True)
         beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
         if not beside:
@@ -70,7 +73,8 @@ def _word(dim: str, label: object) -> str:
     return word if word.isidentifier() else f"{dim}_{word}"
 
 
-def _refuse_other_models(studies: Mapping[str, xr.Dataset]) -> None:
+def refuse_other_models(studies: Mapping[str, xr.Dataset]) -> None:
+    """AtlasError where the studies are not all of the same weights."""
     models = {study: Provenance.from_attrs(dataset.attrs).model for study, dataset in studies.items()}
     if len({model.get("digest") for model in models.values()}) > 1:
         named = "; ".join(f"{study} of {model.get('id')} ({model.get('digest')})" for study, model in models.items())

@@ -1,8 +1,9 @@
 """Which heads? A filter that a person types, such as ``profile.induction > 0.3 and layer < 10``.
 
 The text is parsed with Python's ``ast`` and walked by hand; nothing is ever executed. Known are column names (with
-dots), ``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``and or not``, ``+ - *
-/`` and parentheses. Everything else (calls, indexing, attributes of anything but a column) is refused by name.
+dots), ``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``"text" in column``,
+``and or not``, ``+ - * /`` and parentheses. Everything else (calls, indexing, attributes of anything but a column) is
+refused by name.
 
 Cost: one pass over the table per operator. This module does not know what is in the table.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -19,8 +20,9 @@ import pandas as pd
 
 from headwise.errors import DataError, did_you_mean
 
-__all__ = ["select"]
+__all__ = ["nearest_columns", "select"]
 
+_LISTED = 16  # columns named in a message
 _LONGEST = 2000  # characters; a filter is typed by a person
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -62,7 +64,10 @@ def _mask(frame: pd.DataFrame, where: str) -> pd.Series:
     except (TypeError, ArithmeticError) as cause:
         raise DataError(f"The filter {where!r} cannot be computed: {cause}.") from cause
     if not isinstance(found, pd.Series) or found.dtype != bool:
-        raise DataError(f"The filter {where!r} is no comparison of a column; write it like layer < 10.")
+        raise DataError(
+            f'The filter {where!r} is no comparison of a column; write it in quotes, like --where "layer < 10" (without quotes '
+            "the shell takes < and > for files)."
+        )
     return found
 
 
@@ -78,6 +83,9 @@ def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
             left, right = (_number(_evaluate(side, frame), side) for side in (node.left, node.right))
             return _ARITHMETIC[type(node.op)](left, right)
+        case ast.Compare(left=ast.Constant(value=str(text)), ops=[ast.In() | ast.NotIn() as op], comparators=[column]):
+            found = _contains(_evaluate(column, frame), text, column)
+            return ~found if isinstance(op, ast.NotIn) else found
         case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
             return _chain(node, frame)
         case ast.Constant(value=bool() | int() | float() | str()):
@@ -87,8 +95,15 @@ def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
         case _:
             raise DataError(
                 f"The filter may not contain {ast.unparse(node)!r}; only column names, numbers, text, comparisons, "
-                "and, or, not, + - * / are read."
+                '"text" in a column, and, or, not, + - * / are read.'
             )
+
+
+def _contains(values: Any, text: str, node: ast.expr) -> pd.Series:
+    """Whether each text of a column has this text in it."""
+    if isinstance(values, pd.Series) and values.dtype.kind == "O":
+        return values.fillna("").astype(str).str.contains(text, regex=False)
+    raise DataError(f"{ast.unparse(node)!r} is no column of texts, so nothing can be looked for in it.")
 
 
 def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
@@ -113,7 +128,26 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
         return frame[name]
     if name == frame.index.name:
         return frame.index.to_series()
-    raise DataError(f"There is no column {name!r}. {did_you_mean(name, map(str, frame.columns))}")
+    raise DataError(f"There is no column {name!r}. {nearest_columns(name, map(str, frame.columns))}")
+
+
+def nearest_columns(name: str, columns: Iterable[str]) -> str:
+    """The tail of a message about an unknown column: the nearest, and those of its study; of a wide table not all.
+
+    >>> nearest_columns("profile.inductoin", ["layer", "profile.induction", "profile.sink", "spectral.p"])
+    "Did you mean 'profile.induction'? Of profile there are profile.induction, profile.sink."
+    """
+    known = list(columns)
+    study = name.partition(".")[0]
+    own = [column for column in known if column.startswith(f"{study}.")]
+    if not own and len(known) <= _LISTED:
+        return did_you_mean(name, known)
+    guess = did_you_mean(name, known).partition("Known: ")[0]
+    if own:
+        more = f" and {len(own) - _LISTED} more" if len(own) > _LISTED else ""
+        return f"{guess}Of {study} there are {', '.join(own[:_LISTED])}{more}."
+    studies = dict.fromkeys(column.partition(".")[0] for column in known)
+    return f"{guess}Columns begin with {', '.join(studies)}; headwise heads ATLAS --study NAME lists those of a study."
 
 
 def _truth(value: Any, node: ast.expr) -> pd.Series:

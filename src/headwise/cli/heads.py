@@ -8,23 +8,27 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
 
 
 def heads(
+    context: typer.Context,
     atlas: AtlasArgument,
     where: Annotated[
         str | None,
         typer.Option(
-            "--where", help='A condition, such as "profile.induction > 0.3 and layer < 10".', show_default=False
+            "--where",
+            help='A condition in quotes, such as "profile.induction > 0.3 and layer < 10".',
+            show_default=False,
         ),
     ] = None,
     sort: Annotated[
         str | None, typer.Option("--sort", help="A column to sort by, largest first.", show_default=False)
     ] = None,
-    ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
+    ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first, as for q-values.")] = False,
     limit: Annotated[
-        int | None, typer.Option("-n", "--limit", help="At most so many rows.", show_default=False)
+        int | None, typer.Option("-n", "--limit", help="At most so many rows.", show_default=False, min=0)
     ] = None,
     columns: Annotated[
         str | None,
@@ -34,37 +38,63 @@ def heads(
             show_default=False,
         ),
     ] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="The columns of these studies, comma-separated.", show_default=False)
+    ] = None,
+    percentiles: Annotated[
+        bool, typer.Option("--percentiles", help="Each number as its percentile among all heads of the atlas.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """One row a head with everything known of it; filter, sort, save."""
+    """One row a head with everything known of it; filter, sort, save. For a single head see headwise head."""
     from headwise.atlas import Atlas, select
+    from headwise.cli.missing_columns import refuse_missing_studies, refuse_unquoted
     from headwise.cli.options import split
     from headwise.cli.tables import fitting_columns, keep_columns, print_table, save_table
+    from headwise.joins import with_percentiles
 
-    frame = select(Atlas.open(atlas).heads(), where, sort=sort, descending=not ascending, limit=limit)
-    frame = keep_columns(frame, split(columns))
+    refuse_unquoted(context.args, where)
+    wanted = [*(split(columns) or []), *(f"{name}.*" for name in split(study) or [])]
+    opened = Atlas.open(atlas)
+    every = opened.heads()
+    refuse_missing_studies([*wanted, *_names(where), *_names(sort)], every, opened)
+    frame = select(every, where, sort=sort, descending=not ascending, limit=limit)
+    if percentiles:
+        frame = with_percentiles(every).loc[frame.index]
+    frame = keep_columns(frame, wanted or None)
     if output is not None:
         save_table(frame, output)
         typer.echo(output)
     elif as_json:
         typer.echo(frame.reset_index().to_json(orient="records"))
-    elif columns is not None:
+    elif frame.empty:
+        typer.echo(f"none of the {len(every)} heads is so", err=True)
+    elif wanted:
         print_table(frame)
     else:
-        asked = [name for name in frame.columns if name in re.findall(r"[\w.]+", f"{sort or ''} {where or ''}")]
-        shown = fitting_columns(frame, asked)
+        shown = fitting_columns(
+            frame, [name for name in dict.fromkeys([*_names(sort), *_names(where)]) if name in frame]
+        )
         print_table(shown)
         typer.echo(
-            f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose with --columns (such as profile.sink or spectral.*, "
-            "or all), or write them all with -o heads.csv",
+            f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose with --columns (such as profile.sink, "
+            "spectral.*, or all) or --study profile, or write them all with -o heads.csv",
             err=True,
         )
 
 
-heads.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise heads atlas --sort profile.induction -n 10\n\n"
-    'headwise heads atlas --where "profile.previous > 0.5" -o previous.csv'
+def _names(text: str | None) -> list[str]:
+    """What may be column names in a condition, text in quotes left out."""
+    return re.findall(r"[A-Za-z_][\w.]*", re.sub(r"(['\"]).*?\1", "", text or ""))
+
+
+heads.examples = examples(  # type: ignore[attr-defined]
+    "headwise heads atlas --sort profile.induction -n 10",
+    'headwise heads atlas --where "profile.previous > 0.5" -o previous.csv',
+    ("headwise heads atlas --where \"relations.categories != ''\" --study relations", "heads with a category"),
+    ("headwise heads atlas --percentiles --study profile", "each number as a place among all heads"),
 )
+heads.settings = {"allow_extra_args": True}  # type: ignore[attr-defined]

@@ -1,0 +1,82 @@
+"""`headwise compare`: what changed between two atlases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwise.cli.examples import examples
+from headwise.cli.options import JsonOption
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="An atlas: what it was, such as the dense model's.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another: what it became, such as the sparse one's.")],
+    study: Annotated[
+        str | None,
+        typer.Option("--study", help="Only these studies, comma-separated. Default: all that both have.", show_default=False),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="Columns that are drawn, such as profile.sink,profile.entropy. Default: those that changed most.",
+            show_default=False,
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="How many heads the table shows.", min=1)] = 10,
+    unlike: Annotated[bool, typer.Option("--unlike", help="Compare studies of unlike data all the same.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output",
+            help="A figure (.png, .pdf, .svg), the table of heads (.csv, .parquet), or everything (.json).", show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """What changed from atlas A to atlas B: in words, head by head, with what a re-run would give beside it.
+
+    For dense and sparse, base and chat, whole and quantised. Models of unlike shape are compared by depth.
+    """
+    from headwise.atlas import Atlas
+    from headwise.cli.files import written
+    from headwise.cli.options import split
+    from headwise.cli.tables import print_table, save_table
+    from headwise.figures import save
+    from headwise.joins import compare as compared
+    from headwise.joins import comparison_figure, comparison_words
+
+    found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), unlike=unlike)
+    words = comparison_words(found)
+
+    def draw(path: Path) -> None:
+        save(comparison_figure(found, columns=split(columns)).with_alt(words.short()), path)
+
+    def table(path: Path) -> None:
+        save_table(found.heads, path)
+
+    def everything(path: Path) -> None:
+        path.write_text(json.dumps(found.to_dict(), ensure_ascii=False), encoding="utf-8")
+
+    if output is not None:
+        figures = dict.fromkeys((".png", ".pdf", ".svg"), draw)
+        written(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
+        typer.echo(output)
+    elif as_json:
+        typer.echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))
+    else:
+        typer.echo(words.text())
+        if found.same_shape:
+            shown = found.heads.head(top).drop(columns=["layer", "head"])
+            print_table(shown)
+
+
+compare.examples = examples(  # type: ignore[attr-defined]
+    "headwise compare dense sparse",
+    ("headwise compare dense sparse --study profile -o changes.png", "maps of the change, and A against B"),
+    ("headwise compare base chat --columns profile.sink -o sink.pdf", "one column"),
+    ("headwise compare base chat -o heads.csv", "every head, the most changed first"),
+)

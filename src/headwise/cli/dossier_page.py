@@ -1,0 +1,158 @@
+"""A head's dossier on the terminal: what it is, then tables, then what agrees and who is like it.
+
+Texts from data (tokens, words) are escaped: nothing in them is taken for markup. This module does not know how a dossier is
+made.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from headwise.joins import Dossier
+from headwise.joins.dossier import Value
+
+__all__ = ["print_dossier"]
+
+WIDTH = 120  # of a line where there is no terminal
+BAR = 10  # cells of a bar of percentiles
+PAIRS, TOKENS, TARGETS = 5, 8, 3
+VERDICTS = {"agree": "[green]agree[/]", "disagree": "[red]disagree[/]", "open": "[yellow]open[/]"}
+
+
+def print_dossier(dossier: Dossier) -> None:
+    """The whole page."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    console.print(f"[bold]{dossier.name}[/]  [dim]{escape(dossier.model)}[/]\n")
+    console.print(escape(dossier.summary))
+    for study, values in dossier.values.items():
+        if values:
+            _heading(console, study, dossier.titles.get(study, ""))
+            console.print(_values(values))
+    _relations(console, dossier)
+    _functions(console, dossier)
+    _salient(console, dossier)
+    _views(console, dossier)
+    _neighbours(console, dossier)
+    if dossier.missing:
+        _heading(console, "not known", "")
+        for study, reason in dossier.missing.items():
+            console.print(_indented(f"{study}: {escape(reason)}"))
+
+
+def _heading(console: Console, name: str, title: str) -> None:
+    beside = f"  [dim]{escape(title)}[/]" if title else ""
+    console.print(f"\n[bold]{escape(name)}[/]{beside}")
+
+
+def _table(*headers: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for place, header in enumerate(headers):
+        table.add_column(
+            header, justify="left" if place == 0 or header in ("", "pairs") else "right", no_wrap=place == 0
+        )
+    return table
+
+
+def _values(values: tuple[Value, ...]) -> Padding:
+    tested = any(math.isfinite(value.q) for value in values)
+    table = _table("", "value", "95 %", "held against", *(("q",) if tested else ()), "percentile", "")
+    for value in values:
+        against = f"{_number(value.baseline)} {value.baseline_name}" if value.baseline_name else ""
+        row = [value.label, _number(value.value), _range(value.low, value.high), against]
+        row += [_number(value.q)] if tested else []
+        table.add_row(*map(escape, [*row, f"{value.percentile:.0f}", _bar(value.percentile)]))
+    return _indented(table)
+
+
+def _relations(console: Console, dossier: Dossier) -> None:
+    if not dossier.relations:
+        return
+    _heading(console, "relations", f"by its weights: {', '.join(dossier.categories) or 'unclassified'}")
+    table = _table("", "of pairs", "95 %", "shuffled", "right", "pairs")
+    for fact in dossier.relations:
+        pairs = ", ".join(f"{source} → {target}" for source, target in fact.examples[:PAIRS])
+        name = f"{fact.sign} {fact.relation}" + ("" if fact.over else " (under the threshold)")
+        cells = [name, f"{100 * fact.score:.0f} %", _range(fact.low, fact.high), _number(fact.null)]
+        table.add_row(*map(escape, [*cells, f"{fact.right}/{fact.pairs}", pairs]))
+    console.print(_indented(table))
+
+
+def _functions(console: Console, dossier: Dossier) -> None:
+    if not dossier.functions:
+        return
+    _heading(console, "functions", dossier.titles.get("functions", ""))
+    table = _table("", "rank", "importance", "95 %", "q", "alone", "its set masked", "at random")
+    for fact in dossier.functions:
+        if fact.refused:
+            table.add_row(escape(f"{fact.function}: {fact.refused}"))
+            continue
+        masked = fact.masking
+        cells = [
+            f"{fact.function}{' *' if fact.chosen else ''}",
+            f"{fact.rank}/{fact.of}",
+            _number(fact.importance),
+            _range(fact.low, fact.high),
+            _number(fact.q),
+            f"{fact.alone:.2f}",
+            f"{100 * masked.own:.0f} % right ({masked.size} heads)" if masked else "",
+            f"{100 * masked.random:.0f} %" if masked else "",
+        ]
+        table.add_row(*map(escape, cells))
+    console.print(_indented(table))
+    if any(fact.chosen for fact in dossier.functions):
+        console.print("  [dim]* among the function's heads (up to the elbow); alone: AUROC from this head alone[/]")
+
+
+def _salient(console: Console, dossier: Dossier) -> None:
+    if not dossier.salient:
+        return
+    _heading(console, "salience", dossier.titles.get("salience", ""))
+    for one in dossier.salient[:TOKENS]:
+        targets = ", ".join(repr(text) for text in one.targets[:TARGETS])
+        console.print(_indented(escape(f"{one.text!r} ({_number(one.strength)} x) → {targets}")))
+
+
+def _views(console: Console, dossier: Dossier) -> None:
+    if not dossier.views:
+        return
+    _heading(console, "weights and data", "")
+    for view in dossier.views:
+        console.print(_indented(f"{VERDICTS[view.verdict]}  {escape(view.text)}"))
+
+
+def _neighbours(console: Console, dossier: Dossier) -> None:
+    if not dossier.neighbours:
+        return
+    _heading(console, "similar heads", "")
+    for near in dossier.neighbours:
+        chance = f"; by chance {100 * near.by_chance:.2g} %" if math.isfinite(near.by_chance) else ""
+        text = f"{near.name}  {near.distance:.2f} away, nearer than {100 * near.nearer_than:.4g} % of pairs{chance}"
+        console.print(_indented(escape(text)))
+        for word, columns in (("alike in", near.shares), ("unlike in", near.differs)):
+            if columns:
+                console.print(_indented(f"[dim]{word} {escape(', '.join(columns))}[/]", 9))
+    console.print(_indented(f"[dim]{escape(dossier.neighbours_note)}[/]"))
+
+
+def _indented(what: RenderableType, by: int = 2) -> Padding:
+    return Padding(what, (0, 0, 0, by), expand=False)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else ""
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.3g} to {high:.3g}" if math.isfinite(low) and math.isfinite(high) else ""
+
+
+def _bar(percentile: float) -> str:
+    filled = round(percentile / 100 * BAR) if math.isfinite(percentile) else 0
+    return "█" * filled + "░" * (BAR - filled)

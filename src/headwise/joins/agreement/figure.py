@@ -1,0 +1,118 @@
+"""The figure of agreement: two matrices of head sets against head sets, one of overlap and one of rank correlation.
+
+Left, how many times as many heads two sets share as with heads shuffled within layers (0.5 added to both numbers, so that
+an empty overlap has a place on the scale), by its logarithm. Right, the rank correlation of the two maps with the mean of
+each layer taken off. A box is a pair with q < 0.05 within layers; a cross is one that passes only with heads shuffled over
+the whole model, which depth alone can bring about. Sets of one study are not held against each other.
+
+Nothing is computed here but the ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
+from headwise.joins.agreement.result import Agreement, Pair
+
+__all__ = ["agreement_figure"]
+
+SURE = 0.05
+
+
+def agreement_figure(found: Agreement) -> Figure:
+    """Overlap and correlation of all pairs."""
+    labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
+    ratio = _matrix(found, lambda pair: np.log2((pair.count + 0.5) / (pair.expected + 0.5)))
+    rank = _matrix(found, lambda pair: pair.correlation_within)
+    passes = _matrix(found, lambda pair: pair.q), _matrix(found, lambda pair: pair.q_all)
+    rank_passes = _matrix(found, lambda pair: pair.correlation_q), _matrix(found, lambda pair: pair.correlation_q_all)
+    tested = np.where(np.isfinite(passes[0]), ratio, np.nan)
+    panels = (
+        _panel("overlap", "Heads that both name", tested, labels, passes, _overlap_extras(found)),
+        _panel("correlation", "Rank correlation within layers", rank, labels, rank_passes, _rank_extras(found)),
+        _legend(found),
+    )
+    return Figure(
+        title=f"Do the studies agree? {found.model.rsplit('/', 1)[-1]}",
+        panels=panels,
+        columns=2,
+        scales={
+            "overlap": scale_around(tested, "log₂ of shared over expected"),
+            "correlation": scale_around(rank, "Spearman"),
+        },
+        notes=(_note(found),),
+        provenance=found.provenance,
+    )
+
+
+def _panel(
+    key: str, title: str, values: np.ndarray, labels: tuple[str, ...], q: tuple[np.ndarray, np.ndarray],
+    extras: dict[str, np.ndarray],
+) -> Heatmap:  # fmt: skip
+    sure, anywhere = q[0] < SURE, (q[1] < SURE) & ~(q[0] < SURE) & np.isfinite(values)
+    pairs = int(np.triu(np.isfinite(q[0]), 1).sum())
+    return Heatmap(
+        key=key,
+        title=title,
+        subtitle=f"{int(np.triu(sure, 1).sum())} of {pairs} pairs with q < {SURE:g}",
+        values=values,
+        x=Axis("", labels),
+        y=Axis("", labels),
+        scale=key,
+        frames=tuple(Frame(int(row), int(row), int(column), int(column)) for row, column in np.argwhere(sure)),
+        marks=tuple(Mark(int(row), int(column), sign="cross") for row, column in np.argwhere(anywhere)),
+        extras=extras,
+        missing="not compared",
+    )
+
+
+def _matrix(found: Agreement, value: Callable[[Pair], float]) -> np.ndarray:
+    """(set, set), both ways round; NaN within a study."""
+    place = {one.key: index for index, one in enumerate(found.sets)}
+    matrix = np.full((len(place), len(place)), np.nan)
+    for pair in found.pairs:
+        row, column = place[pair.first], place[pair.second]
+        matrix[row, column] = matrix[column, row] = value(pair)
+    return matrix
+
+
+def _overlap_extras(found: Agreement) -> dict[str, np.ndarray]:
+    return {
+        "shared": _matrix(found, lambda pair: pair.count),
+        "expected within layers": _matrix(found, lambda pair: pair.expected),
+        "expected over all": _matrix(found, lambda pair: pair.expected_all),
+        "odds ratio": _matrix(found, lambda pair: pair.odds_ratio),
+        "p": _matrix(found, lambda pair: pair.p),
+        "q": _matrix(found, lambda pair: pair.q),
+        "q over all": _matrix(found, lambda pair: pair.q_all),
+    }
+
+
+def _rank_extras(found: Agreement) -> dict[str, np.ndarray]:
+    return {
+        "over all heads": _matrix(found, lambda pair: pair.correlation),
+        "by depth alone": _matrix(found, lambda pair: pair.correlation_expected),
+        "p": _matrix(found, lambda pair: pair.correlation_p),
+        "q": _matrix(found, lambda pair: pair.correlation_q),
+        "q over all": _matrix(found, lambda pair: pair.correlation_q_all),
+    }
+
+
+def _legend(found: Agreement) -> Legend:
+    entries = (
+        Category("sure", f"boxed: q < {SURE:g}, heads shuffled within layers", sign="square", colour="#000000"),
+        Category("anywhere", f"q < {SURE:g} only with heads shuffled over the whole model", sign="cross"),
+        Category("missing", "not compared: one study, or no head in a set", sign="texture"),
+    )
+    return Legend("legend", entries)
+
+
+def _note(found: Agreement) -> str:
+    return (
+        f"{len(found.sets)} head sets, {len(found.pairs)} pairs across studies, {found.heads} heads; {found.permutations:,} "
+        f"shuffles, {found.shuffled}; q over all pairs. Expected: mean overlap with shuffled heads. With shuffled maps "
+        f"{found.by_chance:.2g} and {found.correlation_by_chance:.2g} pairs pass on average."
+    )

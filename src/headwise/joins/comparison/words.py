@@ -1,0 +1,163 @@
+"""Two atlases in words: what was compared and what refused, what changed, which heads, and what a re-run would give.
+
+    comparison_words(compare(a, b)).text()
+
+Every number is kept, with what it is, in `Words.numbers`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwise.describe.words import Words, Writer, listed
+from headwise.joins.comparison.result import ColumnChange, Comparison
+
+__all__ = ["comparison_words"]
+
+MOST = 6  # columns told
+HEADS = 5
+
+
+def comparison_words(found: Comparison) -> Words:
+    """What changed from A to B."""
+    writer = Writer(f"What changed: {found.a} to {found.b}")
+    _say_overview(writer, found)
+    if found.same_shape:
+        _say_axes(writer, found)
+        _say_columns(writer, found)
+        headline = _say_heads(writer, found)
+    else:
+        headline = _say_depths(writer, found)
+    _say_caveats(writer, found)
+    return writer.finish(headline)
+
+
+def _say_overview(writer: Writer, found: Comparison) -> None:
+    columns = [column.study for column in found.columns] or [one.study for one in found.depths]
+    compared = list(dict.fromkeys(columns))
+    writer.say("overview", f"A is {found.a}, B is {found.b}; held against each other: {listed(compared)}.")
+    facts = [text for text in found.models if not text.startswith(("digest", "tokenizer"))]
+    same = "Both are of the same weights, so what differs is of the measurement." if not found.models else ""
+    writer.say("overview", f"The models differ in {'; '.join(facts)}." if facts else same)
+    for warning in found.warnings:
+        writer.say("overview", f"Mind {warning}.")
+    if found.reason:
+        writer.say("overview", f"{found.reason[0].upper()}{found.reason[1:]}.")
+    for status in ("refused", "only in A", "only in B"):
+        own = [match for match in found.studies if match.status == status]
+        if not own:
+            continue
+        told = [f"{match.study} ({match.reason})" if status == "refused" else match.study for match in own]
+        writer.say("overview", f"{status.capitalize().replace(' a', ' A').replace(' b', ' B')}: {listed(told)}.")
+
+
+def _say_axes(writer: Writer, found: Comparison) -> None:
+    layers, heads = found.columns[0].a.shape
+    writer.say(
+        "axes",
+        f"Maps of the change are B less A, {writer.count(layers, 'layers', 'layer')} of "
+        f"{writer.count(heads, 'heads', 'head')}; below each, A against B with one point a head.",
+    )
+
+
+def _say_columns(writer: Writer, found: Comparison) -> None:
+    tested = [column for column in found.columns if column.tested]
+    tested.sort(key=lambda column: -column.changed / column.tested)
+    for column in tested[:MOST]:
+        writer.say("detail", _told(writer, column))
+    for match in found.studies:
+        own = [column for column in tested if column.study == match.study]
+        if not own:
+            continue
+        changed = sum(column.changed for column in own)
+        total = sum(column.tested for column in own)
+        kept = [column.correlation for column in own if np.isfinite(column.correlation)]
+        tests = {column.test for column in own}
+        test = own[0].test if len(tests) == 1 else " or ".join(sorted({text.split(" over ")[0] for text in tests}))
+        text = (
+            f"{match.study}: {writer.percent(changed / total, f'changed {match.study}')} of "
+            f"{writer.count(total, f'tested {match.study}')} head x column values changed (q < 0.05, {test})"
+        )
+        if kept:
+            middle = writer.fixed(float(np.median(kept)), f"correlation {match.study}")
+            text += f"; the order of heads correlates at {middle} (median column)"
+        writer.say("observations", f"{text}.")
+
+
+def _told(writer: Writer, column: ColumnChange) -> str:
+    count = writer.count(column.changed, f"changed {column.name}")
+    total = writer.count(column.tested, f"tested {column.name}", "head")
+    mean = writer.number(column.mean_change, f"mean_change {column.name}", digits=2)
+    place = int(np.nanargmax(np.abs(column.change)))
+    head = f"L{place // column.a.shape[1]}H{place % column.a.shape[1]}"
+    one, other = (
+        writer.number(float(side.flat[place]), f"{name} {column.name} {head}", digits=2)
+        for name, side in (("a", column.a), ("b", column.b))
+    )
+    return (
+        f"{column.label} ({column.name}): {count} of {total} changed (q < 0.05, {column.test}), mean change {mean}; most "
+        f"{head}, {one} to {other}; intervals apart in {writer.count(column.beyond, f'beyond {column.name}', 'head')}; rank "
+        f"correlation {writer.fixed(column.correlation, f'correlation {column.name}')}."
+    )
+
+
+def _say_heads(writer: Writer, found: Comparison) -> str:
+    top = found.heads[found.heads["change"] > 0].head(HEADS)
+    if top.empty:
+        writer.say("observations", "No head changed.")
+        return f"No head changed from {found.a} to {found.b}."
+    for name, row in top.iterrows():
+        change, noise = (writer.number(float(row[key]), f"{key} {name}", digits=2) for key in ("change", "noise"))
+        beside = f" (a re-run would give {noise})" if np.isfinite(row["noise"]) else ""
+        columns = writer.count(int(row["changed"]), f"changed {name}", "column")
+        writer.say(
+            "observations",
+            f"{name} changed by {change} standard deviations{beside}, {columns} with q < 0.05: {row['columns']}.",
+        )
+    middle = float(found.heads["times"].median())
+    names = listed([str(name) for name in top.index])
+    text = f"The heads that changed most from {found.a} to {found.b} are {names}"
+    if np.isfinite(middle):
+        times = writer.number(middle, "times median", digits=2)
+        text += f"; the median head changed {times} times as much as a re-run without any change would show"
+    writer.say("observations", f"{text}.")
+    kept = writer.fixed(found.correspondence, "correspondence")
+    chance = writer.fixed(found.correspondence_by_chance, "correspondence_by_chance")
+    sure = found.correspondence > found.correspondence_by_chance
+    verdict = "heads kept their places" if sure else "that heads of the same name are the same heads is not shown"
+    writer.say(
+        "observations",
+        f"Within layers the heads of A and B rank alike at {kept} (mean over columns; 95 % of shuffles of B's heads stay below "
+        f"{chance}): {verdict}.",
+    )
+    return f"{text}."
+
+
+def _say_depths(writer: Writer, found: Comparison) -> str:
+    order = sorted(found.depths, key=lambda one: one.p)
+    for one in order[:MOST]:
+        a, b = (
+            writer.number(float(np.nanmedian(side)), f"{name} {one.name}", digits=2)
+            for name, side in (("a", one.a), ("b", one.b))
+        )
+        q = writer.number(one.q, f"q {one.name}", digits=2)
+        writer.say("detail", f"{one.label} ({one.name}): median over bands {a} in A and {b} in B (q {q}).")
+    unlike = writer.count(sum(one.q < 0.05 for one in order), "q < 0.05")
+    text = f"{unlike} of {writer.count(len(order), 'columns', 'column')} differ in distribution over heads (q < 0.05)."
+    writer.say("observations", text)
+    return text
+
+
+def _say_caveats(writer: Writer, found: Comparison) -> None:
+    if found.same_shape:
+        writer.say(
+            "caveats",
+            "Heads are compared by place, which means something only if one model was made from the other. Standard deviations "
+            "are those of a column over the heads of both; studies count equally. A re-run means other examples of the same "
+            "kind: on the very same ones nothing would change.",
+        )
+    else:
+        writer.say("caveats", "The test takes heads for independent, which those of one layer are not.")
+    untested = sorted({column.study for column in found.columns if not column.tested})
+    if untested:
+        writer.say("caveats", f"Without intervals, so not tested: columns of {listed(untested)}.")
