@@ -1,34 +1,44 @@
-"""What `build` leaves beside an atlas: every figure as PNG, SVG and PDF, and all words in one Markdown file."""
+"""`headwise report`: a whole atlas in one HTML file, to look at, to send, to print."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Annotated
 
-from headwise.atlas import Atlas
-from headwise.atlas.disk import explained
-from headwise.figures import has_figure, save
-from headwise.figures.origin import model_name
+import typer
 
-FORMATS = ("png", "svg", "pdf")
-
-
-def write_report(atlas: Atlas, folder: Path, name: str) -> list[Path]:
-    """Write the files and return their paths, the report first."""
-    figures = folder / f"{name}-figures"
-    with explained(figures):
-        figures.mkdir(parents=True, exist_ok=True)
-        return _write(atlas, figures, folder / f"{name}-report.md")
+from headwise.cli.examples import examples
+from headwise.cli.options import AtlasArgument, JsonOption
 
 
-def _write(atlas: Atlas, figures: Path, report: Path) -> list[Path]:
-    lines = [f"# Atlas of {model_name({'model': atlas.provenance(atlas.studies[0]).model})}", ""]
-    files = []
-    for study in filter(has_figure, atlas.studies):
-        figure, words = atlas.figure(study), atlas.describe(study)
-        for suffix in FORMATS:
-            path = figures / f"{study}.{suffix}"
-            save(figure, path)
-            files.append(path)
-        lines += [f"## {study}", "", f"![{words.short()}]({figures.name}/{study}.png)", "", words.markdown(), ""]
-    report.write_text("\n".join(lines), encoding="utf-8")
-    return [report, *files]
+def report(
+    atlas: AtlasArgument,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The .html file. Default: ATLAS-report.html.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write everything an atlas holds into one file that opens in any browser, without a network.
+
+    What was found, every figure to point at, every head with all that is known of it, a table to sort and filter.
+    """
+    from headwise.atlas import Atlas
+    from headwise.cli.progress import progress_bars
+    from headwise.web.report import write
+
+    opened = Atlas.open(atlas)
+    target = output or atlas.resolve().with_name(f"{atlas.resolve().name}-report.html")
+    with progress_bars(quiet=as_json, of="parts") as bars:
+        path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
+    if as_json:
+        typer.echo(json.dumps({"report": str(path), "bytes": path.stat().st_size, "studies": opened.studies}))
+    else:
+        typer.echo(path)
+
+
+report.examples = examples(  # type: ignore[attr-defined]
+    ("headwise report atlas", "atlas-report.html, beside the atlas"),
+    "headwise report atlas -o report.html",
+)

@@ -108,7 +108,7 @@ def _corners(score: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def _sweep(dataset: xr.Dataset, name: str) -> list[Panel]:
     dim, title, axis, log = SWEEPS[name]
-    if name not in dataset:
+    if name not in dataset or not dataset.sizes[dim]:
         return []
     low, high = (side.reshape(-1, dataset.sizes[dim]) for side in _ends(dataset.transpose(DETECTOR, ...), name))
     places, detectors = dataset[dim].values.astype(float), [str(each) for each in dataset[DETECTOR].values]

@@ -2,9 +2,9 @@
 
 Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers
 are written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small.
-A scale also carries what follows from it (``kind``, ``ticks``), so that a browser needs no rules of its own; on the way
-back these are recomputed. Infinite values do not exist in JSON: they become null too. Pixels (bytes) are kept compact:
-packed by zlib (what browsers call "deflate") and written in base64.
+A scale also carries what follows from it (``kind``, ``ticks``, and ``stops``: its colours), so that a browser needs no
+rules of its own; on the way back these are recomputed. Infinite values do not exist in JSON: they become null too.
+Pixels (bytes) are kept compact: packed by zlib (what browsers call "deflate") and written in base64.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headwise.figures import figure as _figure
 from headwise.figures import panels as _panels
 from headwise.figures import scale as _scale
 from headwise.figures import tiles as _tiles
+from headwise.figures.colour_stops import stops_of
 
 FORMAT = "headwise.figure/1"
 PIXELS = "Pixels"
@@ -52,10 +53,10 @@ def _encode(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _encode_array(value)
     if is_dataclass(value):
-        encoded = {"type": type(value).__name__}
+        encoded: dict[str, Any] = {"type": type(value).__name__}
         encoded |= {each.name: _encode(getattr(value, each.name)) for each in fields(value)}
         if isinstance(value, _scale.Scale):
-            encoded |= {"kind": value.kind, "ticks": _encode(value.ticks())}
+            encoded |= {"kind": value.kind, "ticks": _encode(value.ticks()), "stops": list(stops_of(value.colours))}
         return encoded
     if isinstance(value, Mapping):
         return {str(key): _encode(each) for key, each in value.items()}
