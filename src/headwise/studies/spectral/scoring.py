@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from headwise.corpora import Question, Questions
 from headwise.dims import EXAMPLE, head_name
 from headwise.engines import Shard
 from headwise.errors import AtlasError, DataError
+from headwise.markup import Html, bar, card, facts, paragraph
 from headwise.model import Model, load
 from headwise.probes import KS, Detector
 from headwise.seam import Structure
@@ -47,11 +48,26 @@ class Score:
     unusual: list[
         str
     ]  # blocks that added more or less than for any answer the detector knows: distrust the probability
+    added: np.ndarray | None = field(default=None, compare=False, repr=False)  # (layer, head) log-odds of every head
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; NaN becomes null."""
+        """For JSON, without the map of all heads; NaN becomes null."""
         row = asdict(self)
+        del row["added"]
         return {**row, "probability": None if np.isnan(self.probability) else self.probability}
+
+    def _repr_html_(self) -> str:
+        if np.isnan(self.probability):
+            told = paragraph("The answer is empty, so it has no score.")
+        else:
+            told = Html(
+                f"{bar(self.probability)} {self.probability:.2f} that it is wrong, as far as this detector can tell"
+            )
+        added = {**self.heads, **{f"all of {name}": value for name, value in self.others.items()}}
+        rows = {name: f"{value:+.2f} log-odds to wrong" for name, value in added.items()}
+        doubt = f"Unlike any answer the detector knows in: {', '.join(self.unusual)}. Distrust the probability."
+        note = (paragraph(doubt),) if self.unusual else ()
+        return card(self.question, paragraph(self.answer or "(no answer)"), told, *note, facts(rows))
 
 
 class AnswerScorer:
@@ -98,6 +114,7 @@ class AnswerScorer:
         heads: list[dict[str, float]] = [{} for _ in said]
         others: list[dict[str, float]] = [{} for _ in said]
         unusual: list[list[str]] = [[] for _ in said]
+        added: list[np.ndarray | None] = [None for _ in said]
         if said.any():
             kept = answers.isel({EXAMPLE: said})
             k = int(self.detector.about.get("k", max(KS)))
@@ -110,10 +127,12 @@ class AnswerScorer:
                 one = told.isel({EXAMPLE: row})
                 probability[place] = float(one["probability"])
                 others[place] = {str(name): float(one["per_block"].sel(feature=name)) for name in one["feature"].values}
-                heads[place] = _strongest(one["per_head"].values) if "per_head" in one else {}
+                if "per_head" in one:
+                    added[place] = one["per_head"].values
+                    heads[place] = _strongest(one["per_head"].values)
         rows = zip(answers[EXAMPLE].values, answers["question"].values, answers["answer"].values, strict=True)
         return [
-            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i])
+            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i], added[i])
             for i, (name, asked, text) in enumerate(rows)
         ]
 

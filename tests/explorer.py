@@ -1,0 +1,129 @@
+"""A small atlas with a detector, the application around it, and a server with a model for a browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from answered import rows, write
+from planted import tiny_model, tiny_passages
+from starlette.testclient import TestClient
+
+from headwise.halting import Halt
+from headwise.live import Session
+from headwise.model import load
+from headwise.server import address, bound, create_app
+from headwise.server.running import Server
+from headwise.studies import build
+
+
+@pytest.fixture(scope="session")
+def model() -> Any:
+    return load(*tiny_model(layers=3))
+
+
+@pytest.fixture(scope="session")
+def atlas(model: Any, tmp_path_factory: Any) -> Path:
+    """Profile, answers, spectral, detection and the fitted detector. Tests only read it."""
+    folder = tmp_path_factory.mktemp("served")
+    questions = write(folder / "answers.jsonl", rows(90))
+    build(model, ["profile", "spectral"], data=tiny_passages(6), questions=questions, output=folder / "small")
+    return folder / "small"
+
+
+@pytest.fixture(scope="session")
+def session(model: Any, atlas: Path) -> Session:
+    return Session(model)
+
+
+def client_of(app: Any, **options: Any) -> TestClient:
+    """A client that asks as a browser on this machine does."""
+    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False, **options)
+
+
+@pytest.fixture(scope="session")
+def pages(atlas: Path) -> Any:
+    """A server without a model."""
+    with client_of(create_app([atlas])) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def live(atlas: Path, session: Session) -> Any:
+    """A server with the tiny model."""
+    with client_of(create_app([atlas], open_session=lambda: session)) as client:
+        until(lambda: client.get("/api/small/live").json()["state"] == "ready")
+        yield client
+
+
+@pytest.fixture(scope="session")
+def running() -> Any:
+    """Start real servers, in threads: ``running(app)`` gives an address. All end with the tests."""
+    started: list[tuple[Any, threading.Thread]] = []
+
+    def start(app: Any) -> str:
+        import uvicorn
+
+        taken = bound("127.0.0.1", 0)
+        server = Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1), None)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        started.append((server, thread))
+        return address(taken)
+
+    yield start
+    for server, thread in started:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def where(running: Any, atlas: Path, session: Session) -> str:
+    """The address of a real server with the tiny model."""
+    return running(create_app([atlas], open_session=lambda: session))
+
+
+def until(true: Any, seconds: float = 20.0) -> None:
+    """Wait for something to be so."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+
+
+class Slow:
+    """A session whose looks take as long as they are told to, or until they are cancelled."""
+
+    def __init__(self):
+        self.go, self.started = threading.Event(), threading.Event()
+        self.begun: list = []
+        self.ended: list = []
+
+    def facts(self):
+        return {"model": "slow", "layers": 1, "heads": 1, "device": "cpu", "modes": ["text"], "tokens": 10,
+                "answer_tokens": 8, "draws": 1}  # fmt: skip
+
+    def why_not(self, atlas):
+        return None
+
+    def check(self, text, **options):
+        return None
+
+    def look(self, text, *, halt: Halt, **options):
+        halt.begin(text)
+        self.begun.append(text)
+        self.started.set()
+        if text == "broken":
+            raise RuntimeError("secret /path/of/mine")
+        if text == "slow":
+            try:
+                while not self.go.is_set():
+                    halt.check()
+                    time.sleep(0.01)
+            finally:
+                self.ended.append(text)
+        return {"text": text}

@@ -1,0 +1,191 @@
+"""A session: looks, large maps, changed heads. Every number against a plain computation."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from planted import PLANTED
+from wire_maps import opened, plain
+
+from headwise.errors import DataError
+from headwise.halting import Halt, Halted
+from headwise.interventions import Scale
+from headwise.live import Session
+from headwise.seam import observe
+
+TEXT = "the old river house door was light and the rain in the garden"
+
+
+def ids_of(session, look):
+    return session.looks[look["id"]].ids
+
+
+def test_a_look_is_plain_json_and_tells_every_token(session):
+    look = session.look(TEXT, mode="text", max_new_tokens=5)
+    json.dumps(look, allow_nan=False)
+    assert len(look["tokens"]) == look["prompt_tokens"] + len(look["steps"])
+    assert look["tokens"][0] == {"text": "<s>", "special": True, "generated": False}
+    assert [one["text"] for one in look["tokens"][1:4]] == ["the", "old", "river"]
+    assert sum(one["text"] == "the" for one in look["tokens"][: look["prompt_tokens"]]) == 3  # not merged
+    assert [one["generated"] for one in look["tokens"]] == [False] * look["prompt_tokens"] + [True] * len(look["steps"])
+    assert look["logprob"] == pytest.approx(sum(step["logprob"] for step in look["steps"]))
+    assert look["steps"][0]["spread"] == look["next"]
+
+
+def test_without_an_answer_the_next_token_is_told(session):
+    look = session.look(TEXT, mode="text", answer=False, changes={"L0H1": 0.0})
+    assert look["steps"] == [] and look["logprob"] is None
+    assert len(look["next"]["top"]) == 12
+    answered = session.look(TEXT, mode="text", max_new_tokens=1, changes={"L0H1": 0.0})
+    assert look["next"]["top"][0]["p"] == pytest.approx(answered["next"]["top"][0]["p"], rel=1e-4)
+    found = session.what_if(look["id"], {"L0H1": 0.0}, draws=1)
+    assert found["after"]["next"]["top"][0]["p"] == pytest.approx(look["next"]["top"][0]["p"], rel=1e-4)
+    assert found["effect"]["logprob_change"] is None and found["effect"]["kl"] > 0
+
+
+def test_a_head_s_map_is_that_of_the_plain_instrument(session, tiny):
+    look = session.look(TEXT, mode="text", max_new_tokens=3)
+    whole = plain(tiny, ids_of(session, look))
+    found = session.head(look["id"], "L2H1")
+    np.testing.assert_allclose(opened(found["weights"]), whole[2, 1], atol=2e-6)
+    assert found["exact"] and found["row_starts"] == list(range(len(whole[2, 1])))
+    part = session.head(look["id"], "L1H3", rows=(4, 9), columns=(2, 8))
+    np.testing.assert_allclose(opened(part["weights"]), whole[1, 3, 4:9, 2:8], atol=2e-6)
+
+
+def test_a_head_that_was_dropped_is_read_again(tiny):
+    tight = Session(tiny, room=0)
+    look = tight.look(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
+    assert tight.head(look["id"], "L2H0", runs=False) is None
+    found = opened(tight.head(look["id"], "L2H0")["weights"])
+    np.testing.assert_allclose(found, plain(tiny, ids_of(tight, look), Scale("L0H2", 0.5))[2, 0], atol=2e-6)
+
+
+def test_planted_heads_show_in_the_numbers(planted):
+    words = "the old river house door the old river house door"
+    look = planted.look(words, mode="text", answer=False)
+    for name, statistic in (("sink", "sink"), ("previous", "previous"), ("induction", "induction")):
+        layer, head = PLANTED[name]
+        assert look["numbers"][statistic][layer][head] > 0.9
+    grid = look["figures"][0]["payload"]["panels"][0]
+    assert grid["names"].count("L1H4") == 1 and len(grid["names"]) == 18
+    assert look["figures"][0]["key"] == "maps"
+
+
+def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
+    look = session.look(TEXT, mode="text", max_new_tokens=4)
+    prompt, answer = session.looks[look["id"]].prompt.ids, session.looks[look["id"]].said.ids
+    found = session.what_if(look["id"], {"L1H2": 0.0, "L0H0": 2.0}, draws=3)
+    json.dumps(found, allow_nan=False)
+    with observe(tiny, Scale("L1H2", 0.0), Scale("L0H0", 2.0)):
+        after = tiny(torch.tensor([prompt + answer]), use_cache=False).logits[0].log_softmax(-1)
+    before = tiny(torch.tensor([prompt + answer]), use_cache=False).logits[0].log_softmax(-1)
+    end = len(prompt) - 1
+    kl = (before.exp() * (before - after)).sum(-1)
+    assert found["effect"]["kl"] == pytest.approx(float(kl[end]), rel=1e-3)
+    assert found["effect"]["answer_kl"] == pytest.approx(float(kl[end:-1].mean()), rel=1e-3)
+    own = torch.tensor(answer)[:, None]
+    change = float((after[end:-1].gather(1, own) - before[end:-1].gather(1, own)).sum())
+    assert found["effect"]["logprob_change"] == pytest.approx(change, abs=1e-4)
+    assert found["logprob_after"] - found["logprob"] == pytest.approx(change, abs=1e-4)
+    assert found["after"]["next"]["top"][0]["id"] == int(after[end].argmax())
+    assert found["before"]["answer"] == look["answer"]
+    assert found["as_large"] == sum(one["kl"] >= found["effect"]["kl"] for one in found["controls"])
+
+
+def test_controls_are_other_heads_with_the_same_factors(session):
+    look = session.look(TEXT, mode="text", max_new_tokens=2)
+    changes = {"L0H0": 0.0, "L2H3": 0.5}
+    found = session.what_if(look["id"], changes, draws=4)
+    again = session.what_if(look["id"], changes, draws=4)
+    assert len(found["controls"]) == 4
+    for one in found["controls"]:
+        assert not set(one["heads"]) & set(changes) and sorted(one["heads"].values()) == [0.0, 0.5]
+    assert [one["heads"] for one in again["controls"]] == [one["heads"] for one in found["controls"]]
+    assert len({tuple(one["heads"]) for one in found["controls"]}) > 1
+
+
+def test_a_changed_look_is_compared_with_the_model_as_it_is(session):
+    plainly = session.look(TEXT, mode="text", max_new_tokens=4)
+    changed = session.look(TEXT, mode="text", max_new_tokens=4, changes={"L0H1": 0.0})
+    found = session.what_if(changed["id"], {"L0H1": 0.0}, draws=0)
+    assert found["before"]["answer"] == plainly["answer"]
+    assert found["after"]["next"]["top"][0]["p"] == pytest.approx(changed["next"]["top"][0]["p"], abs=1e-5)
+    assert found["controls"] == [] and found["as_large"] == 0
+
+
+def test_all_heads_changed_leave_no_control(session):
+    look = session.look(TEXT, mode="text", max_new_tokens=2)
+    every = {f"L{layer}H{head}": 0.0 for layer in range(3) for head in range(4)}
+    found = session.what_if(look["id"], every, draws=3)
+    assert found["controls"] == [] and math.isfinite(found["effect"]["kl"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda s: s.look("  ", mode="text"), "empty"),
+        (lambda s: s.look("the", mode="texts"), "Did you mean 'text'"),
+        (lambda s: s.look("the", mode="chat"), "no chat template"),
+        (lambda s: s.look("the " * 400, mode="text"), "the most that is taken"),
+        (lambda s: s.look("the", mode="text", max_new_tokens=10_000), "give 1 to"),
+        (lambda s: s.look("the", mode="text", changes={"L9H0": 0}), "has no head L9H0"),
+        (lambda s: s.look("the", mode="text", changes={"L0H0": float("nan")}), "give a factor"),
+        (lambda s: s.look("the", mode="text", changes={"head": 1}), "is not the name of a head"),
+        (lambda s: s.head("nobody", "L0H0"), "no longer remembered"),
+        (lambda s: s.what_if("nobody", {"L0H0": 0.0}), "no longer remembered"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(session, ask, words):
+    with pytest.raises(DataError, match=words):
+        ask(session)
+
+
+def test_wrong_windows_and_changes_are_refused(session):
+    look = session.look("the old river", mode="text", answer=False)
+    for options, words in (
+        ({"rows": (3, 3)}, "rows 3:3"),
+        ({"columns": (0, 999)}, "columns 0:999"),
+        ({"size": 0}, "0 cells"),
+    ):
+        with pytest.raises(DataError, match=words):
+            session.head(look["id"], "L0H0", **options)
+    with pytest.raises(DataError, match="there is no head"):
+        session.head(look["id"], "L0H77")
+    with pytest.raises(DataError, match="no head was changed"):
+        session.what_if(look["id"], {"L0H0": 1.0})
+
+
+def test_only_the_last_looks_are_remembered(session):
+    first = session.look("the old", mode="text", answer=False)
+    for _ in range(6):
+        last = session.look("the old", mode="text", answer=False)
+    with pytest.raises(DataError, match="no longer remembered"):
+        session.head(first["id"], "L0H0", runs=False)
+    assert session.head(last["id"], "L0H0", runs=False) is not None
+
+
+def test_a_cancelled_look_stops_and_the_next_is_right(session):
+    plainly = session.look(TEXT, mode="text", max_new_tokens=3)
+    seen = []
+
+    def stop(stage, share):
+        seen.append(stage)
+        if stage == "reading every head" and share > 0:
+            halt.cancel()
+
+    halt = Halt(tell=stop)
+    with pytest.raises(Halted, match="cancelled"):
+        session.look(TEXT, mode="text", max_new_tokens=3, halt=halt)
+    assert "answering" in seen
+    assert {name for name, _ in session.kept._held} == {plainly["id"]}  # nothing of it is kept
+    assert session.look(TEXT, mode="text", max_new_tokens=3)["steps"] == plainly["steps"]
+
+
+def test_what_takes_too_long_is_stopped(session):
+    halt = Halt(seconds=0.0)
+    halt.start()
+    with pytest.raises(Halted, match="longer than 0 seconds"):
+        session.look(TEXT, mode="text", halt=halt)

@@ -1,0 +1,141 @@
+"""The served pages and the live page, in a browser: what a person does, and what is on the page then."""
+
+from __future__ import annotations
+
+import pytest
+from explorer import Slow, until
+
+from headwise.server import create_app
+
+TEXT = "the old river house door the old river <script>alert(1)</script> house"
+
+
+@pytest.fixture
+def opened(page, where):
+    """The live page, its model ready."""
+    page.goto(f"{where}small/live")
+    page.wait_for_selector("#prompt")
+    return page
+
+
+def run(page, text, *, mode="text"):
+    page.fill("#prompt", text)
+    page.check(f'input[name="mode"][value="{mode}"]')
+    before = page.locator(".live-results").get_attribute("data-look")
+    page.locator("#prompt").press("Control+Enter")
+    page.wait_for_function(
+        "before => { const look = document.querySelector('.live-results').dataset.look; return look && look !== before }",
+        arg=before,
+    )
+
+
+def test_a_prompt_shows_every_head_and_one_opens_large(opened):
+    run(opened, TEXT)
+    assert opened.locator(".live-said .token").first.is_visible()
+    assert opened.locator(".live-spread .spread tr").count() == 12
+    assert opened.evaluate("document.querySelector('.live-grid canvas').width") > 100
+    assert "<script>" not in opened.locator(".live-prompt").evaluate(
+        "node => [...node.querySelectorAll('*')].map(n => n.tagName).join()"
+    )
+    stage = opened.locator(".live-grid .hw-stage").first
+    stage.focus()
+    stage.press("ArrowRight")
+    stage.press("Enter")
+    opened.wait_for_selector(".live-map[data-window]")
+    assert opened.locator(".live-head h2").inner_text().startswith("L")
+    assert "head=L" in opened.url
+
+
+def test_a_large_map_tells_cells_and_zooms(opened):
+    run(opened, TEXT)
+    opened.evaluate("document.querySelector('.live-grid .hw-stage').focus()")
+    opened.keyboard.press("ArrowDown")
+    opened.keyboard.press("Enter")
+    opened.wait_for_selector(".live-map[data-window]")
+    canvas = opened.locator(".live-canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    opened.mouse.move(box["x"] + 104 + 8, box["y"] + 92 + 8)
+    tip = opened.locator(".live-map .hw-tooltip")
+    assert "weight 1" in tip.inner_text()  # the first token sees itself alone
+    assert "<s> (0)" in tip.inner_text()
+    whole = opened.locator(".live-map").get_attribute("data-window")
+    canvas.focus()
+    opened.keyboard.press("+")
+    until(lambda: opened.locator(".live-map").get_attribute("data-window") != whole)
+    assert "rows" in opened.locator(".live-map .count").inner_text()
+    opened.keyboard.press("0")
+    until(lambda: opened.locator(".live-map").get_attribute("data-window") == whole)
+    opened.keyboard.press("ArrowDown")
+    opened.keyboard.press("ArrowDown")
+    assert "looks" in opened.locator(".live-map [role=status]").inner_text()
+
+
+def test_a_head_is_switched_off_and_the_next_token_changes(opened):
+    run(opened, TEXT)
+    opened.fill("input[placeholder='L3H7']", "L9H9")
+    opened.click("text=Add head")
+    assert "L0H0 to L2H3" in opened.locator(".live-adding [role=alert]").inner_text()
+    opened.fill("input[placeholder='L3H7']", "l0h1")
+    opened.click("text=Add head")
+    assert "heads=L0H1" in opened.url
+    opened.click("text=Run with these heads changed")
+    opened.wait_for_selector(".live-sides")
+    sides = opened.locator(".live-side .spread")
+    before, after = (sides.nth(place).locator("tr").all_inner_texts() for place in (0, 1))
+    assert [row.split("\t")[:3] for row in before] != [row.split("\t")[:3] for row in after]
+    assert "was" in after[0]
+    facts = opened.locator(".live-effect .facts").inner_text()
+    assert "KL of the next token" in facts and "nats" in facts
+    assert opened.locator(".dots .random").count() == 5 and opened.locator(".dots .own").count() == 1
+    assert "5 random draws" in opened.locator(".live-control").inner_text()
+    opened.click("text=See every head so")
+    opened.wait_for_selector("text=What follows is the model with L0H1 off")
+
+
+def test_a_question_is_answered_and_scored_with_its_heads(opened):
+    run(opened, "where was the old house", mode="question")
+    opened.wait_for_selector(".verdict")
+    assert "probability that the answer is wrong" in opened.locator(".verdict").inner_text()
+    assert opened.locator(".live-score .hw-stage canvas").count() >= 1
+    assert "Log-odds added" in opened.locator(".live-score").inner_text()
+
+
+def test_a_prompt_that_is_too_long_is_told(chromium, where):
+    page = chromium.new_page()  # a page of its own: the browser writes refused requests into its console
+    page.goto(f"{where}small/live")
+    page.fill("#prompt", "the " * 400)
+    page.check('input[name="mode"][value="text"]')
+    page.click("text=Run")
+    page.wait_for_selector(".live-state[data-failed]")
+    assert "shorten it" in page.locator(".live-state").inner_text()
+    page.close()
+
+
+def test_what_runs_is_shown_and_can_be_cancelled(page, running, atlas):
+    slow = Slow()
+    where = running(create_app([atlas], open_session=lambda: slow))
+    page.goto(f"{where}small/live?text=slow&mode=text")
+    page.wait_for_selector("#prompt")
+    assert page.locator("#prompt").input_value() == "slow"
+    assert not slow.begun  # a link runs nothing by itself
+    page.click(".live-form button.strong")
+    page.wait_for_function("() => document.querySelector('.live-state').textContent === 'slow …'")
+    page.click(".live-form button:has-text('Cancel')")
+    page.wait_for_function("() => document.querySelector('.live-state').textContent === 'cancelled'")
+    until(lambda: slow.ended == ["slow"])
+    assert page.locator("button:has-text('Run')").first.is_enabled()
+
+
+def test_pages_survive_a_reload_and_a_pasted_link(page, where):
+    page.goto(f"{where}small/head/L1H2")
+    page.wait_for_selector("h1")
+    assert "L1H2" in page.locator("h1").inner_text()
+    page.reload()
+    page.wait_for_selector("h1")
+    assert "L1H2" in page.locator("h1").inner_text() and page.url.endswith("/small/head/L1H2")
+    page.goto(f"{where}atlas/study/profile")
+    page.wait_for_selector("h1")
+    assert page.url.endswith("/small/study/profile")
+    page.go_back()
+    page.wait_for_selector("text=L1H2")

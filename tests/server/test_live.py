@@ -1,0 +1,175 @@
+"""The live page's requests: streams that tell how far they are, maps, scores, one job at a time."""
+
+import json
+import threading
+import time
+
+import httpx
+import pytest
+from explorer import Slow, client_of, until
+from wire_maps import opened
+
+from headwise.errors import ModelError
+from headwise.server import create_app
+from headwise.server.desk import Busy, Desk
+
+TEXT = "the old river house door was light"
+
+
+def lines(answer):
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def looked(live, **more):
+    last = lines(live.post("/api/small/live/look", json={"text": TEXT, "mode": "text", "max_new_tokens": 3, **more}))[
+        -1
+    ]
+    assert last["event"] == "done", last
+    return last["result"]
+
+
+def test_the_status_tells_what_the_model_is(live, pages):
+    status = live.get("/api/small/live").json()
+    assert (status["state"], status["layers"], status["heads"], status["unscored"]) == ("ready", 3, 4, None)
+    assert status["modes"] == ["question", "text"]  # the tiny tokenizer has no chat template
+    assert pages.get("/api/small/live").json()["state"] == "off"
+    assert pages.post("/api/small/live/look", json={"text": "the"}).status_code == 503
+
+
+def test_a_look_a_map_and_a_change(live, session):
+    look = looked(live)
+    found = live.get(f"/api/small/live/look/{look['id']}/head/L1H2", params={"rows": "2:6", "columns": "0:4"})
+    assert opened(found.json()["weights"]).shape == (4, 4)
+    assert found.headers["cache-control"] == "no-store"
+    asked = {"look": look["id"], "changes": {"L1H2": 0.0}, "draws": 2}
+    last = lines(live.post("/api/small/live/what_if", json=asked))[-1]
+    assert last["result"]["effect"]["kl"] > 0 and len(last["result"]["controls"]) == 2
+    assert last["result"]["effect"] == session.what_if(look["id"], {"L1H2": 0.0}, draws=0)["effect"]
+
+
+@pytest.mark.parametrize("query", ["rows=5", "rows=5:2", "columns=0:9999", "size=0", "size=x", "rows=-1:3"])
+def test_wrong_windows_are_422(live, query):
+    look = looked(live)
+    assert live.get(f"/api/small/live/look/{look['id']}/head/L0H0?{query}").status_code == 422
+    assert live.get(f"/api/small/live/look/{look['id']}/head/L7H0").status_code == 422
+
+
+def test_an_answer_is_scored_with_all_heads(live, session, atlas):
+    asked = {"question": "where was the old house ?", "answer": "in the garden"}
+    last = lines(live.post("/api/small/live/score", json=asked))[-1]
+    scored = last["result"]
+    assert 0 <= scored["probability"] <= 1
+    assert (len(scored["heads"]), len(scored["heads"][0])) == (3, 4)
+    assert scored["figure"]["panels"][0]["type"] == "Heatmap"
+    from headwise.studies.spectral.scoring import AnswerScorer
+
+    plain = AnswerScorer.open(atlas, session.model).score(asked["question"], asked["answer"])
+    assert scored["probability"] == pytest.approx(plain.probability, rel=1e-5)
+    for name, added in plain.heads.items():
+        layer, head = map(int, name[1:].split("H"))
+        assert scored["heads"][layer][head] == pytest.approx(added, rel=1e-4)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_pages(atlas):
+    def fails():
+        raise ModelError("there is no such model; name another")
+
+    with client_of(create_app([atlas], open_session=fails)) as client:
+        until(lambda: client.get("/api/small/live").json()["state"] == "failed")
+        assert client.get("/api/small/live").json()["message"] == "there is no such model; name another"
+        assert client.get("/small/heads").status_code == 200
+
+
+@pytest.fixture
+def slow():
+    return Slow()
+
+
+@pytest.fixture
+def busy(running, atlas, slow):
+    where = running(create_app([atlas], open_session=lambda: slow, desk=Desk(waiting=2, seconds=20)))
+    with httpx.Client(base_url=where, timeout=20) as client:
+        until(lambda: client.get("/api/small/live").json()["state"] == "ready")
+        yield client, where
+
+
+def post(where, text, into):
+    with httpx.Client(base_url=where, timeout=20) as client:
+        answer = client.post("/api/small/live/look", json={"text": text})
+        into.append((text, answer.status_code, answer.text))
+
+
+def test_others_wait_pages_are_served_and_a_full_line_is_told(busy, slow):
+    client, where = busy
+    done: list = []
+    threads = [threading.Thread(target=post, args=(where, "slow", done))]
+    threads[0].start()
+    assert slow.started.wait(10)
+    for text in ("second", "third"):
+        threads.append(threading.Thread(target=post, args=(where, text, done)))
+        threads[-1].start()
+        time.sleep(0.2)
+    answer = client.post("/api/small/live/look", json={"text": "fourth"})
+    assert answer.status_code == 503 and "try again" in answer.json()["error"] and answer.headers["retry-after"]
+    begun = time.monotonic()
+    assert client.get("/small/heads").status_code == 200 and client.get("/api/small/live").status_code == 200
+    assert time.monotonic() - begun < 5
+    assert not done
+    slow.go.set()
+    for thread in threads:
+        thread.join(timeout=20)
+    assert slow.begun == ["slow", "second", "third"]
+    said = {text: (status, lines) for text, status, lines in done}
+    assert [status for status, _ in said.values()] == [200, 200, 200]
+    assert '"event": "waiting", "ahead": 1' in said["second"][1] and '"ahead": 2' in said["third"][1]
+
+
+def test_a_client_that_goes_away_cancels_its_job_alone(busy, slow):
+    client, where = busy
+    asked = {"text": "slow"}
+    with httpx.stream("POST", f"{where}api/small/live/look", json=asked, timeout=20) as answer:
+        assert answer.status_code == 200 and slow.started.wait(10)
+        next(answer.iter_lines())
+    until(lambda: slow.ended == ["slow"], 10)
+    assert '"done"' in client.post("/api/small/live/look", json={"text": "next"}).text
+
+
+def test_what_goes_wrong_inside_tells_no_path(busy, slow, caplog):
+    client, _ = busy
+    answer = client.post("/api/small/live/look", json={"text": "broken"})
+    assert "something went wrong" in answer.text and "secret" not in answer.text and "Traceback" not in answer.text
+    assert '"done"' in client.post("/api/small/live/look", json={"text": "next"}).text
+
+
+def test_a_job_over_its_time_is_stopped():
+    desk = Desk(seconds=0.2)
+
+    def work(halt):
+        while True:
+            halt.check()
+            time.sleep(0.01)
+
+    job = desk.take(work)
+    assert job.over.wait(10)
+    assert "longer than 0.2 seconds" in job.now.error
+    job = desk.take(lambda halt: 7)
+    assert job.over.wait(10) and job.now.result == 7
+    desk.close()
+
+
+def test_a_job_cancelled_in_line_is_never_started():
+    desk, go, ran = Desk(waiting=2), threading.Event(), []
+    first = desk.take(lambda halt: go.wait(10))
+    until(lambda: first.now.event == "running")
+    second, third = desk.take(lambda halt: ran.append(2)), desk.take(lambda halt: ran.append(3))
+    with pytest.raises(Busy):
+        desk.take(lambda halt: None)
+    second.halt.cancel()
+    fourth = desk.take(lambda halt: ran.append(4))  # its place is free again
+    go.set()
+    assert third.over.wait(10) and fourth.over.wait(10)
+    assert ran == [3, 4]
+    desk.close()
+    with pytest.raises(Busy):
+        desk.take(lambda halt: None)
