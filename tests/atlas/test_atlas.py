@@ -105,7 +105,7 @@ def test_words_for_people(atlas, tmp_path, profile):
     assert repr(atlas) == f"Atlas {atlas.path}\n  profile: tiny on packaged-passages (4)"
     assert repr(Atlas.create(tmp_path / "empty")).endswith("empty (empty)")
     atlas.add("profile", profile(model={"id": "<b>&", "digest": "d1"}))
-    assert "&lt;b&gt;&amp; on packaged-passages (4)" in atlas._repr_html_()
+    assert "Atlas of &lt;b&gt;&amp;" in atlas._repr_html_() and "packaged-passages (4)" in atlas._repr_html_()
     assert "<b>" not in atlas._repr_html_()
 
 

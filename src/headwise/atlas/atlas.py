@@ -12,7 +12,6 @@ measured, and needs neither torch nor transformers.
 
 from __future__ import annotations
 
-import html
 import os
 import re
 from pathlib import Path
@@ -21,8 +20,10 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
-from headwise.atlas import record, store, swap
+from headwise.atlas import hub, record, store, swap
 from headwise.atlas.disk import explained
+from headwise.atlas.display import atlas_html, headlines
+from headwise.atlas.hub_card import hub_card
 from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS, schema_of
@@ -47,8 +48,9 @@ class Atlas:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Atlas:
-        """An atlas that is there; says how to build one where it is not."""
-        folder = Path(path)
+        """An atlas that is there, or ``hf://datasets/OWNER/NAME`` of the hub; says how to build one where it is not."""
+        address = hub.Address.parse(os.fspath(path))
+        folder = Path(path) if address is None else hub.fetch(address)
         if not folder.exists():
             raise AtlasError(f"There is no atlas at {folder}; make one with headwise build -o {folder}.")
         _refuse_other(folder)
@@ -59,6 +61,8 @@ class Atlas:
     def create(cls, path: str | os.PathLike[str]) -> Atlas:
         """The atlas that is there, or a new, empty one in a folder that holds nothing else."""
         folder = Path(path)
+        if hub.Address.parse(os.fspath(path)) is not None:
+            raise AtlasError(f"An atlas is made in a folder, not at {path}; make it there, then push it to the hub.")
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             if (folder / swap.ROOT).exists():
@@ -101,6 +105,12 @@ class Atlas:
         with swap.settled(self.path):
             return Provenance.from_attrs(swap.listing(self.path).get(study, {}).get("attributes", {}))
 
+    def origins(self) -> dict[str, Provenance]:
+        """The provenance of every study, by one look at the atlas's list."""
+        with swap.settled(self.path):
+            nodes, there = swap.listing(self.path), swap.studies(self.path)
+        return {study: Provenance.from_attrs(nodes.get(study, {}).get("attributes", {})) for study in there}
+
     def tree(self) -> xr.DataTree:
         """All studies as one DataTree, in memory."""
         return xr.DataTree.from_dict(
@@ -120,18 +130,25 @@ class Atlas:
         """The study's map in words."""
         return describe(study, self[study], **options)
 
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, revision: str | None = None, token: str | None = None
+    ) -> str:
+        """Put the atlas into a dataset repository of the Hugging Face hub, by one commit; its web address.
+
+        ``private`` is for a repository that is not there yet, ``revision`` a branch, ``token`` where `hf auth login` was not.
+        """
+        card = hub_card(repo_id, self.origins(), headlines(self))
+        return hub.push(self.path, hub.Address(repo_id, revision), card, private=private, token=token)
+
     def __repr__(self) -> str:
         lines = [f"Atlas {self.path}"] + [f"  {name}: {text}" for name, text in self._summaries()]
         return "\n".join(lines) if len(lines) > 1 else f"{lines[0]} (empty)"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in self._summaries()
-        )
-        return f"<p>Atlas <code>{html.escape(str(self.path))}</code></p><table>{rows}</table>"
+        return atlas_html(self)
 
     def _summaries(self) -> list[tuple[str, str]]:
-        origins = [(name, self.provenance(name)) for name in self.studies]
+        origins = self.origins().items()
         return [(name, f"{p.model.get('id')} on {p.data.get('name')} ({p.data.get('size')})") for name, p in origins]
 
     def _refuse_missing(self, study: str) -> None:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headwise.markup import card, listing, paragraph
+
 SECTIONS = {
     "overview": "Overview",
     "axes": "Axes and scale",
@@ -71,6 +73,17 @@ class Words:
                 body = " ".join(entries) if key in _FLOWING else "\n".join(f"- {entry}" for entry in entries)
                 blocks.append(f"{'#' * (level + 1)} {heading}\n\n{body}")
         return "\n\n".join(blocks) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<Words {self.title!r}: {self.short()}>"
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for key, heading in SECTIONS.items():
+            if entries := getattr(self, key):
+                told = paragraph(" ".join(entries)) if key in _FLOWING else listing(entries)
+                parts.append(card(heading, told))
+        return card(self.title, *parts)
 
 
 class Writer:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headwise.errors import DataError, did_you_mean
+from headwise.figures.display import figure_html
 from headwise.figures.panels import Heatmap, Panel
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import Tiles
@@ -59,3 +60,9 @@ class Figure:
     def with_alt(self, text: str) -> Figure:
         """The same figure with its description in words."""
         return replace(self, alt=text)
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.title!r}: {', '.join(panel.key for panel in self.panels[:6])}{', …' * (len(self.panels) > 6)}>"
+
+    def _repr_html_(self) -> str:
+        return figure_html(self)

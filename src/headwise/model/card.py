@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from headwise.errors import ModelError
+from headwise.markup import card, listing
 from headwise.model.facts import attention_facts, find, layer_labels, text_config
 from headwise.model.quiet import quiet
 
@@ -156,6 +157,13 @@ class ModelCard:
         if self.sinks:
             lines.append("heads have a learned sink: a row of attention weights sums to less than one")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<ModelCard {self.id} ({self.family}): {self.layers} layers x {self.heads} heads>"
+
+    def _repr_html_(self) -> str:
+        first, *more = self.describe().split("\n")
+        return card(self.id, listing([first.partition(": ")[2], *(line.strip() for line in more)]), note=self.family)
 
     def _kind_lines(self) -> list[str]:
         kinds: dict[str, list[int]] = {}

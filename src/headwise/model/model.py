@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import DataError
+from headwise.markup import Html, card, facts
 from headwise.model.card import ModelCard
 from headwise.model.digest import tokenizer_digest, weights_digest
 from headwise.model.tokens import Chat, is_chat, readable, token_ids
@@ -125,6 +126,14 @@ class Model:
     def __repr__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
         return f"<Model {self.id}: {self.card.layers} layers x {self.card.heads} heads, {dtype} on {self.device}>"
+
+    def _repr_html_(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        here = facts(
+            {"numbers": f"{dtype} on {self.device}", "revision": self.revision, "adapter": self.adapter}
+            | ({} if self.tokenizer is not None else {"tokenizer": self.no_tokenizer})
+        )
+        return card("Model", Html(self.card._repr_html_()), here)
 
     def _tokenizer(self) -> Any:
         if self.tokenizer is None:

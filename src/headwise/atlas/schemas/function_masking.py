@@ -1,7 +1,8 @@
 """The shape of a function_masking study's Dataset: what the model still answers without, or with stronger, heads of a function.
 
 All accuracies are shares of answers that match the right answer; none is "same as before". This file does not know how
-anything is measured.
+anything is measured. ``chain_random`` (function), accuracy in whole chains with random heads masked, is not in atlases of
+before it was kept, and is not asked for.
 """
 
 from __future__ import annotations

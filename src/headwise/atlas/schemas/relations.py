@@ -1,6 +1,7 @@
 """The Schemas of the relations study: what heads compute by their weights, and the tokens they act on most.
 
-This file does not know how either is measured.
+``copied_score`` and ``copied_suppression`` (relation), what a head would get that does nothing but copy, are not in atlases of
+before they were kept, and are not asked for. This file does not know how either study is measured.
 """
 
 from __future__ import annotations

@@ -1,0 +1,5 @@
+"""An atlas in other tools' formats, one a file. Nothing here measures: neither torch nor transformers is imported."""
+
+from headwise.exports.headvis import write_headvis
+
+__all__ = ["write_headvis"]
