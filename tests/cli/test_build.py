@@ -14,9 +14,9 @@ from planted import save_tiny
 def test_it_leaves_an_atlas_figures_and_a_report(atlas):
     beside = atlas.parent
     assert {f.suffix for f in (beside / "atlas-figures").iterdir()} == {".png", ".svg", ".pdf"}
-    report = (beside / "atlas-report.md").read_text(encoding="utf-8")
-    assert "Key observations" in report
-    assert "![" in report
+    report = (beside / "atlas-report.html").read_text(encoding="utf-8")
+    assert 'data-path="study/profile"' in report
+    assert 'data-path="figure/profile/value"' in report
     assert xr.open_datatree(atlas, engine="zarr")["profile"].ds.value.dims == ("statistic", "layer", "head")
 
 
@@ -33,7 +33,7 @@ def test_a_second_build_measures_nothing(headwise, atlas, tiny, texts):
     [
         (["--studies", "profil"], "Did you mean 'profile'?"),
         (["--redo", "spectre"], "There is no study 'spectre'"),
-        (["--data", "nowhere.jsonl"], "there is no file or folder nowhere.jsonl"),
+        (["--data", "nowhere.jsonl"], "--data names 'nowhere.jsonl', and there is no such file or folder"),
         (["--dtype", "float3"], "is not a dtype"),
         (["--device", "cuda:7"], "cannot be used here"),
     ],

@@ -1,5 +1,6 @@
 """check and plan."""
 
+import itertools
 import json
 
 import pytest
@@ -45,6 +46,62 @@ def test_plan_counts_questions(headwise, tiny):
     assert list(few) == ["answers", "spectral"]  # and what it is made from
     assert many["answers"]["tokens"] == 10 * few["answers"]["tokens"]
     assert many["spectral"]["seconds"] > few["spectral"]["seconds"]
+
+
+def test_plan_counts_what_each_study_is_asked(headwise, tiny):
+    from headwise.corpora import packaged_steps
+    from headwise.studies.functions import FunctionsOptions
+    from headwise.studies.functions.choice import choose
+
+    rows = json.loads(headwise("plan", tiny, "--json").out)["studies"]
+    asked = choose(packaged_steps(), FunctionsOptions().steps, FunctionsOptions().seed)
+    steps = sum(map(len, asked.chains))
+    assert rows["functions"]["examples"] == len(asked.chains) == 108
+    assert rows["functions"]["unit"] == f"questions of {steps} steps"
+    assert rows["function_masking"]["examples"] == len(asked.functions)
+    assert {name: row["unit"] for name, row in rows.items() if name != "functions"} == {
+        "profile": "texts", "patterns": "prompts", "answers": "questions", "spectral": "answers", "probing": "answers",
+        "relations": "layers", "relation_validation": "relations", "function_masking": "functions, and whole chains",
+    }  # fmt: skip
+    assert f"108 questions of {steps} steps, " in headwise("plan", tiny, "--studies", "functions").out
+
+
+def test_plan_of_the_default_model_is_near_what_it_took(monkeypatch):
+    """On two quiet cores, whose speed stands in `loads`."""
+    from headwise.corpora import packaged_passages
+    from headwise.model import read_card
+    from headwise.studies.loads import Shown
+    from headwise.studies.planning import plan
+
+    took = {"profile": 97, "patterns": 33, "answers": 61, "spectral": 66, "probing": 88, "relations": 50,
+            "relation_validation": 82, "functions": 48, "function_masking": 70}  # fmt: skip
+    monkeypatch.setattr("headwise.studies.planning.measured_flops", lambda *_: 180e9)
+    found = plan(read_card(), Shown(packaged_passages(), 500), list(took))
+    for study, seconds in took.items():
+        assert found.studies[study]["seconds"] == pytest.approx(seconds, rel=0.1), study
+    assert found.seconds == pytest.approx(sum(took.values()), rel=0.05)
+
+
+def test_plan_measures_the_fastest_product(monkeypatch):
+    """One that others held up does not count."""
+    import torch
+
+    from headwise.studies import planning
+
+    calls = iter(itertools.accumulate([0.05] * 5 + [0.01] + [0.05] * 40))  # the second product takes 10 ms, others 50
+    monkeypatch.setattr(planning.time, "perf_counter", lambda: next(calls))
+    speed = planning._fastest(torch.randn(8, 32), 16, torch.get_num_threads(), 1.0)
+    assert speed == pytest.approx(2 * 16 * 8 * 32 / 0.01)
+
+
+def test_plan_leaves_the_number_of_threads_as_it_was():
+    import torch
+
+    from headwise.studies.planning import measured_flops
+
+    before = torch.get_num_threads()
+    assert measured_flops(64, torch.float32, torch.device("cpu"), 0.05) > 1e6
+    assert torch.get_num_threads() == before
 
 
 def test_plan_loads_no_weights(headwise, tiny, texts, tmp_path):

@@ -29,7 +29,7 @@ def test_the_atlas_holds_maps_table_and_detector(detected):
 def test_figures_and_words_are_written(detected):
     figures = {file.name for file in (detected.parent / "atlas-figures").iterdir()}
     assert {"spectral.png", "detection.pdf"} <= figures
-    assert "detection" in (detected.parent / "atlas-report.md").read_text(encoding="utf-8")
+    assert 'data-path="study/detection"' in (detected.parent / "atlas-report.html").read_text(encoding="utf-8")
 
 
 def test_answers_are_shown(headwise, detected):

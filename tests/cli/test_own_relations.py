@@ -39,7 +39,7 @@ def test_own_relations_from_a_file(headwise, tmp_path):
     [
         ("pairs.json", '{"capital": 3}', "capital"),
         ("pairs.xls", "x", "has the suffix '.xls'"),
-        (None, "", "there is no file or folder"),
+        (None, "", "there is no such file or folder"),
     ],
 )
 def test_files_of_relations_that_cannot_be_read(headwise, tiny, tmp_path, name, content, words):

@@ -44,14 +44,14 @@ def test_study_options_take_the_type_of_their_field():
 @pytest.mark.parametrize(
     ("word", "sentence"),
     [
-        ("k=5", "STUDY.OPTION=VALUE"),
+        ("k=5", "STUDY.OPTION=VALUE, such as answers.temperature=0.7, not 'k=5'; write s.k=5"),
         ("s.k", "STUDY.OPTION=VALUE"),
         ("t.k=5", "no study 't'"),
         ("s.temprature=1", "Did you mean 'temperature'?"),
-        ("s.k=many", "s.k takes int, not 'many'"),
-        ("s.few_shot=many", "int or none"),
+        ("s.k=many", "The option k of the study s takes a whole number, and was given 'many'"),
+        ("s.few_shot=many", "a whole number or none, and was given"),
         ("s.chat=perhaps", "yes or no"),
-        ("s.steps=1,two", "s.steps takes int, not 'two'"),
+        ("s.steps=1,two", "The option steps of the study s takes a whole number, and was given 'two'"),
     ],
 )
 def test_wrong_study_options_are_refused(word, sentence):
@@ -62,7 +62,9 @@ def test_wrong_study_options_are_refused(word, sentence):
 def test_numbers_of_heads_are_numbers_when_they_reach_the_study():
     removed = "relation_validation.removed"
     assert study_options([f"{removed}=1,2,8"], OPTIONS)["relation_validation"].removed == (1, 2, 8)
-    with pytest.raises(StudyError, match=f"{removed} takes int, not 'one'"):
+    with pytest.raises(
+        StudyError, match="removed of the study relation_validation takes a whole number, and was given 'one'"
+    ):
         study_options([f"{removed}=one"], OPTIONS)
 
 
@@ -79,7 +81,7 @@ def test_figure_options():
         (["--feature", "x"], "Did you mean 'features'"),
         (["stray"], "'stray' was not expected"),
         (["--part"], "--part needs a value"),
-        (["--least", "low"], "--least takes float"),
+        (["--least", "low"], "--least of the spectral figure takes a number, and was given 'low'"),
     ],
 )
 def test_wrong_figure_options_are_refused(words, sentence):

@@ -2,11 +2,14 @@
 
 import pytest
 
+from headwise.cli.main import app
+from headwise.cli.usage import MEANT
+
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["heads"], "heads needs ATLAS (the folder that headwise build wrote); write: headwise heads ATLAS"),
+        (["heads"], "heads needs ATLAS (the folder that headwise build wrote"),
         (["show", "atlas"], "show needs STUDY (the study, such as profile); write: headwise show ATLAS STUDY"),
         (
             ["build", "--studeis", "profile"],
@@ -14,6 +17,9 @@ import pytest
         ),
         (["build", "--zzz"], "build has no option --zzz. See headwise build --help for those it has"),
         (["bild"], "there is no verb 'bild'. Did you mean 'build'? Known: answers, build"),
+        (["draw"], "there is no verb 'draw'. Did you mean 'show'? Known: answers, build"),
+        (["profile"], "there is no verb 'profile'. profile is a study: headwise show ATLAS profile draws it"),
+        (["plan", "one", "two"], "plan was given more than it takes (two); write: headwise plan [MODEL]"),
         (["plan", "--limit", "many"], "--limit was not understood: "),
         (
             ["describe", "atlas", "profile", "extra"],
@@ -48,3 +54,24 @@ def test_an_interruption_says_that_the_work_is_kept(headwise, monkeypatch, tmp_p
     result = headwise("heads", tmp_path)
     assert result.code == 130
     assert "interrupted; what was measured is kept" in result.err
+
+
+# ---- help -----------------------------------------------------------------------------------------------------------
+
+
+def verbs() -> list[str]:
+    return [command.name or command.callback.__name__ for command in app.registered_commands]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("verb", verbs())
+def test_every_verb_has_examples_of_its_own_and_nothing_is_cut(headwise, monkeypatch, verb):
+    for columns in (80, 120):
+        monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", columns)
+        said = headwise(verb, "--help")
+        assert said.code == 0 and max(map(len, said.out.splitlines())) <= columns
+        assert "…" not in said.out
+        assert f"headwise {verb}" in said.out.split("Example")[-1]
+
+
+def test_the_words_that_verbs_are_also_called_are_no_verbs_themselves():
+    assert not {word for words in MEANT.values() for word in words} & set(verbs())

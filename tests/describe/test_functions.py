@@ -38,6 +38,12 @@ def gini(values: np.ndarray) -> float:
     return float(np.abs(values[:, None] - values[None]).sum() / (2 * values.size**2 * values.mean()))
 
 
+def fullest(one: xr.Dataset) -> np.ndarray:
+    """The layers that no other has more heads than."""
+    counts = one["chosen"].sum("head").values
+    return np.array([not (counts > count).any() for count in counts])
+
+
 def third(ds: xr.Dataset, name: str, index: int) -> float:
     chosen = ds["chosen"].sel(function=name).values
     return 100 * float(np.array_split(chosen, 3)[index].sum() / chosen.sum())
@@ -53,7 +59,9 @@ def correlations(ds: xr.Dataset) -> dict[tuple[str, str], float]:
 def of_function(what: str, name: str, ds: xr.Dataset) -> float:
     """A number that a function has."""
     if what == "correlation":
-        return correlations(ds)[tuple(name.split(" | "))]  # type: ignore[index]
+        one, other = name.split(" | ")
+        found = correlations(ds)
+        return found[(one, other)] if (one, other) in found else found[(other, one)]
     one = ds.sel(function=name)
     kind, *rest = what.split()
     magnitude = one["magnitude"].astype(float)
@@ -68,12 +76,18 @@ def of_function(what: str, name: str, ds: xr.Dataset) -> float:
         "exclusive": lambda: (one["chosen"].values & (owners(ds) == 1)).sum(),
         "beyond": lambda: int((one["q"] < 0.05).sum()),
         "third": lambda index: third(ds, name, int(index)),
-        "peak": lambda: int(one["chosen"].sum("head").values.argmax()),
+        "peak": lambda layer: int(layer) if fullest(one)[int(layer)] else -1,
+        "fullest": lambda: fullest(one).sum(),
         "top-heads": lambda: top(ds, name)[0],
         "top-share": lambda: 100 * top(ds, name)[1][-top(ds, name)[0] :].sum() / top(ds, name)[1].sum(),
         "gini": lambda: gini(top(ds, name)[1]),
     }
     return float(rules[kind](*rest)) if kind in rules else float(one[kind])
+
+
+def shares(ds: xr.Dataset, of: str) -> np.ndarray:
+    """What every function has, told by its ends."""
+    return (ds["alone_q"] < 0.05).mean(("layer", "head")).values if of == "alone" else ds[of].values
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
@@ -113,6 +127,9 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "sure": lambda: int((ds["rank_correlation_low"] > 0).sum()),
         "ranked": lambda: known.size,
         "fewest": lambda: int(ds["held_out"].min()),
+        "tied-alone": lambda: (ds["alone_accuracy"] == ds["alone_accuracy"].max()).sum() - 1,
+        "least": lambda of: (shares(ds, of) == np.nanmin(shares(ds, of))).sum(),
+        "most": lambda of: (shares(ds, of) == np.nanmax(shares(ds, of))).sum(),
     }
     if kind in ("constant", "edge"):
         return number.value
@@ -153,8 +170,8 @@ def test_planted_heads_are_named() -> None:
     inference = next(line for line in words.detail if line.startswith("Inference (high order):"))
     assert "the layer with most of them is 13." in inference
     said = "\n".join(words.observations)
-    assert "1 of several: L2H1 (Retrieval, Knowledge Recall)." in said
-    assert "the most similar maps are those of Retrieval and Knowledge Recall" in said
+    assert "1 of several: L2H1 (Knowledge Recall, Retrieval)." in said
+    assert "the most similar maps are those of Knowledge Recall and Retrieval" in said
 
 
 def test_a_refused_function_is_told_as_refused() -> None:
@@ -162,7 +179,8 @@ def test_a_refused_function_is_told_as_refused() -> None:
     line = next(line for line in words.detail if line.startswith("Semantic Understanding"))
     assert line.endswith(f"No map: {REASON}.") and not HEAD.search(line)
     assert "1 function is refused." in words.short()
-    assert not any("Semantic Understanding" in line for line in words.observations)
+    of_maps = [line for line in words.observations if "by themselves" not in line]  # probes on single heads need no map
+    assert not any("Semantic Understanding" in line for line in of_maps)
     nothing = describe("functions", functions_dataset(refused=EIGHT))
     assert not any(HEAD.search(line) for line in nothing.detail)
 
@@ -171,7 +189,7 @@ def test_the_answers_form_is_told_where_it_would_do() -> None:
     ds = functions_dataset()
     said = "\n".join(describe("functions", ds).observations)
     assert (
-        "or above it, for Retrieval (0.90) and Knowledge Recall (0.85): there the map may show the form of answers"
+        "or above it, for Knowledge Recall (0.85) and Retrieval (0.90): there the map may show the form of answers"
         in said
     )
     ds["confound_auroc"][:] = 0.5

@@ -90,11 +90,41 @@ def test_augmenting_against_random_directions(masking: xr.Dataset) -> None:
 def test_whole_chains_stand_under_the_whole_model(masking: xr.Dataset) -> None:
     matrix, lost = figure_of("function_masking", masking, kind="hierarchy").panels
     assert isinstance(matrix, Heatmap) and isinstance(lost, Intervals)
-    assert matrix.y.labels == ("none", "Knowledge Recall", "Retrieval", "Syntactic Understanding")
-    asked = list(matrix.x.labels)
-    np.testing.assert_array_equal(matrix.values[0], masking["chain_whole"].sel(function=asked).values)
-    np.testing.assert_array_equal(matrix.values[2], masking["chain"].sel(masked="Retrieval", function=asked).values)
+    assert matrix.y.labels == ("no head", "random heads", "Knowledge Recall", "Retrieval", "Syntactic Understanding")
+    *labels, last = matrix.x.labels
+    asked = [label.rsplit(" (", 1)[0] for label in labels]
+    assert labels == [f"{name} ({int(masking['chain_steps'].sel(function=name))})" for name in asked]
+    here, high = masking.sel(function=asked), masking["order"].sel(function=asked).values == "high"
+    np.testing.assert_array_equal(matrix.values[0, :-1], here["chain_whole"].values)
+    np.testing.assert_array_equal(matrix.values[1, :-1], here["chain_random"].values)
+    np.testing.assert_array_equal(matrix.values[3, :-1], here["chain"].sel(masked="Retrieval").values)
+    whole, steps = here["chain_whole"].values[high], here["chain_steps"].values[high]
+    assert last == f"all high-order ({steps.sum()})"
+    assert matrix.values[0, -1] == pytest.approx(float((whole * steps).sum() / steps.sum()))
+    assert matrix.values[1, -1] == pytest.approx(float(masking["chain_high_random"].sel(function="Retrieval")))
+    assert matrix.values[3, -1] == pytest.approx(float(masking["chain_high_own"].sel(function="Retrieval")))
     np.testing.assert_array_equal(lost.values, masking["chain_effect"].sel(function=list(lost.y.labels)).values)
+
+
+def test_an_atlas_without_random_heads_by_function_still_has_their_row(masking: xr.Dataset) -> None:
+    matrix = figure_of("function_masking", masking.drop_vars("chain_random"), kind="hierarchy").panels[0]
+    assert isinstance(matrix, Heatmap)
+    assert np.isnan(matrix.values[1, :-1]).all() and np.isfinite(matrix.values[1, -1])
+
+
+def test_the_legend_draws_dashed_curves_dashed(masking: xr.Dataset) -> None:
+    for kind in ("masking", "augment"):
+        figure = figure_of("function_masking", masking, kind=kind)
+        legend, first = figure.panels[-1], figure.panels[0]
+        assert isinstance(first, Curves)
+        signs = {entry.colour: entry.sign for entry in legend.entries}  # type: ignore[union-attr]
+        assert signs == {curve.colour: curve.style for curve in first.curves}
+
+
+def test_the_matrix_of_shared_heads_counts_no_steps(masking: xr.Dataset) -> None:
+    lost, shared = figure_of("function_masking", masking, kind="cross").panels
+    assert isinstance(lost, Heatmap) and isinstance(shared, Heatmap)
+    assert all(label.endswith(")") for label in lost.x.labels) and shared.x.labels == shared.y.labels == lost.y.labels
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) 
 
 
 def test_unknown_signs_and_styles_are_refused() -> None:
-    with pytest.raises(DataError, match="'star' is no sign of a mark; use one of ring, cross, text"):
+    with pytest.raises(DataError, match="'star' is no sign of a mark; use one of ring, dot, cross, text"):
         Mark(0, 0, sign="star")
     with pytest.raises(DataError, match="no style of a curve"):
         Curve("c", "C", [1], [1], style="dots")

@@ -79,6 +79,7 @@ def test_heads_by_name_keep_their_order(two: xr.Dataset) -> None:
 
 def test_the_heads_that_changed_most_come_first(two: xr.Dataset) -> None:
     names = grid(two, top=3, by="change")[1].names
+    assert grid(two, top=3, by="similarity")[1].names == names
     assert names[0] == f"L{MOVED[0]}H{MOVED[1]}"
     assert set(names[1:]) == {f"L{layer}H{head}" for layer, head in CUT}
     assert grid(two, top=1, by="diagonal_change")[0].names == names[:1]
@@ -89,12 +90,34 @@ def test_the_heads_that_changed_most_come_first(two: xr.Dataset) -> None:
         grid(two, top=0)
 
 
+def test_the_choice_of_heads_is_told(two: xr.Dataset) -> None:
+    for options, told in (
+        ({"top": 3}, "3 of 12 heads, those whose maps changed most (least similar first)"),
+        ({"top": 2, "by": "peak"}, "2 of 12 heads, those with the largest “Peak” in"),
+        ({"top": 2, "by": "peak_change"}, "2 of 12 heads, those whose number “Peak” changed most, up or down"),
+        ({"heads": "L0H0,L1H1"}, "2 of 12 heads, as asked for"),
+    ):
+        figure = figure_of("patterns", two, **options)
+        assert figure.subtitle.startswith(told) and f"Shown: {told}" in figure.notes[0]
+    assert figure_of("patterns", two).subtitle == "" and "Shown:" not in figure_of("patterns", two).notes[0]
+
+
+def test_a_tie_at_the_end_of_the_choice_is_told(two: xr.Dataset) -> None:
+    level = two.copy(deep=True)
+    level["value"].loc[{"statistic": "peak"}] = 0.5
+    assert figure_of("patterns", level, top=2, by="peak").subtitle.endswith("others have the same value as the last")
+    assert "others" not in figure_of("patterns", level, top=12, by="peak").subtitle
+
+
 def test_one_model_alone_has_one_panel_and_no_change() -> None:
     alone = patterns_dataset(4, 3, two=False)
     assert len(grid(alone)) == 1
     with pytest.raises(StudyError, match="ranked by 'change'"):
         grid(alone, by="change")
-    assert len(figure_of("patterns", alone, numbers=True).panels) == 6
+    figure = figure_of("patterns", alone, numbers=True)
+    assert len(figure.panels) == 6
+    assert "Not drawn, because it is the same in every head: Open edges and Row sum" in figure.notes[0]
+    assert len(figure_of("patterns", alone, statistics=["open"]).panels) == 1
 
 
 def test_the_average_is_drawn_when_asked_for(two: xr.Dataset) -> None:
@@ -175,6 +198,12 @@ def test_numbers_stand_side_by_side_with_their_change(two: xr.Dataset) -> None:
     np.testing.assert_array_equal(change.values, two["change"].sel(statistic="active").values)
     count = int((two["q"].sel(statistic="active") < 0.05).sum())
     assert change.subtitle == f"q < 0.05: {count} of 12 heads"
+    q = two["q"].sel(statistic="active").transpose("layer", "head").values
+    assert {(mark.row, mark.column) for mark in change.marks} == set(map(tuple, np.argwhere(q < 0.05).tolist()))
+    assert {mark.sign for mark in change.marks} == {"dot"} and "Dots: q < 0.05." in figure.notes[0]
+    assert not figure.panels[0].marks  # type: ignore[union-attr]
+    every = figure_of("patterns", two, numbers=True)
+    assert {panel.key.split()[0] for panel in every.panels} == set(two["statistic"].values.tolist())
     assert figure.panels[0].scale == figure.panels[1].scale  # type: ignore[union-attr]
     with pytest.raises(StudyError, match="no statistic 'pek'"):
         figure_of("patterns", two, statistics="pek")

@@ -23,6 +23,8 @@ SETTINGS = {
     "several tiles": Setting(batch=1, heads=2, kv_heads=1, queries=200, width=16),
     "several tiles, window": Setting(batch=1, heads=2, kv_heads=1, queries=200, width=16, window=70),
     "wide heads": Setting(width=96, heads=2, kv_heads=1),
+    "heads of 80": Setting(width=80, heads=2, kv_heads=1),
+    "the widest heads": Setting(width=256, heads=2, kv_heads=1, dtype=torch.float16),
     "window": Setting(window=7),
     "left padding": Setting(batch=3, padding="left"),
     "window, right padding": Setting(batch=3, window=5, padding="right"),

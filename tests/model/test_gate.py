@@ -93,11 +93,11 @@ def test_the_packaged_model_is_sparse_at_the_dense_loss():
 
 
 def test_a_damaged_gate_file(tmp_path, pair):
-    from headwise.model.gate import gate_of_adapter
+    from headwise.model.gate import gate_note
 
     (tmp_path / FILE).write_text("{}")
     with pytest.raises(ModelError, match="is damaged"):
-        gate_of_adapter(tmp_path, {})
+        gate_note(tmp_path, {})
 
 
 def test_rows_that_look_nowhere_have_no_entropy(pair):

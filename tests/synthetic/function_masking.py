@@ -104,6 +104,7 @@ def _chains(names: list[str], masked: np.ndarray, chains: int) -> tuple[np.ndarr
     random = np.where(there, whole[high].mean() - 0.05, np.nan) if high.any() else own
     return chain, {
         "chain_whole": ("function", whole), "chain_high_own": ("function", own), "chain_high_random": ("function", random),
+        "chain_random": ("function", whole - 0.05),
         **_ends("chain_effect", ("function",), random - own, 0.1),
     }  # fmt: skip
 

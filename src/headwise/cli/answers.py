@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
 
 if TYPE_CHECKING:
@@ -70,9 +71,11 @@ def answers(
     _print(kept, rows, len(every))
 
 
-answers.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise answers atlas\n\nheadwise answers atlas --label wrong --topic capitals -n 30\n\n"
-    "headwise answers atlas --rule contained --seed 0\n\nheadwise answers atlas -o answers.csv"
+answers.examples = examples(  # type: ignore[attr-defined]
+    "headwise answers atlas",
+    "headwise answers atlas --label wrong --topic capitals -n 30",
+    ("headwise answers atlas --rule contained --seed 0", "what one rule decided, drawn at random"),
+    ("headwise answers atlas -o answers.csv", "all of them, as a table"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,12 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.catalogue import refuse_unknown
+from headwise.cli.examples import examples
+from headwise.cli.places import refuse_missing_file, refuse_missing_model
+from headwise.dims import head_name, parse_heads
+from headwise.errors import ModelError, StudyError
+
+SERVED = "Answers and labels from a server"
 
 
 def build(
@@ -25,25 +32,19 @@ def build(
             "--relations",
             help="Your pairs of words: a .json, .csv or .tsv file, or a folder of them. Default: the packaged ones.",
             show_default=False,
+            rich_help_panel=options.SHOWN,
         ),
     ] = None,
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            "--steps",
-            help="Your questions in steps, each labelled with a function: a .json, .jsonl or .csv file. "
-            "Default: the packaged ones.",
-            show_default=False,
-        ),
-    ] = None,
+    steps: options.StepsOption = None,
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
-            metavar="MODEL_OR_ADAPTER",
-            help="Patterns are compared with this model, or with this one under a PEFT adapter. Default: the sparse adapter "
-            "that ships for the model, if there is one; none: nothing.",
+            metavar="PLACE",
+            help="The model or PEFT adapter that patterns are compared with: a folder, or owner/name. Default: the sparse "
+            "adapter that ships for the model, if there is one; none: nothing.",
             show_default=False,
+            rich_help_panel=options.SHOWN,
         ),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The atlas: a new folder, or one to add to.")] = Path(
@@ -59,20 +60,39 @@ def build(
     endpoint: Annotated[
         str | None,
         typer.Option(
-            "--endpoint", help="Answers come from the model at this OpenAI-compatible URL.", show_default=False
+            "--endpoint",
+            help="Answers come from the model at this OpenAI-compatible URL.",
+            show_default=False,
+            rich_help_panel=SERVED,
         ),
     ] = None,
     endpoint_model: Annotated[
-        str, typer.Option("--endpoint-model", help="The model's name at the endpoint.", show_default=False)
+        str,
+        typer.Option(
+            "--endpoint-model", help="The model's name at the endpoint.", show_default=False, rich_help_panel=SERVED
+        ),
     ] = "",
     judge: Annotated[
         str | None,
-        typer.Option("--judge", help="Labels come from the model at this OpenAI-compatible URL.", show_default=False),
+        typer.Option(
+            "--judge",
+            help="Labels come from the model at this OpenAI-compatible URL.",
+            show_default=False,
+            rich_help_panel=SERVED,
+        ),
     ] = None,
     judge_model: Annotated[
-        str, typer.Option("--judge-model", help="The judge's name at its endpoint.", show_default=False)
+        str,
+        typer.Option(
+            "--judge-model", help="The judge's name at its endpoint.", show_default=False, rich_help_panel=SERVED
+        ),
     ] = "",
-    trust_remote_code: Annotated[bool, typer.Option(help="Let code that comes with the model run.")] = False,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code", help="Let code that comes with the model run.", rich_help_panel=options.MODEL
+        ),
+    ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Build the atlas of a model: every study measured, stored, drawn and told.
@@ -82,17 +102,33 @@ def build(
     """
     names = options.split(studies)
     refuse_unknown([*(names or []), *(options.split(redo) or [])], settings or [])
+    for option, place in (("--data", data), ("--relations", relations), ("--steps", steps)):
+        refuse_missing_file(option, place)
+    if questions is not None and Path(questions).suffix and "=" not in questions:
+        refuse_missing_file("--questions", questions)
+    off = _heads_off(settings or [], against)
+    refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
+    refuse_missing_model("--against", against)
+    from headwise.cli.pictures import write_pictures
     from headwise.cli.progress import progress_bars
-    from headwise.cli.report import write_report
     from headwise.cli.settings import study_options
-    from headwise.corpora import find_questions
+    from headwise.corpora import find_questions, read_passages, read_relations, read_steps
+    from headwise.corpora.hub import SETS
     from headwise.figures import has_figure
     from headwise.studies import build as run_build
     from headwise.studies.building import OPTIONS, model_for
+    from headwise.web.report import write as write_report
 
     chosen = study_options(settings or [], OPTIONS)
     _serve(chosen, OPTIONS["answers"], {"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
-    asked = find_questions(questions, one_means=one_means) if one_means is not None else questions
+    shown: dict[str, Any] = {
+        "data": None if data is None else read_passages(data),
+        "questions": questions if questions in (None, *SETS) else find_questions(questions, one_means=one_means),
+        "relations": None if relations is None else read_relations(relations),
+        "steps": None if steps is None else read_steps(steps),
+    }
+    if off:
+        _refuse_missing_heads(off, model, revision)
     with progress_bars(quiet=as_json) as bars:
         bars.say(f"loading {model or 'the default model'}")
         loading = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
@@ -100,39 +136,43 @@ def build(
         atlas = run_build(
             loaded,
             names,
-            data=data,
-            questions=asked,
+            **shown,
             limit=limit or None,
-            relations=relations,
-            steps=steps,
             against=against,
             output=output,
             options=chosen,
             redo=options.split(redo) or (),
             progress=bars.update,
         )
+        beside = output if output.name not in ("", "..") else output.resolve()
         bars.say("drawing")
-        files = write_report(atlas, output.parent if output.parent != Path() else Path("."), output.name)
+        files = write_pictures(atlas, beside.with_name(f"{beside.name}-figures"))
+        bars.say("writing the report")
+        report = write_report(atlas, beside.with_name(f"{beside.name}-report.html"))
     if as_json:
-        typer.echo(json.dumps({"atlas": str(atlas.path), "studies": atlas.studies, "files": [str(f) for f in files]}))
+        written = [str(file) for file in (report, *files)]
+        typer.echo(json.dumps({"atlas": str(atlas.path), "studies": atlas.studies, "files": written}))
         return
     typer.echo(f"The atlas is in {atlas.path}: {', '.join(atlas.studies)}.")
-    for file in files:
-        typer.echo(f"  {file}")
+    typer.echo(f"The report is {report}; open it in a browser.")
+    if files:
+        typer.echo(f"Figures for papers are in {files[0].parent}.")
     for study in filter(has_figure, atlas.studies):
         typer.echo(f"\n{atlas.describe(study).short()}")
 
 
-build.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\n"
-    "headwise build                                  the default model, all studies\n\n"
-    "headwise build ./my-model -o atlases/mine        a local folder\n\n"
-    "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl\n\n"
-    "headwise build ./llama-70b --studies relations              from its weights alone: it is not loaded\n\n"
-    "headwise build --questions triviaqa --limit 1000 --set answers.temperature=1 --set spectral.k=50\n\n"
-    "headwise build --questions answered.csv --one-means wrong     answers and labels that you have\n\n"
-    "headwise build --studies patterns --against ./my-sparse-adapter      attention maps, dense against sparse\n\n"
-    "headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model"
+build.examples = examples(  # type: ignore[attr-defined]
+    ("headwise build", "the default model, all studies, into the folder atlas"),
+    ("headwise build ./my-model -o atlases/mine", "a model in a folder"),
+    (
+        "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl",
+        "one study of a hub model, on your texts",
+    ),
+    ("headwise build ./llama-70b --studies relations", "from its weights alone: it is not loaded"),
+    ("headwise build --questions triviaqa --limit 1000 --set spectral.k=50", "a known set, and an option of a study"),
+    ("headwise build --questions answered.csv --one-means wrong", "answers and labels that you have"),
+    ("headwise build --studies patterns --against ./my-sparse-adapter", "attention maps, dense against sparse"),
+    ("headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model", "answers from a server"),
 )
 
 
@@ -147,3 +187,31 @@ def _serve(chosen: dict[str, Any], kind: type, served: dict[str, tuple[str | Non
         if url is not None:
             endpoint = Endpoint(url, model)
             chosen["answers"] = replace(chosen.get("answers") or kind(), **{name: endpoint})
+
+
+def _heads_off(settings: Sequence[str], against: str | None) -> list[tuple[int, int]]:
+    """The heads that patterns are to be compared without; that, or another model, not both."""
+    given = [text.partition("=")[2].strip() for text in settings if text.split("=")[0].strip() == "patterns.heads_off"]
+    heads = parse_heads(given[-1]) if given and given[-1].lower() != "none" else []
+    if heads and against is not None and against.lower() != "none":
+        raise StudyError(
+            f"Patterns are compared with another model (--against {against}) or without heads "
+            f"(--set patterns.heads_off={given[-1]}), not both at once; leave one of them out."
+        )
+    return heads
+
+
+def _refuse_missing_heads(heads: Sequence[tuple[int, int]], model: str | None, revision: str | None) -> None:
+    """Heads that the model does not have, told by its config; what has none (an adapter's folder) is looked at later."""
+    from headwise.model import read_card
+
+    try:
+        card = read_card(model, revision=revision)
+    except ModelError:
+        return
+    for layer, head in heads:
+        if layer >= card.layers or head >= card.heads:
+            raise StudyError(
+                f"patterns.heads_off names {head_name(layer, head)}, and {card.id} has {card.layers} layers of {card.heads} "
+                f"heads: name heads from L0H0 to {head_name(card.layers - 1, card.heads - 1)}."
+            )

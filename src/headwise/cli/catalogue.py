@@ -2,46 +2,66 @@
 
 Running it loads torch and transformers, which takes seconds, and a misspelt name is to be refused at once. Steps: parse
 ``studies/building.py``; go through its table ``OPTIONS`` (study -> dataclass); follow the imports to where the name and the
-dataclass are written down. What an option's value may be is checked later, by `settings`.
+dataclass are written down. Values are held against the types that stand there; what else they must be (a range, a
+choice) the dataclass says when it is made.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
+from typing import Any
 
-from headwise.cli.settings import parts_of
+from headwise.cli.settings import parts_of, value_of
 from headwise.errors import StudyError, did_you_mean
 
 __all__ = ["catalogue", "refuse_unknown"]
 
 BUILDING, TABLE = "headwise.studies.building", "OPTIONS"
 SOURCE = Path(__file__).parents[2]
+TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple, "None": type(None)}
 
 
-def catalogue() -> dict[str, list[str]]:
-    """Study -> its options."""
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Study -> its options -> their types; None for a type that nobody can write on a command line."""
     table = _find(BUILDING, TABLE)
     assert isinstance(table, ast.Dict)
     found = {}
     for key, value in zip(table.keys, table.values, strict=True):
         name, options = _follow(key), _follow(value)
         assert isinstance(name, ast.Constant) and isinstance(options, ast.ClassDef)
-        fields = [node.target for node in options.body if isinstance(node, ast.AnnAssign)]
-        found[str(name.value)] = [field.id for field in fields if isinstance(field, ast.Name)]
+        fields = [node for node in options.body if isinstance(node, ast.AnnAssign)]
+        found[str(name.value)] = {
+            one.target.id: _type(one.annotation) for one in fields if isinstance(one.target, ast.Name)
+        }
     return found
 
 
 def refuse_unknown(studies: Sequence[str], settings: Sequence[str] = ()) -> None:
-    """Refuse names of studies, and of options in ``STUDY.OPTION=VALUE``, that are not there."""
+    """Refuse studies and options in ``STUDY.OPTION=VALUE`` that are not there, and values of another type."""
     known = catalogue()
+    names = {study: list(options) for study, options in known.items()}
     for study in studies:
         if study not in known:
             raise StudyError(f"There is no study {study!r}. {did_you_mean(study, known)}")
     for setting in settings:
-        parts_of(setting, known)
+        study, option, text = parts_of(setting, names)
+        if (kind := known[study][option]) is not None:
+            value_of(f"The option {option} of the study {study}", text, kind)
+
+
+def _type(written: ast.expr) -> Any:
+    """The type that an annotation of plain types stands for; None where it is made of others."""
+    if isinstance(written, ast.BinOp):
+        both = [_type(side) for side in (written.left, written.right)]
+        return None if None in both else reduce(or_, both)
+    if isinstance(written, ast.Subscript) and isinstance(written.slice, ast.Tuple):
+        each = _type(written.slice.elts[0])
+        return None if each is None else tuple.__class_getitem__((each, ...))
+    return TYPES.get(ast.unparse(written))
 
 
 def _follow(written: ast.expr | None) -> ast.AST | str:

@@ -6,7 +6,9 @@ import json
 
 import typer
 
+from headwise.cli.examples import examples
 from headwise.cli.options import AdapterOption, DeviceOption, DtypeOption, JsonOption, ModelArgument, RevisionOption
+from headwise.cli.places import refuse_missing_model
 
 
 def check(
@@ -21,6 +23,7 @@ def check(
 
     Ends with exit code 0 if every check passes and 1 if one does not.
     """
+    refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
     from headwise.model import load
     from headwise.seam import check as run_checks
 
@@ -38,6 +41,8 @@ def check(
         raise typer.Exit(1)
 
 
-check.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise check\n\nheadwise check ./my-model --dtype bfloat16 --json"
+check.examples = examples(  # type: ignore[attr-defined]
+    ("headwise check", "the default model"),
+    "headwise check ./my-model --dtype bfloat16 --json",
+    ("headwise check ./my-model --adapter ./my-adapter", "a model under a PEFT adapter"),
 )

@@ -6,6 +6,7 @@ import json
 
 import typer
 
+from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
 
 
@@ -13,11 +14,16 @@ def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = F
     """What a careful reader would see in a map; every number is computed from it."""
     from headwise.atlas import Atlas
     from headwise.cli.unpictured import refuse_unpictured
+    from headwise.joins import AGREEMENT, agreement, agreement_words
 
     opened = Atlas.open(atlas)
     refuse_unpictured(study, atlas, "words")
-    words = opened.describe(study)
+    words = agreement_words(agreement(opened)) if study == AGREEMENT else opened.describe(study)
     typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 
 
-describe.examples = "[b]Example[/b]\n\nheadwise describe atlas profile"  # type: ignore[attr-defined]
+describe.examples = examples(  # type: ignore[attr-defined]
+    "headwise describe atlas profile",
+    ("headwise describe atlas spectral --json", "by section, for a program"),
+    ("headwise describe atlas agreement", "do the studies name the same heads?"),
+)

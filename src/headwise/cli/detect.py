@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _from_line(number: int, line: str) -> Question:
         raise DataError(f'line {number} is not a JSON object with a "question" (and a "response"): {error}') from error
 
 
-detect.examples = (  # type: ignore[attr-defined]
-    '[b]Examples[/b]\n\nheadwise detect atlas --ask "What is the capital of Norway?"\n\n'
-    "headwise detect atlas --data answers.jsonl > scores.jsonl"
+detect.examples = examples(  # type: ignore[attr-defined]
+    ('headwise detect atlas --ask "What is the capital of Norway?"', "the model answers, and that is scored"),
+    ('headwise detect atlas --ask "What is the capital of Norway?" --answer "Oslo."', "your answer is scored"),
+    "headwise detect atlas --data answers.jsonl > scores.jsonl",
 )

@@ -13,13 +13,19 @@ from headwise import __version__
 from headwise.cli.answers import answers
 from headwise.cli.build import build
 from headwise.cli.check import check
+from headwise.cli.compare import compare
 from headwise.cli.describe import describe
 from headwise.cli.detect import detect
+from headwise.cli.examples import examples
+from headwise.cli.export import export
+from headwise.cli.head import head
 from headwise.cli.heads import heads
 from headwise.cli.plan import plan
+from headwise.cli.report import report
+from headwise.cli.serve import serve
 from headwise.cli.show import show
 from headwise.cli.sparsify import sparsify
-from headwise.cli.usage import UsageError, sentence
+from headwise.cli.usage import UsageError, paragraphs, sentence
 from headwise.errors import HeadwiseError
 
 INTERRUPTED = 130  # exit code
@@ -27,14 +33,27 @@ INTERRUPTED = 130  # exit code
 app = typer.Typer(
     name="headwise",
     help="Reads a language model one attention head at a time.",
-    epilog="Start with: headwise build   (the default model on the packaged texts), then: headwise show atlas profile",
+    epilog=examples(
+        ("headwise build", "start here: the default model on the packaged texts, into the folder atlas"),
+        ("headwise show atlas profile", "then: a figure of one study"),
+        ("headwise describe atlas profile", "the same in words"),
+        ("headwise show --help", "the options of a verb, with examples; every verb has this"),
+    ),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (build, plan, check, show, describe, heads, answers, detect, sparsify):
-    app.command(epilog=getattr(verb, "examples", None), context_settings=getattr(verb, "settings", None))(verb)
+VERBS = (
+    build, plan, check, show, describe, heads, head, compare, report, serve, answers, detect, sparsify, export,
+)  # fmt: skip
+for verb in VERBS:
+    app.command(
+        cls=getattr(verb, "command", None),
+        context_settings=getattr(verb, "settings", None),
+        help=paragraphs(verb.__doc__ or ""),
+        epilog=getattr(verb, "examples", None),
+    )(verb)
 
 
 @app.callback(invoke_without_command=True)

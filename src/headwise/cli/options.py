@@ -7,31 +7,49 @@ from typing import Annotated
 
 import typer
 
+SHOWN, MODEL = "What the model is shown", "The model"  # boxes of the help
+
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[MODEL]",
+        metavar="MODEL",
         help="A hub id, a folder, a .gguf file, or a PEFT adapter's folder. Default: SmolLM2-135M-Instruct.",
         show_default=False,
     ),
 ]
-AtlasArgument = Annotated[Path, typer.Argument(metavar="ATLAS", help="The folder that headwise build wrote.")]
+AtlasArgument = Annotated[
+    Path, typer.Argument(metavar="ATLAS", help="The folder that headwise build wrote, or hf://datasets/OWNER/NAME.")
+]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="The study, such as profile.")]
 DtypeOption = Annotated[
     str,
     typer.Option(
-        "--dtype", help="float32, bfloat16, float16, or auto (float32 on a CPU, the checkpoint's own on a GPU)."
+        "--dtype",
+        help="float32, bfloat16, float16, or auto (float32 on a CPU, the checkpoint's own on a GPU).",
+        rich_help_panel=MODEL,
     ),
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.", show_default=False),
+    typer.Option(
+        "--device",
+        help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
 ]
 RevisionOption = Annotated[
-    str | None, typer.Option("--revision", help="A branch, tag or commit of the hub.", show_default=False)
+    str | None,
+    typer.Option("--revision", help="A branch, tag or commit of the hub.", show_default=False, rich_help_panel=MODEL),
 ]
 AdapterOption = Annotated[
-    str | None, typer.Option("--adapter", help="A PEFT adapter to put on the model.", show_default=False)
+    str | None,
+    typer.Option(
+        "--adapter",
+        help="A PEFT adapter to put on the model: a folder, or owner/name on the hub.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 QuestionsOption = Annotated[
@@ -41,14 +59,18 @@ QuestionsOption = Annotated[
         help="Your questions: .jsonl, .csv or .parquet with question and answers, or the name of a known set. "
         "Default: the packaged ones.",
         show_default=False,
+        rich_help_panel=SHOWN,
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", help="How many questions, evenly over topics; 0 is all.")]
+LimitOption = Annotated[
+    int,
+    typer.Option("--limit", help="How many questions, evenly over topics; 0 is all.", rich_help_panel=SHOWN),
+]
 StudiesOption = Annotated[
     str | None,
     typer.Option(
         "--studies",
-        help="Comma-separated, such as profile,spectral. Default: all but samples, which takes long.",
+        help="Comma-separated, such as profile,spectral. Default: all but samples, circuits and sparsity, which take long.",
         show_default=False,
     ),
 ]
@@ -56,22 +78,37 @@ DataOption = Annotated[
     Path | None,
     typer.Option(
         "--data", help="Your texts: .jsonl with a field text, .txt, or a folder of them. Default: the packaged ones.",
-        show_default=False,
+        show_default=False, rich_help_panel=SHOWN,
     ),
 ]  # fmt: skip
 
+StepsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--steps",
+        help="Your questions in steps, each labelled with a function: a .json, .jsonl or .csv file. "
+        "Default: the packaged ones.",
+        show_default=False,
+        rich_help_panel=SHOWN,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        metavar="STUDY.OPTION=VALUE",
-        help="An option of a study, such as answers.temperature=0.7; may be given several times.",
+        metavar="SETTING",
+        help="An option of a study as STUDY.OPTION=VALUE, such as spectral.k=50; may be given several times.",
         show_default=False,
     ),
 ]
 OneMeansOption = Annotated[
     str | None,
-    typer.Option("--one-means", help="What 1 means in your column of labels: correct or wrong.", show_default=False),
+    typer.Option(
+        "--one-means",
+        help="What 1 means in your column of labels: correct or wrong.",
+        show_default=False,
+        rich_help_panel=SHOWN,
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from headwise.cli.catalogue import refuse_unknown
+from headwise.cli.examples import examples
 from headwise.cli.options import (
     DataOption,
     DeviceOption,
@@ -17,9 +18,11 @@ from headwise.cli.options import (
     ModelArgument,
     QuestionsOption,
     RevisionOption,
+    StepsOption,
     StudiesOption,
     split,
 )
+from headwise.cli.places import refuse_missing_file
 
 if TYPE_CHECKING:
     from headwise.studies.planning import Plan
@@ -31,6 +34,7 @@ def plan(
     data: DataOption = None,
     questions: QuestionsOption = None,
     limit: LimitOption = 500,
+    steps: StepsOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
     revision: RevisionOption = None,
@@ -41,7 +45,9 @@ def plan(
     Ends with exit code 1 if the memory is not there.
     """
     refuse_unknown(split(studies) or [])
-    from headwise.corpora import find_questions, packaged_passages, read_passages
+    for option, place in (("--data", data), ("--steps", steps)):
+        refuse_missing_file(option, place)
+    from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
     from headwise.model import choose_device, choose_dtype, read_card
     from headwise.studies.building import check_studies, default_studies, with_needed
     from headwise.studies.loads import Shown
@@ -52,7 +58,7 @@ def plan(
     passages = packaged_passages() if data is None else read_passages(data)
     card = read_card(model, revision=revision)
     where = choose_device(device)
-    shown = Shown(passages, min(limit, asked) if limit else asked)
+    shown = Shown(passages, min(limit, asked) if limit else asked, None if steps is None else read_steps(steps))
     result = estimate(card, shown, names, dtype=choose_dtype(dtype, card.config, where), device=where)
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
@@ -64,37 +70,13 @@ def plan(
 
 
 def _print(result: Plan) -> None:
-    for part, size in result.memory.items():
-        typer.echo(f"  memory  {part:<24} {_bytes(size):>9}")
-    there = "" if result.memory_there is None else f" of {_bytes(result.memory_there)}"
-    typer.echo(f"  memory  {'in all':<24} {_bytes(result.memory_total):>9}{there}")
-    typer.echo(f"  disk    {'atlas':<24} {_bytes(result.disk):>9}")
-    for name, row in result.studies.items():
-        about = f"{row['examples']:,.0f} examples, {row['tokens']:,.0f} tokens" if row["tokens"] else "weights alone"
-        typer.echo(f"  time    {name:<24} {_time(row['seconds']):>9}   {about}")
-    for name in result.unknown:
-        typer.echo(f"  time    {name:<24} {'?':>9}   not estimated")
-    typer.echo(
-        f"  time    {'in all':<24} {_time(result.seconds):>9}   at {result.flops / 1e9:,.0f} Gflop/s, measured here"
-    )
-    typer.echo("It fits." if result.fits else "It does not fit: use a smaller dtype, a GPU, or a smaller model.")
+    for kind, name, value, about in result.rows():
+        typer.echo(f"  {kind:<7} {name:<24} {value:>9}   {about}".rstrip())
+    typer.echo(result.verdict())
 
 
-plan.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise plan\n\nheadwise plan ./my-model --dtype bfloat16 --json\n\n"
-    "headwise plan --studies spectral --limit 2000"
+plan.examples = examples(  # type: ignore[attr-defined]
+    ("headwise plan", "the default model, all studies"),
+    "headwise plan ./my-model --dtype bfloat16 --json",
+    ("headwise plan --studies spectral --limit 2000", "one study, and what it is made from"),
 )
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -22,10 +22,11 @@ from typing import Any
 
 from headwise.errors import StudyError, did_you_mean
 
-__all__ = ["fields_of", "figure_options", "parts_of", "study_options"]
+__all__ = ["fields_of", "figure_options", "kind_of", "parts_of", "study_options", "value_of"]
 
 TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+KINDS = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
 def study_options(settings: Sequence[str], known: Mapping[str, type]) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def study_options(settings: Sequence[str], known: Mapping[str, type]) -> dict[st
     for setting in settings:
         study, option, text = parts_of(setting, names)
         hint = typing.get_type_hints(known[study])[option]
-        chosen.setdefault(study, {})[option] = _value(f"{study}.{option}", text, hint)
+        chosen.setdefault(study, {})[option] = value_of(f"The option {option} of the study {study}", text, hint)
     return {study: known[study](**options) for study, options in chosen.items()}
 
 
@@ -48,10 +49,20 @@ def parts_of(setting: str, known: Mapping[str, Sequence[str]]) -> tuple[str, str
     name, equals, text = setting.partition("=")
     study, dot, option = name.strip().partition(".")
     if not (equals and dot):
-        raise StudyError(f"--set takes STUDY.OPTION=VALUE, such as answers.temperature=0.7, not {setting!r}")
+        raise StudyError(
+            f"--set takes STUDY.OPTION=VALUE, such as answers.temperature=0.7, not {setting!r}{_owners(setting, known)}"
+        )
     if study not in known:
         raise StudyError(f"There is no study {study!r} with options. {did_you_mean(study, known)}")
     return study, _known(option, known[study], study), text.strip()
+
+
+def _owners(setting: str, known: Mapping[str, Sequence[str]]) -> str:
+    """The studies that have an option of this name, as the end of a sentence."""
+    option, _, text = setting.partition("=")
+    owners = [study for study, options in known.items() if option.strip() in options]
+    written = " or ".join(f"{study}.{option.strip()}={text or 'VALUE'}" for study in owners)
+    return f"; write {written}" if owners else ""
 
 
 def fields_of(settings: Sequence[str], kind: type) -> dict[str, Any]:
@@ -63,7 +74,7 @@ def fields_of(settings: Sequence[str], kind: type) -> dict[str, Any]:
         if not equals:
             raise StudyError(f"--set takes NAME=VALUE, such as length=1024, not {setting!r}")
         name = _known(name.strip(), [field.name for field in dataclasses.fields(kind)], kind.__name__.lower())
-        chosen[name] = _value(name, text.strip(), hints[name])
+        chosen[name] = value_of(f"The option {name} of the {kind.__name__.lower()}", text.strip(), hints[name])
     return chosen
 
 
@@ -82,7 +93,7 @@ def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -
             if not flag and not rest:
                 raise StudyError(f"--{name} needs a value after it")
             text = "yes" if flag else rest.pop(0)
-        options[name] = _value(f"--{name}", text, hints[name])
+        options[name] = value_of(f"--{name.replace('_', '-')} of the {study} figure", text, hints[name])
     return options
 
 
@@ -93,7 +104,7 @@ def _known(option: str, names: Sequence[str], study: str) -> str:
     return option
 
 
-def _value(name: str, text: str, hint: Any) -> Any:
+def value_of(name: str, text: str, hint: Any) -> Any:
     """The text as what the option takes: tried from the narrowest kind to the widest."""
     choices = _choices(hint)
     if type(None) in choices and text.lower() == "none":
@@ -106,14 +117,39 @@ def _value(name: str, text: str, hint: Any) -> Any:
                 return kind(text)
             except ValueError:
                 continue
-    several = next((one for one in choices if (typing.get_origin(one) or one) in SEVERAL), None)
-    if several is not None:
-        each = next((one for one in typing.get_args(several) if one is not Ellipsis), str)
-        return tuple(_value(name, part.strip(), each) for part in text.split(",") if part.strip())
+    each = _each(choices)
+    if each is not None:
+        return tuple(value_of(name, part.strip(), each) for part in text.split(",") if part.strip())
     if str in choices:
         return text
-    wanted = " or ".join(getattr(one, "__name__", str(one)).replace("NoneType", "none") for one in choices)
-    raise StudyError(f"{name} takes {wanted.replace('bool', 'yes or no')}, not {text!r}")
+    raise StudyError(f"{name} takes {_wanted(hint)}, and was given {text!r}")
+
+
+def kind_of(hint: Any) -> str:
+    """What an option takes, in a word or three; None, which is the same as leaving it out, is not told.
+
+    >>> kind_of(int | None), kind_of(bool), kind_of(tuple[int, ...]), kind_of(str)
+    ('whole number', 'yes or no', 'whole numbers', 'text')
+    """
+    choices = [one for one in _choices(hint) if one is not type(None)]
+    each = _each(choices)
+    if each is not None:
+        return "names" if each is str else f"{kind_of(each)}s"
+    return " or ".join(KINDS.get(one, getattr(one, "__name__", str(one))) for one in choices)
+
+
+def _wanted(hint: Any) -> str:
+    kind = kind_of(hint)
+    told = kind if kind.endswith("s") or kind == "yes or no" else f"a {kind}"
+    return f"{told} or none" if type(None) in _choices(hint) else told
+
+
+def _each(choices: Sequence[Any]) -> Any:
+    """What a list among the choices holds; None where there is no list."""
+    several = next((one for one in choices if (typing.get_origin(one) or one) in SEVERAL), None)
+    if several is None:
+        return None
+    return next((one for one in typing.get_args(several) if one is not Ellipsis), str)
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

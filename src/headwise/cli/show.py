@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from headwise.cli.examples import examples
+from headwise.cli.figure_help import FigureCommand
 from headwise.cli.options import AtlasArgument, StudyArgument
 
 
@@ -24,28 +26,32 @@ def show(
 ) -> None:
     """Draw a map as a figure for a paper or a page; the words go into the file as its description.
 
-    Each study's figure has options of its own, written after its name: see the examples, or give a wrong one to be told.
+    Each study's figure has options of its own, written after its name: headwise show ATLAS STUDY --help lists them.
     """
     from headwise.atlas import Atlas
     from headwise.atlas.disk import explained
     from headwise.cli.settings import figure_options
     from headwise.cli.unpictured import refuse_unpictured
     from headwise.figures import has_figure, options_of, save
+    from headwise.joins import AGREEMENT, agreement_drawn
 
     opened = Atlas.open(atlas)
     refuse_unpictured(study, atlas, "figure")
     options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
-    figure = opened.figure(study, **options)
+    figure = agreement_drawn(opened) if study == AGREEMENT else opened.figure(study, **options)
     with explained(path):
         save(figure, path)
     typer.echo(path)
 
 
-show.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise show atlas profile -o profile.pdf\n\n"
-    "headwise show atlas profile --statistics induction,previous --relative -o heads.png\n\n"
-    "headwise show atlas spectral --value all --part answer -o spectral.svg       p-value, effect size and q-value\n\n"
-    "headwise show atlas spectral --features laplacian,entropy --matched          answers paired by length"
+show.examples = examples(  # type: ignore[attr-defined]
+    "headwise show atlas profile -o profile.pdf",
+    ("headwise show atlas patterns --help", "which options this figure has"),
+    "headwise show atlas profile --statistics induction,previous --relative",
+    ("headwise show atlas spectral --value all -o spectral.svg", "p-value, effect size and q-value"),
+    ("headwise show atlas spectral --features laplacian,entropy --matched", "answers paired by length"),
+    ("headwise show atlas agreement", "do the studies name the same heads?"),
 )
 show.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
+show.command = FigureCommand  # type: ignore[attr-defined]

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
+from headwise.cli.examples import examples
+from headwise.cli.places import refuse_missing_file
 
 
 def sparsify(
@@ -17,6 +19,7 @@ def sparsify(
         list[Path] | None,
         typer.Option(
             "--data",
+            metavar="PLACE",
             help="Texts to train on: .jsonl with a field text, .txt, or folders of them. A file is a kind of text.",
             show_default=False,
         ),
@@ -25,13 +28,16 @@ def sparsify(
         list[Path] | None,
         typer.Option(
             "--held-out",
+            metavar="PLACE",
             help="Texts of the same kinds that are not trained on: the loss is held on these.",
             show_default=False,
         ),
     ] = None,
     unseen: Annotated[
         list[Path] | None,
-        typer.Option("--unseen", help="Other kinds of text, measured at the end only.", show_default=False),
+        typer.Option(
+            "--unseen", metavar="PLACE", help="Other kinds of text, measured at the end only.", show_default=False
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the adapter goes.")] = Path("sparse"),
     steps: Annotated[int, typer.Option("--steps", help="Steps of training.")] = 1000,
@@ -71,6 +77,9 @@ def sparsify(
 
     if not data or not held_out:
         raise DataError("Give texts with --data, and texts of the same kinds that are not trained on with --held-out.")
+    for option, places in (("--data", data), ("--held-out", held_out), ("--unseen", unseen or [])):
+        for place in places:
+            refuse_missing_file(option, place)
     recipe = Recipe(
         **{
             "steps": steps,
@@ -98,11 +107,14 @@ def sparsify(
     _tell(folder, as_json)
 
 
-sparsify.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\n"
-    "headwise sparsify --data texts/train --held-out texts/held-out --unseen texts/unseen -o sparse\n\n"
-    "headwise sparsify ./my-model --data my.jsonl --held-out other.jsonl --steps 4000 --slack 0.05 --set length=1024\n\n"
-    "headwise build --against sparse                  the atlas, with the sparse model's maps beside the dense one's"
+sparsify.examples = examples(  # type: ignore[attr-defined]
+    ("headwise sparsify --data texts/train --held-out texts/held-out -o sparse", "the default model"),
+    (
+        "headwise sparsify ./my-model --data my.jsonl --held-out other.jsonl --steps 4000",
+        "your model, trained for longer",
+    ),
+    ("headwise sparsify --data a.jsonl --held-out b.jsonl --set length=1024", "another setting of the recipe"),
+    ("headwise build --against sparse", "then: the atlas, with the sparse model's maps beside the dense one's"),
 )
 
 

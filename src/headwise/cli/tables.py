@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headwise.errors import DataError, did_you_mean
+from headwise.atlas.selection import nearest_columns
+from headwise.errors import DataError
 
 SUFFIXES = (".csv", ".json", ".parquet")
 PLACES = ("layer", "head")  # what a row's name says already
@@ -32,7 +33,7 @@ def keep_columns(frame: pd.DataFrame, columns: list[str] | None) -> pd.DataFrame
     for wanted in (name for name in columns if name != frame.index.name):  # a row's name is there anyway
         found = [name for name in every if fnmatchcase(name, wanted)]
         if not found:
-            raise DataError(f"there is no column {wanted!r}. {did_you_mean(wanted, every)}")
+            raise DataError(f"there is no column {wanted!r}. {nearest_columns(wanted, every)}")
         kept += [name for name in found if name not in kept]
     return frame[kept]
 

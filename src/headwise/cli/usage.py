@@ -12,9 +12,26 @@ from typing import Any
 
 import typer
 
+from headwise.cli.catalogue import catalogue
 from headwise.errors import did_you_mean
 
-__all__ = ["UsageError", "sentence"]
+__all__ = ["UsageError", "paragraphs", "sentence"]
+
+MEANT = {  # other words for a verb
+    "build": ("make", "run", "measure", "create", "atlas", "map"),
+    "plan": ("estimate", "cost", "dry-run"),
+    "check": ("verify", "validate", "test"),
+    "show": ("draw", "plot", "figure", "paint", "image", "view"),
+    "describe": ("tell", "words", "summary", "summarise", "summarize", "explain"),
+    "heads": ("table", "list", "ls", "rows"),
+    "head": ("dossier",),
+    "answers": ("questions", "labels"),
+    "detect": ("score", "predict", "judge"),
+    "sparsify": ("train", "prune", "finetune"),
+    "compare": ("diff", "against"),
+    "report": ("html", "page"),
+    "serve": ("explore", "explorer", "open", "browse", "web", "start"),
+}
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]  # click's, wherever this typer keeps its click
 
@@ -34,11 +51,20 @@ def sentence(error: Any) -> str:
     commands = getattr(context.command, "commands", None) if context is not None else None
     if commands and "'" in error.message:
         verb = error.message.split("'")[1]
-        return f"there is no verb {verb!r}. {did_you_mean(verb, commands)}"
+        return f"there is no verb {verb!r}. {_verb(verb, commands)}"
     if "extra argument" in error.message:
         given = error.message.partition("(s) ")[2].strip("()") or error.message
         return f"{verb} was given more than it takes ({given}); write: {_form(context, typed)}"
     return f"{_start(error.message)}; see {typed} --help"
+
+
+def _verb(word: str, verbs: Any) -> str:
+    """What was meant by a word that is no verb: a slip of the fingers, another word for one, or a study."""
+    if word in catalogue():
+        return f"{word} is a study: headwise show ATLAS {word} draws it, headwise describe ATLAS {word} tells it"
+    known = f"Known: {', '.join(sorted(verbs))}."
+    meant = next((verb for verb, others in MEANT.items() if word.lower() in others and verb in verbs), None)
+    return did_you_mean(word, verbs) if meant is None else f"Did you mean {meant!r}? {known}"
 
 
 def _guess(name: str, context: Any, typed: str) -> str:
@@ -60,9 +86,19 @@ def _meaning(parameter: Any) -> str:
 
 def _form(context: Any, typed: str) -> str:
     """The verb with its arguments: ``headwise show ATLAS STUDY``."""
-    return " ".join([typed, *(_called(one) for one in context.command.params if one.param_type_name == "argument")])
+    arguments = [one for one in context.command.params if one.param_type_name == "argument"]
+    return " ".join([typed, *(_called(one) if one.required else f"[{_called(one)}]" for one in arguments)])
 
 
 def _start(text: str) -> str:
     """As the middle of a sentence."""
     return text[:1].lower() + text[1:].rstrip(".")
+
+
+def paragraphs(text: str) -> str:
+    """A docstring without the line ends inside its paragraphs, for a terminal of any width.
+
+    >>> paragraphs("Build it.\\n\\n    A killed build\\n    goes on.")
+    'Build it.\\n\\nA killed build goes on.'
+    """
+    return "\n\n".join(" ".join(block.split()) for block in text.split("\n\n"))

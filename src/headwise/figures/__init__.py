@@ -34,6 +34,7 @@ from headwise.figures import (
 )
 from headwise.figures.figure import Figure
 from headwise.figures.functions import masking
+from headwise.figures.options import refuse_conflicts
 from headwise.figures.panels import (
     Axis,
     Category,
@@ -71,6 +72,7 @@ __all__ = [
     "ScaleMark",
     "Scatter",
     "Tiles",
+    "defaults_of",
     "figure_of",
     "from_payload",
     "has_figure",
@@ -107,14 +109,23 @@ def options_of(study: str) -> dict[str, Any]:
     if study not in _STUDIES:
         return {}
     hints = typing.get_type_hints(_STUDIES[study])
+    return {name: hints.get(name, str) for name in defaults_of(study)}
+
+
+def defaults_of(study: str) -> dict[str, Any]:
+    """What each option is where it is not given."""
     parameters = inspect.signature(_STUDIES[study]).parameters.values()
-    return {one.name: hints.get(one.name, str) for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:
-    """The figure of a study's Dataset. Options are the study's own, such as ``relative=True`` for ``profile``."""
+    """The figure of a study's Dataset. Options are the study's own, such as ``relative=True`` for ``profile``.
+
+    Options that the others leave without effect are refused (`options.refuse_conflicts`).
+    """
     if study not in _STUDIES:
         raise StudyError(f"There is no figure for the study {study!r}. {did_you_mean(study, _STUDIES)}")
+    refuse_conflicts(study, options, defaults_of(study))
     return _STUDIES[study](dataset, **options)
 
 

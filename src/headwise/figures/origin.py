@@ -3,7 +3,7 @@
 A picture is shown to others, and how somebody's folders are called is none of their business: a model that was loaded from
 a path is named by the path's last part.
 
-This module does not know any study.
+This module does not know what any study measures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from typing import Any
 import xarray as xr
 
 UNKNOWN = "not installed"  # the version that was written down where nobody knew it
+MADE_FROM = {
+    "function_masking": "functions",
+    "relation_validation": "relations",
+}  # whose digest is that of another's map
 
 
 def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
@@ -49,11 +53,23 @@ def small_print(origin: dict[str, Any]) -> str:
     about = ", ".join(str(part) for part in (size, model.get("dtype")) if part)
     parts = [
         f"{model_name(origin)}{f' ({about})' if about else ''}" if "id" in model else "",
-        f"data {data['name']} {str(data.get('digest', ''))[:12]}".strip() if "name" in data else "",
+        _data(data, MADE_FROM.get(str(origin.get("study")))) if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
         "" if version == UNKNOWN else f"headwise {version}",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _data(data: dict[str, Any], made_from: str | None) -> str:
+    """The data with their digest; of a study that starts from another's map, the digest of that, and whose it is.
+
+    >>> _data({"name": "steps", "digest": "c13a6ded74682317"}, None), _data({"name": "steps", "digest": "ba64"}, "functions")
+    ('data steps c13a6ded7468', 'data steps · made from the functions map ba64')
+    """
+    digest = str(data.get("digest", ""))[:12]
+    if made_from is None:
+        return f"data {data['name']} {digest}".strip()
+    return f"data {data['name']} · made from the {made_from} map {digest}".strip()
 
 
 def cell_names(dataset: xr.Dataset, dim: str) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Mark:
-    """A cell that is pointed at: a ring (``sign="ring"``), a cross for a cell to be doubted, or the text alone."""
+    """A cell that is pointed at: a ring (``sign="ring"``), a dot for one of many, a cross for one to be doubted, or text."""
 
     row: int
     column: int
@@ -61,7 +61,7 @@ class Mark:
     sign: str = "ring"
 
     def __post_init__(self) -> None:
-        _one_of("sign of a mark", self.sign, ("ring", "cross", "text"))
+        _one_of("sign of a mark", self.sign, ("ring", "dot", "cross", "text"))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ class Category:
     sign: str = "square"
 
     def __post_init__(self) -> None:
-        _one_of("sign of a category", self.sign, ("square", "dot", "line", "ring", "cross", "pointer", "texture"))
+        _one_of(
+            "sign of a category", self.sign, ("square", "dot", "line", "dashed", "ring", "cross", "pointer", "texture")
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,7 @@ def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tens
         heads,
         width,
         BM=BLOCK,
-        BC=min(64, deep),
+        BC=min(32, deep),
         BD=deep,
         num_warps=BLOCK // 16,
     )

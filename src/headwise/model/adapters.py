@@ -16,11 +16,12 @@ from typing import Any
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from headwise.errors import ModelError
+from headwise.model.base import refuse_other_base
 from headwise.model.failures import in_words
-from headwise.model.gate import gate_of_adapter, put_gate
+from headwise.model.gate import gate_note, put_gate
 from headwise.model.quiet import quiet
 
-__all__ = ["AdapterNote", "adapter_note", "add_adapter", "unwrap"]
+__all__ = ["AdapterNote", "adapter_note", "add_adapter", "require_adapter", "unwrap"]
 
 
 class AdapterNote(dict[str, Any]):
@@ -41,15 +42,29 @@ def adapter_note(name: str | Path, finding: dict[str, Any]) -> AdapterNote | Non
         return None if file is None else AdapterNote(json.loads(Path(file).read_text()))
 
 
-def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any]) -> None:
-    """Puts an adapter on top of a loaded model, in place."""
+def require_adapter(adapter: str | Path, finding: dict[str, Any]) -> AdapterNote:
+    """The note of an adapter; refuses what is none, at once where it can be neither a folder nor a name on the hub."""
     if importlib.util.find_spec("peft") is None:
         raise ModelError(f'The adapter {adapter} needs the package peft; run `pip install "headwise[peft]"`.')
+    there = Path(adapter).expanduser().is_dir()
+    if not there and str(adapter).count("/") != 1:
+        raise ModelError(
+            f"There is no folder {str(adapter)!r}; give a PEFT adapter's folder, or its hub id as owner/name."
+        )
     note = adapter_note(adapter, finding)
     if note is None:
+        where = "" if there else " and is no folder here"
         raise ModelError(
-            f"{adapter} holds no adapter (no adapter_config.json was found); give a PEFT adapter's folder or hub id."
+            f"{adapter} holds no adapter (no adapter_config.json was found){where}; give a PEFT adapter's folder, or its hub "
+            "id as owner/name."
         )
+    return note
+
+
+def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any], name: str) -> None:
+    """Puts an adapter on top of a loaded model, in place; ``name``: what the model is called."""
+    note, gate = require_adapter(adapter, finding), gate_note(adapter, finding)
+    refuse_other_base(hf, name, adapter, gate)
     with quiet(), in_words(str(adapter)):
         try:
             loaded = hf.load_adapter(str(adapter), adapter_kwargs=dict(finding))
@@ -71,9 +86,8 @@ def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any]) -> None:
             f"The adapter {adapter} does not fit this model: it has nothing for {missing[0]} and {len(missing) - 1} "
             f"others; use it with the model that it was trained on ({note.base})."
         )
-    gate = gate_of_adapter(adapter, finding)
     if gate is not None:
-        put_gate(hf, gate)
+        put_gate(hf, gate["bias"])
 
 
 def unwrap(model: Any) -> Any:

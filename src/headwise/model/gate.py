@@ -32,8 +32,8 @@ __all__ = [
     "FILE",
     "Training",
     "attend_gated",
+    "gate_note",
     "gate_of",
-    "gate_of_adapter",
     "put_gate",
     "register",
     "training",
@@ -126,8 +126,8 @@ def _seed(session: Training | None) -> int | None:
     return None if session is None or session.seed is None else session.seed * 1009 + len(session.expected)
 
 
-def gate_of_adapter(adapter: str | Path, finding: dict[str, Any]) -> float | None:
-    """The bias that an adapter's gate file says, in its folder or on the hub; None where there is none."""
+def gate_note(adapter: str | Path, finding: dict[str, Any]) -> dict[str, Any] | None:
+    """What an adapter's gate file says (the bias, the model it was trained on, ...), in its folder or on the hub; or None."""
     file = cached_file(
         str(adapter), FILE, _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False, **finding,
@@ -135,7 +135,8 @@ def gate_of_adapter(adapter: str | Path, finding: dict[str, Any]) -> float | Non
     if file is None:
         return None
     try:
-        return float(json.loads(Path(file).read_text(encoding="utf-8"))["bias"])
+        note = json.loads(Path(file).read_text(encoding="utf-8"))
+        return {**note, "bias": float(note["bias"])}
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{file} is damaged ({error}); take the adapter's folder anew.") from error
 

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer
 
 from headwise.errors import ModelError
-from headwise.model.adapters import AdapterNote, adapter_note, add_adapter, unwrap
+from headwise.model.adapters import AdapterNote, adapter_note, add_adapter, require_adapter, unwrap
 from headwise.model.card import ModelCard, auto_class
 from headwise.model.default import DEFAULT, Source, default_source, gguf_source, no_default
 from headwise.model.failures import in_words, is_path, unreachable
@@ -63,6 +63,8 @@ def load(
     found = {name: kwargs[name] for name in FINDING if name in kwargs}
     if isinstance(model, nn.Module):
         return _given(model, tokenizer, wanted, device, adapter, found)
+    if adapter is not None:
+        require_adapter(adapter, found)  # before the weights, which take long
     where = choose_device(device, device_map)
     source = find_source(model, revision, found)
     code = {"trust_remote_code": trust_remote_code}
@@ -83,7 +85,7 @@ def load(
         with in_words(source.id):
             hf = hf.to(where)
     if adapter is not None:
-        add_adapter(hf, adapter, found)
+        add_adapter(hf, adapter, found, source.id)
     elif gate_of(hf) is not None:  # saved with the model
         put_gate(hf, gate_of(hf) or 0.0)
     tokenizer, why = find_tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
@@ -114,7 +116,7 @@ def _given(
     hf = hf if dtype == "auto" else hf.to(dtype)
     hf = hf if device is None else hf.to(choose_device(device))
     if adapter is not None:
-        add_adapter(hf, adapter, found)
+        add_adapter(hf, adapter, found, card.id)
     if tokenizer is None:
         why = "it was given without a tokenizer"
     else:

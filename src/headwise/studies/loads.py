@@ -1,7 +1,11 @@
 """What each study asks of a machine: passes through the model, fits beside them, numbers kept.
 
-Matrix work is counted: 2 x parameters x tokens, and one QK^T more for the reductions. What is not matrix work (tests and
-fitted detectors, on one core) is a power of the number of answers, measured on two cores of a laptop-class machine.
+Matrix work is counted: 2 x parameters x tokens, and one QK^T more for the reductions. A study takes longer than that work
+would by itself: few tokens at a time when answers are said, numbers of every row when heads are read. That is a factor a
+study (`slower`); and what is not matrix work (tests and fitted detectors) is a power of the number of answers. Both are such
+that a study of the default model comes out at the time it took on two quiet cores of a laptop-class machine, at 180 Gflop/s,
+which is what its plain forward pass makes there (4 x 1,024 tokens in 7.3 s): profile 97 s, patterns 33, answers 61, spectral
+66, probing 88, relations 50, relation_validation 82, functions 48, function_masking 70. On a GPU they are a guess.
 
 This module knows neither the speed of a machine nor how a study is measured.
 """
@@ -11,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headwise.corpora import Passages
+from headwise.corpora import Passages, Steps, packaged_steps
 from headwise.model import DEFAULT, ModelCard
 from headwise.studies.circuits.options import CircuitsOptions
+from headwise.studies.functions import FunctionsOptions
+from headwise.studies.functions.choice import Chosen, choose
 from headwise.studies.patterns import PatternsOptions
 from headwise.studies.profile import ProfileOptions
 from headwise.studies.sparsity.options import SparsityOptions
@@ -21,14 +27,18 @@ from headwise.studies.sparsity.options import SparsityOptions
 __all__ = ["LOADS", "Load", "Shown"]
 
 CHARACTERS_PER_TOKEN = 3.4  # of the packaged passages under the default tokenizer; texts without a tokenizer at hand
-PROMPT, ANSWER = 70, 12  # tokens of a packaged question in the default model's chat, and of its answer
+PROMPT, SHARED, ANSWER = (
+    53,
+    24,
+    17,
+)  # tokens of a packaged question in the default model's chat; of these the same; answer
 STATISTICS = 11
 PATTERN, NUMBERS, PIXELS = 128, 8, 64 * 64 + 32 * 32  # of the patterns: tokens a prompt, numbers and pixels a head
 POSITIONS, SITES, SELF_JUDGEMENT = 15, 2, 30  # of probing; tokens of the question whether the answer is true
 SAMPLES = 30  # answers a question
 RELATIONS, PAIRS = 25, 3500  # packaged; different sources under the default tokenizer
-STEPS, QUESTION, SAID = 360, 170, 24  # steps; tokens of a question with its steps; of an answer, said and read again
-FUNCTIONS, MASKED = 8, 180  # functions; times that steps of one are asked again with heads changed
+QUESTION, SAID = 170, 24  # tokens of a question with its steps; of a step's answer, said and read again
+MASKED = 180  # times that steps of a function are asked again with heads changed
 TASK_TOKENS = (8, 11, 11, 6, 5)  # of the prompts of circuits under the default tokenizer
 FEATURES = 12  # of the spectral study: six over the whole text, six over the answer
 
@@ -38,6 +48,12 @@ class Shown(NamedTuple):
 
     passages: Passages
     questions: int
+    steps: Steps | None = None  # None: the packaged ones
+
+    def chosen(self) -> Chosen:
+        """The questions in steps that are asked, as the study itself chooses them."""
+        options = FunctionsOptions()
+        return choose(self.steps or packaged_steps(), options.steps, options.seed)
 
 
 class Load(NamedTuple):
@@ -48,7 +64,9 @@ class Load(NamedTuple):
     flops: float
     batch_tokens: int  # in one pass
     kept: int  # numbers, four bytes each
-    fitting: float = 0.0  # seconds of one core beside the passes
+    fitting: float = 0.0  # seconds beside the passes
+    slower: float = 1.25  # than its matrix work alone
+    unit: str = "examples"  # what the examples are
 
 
 def _profile(card: ModelCard, shown: Shown) -> Load:
@@ -57,7 +75,8 @@ def _profile(card: ModelCard, shown: Shown) -> Load:
     texts = [min(limit, round(len(item.text) / CHARACTERS_PER_TOKEN)) for item in shown.passages.items]
     texts += [min(limit, 2 * options.period)] * options.repeats
     kept = card.layers * card.heads * STATISTICS * (len(texts) + 4)
-    return Load(len(texts), sum(texts), _passes(card, texts), min(options.batch_tokens, sum(texts)), kept)
+    most = min(options.batch_tokens, sum(texts))
+    return Load(len(texts), sum(texts), _passes(card, texts), most, kept, slower=2.15, unit="texts")
 
 
 def _patterns(card: ModelCard, shown: Shown) -> Load:
@@ -67,58 +86,74 @@ def _patterns(card: ModelCard, shown: Shown) -> Load:
     logits = 2.0 * card.hidden_size * card.vocabulary_size * sum(texts)
     fitting = 6.0 * subjects * heads / 270  # beside the passes: maps made small, and compared
     kept = heads * subjects * (PIXELS // 2 + NUMBERS * (options.prompts + 8))
-    return Load(options.prompts, sum(texts), _passes(card, texts) + logits, options.batch_tokens, kept, fitting)
+    flops, most = _passes(card, texts) + logits, options.batch_tokens
+    return Load(options.prompts, sum(texts), flops, most, kept, fitting, slower=1.67, unit="prompts")
 
 
 def _answers(card: ModelCard, shown: Shown) -> Load:
-    texts = [PROMPT + ANSWER] * shown.questions
-    return Load(len(texts), sum(texts), _passes(card, texts), min(64 * PROMPT, sum(texts)), 250 * len(texts))
+    texts = [PROMPT - SHARED + ANSWER] * shown.questions
+    most = min(64 * PROMPT, sum(texts))
+    return Load(len(texts), sum(texts), _passes(card, texts), most, 250 * len(texts), slower=2.25, unit="questions")
 
 
 def _spectral(card: ModelCard, shown: Shown) -> Load:
     texts = [PROMPT + ANSWER] * shown.questions
     kept = card.layers * card.heads * FEATURES * (len(texts) + 12)
     fitting = 8.2 * (shown.questions / 500) ** 2.2 * card.layers * card.heads / 270
-    return Load(len(texts), sum(texts), _passes(card, texts), min(4096, sum(texts)), kept, fitting)
+    most = min(4096, sum(texts))
+    return Load(len(texts), sum(texts), _passes(card, texts), most, kept, fitting, slower=1.4, unit="answers")
 
 
 def _probing(card: ModelCard, shown: Shown) -> Load:
     texts = [PROMPT + ANSWER + SELF_JUDGEMENT] * shown.questions
     cells = card.layers * POSITIONS * SITES
-    fitting = 90.0 * (shown.questions / 760) * (cells * card.hidden_size) / (450 * SITES * 576)
+    fitting = 22.0 * (shown.questions / 500) * (cells * card.hidden_size) / (450 * SITES * 576)
     kept = cells * 8 + card.layers * card.heads * 6
-    return Load(len(texts), sum(texts), _passes(card, texts), min(2048, sum(texts)), kept, fitting)
+    return Load(
+        len(texts), sum(texts), _passes(card, texts), min(2048, sum(texts)), kept, fitting, slower=1.1, unit="answers"
+    )
 
 
 def _samples(card: ModelCard, shown: Shown) -> Load:
-    texts = [2 * (PROMPT + ANSWER)] * (min(100, shown.questions) * SAMPLES)  # said, then read again
-    return Load(len(texts), sum(texts), _passes(card, texts), min(64 * PROMPT, sum(texts)), 100 * len(texts))
+    asked = min(100, shown.questions)
+    texts = [2 * ANSWER] * (asked * SAMPLES) + [2 * PROMPT] * asked  # said, then read again
+    most = min(64 * PROMPT, sum(texts))
+    count = asked * SAMPLES
+    return Load(count, sum(texts), _passes(card, texts), most, 100 * count, slower=2.25, unit="answers")
 
 
 def _relations(card: ModelCard, shown: Shown) -> Load:
     wide = sum(layer.heads * layer.value_dim for layer in card.per_layer)
     flops = 2.0 * wide * card.vocabulary_size * (card.hidden_size + PAIRS)
-    return Load(card.layers, 0, flops, 1, card.layers * card.heads * RELATIONS * 12)
+    kept = card.layers * card.heads * RELATIONS * 12
+    return Load(card.layers, 0, flops, 1, kept, slower=1.3, unit="layers")
 
 
 def _relation_validation(card: ModelCard, shown: Shown) -> Load:
     tokens = (
         RELATIONS * 30 * 12 + 6 * 25 * 6 * 6 * 7
     )  # prompts; tasks x prompts x numbers of heads x draws x tasks read
-    return Load(RELATIONS, tokens, _passes(card, [1] * tokens), 2048, card.layers * card.heads * RELATIONS * 4)
+    kept = card.layers * card.heads * RELATIONS * 4
+    return Load(RELATIONS, tokens, _passes(card, [1] * tokens), 2048, kept, slower=1.5, unit="relations")
 
 
 def _functions(card: ModelCard, shown: Shown) -> Load:
-    texts = [QUESTION] * (STEPS // 4) + [SAID] * STEPS
+    asked = shown.chosen()
+    questions, steps = len(asked.chains), sum(map(len, asked.chains))
+    texts = [QUESTION] * questions + [SAID] * steps
     heads = card.layers * card.heads
-    fitting = 35.0 * heads / 270  # eight joint probes, each head alone
-    kept = heads * STEPS * card.per_layer[0].value_dim
-    return Load(STEPS // 4, sum(texts), _passes(card, texts), min(32 * QUESTION, sum(texts)), kept, fitting)
+    fitting = 15.0 * (heads / 270) * (steps / 360)  # joint probes, each head alone
+    kept = heads * steps * card.per_layer[0].value_dim
+    most = min(32 * QUESTION, sum(texts))
+    unit = f"questions of {steps:,} steps"
+    return Load(questions, sum(texts), _passes(card, texts), most, kept, fitting, slower=1.0, unit=unit)
 
 
 def _function_masking(card: ModelCard, shown: Shown) -> Load:
-    texts = [QUESTION // 2] * (FUNCTIONS * 12) + [SAID] * (FUNCTIONS * MASKED)  # a step costs twice its matrix work
-    return Load(FUNCTIONS + 1, sum(texts), _passes(card, texts), 64 * SAID, FUNCTIONS * MASKED * 8)
+    functions = len(shown.chosen().functions)
+    texts = [QUESTION // 2] * (functions * 12) + [SAID] * (functions * MASKED)
+    kept, unit = functions * MASKED * 8, "functions, and whole chains"
+    return Load(functions, sum(texts), _passes(card, texts), 64 * SAID, kept, slower=1.4, unit=unit)
 
 
 def _circuits(card: ModelCard, shown: Shown) -> Load:
@@ -128,14 +163,14 @@ def _circuits(card: ModelCard, shown: Shown) -> Load:
     wide = (17 * options.measuring + (2 + 3 * options.steps) * options.ranking) * sum(tasks)
     tokens = plain + 3 * wide
     kept = card.layers * card.heads * len(tasks) * 3
-    return Load(len(tasks), tokens, _passes(card, [1] * tokens), min(options.batch_tokens, tokens), kept)
+    return Load(len(tasks), tokens, _passes(card, [1] * tokens), min(options.batch_tokens, tokens), kept, unit="tasks")
 
 
 def _sparsity(card: ModelCard, shown: Shown) -> Load:
     options = SparsityOptions()
     texts = [options.tokens] * options.prompts * (1 + len(options.rules))
     kept = card.layers * card.heads * (3 + 5 * len(options.rules))
-    return Load(options.prompts, sum(texts), 1.5 * _passes(card, texts), options.batch_tokens, kept)
+    return Load(options.prompts, sum(texts), 1.5 * _passes(card, texts), options.batch_tokens, kept, unit="prompts")
 
 
 LOADS: dict[str, Callable[[ModelCard, Shown], Load]] = {

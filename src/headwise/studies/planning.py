@@ -3,7 +3,9 @@
     memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions
     disk     what the studies keep for every head (and example)
     time     the matrix work of each study (see `loads`) over the speed of this machine, which is measured on the spot
-             with a matrix product of the model's own shape (half a second); and what is fitted beside it
+             with a matrix product of the model's own shape (half a second); and what is fitted beside it. The fastest
+             of many products counts: others that use the machine slow some of them down, and the build only as long as
+             they are there. Loading the model and drawing are left out: about a minute
 
 An estimate, not a promise: for the default model the memory comes out within a factor 1.5 of what is measured.
 """
@@ -19,12 +21,13 @@ from typing import Any
 import torch
 
 from headwise.kernels.blocked import BLOCK, BLOCK_ON_DEVICE
+from headwise.markup import card, paragraph, table
 from headwise.model import ModelCard
 from headwise.studies.loads import LOADS, STATISTICS, Shown
 
 PROCESS = 600e6  # bytes of Python with torch, transformers and xarray loaded
 WIDEST = 2048  # beyond it the speed hardly changes, and the product takes long
-OVERHEAD = 1.25  # measured: what a build takes beyond its matrix work
+ROWS = (64, 512)  # of a product: so few that some run without being interrupted, and as many as a batch has
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Plan:
     model: str
     dtype: str
     device: str
-    studies: dict[str, dict[str, float]]  # study -> examples, tokens, seconds
+    studies: dict[str, dict[str, Any]]  # study -> examples, unit (what they are), tokens, seconds
     unknown: tuple[str, ...]  # studies whose cost is not estimated
     memory: dict[str, int]  # part -> bytes
     memory_total: int
@@ -52,6 +55,68 @@ class Plan:
         """For JSON."""
         return {**asdict(self), "fits": self.fits}
 
+    def __repr__(self) -> str:
+        return (
+            f"<Plan {self.model} in {self.dtype} on {self.device}: {size_text(self.memory_total)} of memory, "
+            f"{size_text(self.disk)} of disk, {time_text(self.seconds)}{'' if self.fits else '; does NOT fit'}>"
+        )
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """The estimate for a reader: memory, disk or time; of what; how much; and a word on it."""
+        there = "" if self.memory_there is None else f"of {size_text(self.memory_there)}"
+        rows = [("memory", part, size_text(size), "") for part, size in self.memory.items()]
+        rows += [("memory", "in all", size_text(self.memory_total), there)]
+        rows += [("disk", "atlas", size_text(self.disk), "")]
+        for name, row in self.studies.items():
+            shown = (
+                f"{row['examples']:,.0f} {row.get('unit', 'examples')}, {row['tokens']:,.0f} tokens"
+                if row["tokens"]
+                else "weights alone"
+            )
+            rows += [("time", name, time_text(row["seconds"]), shown)]
+        rows += [("time", name, "?", "not estimated") for name in self.unknown]
+        return [
+            *rows,
+            (
+                "time",
+                "in all",
+                time_text(self.seconds),
+                f"at {self.flops / 1e9:,.0f} Gflop/s, measured here; without loading and drawing",
+            ),
+        ]
+
+    def verdict(self) -> str:
+        """Whether it fits, in a sentence."""
+        return "It fits." if self.fits else "It does not fit: use a smaller dtype, a GPU, or a smaller model."
+
+    def _repr_html_(self) -> str:
+        parts = table(self.rows()), paragraph(self.verdict())
+        return card(f"Plan for {self.model}", *parts, note=f"{self.dtype} on {self.device}")
+
+
+def size_text(size: float) -> str:
+    """Bytes for a reader.
+
+    >>> size_text(538_000_000), size_text(12)
+    ('538 MB', '12 B')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def time_text(seconds: float) -> str:
+    """Seconds for a reader.
+
+    >>> time_text(42), time_text(600), time_text(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
 
 def plan(
     card: ModelCard,
@@ -65,11 +130,12 @@ def plan(
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loads = {name: LOADS[name](card, shown) for name in studies if name in LOADS}
     speed = measured_flops(card.hidden_size, dtype, device)
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {
             "examples": load.examples,
+            "unit": load.unit,
             "tokens": load.tokens,
-            "seconds": OVERHEAD * load.flops / speed + load.fitting,
+            "seconds": load.slower * load.flops / speed + load.fitting,
         }
         for name, load in loads.items()
     }
@@ -90,16 +156,30 @@ def plan(
 
 
 def measured_flops(width: int, dtype: torch.dtype, device: torch.device, seconds: float = 0.4) -> float:
-    """Floating-point operations a second, in a product of 1024 x width x 4 width; of a wide model, a part of it."""
-    width = min(width, WIDEST)
-    a = torch.randn(1024, width, device=device).to(dtype)
+    """Floating-point operations a second, in the fastest of many products with a width x 4 width matrix.
+
+    On a CPU also with one thread: where others use the machine, two threads hardly ever run at once.
+    """
+    width, threads = min(width, WIDEST), torch.get_num_threads()
     b = torch.randn(width, 4 * width, device=device).to(dtype)
-    a @ b
-    count, start = 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
+    ways = [(rows, count) for rows in ROWS for count in ({1, threads} if device.type == "cpu" else {threads})]
+    try:
+        return max(_fastest(b, rows, count, seconds / len(ways)) for rows, count in ways)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fastest(b: torch.Tensor, rows: int, threads: int, seconds: float) -> float:
+    """The speed of the fastest product of so many rows."""
+    torch.set_num_threads(threads)
+    a = torch.randn(rows, len(b), device=b.device).to(b.dtype)
+    (a @ b)[0, 0].item()
+    fastest, end = float("inf"), time.perf_counter() + seconds
+    while fastest == float("inf") or time.perf_counter() < end:
+        start = time.perf_counter()
         (a @ b)[0, 0].item()
-        count += 1
-    return count * 2 * 1024 * width * 4 * width / (time.perf_counter() - start)
+        fastest = min(fastest, time.perf_counter() - start)
+    return 2 * rows * b.numel() / fastest
 
 
 def _memory(card: ModelCard, tokens: int, dtype: torch.dtype, device: torch.device) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from headwise.model.base import base_digest
 from headwise.model.gate import put_gate, write_gate
 from headwise.training.student import ALPHA, Student
 
@@ -54,4 +55,5 @@ def _write_adapter(student: Student, folder: Path) -> None:
             for name, weight in student.weights.items()}  # fmt: skip
     save_file(half, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     if recipe.gated:
-        write_gate(folder, 0.0, model=model.id, revision=model.revision, steps=recipe.steps, slack=recipe.slack)
+        about = {"model": model.id, "revision": model.revision, "digest": base_digest(model.hf)}
+        write_gate(folder, 0.0, **about, steps=recipe.steps, slack=recipe.slack)

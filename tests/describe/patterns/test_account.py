@@ -35,6 +35,17 @@ def ended(ds: xr.Dataset, name: str, end: str) -> xr.DataArray:
     return ds[f"{name}_{end}" if end else name]
 
 
+def leaves_out(ds: xr.Dataset) -> xr.DataArray:
+    """Whether an interval of a change has 0 outside."""
+    return (ds["change_low"] > 0) | (ds["change_high"] < 0)
+
+
+def tied(values: xr.DataArray) -> int:
+    """How many are as large as the third largest, beyond the three that are named."""
+    every = np.sort(values.values[np.isfinite(values.values)])[::-1]
+    return int(np.isclose(every[3:], every[2], rtol=1e-6).sum())
+
+
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
     words = number.of.split()
@@ -68,6 +79,9 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "tested": lambda key: ds["q"].sel(statistic=key).notnull().sum(),
         "changed": lambda key: sure.sel(statistic=key).sum(),  # type: ignore[union-attr]
         "up": lambda key: ((ds["change"] > 0) & sure).sel(statistic=key).sum(),
+        "clear": lambda key: (sure & leaves_out(ds)).sel(statistic=key).sum(),  # type: ignore[operator]
+        "tied": lambda key: tied(-ds["similarity"] if key == "similarity" else ds["value"][0].sel(statistic=key)),
+        "tied-change": lambda key: tied(abs(ds["change"]).where(sure & leaves_out(ds)).sel(statistic=key)),
         "moved": lambda way: moved(0 if way == "off" else 1),
         "at": lambda *what: (
             at(ds["similarity"], what[1]) if what[0] == "similarity"

@@ -295,3 +295,35 @@ def test_gguf_and_loaded_agree_on_the_default_model():
     readings = one.measure(layer)
     xr.testing.assert_identical(readings, other.measure(layer))
     assert readings["score_mapped"].values[0, 4].mean() > 0.1  # L23H4 maps countries to capitals
+
+
+@pytest.mark.parametrize("embedding", ["effective", "raw"])
+@pytest.mark.parametrize("norms", ["raw", "folded"])
+def test_copying_alone_scores_as_the_plain_matrix_says(norms, embedding):
+    """M = E' U (or E U) in float64, without any head."""
+    hf = build("llama", seed=3)
+    with torch.no_grad():
+        hf.model.norm.weight.add_(0.3 * torch.randn(hf.model.norm.weight.shape))
+    weights = HeadWeights(load(hf))
+    rng = np.random.default_rng(0)
+    sources, targets = rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (3, 60))
+    targets[0, :15] = sources[:15]  # copying
+    pairs = Pairs(sources, targets, np.repeat([0, 1], 30), np.array([1, 10]))
+    found = RelationReader(weights, pairs, None, norms=norms, embedding=embedding).copied()
+    every = torch.from_numpy(sources)
+    rows = weights.embedding[every] if embedding == "raw" else weights.effective(weights.embedding[every])
+    rows = rows.double() * (weights.final_gain.double() if norms == "folded" else 1.0)
+    scores = (rows @ hf.get_output_embeddings().weight.double().T).detach().numpy()
+    own, k = scores[np.arange(60), targets[0]][:, None], pairs.k[pairs.relation]
+    speaks = np.abs(scores).max(1) > 0  # of a row of noughts (a padding token's) nothing is found
+    for sign, hit in (("score", (scores > own).sum(1) < k), ("suppression", (scores < own).sum(1) < k)):
+        hit = hit & speaks
+        np.testing.assert_allclose(found[sign], [hit[:30].mean(), hit[30:].mean()], atol=1e-6)
+    assert found["score"].max() > 0
+
+
+def test_the_control_of_copying_stands_beside_the_scores(maps):
+    found = maps["relations"]
+    for sign in ("score", "suppression"):
+        control = found[f"copied_{sign}"]
+        assert control.dims == ("relation",) and control.dtype == np.float32 and control.notnull().all()

@@ -11,6 +11,7 @@ import numpy as np
 
 from headwise.describe.function_masking.reading import MaskingReading
 from headwise.describe.intervals import ranged
+from headwise.describe.ties import best
 from headwise.describe.words import Writer, listed
 
 
@@ -111,16 +112,18 @@ def _augmented(writer: Writer, reading: MaskingReading, name: str) -> str:
     amounts = reading.amounts_known(name)
     if not amounts:
         return ""
-    best = max(amounts, key=lambda one: reading.at("gain", name, one))
+    first = reading.best_amounts(name)
     zero = writer.fixed(
         reading.at("augmented", name, reading.amounts[0]), f"augmented {reading.amounts[0]:g} of {name}"
     )
-    if reading.at("gain", name, best) <= 0:
+    if not first or reading.at("gain", name, first[0]) <= 0:
         return f"Augmented by any of the amounts its accuracy does not rise from {zero}."
+    alpha = listed(writer.number(amount, "constant") for amount in first)
+    equally = "equally well" if len(first) > 1 else "best"
+    random = (f"{_at(writer, reading, 'gain_over_random', name, amount)}" for amount in first)
     return (
-        f"Augmented by alpha {writer.number(best, 'constant')}, where it does best, accuracy changes from {zero} by "
-        f"{_at(writer, reading, 'gain', name, best)}, and compared with random directions by "
-        f"{_at(writer, reading, 'gain_over_random', name, best)}."
+        f"Augmented by alpha {alpha}, where it does {equally}, accuracy changes from {zero} by "
+        f"{_at(writer, reading, 'gain', name, first[0])}, and compared with random directions by {listed(random)}."
     )
 
 
@@ -172,12 +175,15 @@ def _matrix(writer: Writer, reading: MaskingReading) -> str:
     if not own or not others:
         return ""
     lows = [reading.cell("cross_effect_low", a, b) for a in reading.masked for b in reading.enough() if a != b]
-    tops = writer.count(len(reading.tops()), "tops")
+    alone, shared = reading.tops()
+    tops = f"{writer.count(len(alone), 'tops')} of {writer.count(len(own), 'rows', 'row')}"
+    if shared:
+        tops += f", and as large as the largest in {writer.count(len(shared), 'tied-tops')}"
     return (
         f"Over the matrix, at {writer.count(reading.size, 'size', 'head')}, a function's own steps lose "
         f"{writer.fixed(float(np.mean(own)), 'mean-own')} on average beyond random heads, and those of the others "
-        f"{writer.fixed(float(np.mean(others)), 'mean-others')}; the own loss is the largest of its row in {tops} of "
-        f"{writer.count(len(own), 'rows')} rows. Off the diagonal "
+        f"{writer.fixed(float(np.mean(others)), 'mean-others')}; the own loss is the largest of its row in {tops}. Off the "
+        "diagonal "
         f"{writer.count(sum(low > 0 for low in lows), 'sure-others')} of {writer.count(len(lows), 'cells-others', 'cell')} "
         "(those with enough steps) have an interval above nought."
     )
@@ -201,8 +207,9 @@ def _raised(writer: Writer, reading: MaskingReading) -> str:
         return f"Augmenting raises the accuracy of none of {total} {rule}."
     rows = []
     for name in names:
-        best = max(reading.raised(name), key=lambda one: reading.at("gain", name, one))
-        rows.append(f"{name} (alpha {writer.number(best, 'constant')}: {_at(writer, reading, 'gain', name, best)})")
+        first = best({one: reading.at("gain", name, one) for one in reading.raised(name)})
+        alpha = listed(writer.number(amount, "constant") for amount in first)
+        rows.append(f"{name} (alpha {alpha}: {_at(writer, reading, 'gain', name, first[0])})")
     count = writer.count(len(names), "raised")
     return f"Augmenting raises the accuracy of {count} of {total} {rule}: {listed(rows)}."
 

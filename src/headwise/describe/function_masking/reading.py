@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.describe.ties import best
 from headwise.dims import AMOUNT, FUNCTION, MASKED, REMOVED
+from headwise.figures.functions.grid import shown_functions
 from headwise.figures.functions.masking import LEAST_ASKED
 
 
@@ -23,7 +25,7 @@ class MaskingReading:
         self.dataset = dataset
         self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
         self.parameters: dict[str, Any] = self.origin.get("parameters", {})
-        self.functions = [str(name) for name in dataset[FUNCTION].values]
+        self.functions = shown_functions(dataset, None, "The function_masking study")  # in the figures' order
         self.masked = [name for name in self.functions if not self.of("reason", name)]
         self.augmented = [name for name in self.functions if not self.of("augment_reason", name)]
         self.removed = [int(count) for count in dataset[REMOVED].values]
@@ -83,14 +85,19 @@ class MaskingReading:
         found = [self.cell(variable, one, other) for one in self.masked for other in self.functions if one != other]
         return [value for value in found if np.isfinite(value)]
 
-    def tops(self) -> list[str]:
-        """Masked functions of which no other function's steps lose more than its own."""
-        own = []
+    def tops(self) -> tuple[list[str], list[str]]:
+        """Masked functions whose own steps lose most of all, and those that share that place with others."""
+        alone: list[str] = []
+        shared: list[str] = []
         for name in self.masked:
-            row = self.dataset["cross_effect"].sel({MASKED: name}).values
-            if np.isfinite(row).any() and self.functions[int(np.nanargmax(row))] == name:
-                own.append(name)
-        return own
+            first = best({other: self.cell("cross_effect", name, other) for other in self.functions})
+            if name in first:
+                (shared if len(first) > 1 else alone).append(name)
+        return alone, shared
+
+    def best_amounts(self, function: str) -> list[float]:
+        """The amounts at which augmenting gains most: one, or several that gain the same."""
+        return best({one: self.at("gain", function, one) for one in self.amounts_known(function)})
 
     def amounts_known(self, function: str) -> list[float]:
         """The amounts over 0 at which the function was augmented."""

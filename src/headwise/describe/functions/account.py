@@ -11,6 +11,7 @@ from headwise.describe.functions.findings import say_details, say_observations
 from headwise.describe.functions.reading import FunctionsReading
 from headwise.describe.intervals import ranged
 from headwise.describe.subject import model_of, size_of
+from headwise.describe.ties import best
 from headwise.describe.words import Writer, listed
 
 FEW = 50  # held-out steps of a function below which its intervals are called wide
@@ -92,9 +93,10 @@ def _say_caveats(writer: Writer, reading: FunctionsReading) -> None:
         key=lambda name: float(reading.of("accuracy", name)),
     )
     if wrong and len(wrong) == len(reading.functions):
+        shares = {name: float(reading.of("accuracy", name)) for name in wrong}
         low, high = (
-            f"{writer.percent(reading.of('accuracy', name), f'accuracy of {name}')} ({name})"
-            for name in (wrong[0], wrong[-1])
+            f"{writer.percent(shares[names[0]], f'accuracy of {names[0]}')} ({listed(names)})"
+            for names in (best(shares, smallest=True), best(shares))
         )
         writer.say("caveats", f"The model answers fewer than half of the steps of any function right, {low} to {high}.")
     elif wrong:

@@ -6,16 +6,19 @@ Thresholds are few, fixed and always stated in the sentence.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from headwise.describe import maps
 from headwise.describe.functions.reading import FunctionsReading
 from headwise.describe.intervals import ranged
+from headwise.describe.ties import best, named, others_as_large
 from headwise.describe.words import Writer, listed
 
 NAMED = 3  # heads named of a function
 SHARED = 4  # heads of several functions that are named
 PAIRS = 3  # pairs of functions named at the upper end
 FEWEST_LAYERS = 6  # for early, middle and late
+MOST_LAYERS = 4  # that are named as having most heads
 PUBLISHED = 0.001  # the threshold of the published maps
 LEVEL = 0.05
 
@@ -86,10 +89,16 @@ def _depth(writer: Writer, reading: FunctionsReading, name: str) -> str:
     if trend is None or len(reading.layers) < FEWEST_LAYERS or not reading.chosen(name):
         return ""
     parts = [writer.percent(share, f"third {index} of {name}") for index, share in enumerate(trend.shares)]
-    peak = writer.number(trend.peak_layer, f"peak of {name}")
+    layers = reading.fullest_layers(name)
+    if len(layers) > MOST_LAYERS:
+        fullest = f"no layer stands out: {writer.count(len(layers), f'fullest of {name}')} have as many"
+    else:
+        peaks = listed(writer.number(layer, f"peak {layer} of {name}") for layer in layers)
+        noun, verb = ("layer", "is") if len(layers) == 1 else ("layers", "are")
+        fullest = f"the {noun} with most of them {verb} {peaks}"
     return (
         f"Of these heads {parts[0]} stand in the early, {parts[1]} in the middle and {parts[2]} in the late third of the "
-        f"layers; the layer with most of them is {peak}."
+        f"layers; {fullest}."
     )
 
 
@@ -147,19 +156,29 @@ def _form(writer: Writer, reading: FunctionsReading) -> str:
 
 def _single(writer: Writer, reading: FunctionsReading) -> str:
     """What single heads know, of all functions together and of each."""
-    (best,) = maps.strongest(reading.dataset["alone_accuracy"], 1)
-    value = ranged(writer, lambda key: reading.whole(best, key), "alone_accuracy", best.name)
+    (first,) = maps.strongest(reading.dataset["alone_accuracy"], 1)
+    value = ranged(writer, lambda key: reading.whole(first, key), "alone_accuracy", first.name)
+    tied = others_as_large(reading.dataset["alone_accuracy"], [first])
+    as_good = f" ({writer.count(tied, 'tied-alone', 'other')} as good)" if tied else ""
     text = (
-        f"A probe on one head alone, cross-validated over all steps, names {value} right for {best.name}, the best of "
-        f"{writer.count(reading.total(), 'total', 'head')}; chosen as the best, it is too high"
+        f"A probe on one head alone, cross-validated over all steps, names {value} right for {first.name}{as_good}, the best "
+        f"of {writer.count(reading.total(), 'total', 'head')}; chosen as the best, it is too high"
     )
     shares = {name: reading.alone(name) for name in reading.functions}
-    low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
+    low, high = _ends(writer, shares, "alone", writer.percent)
     return (
-        f"{text}. Of the heads, {writer.percent(shares[low], f'alone of {low}')} ({low}) to "
-        f"{writer.percent(shares[high], f'alone of {high}')} ({high}) tell a function from the others by themselves "
+        f"{text}. Of the heads, {low} to {high} tell a function from the others by themselves "
         f"(q < {writer.number(LEVEL, 'constant')})."
     )
+
+
+def _ends(writer: Writer, values: dict[str, float], of: str, write: Callable[[float, str], str]) -> list[str]:
+    """The smallest and the largest value, each with all the functions that have it."""
+    found = {end: best(values, smallest=end == "least") for end in ("least", "most")}
+    return [
+        f"{write(values[names[0]], f'{of} of {names[0]}')} ({named(names, writer, f'{end} {of}', 'function')})"
+        for end, names in found.items()
+    ]
 
 
 def _sparsity(writer: Writer, reading: FunctionsReading) -> str:
@@ -215,14 +234,13 @@ def _agreement(writer: Writer, reading: FunctionsReading) -> str:
     if not known:
         return ""
     values = {name: float(reading.of("rank_correlation", name)) for name in known}
-    low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
+    low, high = _ends(writer, values, "rank_correlation", writer.fixed)
     sure = sum(reading.of("rank_correlation_low", name) > 0 for name in known)
     mean = writer.fixed(sum(values.values()) / len(values), "mean-rank_correlation")
     return (
-        f"The second opinion, probes on each head alone, ranks heads like the maps by {mean} on average, from "
-        f"{writer.fixed(values[low], f'rank_correlation of {low}')} ({low}) to "
-        f"{writer.fixed(values[high], f'rank_correlation of {high}')} ({high}); the interval is above nought for "
-        f"{writer.count(sure, 'sure')} of {writer.count(len(known), 'ranked', 'function')}. {_seeds(writer, reading)}"
+        f"The second opinion, probes on each head alone, ranks heads like the maps by {mean} on average, from {low} to "
+        f"{high}; the interval is above nought for {writer.count(sure, 'sure')} of "
+        f"{writer.count(len(known), 'ranked', 'function')}. {_seeds(writer, reading)}"
     ).strip()
 
 

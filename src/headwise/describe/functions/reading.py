@@ -15,6 +15,7 @@ import xarray as xr
 from headwise.describe import maps
 from headwise.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.figures.functions.companions import correlations
+from headwise.figures.functions.grid import shown_functions
 from headwise.figures.functions.maps import scale_of
 
 
@@ -24,7 +25,7 @@ class FunctionsReading:
     def __init__(self, dataset: xr.Dataset) -> None:
         self.dataset = dataset
         self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
-        self.functions = [str(name) for name in dataset[FUNCTION].values]
+        self.functions = shown_functions(dataset, None, "The functions study")  # in the figures' order
         self.layers = [int(layer) for layer in dataset[LAYER].values]
         self.heads = [int(head) for head in dataset[HEAD].values]
         self.refused = [name for name in self.functions if bool(self.of("refused", name))]
@@ -54,6 +55,11 @@ class FunctionsReading:
         """The names of the heads up to the elbow."""
         cells = np.argwhere(self.dataset["chosen"].sel({FUNCTION: function}).transpose(LAYER, HEAD).values)
         return {head_name(self.layers[row], self.heads[column]) for row, column in cells}
+
+    def fullest_layers(self, function: str) -> list[int]:
+        """The layers with most of the heads up to the elbow: one, or several with as many."""
+        counts = self.dataset["chosen"].sel({FUNCTION: function}).sum(HEAD)
+        return [int(layer) for layer in counts[LAYER].values[(counts == counts.max()).values]]
 
     def mass(self, function: str) -> float:
         """The share of the map's total that the heads up to the elbow have."""
@@ -97,7 +103,7 @@ class FunctionsReading:
 
     def pairs(self) -> list[tuple[str, str, float]]:
         """Functions two by two, with the correlation of their maps, the most alike first."""
-        found = correlations(self.dataset)
+        found = correlations(self.dataset.sel({FUNCTION: self.functions}))
         names = [str(name) for name in found[FUNCTION].values]
         rows = [(names[i], names[j], float(found.values[i, j])) for i, j in combinations(range(len(names)), 2)]
         return sorted((row for row in rows if np.isfinite(row[2])), key=lambda row: -row[2])

@@ -51,7 +51,8 @@ def _say_axes(writer: Writer, reading: PatternsReading) -> None:
         writer.say(
             "axes",
             "A change is the second model less the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
-            "Benjamini-Hochberg q-value over the heads. Similarity is 1 less the Jensen-Shannon divergence of the rows.",
+            "Benjamini-Hochberg q-value over the heads. The test is of ranks, the interval in brackets of the mean: heads are "
+            "named where both leave out no change. Similarity is 1 less the Jensen-Shannon divergence of the rows.",
         )
 
 
@@ -107,10 +108,13 @@ def _headline(writer: Writer, reading: PatternsReading) -> str:
         return f"{first}, and {active} of the visible pairs are active."
     dropped = writer.percent(reading.between("dropped").value, "between-percent dropped")
     after = writer.percent(reading.whole("active", 1).value, "whole-percent 1 active")
-    loss = estimate(writer, reading.whole_change("loss"), "whole-change loss")
+    found = reading.whole_change("loss")
+    loss = estimate(writer, found, "whole-change loss")
+    sure = found.low > 0 or found.high < 0
+    changes = f"the loss changes by {loss} nats" if sure else f"the loss does not change beyond doubt: by {loss} nats"
     return (
         f"{first}. {active} of the visible pairs are active in the one and {after} in the other; {dropped} of the "
-        f"connections are dropped, and the loss changes by {loss} nats."
+        f"connections are dropped, and {changes}."
     )
 
 

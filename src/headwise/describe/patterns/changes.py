@@ -7,6 +7,7 @@ from __future__ import annotations
 from headwise.describe import maps
 from headwise.describe.patterns.findings import SHOWN, estimate, surely
 from headwise.describe.patterns.reading import HALF, LEVEL, PatternsReading
+from headwise.describe.ties import others_as_large
 from headwise.describe.words import Writer, listed
 
 MOST_NAMED = 8
@@ -60,7 +61,9 @@ def _likeness(writer: Writer, reading: PatternsReading) -> str:
     text += f". With the weight on the first token counted as looking nowhere in both, it is {elsewhere}"
     heads = maps.strongest(reading.map("similarity"), SHOWN, by="smallest")
     told = [f"{head.name} ({writer.fixed(head.value, f'at similarity {head.name}')})" for head in heads]
-    return f"{text}. The {'head that changed' if len(told) == 1 else 'heads that changed'} most: {listed(told)}."
+    tied = others_as_large(reading.map("similarity"), heads)
+    more = f", and {writer.count(tied, 'tied similarity', 'other')} as much as the last" if tied else ""
+    return f"{text}. The {'head that changed' if len(told) == 1 else 'heads that changed'} most: {listed(told)}{more}."
 
 
 def _moved(writer: Writer, reading: PatternsReading) -> str:
@@ -97,15 +100,21 @@ def _overall(writer: Writer, reading: PatternsReading) -> str:
     """The numbers of all heads together, before and after."""
     words = {"dominant": "the share of diagonal heads", "peak": "the peak", "first": "the weight on the first token",
              "entropy": "the entropy", "active": "the share of active edges", "mass": "the sum of a row"}  # fmt: skip
-    told = []
+    told: list[str] = []
+    doubted: list[str] = []
     for feature, name in words.items():
-        p = reading.whole_p(feature)
+        p, found = reading.whole_p(feature), reading.whole_change(feature)
         if p < LEVEL:
-            change = estimate(writer, reading.whole_change(feature), f"whole-change {feature}")
-            told.append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
+            change = estimate(writer, found, f"whole-change {feature}")
+            sure = found.low > 0 or found.high < 0
+            (told if sure else doubted).append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
+    text = f"Over all heads, paired over prompts, these changed: {'; '.join(told)}."
     if not told:
-        return f"No number of all heads together changed (p < {writer.number(LEVEL, 'constant')}, paired over prompts)."
-    return f"Over all heads, paired over prompts, these changed: {'; '.join(told)}."
+        level = writer.number(LEVEL, "constant")
+        text = f"No number of all heads together changed beyond doubt (p < {level}, paired over prompts)."
+    if doubted:
+        text += f" The test sees a change where the interval of the mean does not leave out 0: {'; '.join(doubted)}."
+    return text
 
 
 def _output(writer: Writer, reading: PatternsReading) -> str:

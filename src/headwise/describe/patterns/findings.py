@@ -9,6 +9,7 @@ import math
 
 from headwise.describe import maps
 from headwise.describe.patterns.reading import LEVEL, Estimate, PatternsReading
+from headwise.describe.ties import others_as_large, with_others
 from headwise.describe.words import Writer, listed, significant
 from headwise.describe.words import percent as share_text
 
@@ -57,11 +58,9 @@ def _strongest(writer: Writer, reading: PatternsReading, key: str) -> str:
     values = reading.value(key)
     if key in ("open", "mass") or reading.total < 2 * SHOWN:
         return ""
-    heads = [
-        f"{head.name} ({writer.number(head.value, f'at value {key} {head.name}')})"
-        for head in maps.strongest(values, SHOWN)
-    ]
-    return f"Largest in {listed(heads)}."
+    heads = maps.strongest(values, SHOWN)
+    told = [f"{head.name} ({writer.number(head.value, f'at value {key} {head.name}')})" for head in heads]
+    return f"Largest in {with_others(writer, told, others_as_large(values, heads), f'tied {key}')}."
 
 
 def _changes(writer: Writer, reading: PatternsReading, key: str) -> str:
@@ -71,15 +70,20 @@ def _changes(writer: Writer, reading: PatternsReading, key: str) -> str:
     level = writer.number(LEVEL, "constant")
     if not count:
         return f"It changed in none of {total} (q < {level})."
-    change = reading.change(key)
-    sure = change.where(reading.change(key, "q") < LEVEL)
-    up = writer.count(int((sure > 0).sum()), f"up {key}")
-    heads = maps.strongest(abs(sure), SHOWN)
-    told = [_changed(writer, reading, key, head) for head in heads]
-    return (
-        f"It changed in {writer.count(count, f'changed {key}')} of {total} (q < {level}), upwards in {up}; most in "
-        f"{listed(told)}."
-    )
+    changed = reading.change(key).where(reading.change(key, "q") < LEVEL)
+    up = writer.count(int((changed > 0).sum()), f"up {key}")
+    text = f"It changed in {writer.count(count, f'changed {key}')} of {total} (q < {level}), upwards in {up}"
+    clear = abs(changed).where(reading.clear(key))
+    heads = maps.strongest(clear, SHOWN)
+    if not heads:
+        return f"{text}; in none of them does the interval of the mean leave out 0."
+    told = with_others(
+        writer, [_changed(writer, reading, key, head) for head in heads], others_as_large(clear, heads),
+        f"tied-change {key}",
+    )  # fmt: skip
+    few = writer.count(int(clear.notnull().sum()), f"clear {key}")
+    whose = "" if int(clear.notnull().sum()) == count else f", of the {few} whose interval of the mean leaves out 0,"
+    return f"{text}; most{whose} in {told}."
 
 
 def _changed(writer: Writer, reading: PatternsReading, key: str, head: maps.HeadValue) -> str:

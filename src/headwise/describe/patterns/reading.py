@@ -60,6 +60,10 @@ class PatternsReading:
         """How a number of every head changed, or its test."""
         return self.dataset[variable].sel({STATISTIC: key}).astype(float)
 
+    def clear(self, key: str) -> xr.DataArray:
+        """Whether the interval of a head's mean change leaves out 0: the test is of ranks, and can see less than the mean."""
+        return (self.change(key, "change_low") > 0) | (self.change(key, "change_high") < 0)
+
     def map(self, variable: str) -> xr.DataArray:
         """A map between the two subjects, such as "similarity"."""
         return self.dataset[variable].astype(float)

@@ -34,6 +34,7 @@ def say_observations(writer: Writer, reading: RelationsReading) -> None:
     writer.say("observations", _suppression(writer, reading))
     writer.say("observations", _chance(writer, reading))
     writer.say("observations", _easy(writer, reading))
+    writer.say("observations", _copied(writer, reading))
 
 
 def _size(writer: Writer, reading: RelationsReading, category: str) -> str:
@@ -162,4 +163,25 @@ def _easy(writer: Writer, reading: RelationsReading) -> str:
     return (
         f"The threshold is easy to pass, with shuffled targets in more than {writer.percent(LIKELY, 'constant')} of the "
         f"heads, for {listed(named)}: these have few different targets."
+    )
+
+
+def _copied(writer: Writer, reading: RelationsReading) -> str:
+    """The control without a head: what copying alone would score."""
+    if "copied_score" not in reading.dataset or bool(reading.dataset["copied_score"].isnull().all()):
+        return ""
+    found = reading.copied()
+    total = writer.count(len(reading.relations), "relations", "relation")
+    bar = writer.number(reading.threshold, "threshold")
+    if not found:
+        return f"A head that did nothing but copy what it reads would score over {bar} for none of {total}."
+    names = list(found)
+    most = listed(f"{name} {writer.fixed(found[name], f'copied_score {name}')}" for name in names[:NAMED])
+    among = "among them " if len(names) > NAMED else ""
+    passing, beyond = reading.passing(names), reading.passing(names, beyond_copying=True)
+    return (
+        f"A head that did nothing but copy what it reads would score over {bar} for {writer.count(len(names), 'copied')} of "
+        f"{total} ({among}{most}). {writer.count(passing, 'copied-passing', 'head')} "
+        f"{'does' if passing == 1 else 'do'} so for one of these, {writer.count(beyond, 'copied-beyond')} by more than copying "
+        "would."
     )

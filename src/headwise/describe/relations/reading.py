@@ -84,6 +84,19 @@ class RelationsReading:
         chosen = [rate if relation is None else rate.sel({RELATION: relation}) for rate in rates]
         return float(np.mean([float(rate.astype(float).mean()) for rate in chosen]))
 
+    def copied(self) -> dict[str, float]:
+        """Relations that a head would pass that does nothing but copy what it reads, with its scores; the highest first."""
+        found = {name: self.number(name, "copied_score") for name in self.relations}
+        over = {name: share for name, share in found.items() if share > np.float32(self.threshold)}
+        return dict(sorted(over.items(), key=lambda item: -item[1]))
+
+    def passing(self, relations: list[str], *, beyond_copying: bool = False) -> int:
+        """Heads that pass for one of these relations; or of these, those that score more there than copying would."""
+        here = self.dataset.sel({RELATION: relations})
+        over = here["score"] > np.float32(self.threshold)
+        over = over & (here["score"] > here["copied_score"]) if beyond_copying else over
+        return int(over.any(RELATION).sum())
+
     def left_out(self) -> list[dict[str, Any]]:
         """The relations that do not count with this tokenizer."""
         return [one for one in self.kept if not one["counts"]]

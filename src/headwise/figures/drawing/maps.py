@@ -90,9 +90,12 @@ def _paint_map(
     if isinstance(panel, Heatmap) or panel.shape == "square":
         _paint_cells(axes, levels, colours)
     cell = 72 * min(slot.box.width / columns, slot.box.height / rows)
+    below = {int(levels[mark.row, mark.column]) for mark in panel.marks}
+    dark = {level: level >= 0 and _is_dark(colours[level]) for level in below}
     for mark in panel.marks:
-        level = int(levels[mark.row, mark.column])
-        _paint_mark(axes, mark, cell, dark=level >= 0 and _is_dark(colours[level]))
+        if mark.sign != "dot":
+            _paint_mark(axes, mark, cell, dark=dark[int(levels[mark.row, mark.column])])
+    _paint_dots(axes, panel.marks, levels, cell, dark)
     for frame in panel.frames:
         left, top = frame.first_column - 0.5, frame.first_row - 0.5
         wide, high = frame.last_column - left + 0.5, frame.last_row - top + 0.5
@@ -123,6 +126,16 @@ def _paint_mark(axes: Axes, mark: Mark, cell: float, *, dark: bool) -> None:
     size = min(max(0.75 * cell, 4.2), 5.0)
     for colour, thick in (("white", 1.5), (INK, 0.7)):  # the one is seen on dark cells, the other on light ones
         outline(axes, mark.column, mark.row, size, sign=mark.sign, colour=colour, thick=thick)
+
+
+def _paint_dots(axes: Axes, marks: Sequence[Mark], levels: np.ndarray, cell: float, dark: Mapping[int, bool]) -> None:
+    """All dots of a map at once, since there may be hundreds: light on dark cells, dark on light ones."""
+    dots = [mark for mark in marks if mark.sign == "dot"]
+    for ink, wanted in ((INK, False), ("white", True)):
+        own = [mark for mark in dots if dark[int(levels[mark.row, mark.column])] is wanted]
+        places = [mark.column for mark in own], [mark.row for mark in own]
+        if own:
+            axes.scatter(*places, s=min(0.34 * cell, 2.4) ** 2, color=ink, linewidths=0, zorder=3)
 
 
 def _is_dark(colour: Any) -> bool:

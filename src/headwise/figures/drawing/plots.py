@@ -24,6 +24,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "points": {"linestyle": "none", "marker": "."},
 }
 _BLUE = "#31688e"
+KEY = 0.125  # inches of a line in a legend: two dashes and the gap between them
 _FEW = 6  # places on a logarithmic axis that each get a tick
 
 
@@ -64,7 +65,7 @@ def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
         axes.plot(x, y, "o", markersize=2.6, markeredgewidth=0, alpha=0.75, color=category.colour, label=category.label)
     _finish(axes, panel.x, panel.y, panel.guides)
     _name_points(axes, panel, slot)
-    if len(panel.categories) > 1:
+    if len(panel.categories) > 1 and any(each.label for each in panel.categories):
         _name_groups(axes)
 
 
@@ -76,7 +77,10 @@ def paint_intervals(axes: Axes, panel: Intervals) -> None:
         own = groups == index
         ends = (panel.low[own], panel.high[own])
         axes.hlines(rows[own], *ends, color=category.colour, linewidth=0.9, alpha=0.6)
-        axes.plot(panel.values[own], rows[own], "o", markersize=3, color=category.colour)
+        least, most = (end if end is not None else far for end, far in ((panel.x.low, -np.inf), (panel.x.high, np.inf)))
+        inside = own & (panel.values >= least) & (panel.values <= most)
+        x, y = panel.values[inside], rows[inside]
+        axes.plot(x, y, "o", markersize=3, color=category.colour, clip_on=False, zorder=3)  # whole at an axis's end
     _finish(axes, panel.x, panel.y, panel.guides)
     named = len(panel.categories) > 1 and any(each.label for each in panel.categories)
     axes.set_ylim(rows.size - 0.4 + 1.2 * named, -0.6)
@@ -115,7 +119,11 @@ def _paint_sign(axes: Axes, entry: Category, x: float, y: float) -> None:
     if entry.sign in ("ring", "cross"):
         outline(axes, x, y, 4.2, sign=entry.sign, colour=entry.colour, thick=0.7)
         return
-    marker, size = {"dot": ("o", 4.2), "line": ("_", 7.0), "pointer": (">", 3.4)}[entry.sign]
+    if entry.sign in ("line", "dashed"):
+        ends = [x - KEY / 2, x + KEY / 2]
+        axes.plot(ends, [y, y], color=entry.colour, linewidth=0.9, clip_on=False, **_STYLES[entry.sign])
+        return
+    marker, size = {"dot": ("o", 4.2), "pointer": (">", 3.4)}[entry.sign]
     axes.plot([x], [y], marker, markersize=size, color=entry.colour, markeredgewidth=0.9, clip_on=False)
 
 

@@ -24,7 +24,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.functions.grid import Parts, columns_for, shown_functions
 from headwise.figures.matrices import written_matrix
 from headwise.figures.origin import origin_of, small_print, with_model
-from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Legend, Panel
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
 from headwise.figures.scale import Scale, scale_around
 
 LEAST_ASKED = 5  # steps, for an interval over them to mean something
@@ -116,12 +116,13 @@ def _cross(chosen: xr.Dataset) -> Parts:
     asked = kept["asked"].values
     labels = tuple(f"{name} ({count})" for name, count in zip(names, asked, strict=True))
     x, y = Axis("Steps of (how many)", labels), Axis(f"{size} heads masked of", names)
+    shared = Axis("among the heads of", names), Axis(f"{size} heads of", names)
     effect, low = kept["cross_effect"].values, kept["cross_effect_low"].values
     panels = (
         written_matrix(
             "cross", "Lost beyond random heads", effect, x, y, "lost", framed=(low > 0) & (asked >= LEAST_ASKED)
         ),
-        written_matrix("overlap", "Heads that the two share", kept["overlap"].values, x, y, "share"),
+        written_matrix("overlap", "Heads that the two share", kept["overlap"].values, *shared, "share"),
     )
     scales = {
         "lost": scale_around(np.append(effect, 0.1), "accuracy lost"),
@@ -172,24 +173,40 @@ def _hierarchy(chosen: xr.Dataset) -> Parts:
         why = chosen.attrs["chain_reason"] or "none of the functions shown was masked in them"
         raise StudyError(f"There is no hierarchy to draw: {why}.")
     names = [str(name) for name in chosen[MASKED].values[tried]]
-    asked = chosen.isel({FUNCTION: np.isfinite(chosen["chain_whole"].values)}).transpose(MASKED, FUNCTION, ...)
-    rows = np.vstack([asked["chain_whole"].values, asked["chain"].sel({MASKED: names}).values])
-    matrix = written_matrix(
-        "chain", "Accuracy in whole chains", rows, Axis("Steps of", tuple(str(n) for n in asked[FUNCTION].values)),
-        Axis("Masked", ("none", *names)), "accuracy", missing="no such steps",
-    )  # fmt: skip
-    panels: tuple[Panel, ...] = (matrix,)
+    panels: tuple[Panel, ...] = (_chains(chosen, names),)
     lost = _intervals(
         chosen.sel({FUNCTION: names}), "chain_effect", "Lost by high-order steps", "Accuracy beyond random"
     )
     note = (
-        f"{int(chosen.attrs['chains'])} whole chains: every step is asked after the model's own earlier answers. Lost: "
-        "accuracy on high-order steps with random heads masked less that with the function's heads masked; lines: 95 % "
-        f"interval. {_how(chosen)}"
+        f"{int(chosen.attrs['chains'])} whole chains: every step is asked after the model's own earlier answers; in brackets "
+        f"how many steps. {int(chosen.attrs['size'])} heads are masked; random heads are outside of all these functions' "
+        "heads, mean over draws. Lost: accuracy on high-order steps with random heads masked less that with the function's "
+        f"heads masked; lines: 95 % interval. {_how(chosen)}"
     )
+    if "chain_random" not in chosen:
+        note += " Strokes: this atlas kept random heads for the high-order steps together only."
     if np.isfinite(lost.values).any():
         panels += (lost,)
     return Parts(panels, 2, (note,), {"accuracy": Scale("accuracy", 0.0, 1.0, "Blues")})
+
+
+def _chains(chosen: xr.Dataset, names: list[str]) -> Heatmap:
+    """Accuracy of each function's steps and of all high-order ones: of the whole model, without random heads, without own."""
+    asked = chosen.isel({FUNCTION: np.isfinite(chosen["chain_whole"].values)}).transpose(MASKED, FUNCTION, ...)
+    steps, high = asked["chain_steps"].values, asked["order"].values == "high"
+    whole, masked = asked["chain_whole"].values, asked["chain"].sel({MASKED: names}).values
+    random = asked["chain_random"].values if "chain_random" in asked else np.full(whole.shape, np.nan)
+    rows = np.vstack([whole, random, masked])
+    labels = [f"{name} ({count})" for name, count in zip(asked[FUNCTION].values, steps, strict=True)]
+    if high.any():
+        together = np.average(whole[high], weights=steps[high])
+        own, beside = (chosen.sel({FUNCTION: names})[f"chain_high_{key}"].values for key in ("own", "random"))
+        rows = np.hstack([rows, np.array([together, beside[0], *own])[:, None]])
+        labels.append(f"all high-order ({int(steps[high].sum())})")
+    return written_matrix(
+        "chain", "Accuracy in whole chains", rows, Axis("Steps of (how many)", tuple(labels)),
+        Axis("Masked", ("no head", "random heads", *names)), "accuracy", missing="not kept, or no such steps",
+    )  # fmt: skip
 
 
 _KINDS: dict[str, Callable[[xr.Dataset], Parts]] = {
@@ -202,7 +219,7 @@ _KINDS: dict[str, Callable[[xr.Dataset], Parts]] = {
 
 
 def _legend(own: str, random: str) -> Legend:
-    return Legend("legend", (Category("own", own, OWN, "line"), Category("random", random, RANDOM, "line")))
+    return Legend("legend", (Category("own", own, OWN, "line"), Category("random", random, RANDOM, "dashed")))
 
 
 def _curve(one: xr.Dataset, dim: str, key: str, colour: str, style: str) -> Curve:

@@ -33,7 +33,10 @@ def figure(
     numbers: bool = False,
     statistics: Iterable[str] | str | None = None,
 ) -> Figure:
-    """One of the three figures above. ``by`` is "change", a number's name, or that with _change; ``statistics`` as named."""
+    """One of the three figures above; which heads a grid shows stands in its subtitle and its note.
+
+    ``by`` is "change" (also called "similarity"), a number's name, or that with _change; ``statistics`` as named.
+    """
     if head is not None:
         return head_figure(dataset, head)
     if numbers or statistics is not None:

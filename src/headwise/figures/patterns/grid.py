@@ -24,6 +24,7 @@ from headwise.figures.scale import Scale
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import Tiles, pooled, to_levels
 
+USUAL = 24  # heads, where only the order was asked for
 PIXELS = 1_200_000  # of a panel
 SMALLEST, LARGEST = 16, 64  # pixels of a tile's side
 ENOUGH = 0.995  # of the visible weights lie under the scale's high end
@@ -35,12 +36,7 @@ def grid_figure(
 ) -> Figure:
     """All heads, or those named, or the first ``top`` by a number."""
     everyone = heads is None and top is None and by is None
-    if everyone:
-        chosen = all_heads(dataset)
-    else:
-        chosen = (
-            chosen_heads(dataset, heads) if heads is not None else ranked_heads(dataset, by, 24 if top is None else top)
-        )
+    chosen, told = _choice(dataset, heads, top, by)
     size = min(max(int(math.sqrt(PIXELS / len(chosen))), SMALLEST), LARGEST)
     maps = dataset["average" if average else "shown"]
     pictures = [_pictures(maps.isel({SUBJECT: place}), chosen, size) for place in range(maps.sizes[SUBJECT])]
@@ -56,9 +52,23 @@ def grid_figure(
         panels=panels,
         columns=1,
         scales={"weight": scale},
-        notes=(_note(dataset, average, pictures[0].shape[-1]),),
+        subtitle=told[:1].upper() + told[1:],
+        notes=(_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {told}." if told else ""),),
         provenance=small_print(origin),
     )
+
+
+def _choice(
+    dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None
+) -> tuple[list[Head], str]:
+    """The heads to show, and in words which they are; nothing to say of all."""
+    everyone = all_heads(dataset)
+    if heads is not None:
+        chosen = chosen_heads(dataset, heads)
+        return chosen, f"{len(chosen)} of {len(everyone)} heads, as asked for"
+    if top is None and by is None:
+        return everyone, ""
+    return ranked_heads(dataset, by, USUAL if top is None else top)
 
 
 def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:

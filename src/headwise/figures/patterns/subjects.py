@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,7 @@ from headwise.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_head
 from headwise.errors import DataError, StudyError, did_you_mean
 from headwise.figures.origin import origin_of
 
+ALIKE = ("change", "similarity")  # two names of one order: least similar first
 LONGEST = 14  # letters of a token that are written
 
 Head = tuple[int, int]
@@ -43,30 +44,47 @@ def chosen_heads(dataset: xr.Dataset, wanted: Iterable[str] | str) -> list[Head]
     return heads
 
 
-def ranked_heads(dataset: xr.Dataset, by: str | None, top: int) -> list[Head]:
-    """The ``top`` heads by a number, largest first; ``by`` as in `figure`."""
+def ranked_heads(dataset: xr.Dataset, by: str | None, top: int) -> tuple[list[Head], str]:
+    """The ``top`` heads by a number, largest first, and in words which they are; ``by`` as in `figure`."""
     if top < 1:
         raise StudyError(f"top={top} heads were asked for; give at least 1.")
     two = "change" in dataset
     by = by or ("change" if two else "peak")
     known = [str(key) for key in dataset[STATISTIC].values]
-    options = [*known, *(["change", *(f"{key}_change" for key in known)] if two else [])]
+    options = [*known, *([*ALIKE, *(f"{key}_change" for key in known)] if two else [])]
     if by not in options:
         raise StudyError(f"Heads cannot be ranked by {by!r}. {did_you_mean(by, options)}")
-    if by == "change":
-        values = 1 - dataset["similarity"]
-    elif by in known:
-        values = dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: by})
-    else:
-        values = abs(dataset["change"].sel({STATISTIC: by.removesuffix("_change")}))
+    values, told = _ranking(dataset, by, two)
     heads = all_heads(dataset)
     flat = np.nan_to_num([float(values.isel({LAYER: layer, HEAD: head})) for layer, head in heads], nan=-np.inf)
-    return [heads[place] for place in np.argsort(-flat, kind="stable")[:top]]
+    order = np.argsort(-flat, kind="stable")
+    kept = order[:top]
+    tied = len(order) > len(kept) and flat[order[len(kept)]] == flat[kept[-1]]
+    told = f"{len(kept)} of {len(heads)} heads, {told}"
+    return [heads[place] for place in kept], f"{told}; others have the same value as the last" if tied else told
+
+
+def _ranking(dataset: xr.Dataset, by: str, two: bool) -> tuple[xr.DataArray, str]:
+    """What heads are ranked by, and that in words."""
+    if by in ALIKE:
+        return 1 - dataset["similarity"], "those whose maps changed most (least similar first)"
+    key = by.removesuffix("_change")
+    label = str(dataset["label"].sel({STATISTIC: key}).values)
+    if by.endswith("_change"):
+        change = abs(dataset["change"].sel({STATISTIC: key}))
+        return change, f"those whose number “{label}” changed most, up or down"
+    of = f" in {names_of(dataset)[0]}" if two else ""
+    return dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: key}), f"those with the largest “{label}”{of}"
 
 
 def token_labels(dataset: xr.Dataset) -> tuple[str, ...]:
     """What is written at the rows of the shown maps: a token each, or where rows were pooled the first and the last."""
-    tokens = [_written(str(token)) for token in dataset["token_text"].values]
+    return row_tokens(dataset, _written)
+
+
+def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tuple[str, ...]:
+    """The same with every token as it is, or as ``written`` makes it."""
+    tokens = [written(str(token)) for token in dataset["token_text"].values]
     starts = [int(place) for place in dataset["query"].values]
     ends = [*starts[1:], len(tokens)]
     return tuple(

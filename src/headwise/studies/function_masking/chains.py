@@ -1,7 +1,8 @@
 """The hierarchy in numbers: whole questions with a low-order function's heads masked. Pure functions, no model.
 
 `chain` (masked, function): accuracy on every function's steps; `chain_effect`: on all high-order steps together, the
-accuracy with random heads masked less that with this function's. NaN for functions that were not masked.
+accuracy with random heads masked less that with this function's. NaN for functions that were not masked. `chain_random`
+(function): accuracy on every function's steps with random heads masked, mean over draws.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def to_chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]
         f"chain{end}": ((MASKED, FUNCTION), table_of[..., place]) for place, end in enumerate(ENDS)
     }
     found |= {f"chain_effect{end}": (FUNCTION, np.array(effects)[:, place]) for place, end in enumerate(ENDS)}
+    drawn = {name: by_condition(RANDOM, [name]) for name in names}
     found |= {
+        "chain_random": (FUNCTION, np.array([drawn[name].mean() if drawn[name].size else np.nan for name in names])),
         "chain_whole": (FUNCTION, np.array([accuracy("", [name])[0] for name in names])),
         "chain_high_own": (FUNCTION, lost),
         "chain_high_random": (FUNCTION, np.where(np.isnan(lost), np.nan, random.mean() if random.size else np.nan)),

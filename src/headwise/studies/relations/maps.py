@@ -10,6 +10,7 @@ of the tokens that occur.
 | *_low, *_high                        | Wilson's 95 % interval                                                   |
 | *_null, *_null_high, *_null_over     | shuffled targets: mean, largest, share of shuffles over the threshold    |
 | *_false_positive                     | the same share over all heads, a number a relation                       |
+| copied_score, copied_suppression     | what a head would get that does nothing but copy what it reads (a relation)  |
 | member, member_suppression           | a relation of the category is over the threshold                         |
 | member_beyond_null                   | ... by either sign, and over each of its own shuffles                    |
 """

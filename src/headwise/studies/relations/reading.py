@@ -29,6 +29,7 @@ __all__ = ["SALIENT", "TARGETS", "Pairs", "RelationReader"]
 
 SALIENT, TARGETS = 30, 5  # tokens a head, targets a token
 SIGNS = ("score", "suppression")
+COPIED = 2 << 30  # bytes of U that the control of copying may take
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,24 @@ class RelationReader:
                 found.setdefault(name, []).append(value)
         whole = {name: np.concatenate(values) for name, values in found.items()}
         return self._dataset(index, whole | (salient or {}))
+
+    def copied(self) -> dict[str, np.ndarray]:
+        """A control without a head: what one would score that writes what it reads, M = E' U (or E U), by sign, (relation,).
+
+        Where words lie near their own forms, that is not nothing. NaN where U in float32 would take over 2 GB.
+        """
+        if 4 * self.unembedding.numel() > COPIED:
+            return {sign: np.full(len(self.pairs.k), np.nan, dtype=np.float32) for sign in SIGNS}
+        rows = self._embedded if self.raw else self._effective
+        gain = self.weights.final_gain if self.folded else None
+        read = rows if gain is None else rows * gain
+        real = Asked(self.asked.rows, self.asked.targets[:1], self.asked.k)
+        found = hits(read[None], self.unembedding.to(torch.float32).T[None], real)
+        of_relation = np.eye(len(self.pairs.k), dtype=np.float32)[self.pairs.relation]
+        signs = zip(SIGNS, (found.largest, found.smallest), strict=True)
+        return {
+            sign: (hit[0, 0].cpu().numpy() @ of_relation / self.pairs.sizes).astype(np.float32) for sign, hit in signs
+        }
 
     @cached_property
     def unembedding(self) -> Tensor:

@@ -27,6 +27,7 @@ import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.corpora import Kept, Relations, single_token
+from headwise.dims import RELATION
 from headwise.engines import Shard
 from headwise.errors import DataError, StudyError, did_you_mean
 from headwise.model import Model, StoredModel
@@ -96,6 +97,7 @@ def prepare(model: Model | StoredModel, relations: Relations, options: Relations
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         readings = xr.concat(shards, dim="layer", data_vars="all")
         maps = to_maps(readings, kept, pairs, options.threshold)
+        maps = maps.assign({f"copied_{sign}": (RELATION, share) for sign, share in reader.copied().items()})
         if not options.salience:
             return {NAME: maps}
         return {SALIENCE: to_salience(readings, model, reader.left_out), NAME: maps}

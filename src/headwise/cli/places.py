@@ -1,0 +1,64 @@
+"""Is what the command line names there? Asked before anything heavy is loaded, so that a slip costs a second.
+
+A file or folder must exist. An adapter, or a model to compare with, is a folder or a name on the hub, written owner/name;
+a bare word that is no folder is taken for a slip, because asking the hub for it takes half a minute where it does not
+answer. With ``HF_HUB_OFFLINE`` set, a name that is not in the local cache is refused, too.
+
+What is inside a file, and whether an adapter fits a model, is not looked at here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+
+from headwise.errors import DataError, ModelError
+
+__all__ = ["refuse_missing_file", "refuse_missing_model"]
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+CONFIGS = ("config.json", "adapter_config.json")
+NOTHING = "none"  # as --against: compare with nothing
+
+
+def refuse_missing_file(option: str, place: str | Path | None) -> None:
+    """A file or folder of the user's own that is not there."""
+    if place is None or Path(place).expanduser().exists():
+        return
+    folder = Path(place).expanduser().parent
+    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    near = difflib.get_close_matches(Path(place).name, there, n=1)
+    hint = f"did you mean {str(folder / near[0])!r}?" if near else "check the path."
+    raise DataError(f"{option} names {str(place)!r}, and there is no such file or folder; {hint}")
+
+
+def refuse_missing_model(option: str, name: str | None, configs: tuple[str, ...] = CONFIGS) -> None:
+    """An adapter (``configs``: what its folder holds) or a model that is neither a folder nor a name on the hub."""
+    if name is None or name.lower() == NOTHING:
+        return
+    folder, wanted = Path(name).expanduser(), " or ".join(configs)
+    if folder.is_dir():
+        if not any((folder / config).is_file() for config in configs):
+            raise ModelError(f"{option} names the folder {name!r}, which holds no {wanted}; give the folder that does.")
+        return
+    if folder.is_file() or _cached(name):
+        return
+    if not HUB_ID.fullmatch(name):
+        raise ModelError(
+            f"{option} names {name!r}, and there is no such folder; give a folder that holds {wanted}, or a name on the hub "
+            "as owner/name."
+        )
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        raise ModelError(
+            f"{option} names {name!r}, which is neither a folder nor in the local Hugging Face cache, and the hub is switched "
+            "off (HF_HUB_OFFLINE); check the spelling, or download it first."
+        )
+
+
+def _cached(name: str) -> bool:
+    """Whether something of this name was downloaded before; where the cache is, as huggingface_hub looks for it."""
+    home = Path(os.environ.get("HF_HOME", Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")))
+    cache = Path(os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE", home / "hub")))
+    return (cache.expanduser() / f"models--{name.replace('/', '--')}").is_dir()

@@ -1,0 +1,84 @@
+"""`headwise show ATLAS STUDY --help`: the options of that study's figure, and those that contradict each other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic.patterns import patterns_dataset
+
+from headwise.atlas import Atlas
+from headwise.cli.figure_help import study_in
+from headwise.errors import StudyError
+from headwise.figures import _STUDIES, defaults_of, options_of
+from headwise.figures.options import OPTIONS, refuse_conflicts
+
+
+@pytest.mark.parametrize("study", _STUDIES)
+def test_every_option_of_a_figure_is_told_and_nothing_else(study: str) -> None:
+    assert list(OPTIONS[study]) == list(options_of(study))
+    for name, option in OPTIONS[study].items():
+        assert option.meaning.endswith(".") and (option.example or options_of(study)[name] is bool)
+        assert set(option.without) <= set(OPTIONS[study]) and set(option.needs) <= set(OPTIONS[study])
+
+
+@pytest.mark.parametrize("study", _STUDIES)
+def test_help_lists_them_with_type_meaning_and_example(headwise: Any, study: str) -> None:
+    said = headwise("show", "nowhere", study, "--help")
+    assert said.code == 0, said.err
+    text = re.sub(r"[\s│]+", " ", said.out)
+    for name, option in OPTIONS[study].items():
+        assert f"--{name.replace('_', '-')} <" in text
+        assert option.meaning.split(":")[0] in text and option.example in text
+    assert f"headwise show atlas {study}" in text
+    assert ("Options of the" in text) == bool(OPTIONS[study])
+
+
+def test_without_a_study_help_says_how_to_ask(headwise: Any) -> None:
+    said = headwise("show", "--help").out
+    assert "headwise show ATLAS STUDY --help" in said and "Options of the" not in said
+    assert study_in(["atlas", "--output", "profile"]) is None
+
+
+def test_examples_of_the_help_are_not_refused() -> None:
+    for study in _STUDIES:
+        for name, option in OPTIONS[study].items():
+            needs = {other: values[0] for other, values in option.needs.items()}
+            refuse_conflicts(study, {name: option.example or True, **needs}, defaults_of(study))
+
+
+@pytest.mark.parametrize(
+    ("study", "options", "sentence"),
+    [
+        ("patterns", {"head": "L0H0", "numbers": True}, "--head and --numbers, and can do only one of the two"),
+        ("patterns", {"heads": "L0H0", "top": 3}, "--heads and --top"),
+        ("patterns", {"average": True, "statistics": "peak"}, "--average and --statistics"),
+        ("functions", {"kind": "sorted", "cap": 0.1}, "--cap of the functions figure has no effect with --kind sorted"),
+        ("relations", {"beyond_null": True, "kind": "relations"}, "--beyond-null .* choose --kind categories"),
+        ("relations", {"relations": "copying"}, "no effect with --kind categories; .* choose --kind relations"),
+        (
+            "spectral",
+            {"value": "effect", "scale": "log"},
+            "--scale of the spectral figure has no effect with --value effect",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(study: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(StudyError, match=sentence):
+        refuse_conflicts(study, options, defaults_of(study))
+
+
+def test_an_option_at_its_default_contradicts_nothing() -> None:
+    refuse_conflicts("patterns", {"head": "L0H0", "numbers": False, "top": None}, defaults_of("patterns"))
+    refuse_conflicts("functions", {"kind": "sorted", "value": "magnitude"}, defaults_of("functions"))
+
+
+def test_on_the_command_line(headwise: Any, tmp_path: Path) -> None:
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("patterns", patterns_dataset(4, 3))
+    said = headwise("show", tmp_path / "atlas", "patterns", "--head", "L0H1", "--numbers").refused()
+    assert "leave the other out" in said
+    result = headwise("show", tmp_path / "atlas", "patterns", "--top", "3", "--average", "-o", tmp_path / "top.png")
+    assert result.code == 0 and (tmp_path / "top.png").stat().st_size > 10_000
