@@ -41,4 +41,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cpu.py
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) .cache/bench demo

@@ -1,29 +1,39 @@
-"""What observing costs on a CPU: ratios to a plain SDPA forward, in one run. Writes the table into docs/benchmarks.md.
+"""What observing costs on a CPU: ratios to a plain SDPA forward, in one run. Writes its section of docs/benchmarks.md.
 
-    make bench            (or: python benchmarks/cpu.py --rounds 7 --shapes 4x1024,4x256)
+    make bench                                   (about a quarter of an hour on two quiet cores, peers installed)
+    python benchmarks/cpu.py --quick             one round at 2 x 128 tokens, no memory, for a look; leaves the page alone
+    HEADWISE_BENCH_PEERS=FOLDER python benchmarks/cpu.py       with the peers' environments FOLDER/NAME/bin/python
+    python benchmarks/cpu.py --peers "" --demo-log demo.log    without peers; with the times of `make demo > demo.log`
 
-Times: all cases run in one process, in turn, round after round; a case's ratio is the median over rounds of its time
-over the plain forward's time in the same round, so that a machine that slows down slows all of them. Memory: each case
-in a process of its own, largest resident set, with the weights in it.
-
-The plain forward is the model's ordinary SDPA call with its logits. `eager` is what the usual scripts do:
-`attn_implementation="eager"`, `output_attentions=True`, column sums and diagonal from the maps.
+How times and memory are taken stands in `clock`; every case's memory is that of a process of its own, weights
+included. All cases see the same tokens (`tokens`). The plain forward is the model's ordinary SDPA call with its logits.
+`eager` is what the usual scripts do: `attn_implementation="eager"`, `output_attentions=True`, column sums and diagonal
+from the maps. The peers (`peers`) run in environments of their own, each against a plain forward in its own process; a
+peer's or eager's distance from Headwise's own numbers stands in the table, and the script fails if they disagree.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
+from typing import Any
 
+import demo
+import outputs
+import relations_cpu
 import torch
-from page import made_by, write_section
+from clock import in_turn, ratio
+from columns import ours
+from page import PAGE, made_by, write_section
+from peers import PEERS
+from peers.comparison import TOLERANCE, Readings, difference, hand_over, peer_row
+from tokens import shape_of, tokens_like_text
+from torch import Tensor
 
 import headwise as hw
 from headwise.corpora import delimiter_ids
@@ -40,17 +50,24 @@ CASES = {
 }
 
 
-def cases(batch: int, tokens: int) -> dict[str, Callable[[], None]]:
+def by_hand(model: hw.Model, ids: Tensor) -> Readings:
+    """The same from eager attention's maps."""
+    model.hf.set_attn_implementation("eager")
+    try:
+        maps = model(ids, use_cache=False, output_attentions=True).attentions
+        sums = torch.stack([weights.sum(dim=2) for weights in maps])
+        return Readings(sums, torch.stack([weights.diagonal(dim1=-2, dim2=-1) for weights in maps]))
+    finally:
+        model.hf.set_attn_implementation("sdpa")
+
+
+def cases(model: hw.Model, batch: int, tokens: int) -> dict[str, Callable[[], object]]:
     """One function a case, on the same tokens."""
-    model = hw.load()
     structure = Structure(model)
     delimiters = delimiter_ids(model.tokenizer)
-    ids = torch.randint(0, model.card.vocabulary_size, (batch, tokens), generator=torch.Generator().manual_seed(0))
+    ids = tokens_like_text(model.card.vocabulary_size, batch, tokens)
 
-    def plain() -> None:
-        model(ids, use_cache=False)
-
-    def observed(*instruments: Callable[[], object]) -> Callable[[], None]:
+    def observed(*instruments: Callable[[], Any]) -> Callable[[], object]:
         def run() -> None:
             with hw.observe(structure, *(make() for make in instruments)):
                 model(ids, use_cache=False)
@@ -62,110 +79,130 @@ def cases(batch: int, tokens: int) -> dict[str, Callable[[], None]]:
         with torch.no_grad(), hw.observe(structure, *watchers):
             structure.decoder(input_ids=ids, use_cache=False)
 
-    def eager() -> None:
-        model.hf.set_attn_implementation("eager")
-        try:
-            for weights in model(ids, use_cache=False, output_attentions=True).attentions:
-                weights.sum(dim=2), weights.diagonal(dim1=-2, dim2=-1)
-        finally:
-            model.hf.set_attn_implementation("sdpa")
-
     return {
-        "plain": plain,
+        "plain": lambda: model(ids, use_cache=False),
         "spectrum": observed(hw.Spectrum),
         "profile": observed(lambda: hw.Profile(delimiters)),
         "both": observed(hw.Spectrum, lambda: hw.Profile(delimiters)),
         "answers": study,
-        "eager": eager,
+        "eager": lambda: by_hand(model, ids),
     }
-
-
-def times(batch: int, tokens: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of every case in every round, after one round to warm up."""
-    functions = cases(batch, tokens)
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(rounds + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
 
 
 def memory(case: str, batch: int, tokens: int) -> float:
     """Largest resident set in MB of a process that does nothing but this case."""
-    code = f"import cpu; f = cpu.cases({batch}, {tokens})[{case!r}]; f(); print(cpu.peak())"
+    code = f"import cpu, clock; f = cpu.cases(cpu.hw.load(), {batch}, {tokens})[{case!r}]; f(); print(clock.peak())"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
     return float(done.stdout.split()[-1])
 
 
-def peak() -> float:
-    """Of this process, in MB. Linux hands `ru_maxrss` of the parent down to the child, so its own mark is read there."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024 / 1e6
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+def own_rows(model: hw.Model, shape: str, options: argparse.Namespace, apart: float) -> list[dict[str, Any]]:
+    """One row a case; `apart` is how far eager is from us."""
+    seconds = in_turn(cases(model, *shape_of(shape)), options.rounds)
+    held = {} if options.quick else {case: memory(case, *shape_of(shape)) for case in CASES}
+    return [
+        {"shape": shape, "case": name}
+        | ratio(seconds[case], seconds["plain"])._asdict()
+        | ({"memory": held[case], "memory_ratio": held[case] / held["plain"]} if held else {})
+        | ({"difference": apart} if case == "eager" else {})
+        for case, name in CASES.items()
+    ]
 
 
-def measure(shape: str, rounds: int) -> list[dict[str, object]]:
-    """One row a case."""
-    batch, tokens = map(int, shape.split("x"))
-    seconds = times(batch, tokens, rounds)
-    peaks = {case: memory(case, batch, tokens) for case in CASES}
+def measure(model: hw.Model, options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """All rows, shape by shape: our own, then the peers'."""
+    structure, vocabulary = Structure(model), model.card.vocabulary_size
+    shown = {shape: tokens_like_text(vocabulary, *shape_of(shape)) for shape in options.shapes}
+    hand_over(folder, model, shown if options.peers else {})
     rows = []
-    for case, name in CASES.items():
-        ratios = [own / plain for own, plain in zip(seconds[case], seconds["plain"], strict=True)]
-        rows.append(
-            {
-                "shape": shape, "case": name, "seconds": median(seconds[case]), "ratio": median(ratios),
-                "lowest": min(ratios), "highest": max(ratios), "memory": peaks[case],
-                "memory_ratio": peaks[case] / peaks["plain"],
-            }
-        )  # fmt: skip
+    for shape, ids in shown.items():
+        print(f"{shape} tokens ...", file=sys.stderr, flush=True)
+        readings = ours(structure, ids)
+        apart = difference(by_hand(model, ids), readings)
+        if not apart <= TOLERANCE:
+            raise SystemExit(
+                f"eager attention at {shape} tokens is {apart:.1e} away from Headwise; no time is worth giving"
+            )
+        rows += own_rows(model, shape, options, apart)
+        for name in options.peers:
+            rows.append(peer_row(name, shape, folder, readings, options.peer_rounds, memory=not options.quick))
+        print(table([row for row in rows if row["shape"] == shape]), file=sys.stderr, flush=True)
     return rows
 
 
-def table(rows: list[dict[str, object]]) -> str:
+def table(rows: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
-    lines = ["| tokens | case | seconds | time / plain (lowest to highest round) | peak memory | memory / plain |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
-    lines += [
-        "| {shape} | {case} | {seconds:.2f} | **{ratio:.2f}** ({lowest:.2f} to {highest:.2f}) | {memory:,.0f} MB | "
-        "{memory_ratio:.2f} |".format(**row)
-        for row in rows
-    ]
-    return "\n".join(lines)
+    head = "| tokens | case | seconds | time / plain (lowest to highest round) | peak memory | memory / plain | apart |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *map(_line, rows)])
 
 
-def section(rows: list[dict[str, object]], rounds: int) -> str:
+def _line(row: dict[str, Any]) -> str:
+    if "refused" in row:
+        return f"| {row['shape']} | {row['case']} | {row['refused']} | | | | |"
+    held = "{memory:,.0f} MB | {memory_ratio:.2f}".format(**row) if "memory" in row else " | "
+    apart = f"{row['difference']:.0e}" if "difference" in row else ""
+    times = "{seconds:.2f} | **{ratio:.2f}** ({lowest:.2f} to {highest:.2f})".format(**row)
+    return f"| {row['shape']} | {row['case']} | {times} | {held} | {apart} |"
+
+
+def section(rows: list[dict[str, Any]], options: argparse.Namespace, others: list[str]) -> str:
     """What the page says."""
+    peers = {row["case"].split(":")[0]: row["versions"] for row in rows if "versions" in row}
+    theirs = "".join(
+        f" {name} with torch {of['torch']}, transformers {of['transformers']}." for name, of in peers.items()
+    )
+    rest = "\n\n".join(others)
     return f"""## Observing on a CPU: SmolLM2-135M-Instruct, float32
 
-Ratios to a plain SDPA forward with its logits, all cases in one run; {rounds} rounds, medians of the ratio within a
-round. Memory is the largest resident set of a process of its own, weights and libraries included.
+Ratios to a plain SDPA forward with its logits, all cases in one run; {options.rounds} rounds, medians of the ratio within
+a round. Memory is the largest resident set of a process of its own, weights and libraries included. Other libraries run
+in environments of their own, against a plain forward in their own process ({options.peer_rounds} rounds), and make the
+same numbers: *apart* is the largest distance from Headwise's column sums and diagonal, |theirs - ours| / (1 + |ours|).
 
 {table(rows)}
 
-{made_by("make bench")}
+{rest}
+
+{made_by("make bench")}{theirs}
 """
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for; `--quick` sets the rest."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer-rounds", type=int, default=2)
+    parser.add_argument("--shapes", default="4x256,4x1024")
+    parser.add_argument("--peers", default=",".join(PEERS), help="which, or none: ''")
+    parser.add_argument("--demo-log", type=Path, help="what `make demo` printed, for the times of the whole atlas")
+    parser.add_argument("--quick", action="store_true", help="one round, 2 x 128 tokens, no memory, nothing written")
+    parser.add_argument("--json", action="store_true", help="print JSON and leave the page alone")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose section is written")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.peer_rounds, options.shapes = 1, 1, "2x128"
+    options.shapes, options.peers = options.shapes.split(","), [name for name in options.peers.split(",") if name]
+    if unknown := set(options.peers) - set(PEERS):
+        parser.error(f"no such peer: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    return options
 
 
 def main() -> None:
     """Measure, print, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--shapes", default="4x1024,4x256")
-    parser.add_argument("--json", action="store_true", help="print JSON and leave the page alone")
-    arguments = parser.parse_args()
-    rows = [row for shape in arguments.shapes.split(",") for row in measure(shape, arguments.rounds)]
-    if arguments.json:
+    options = arguments()
+    others = [demo.section(options.demo_log)] if options.demo_log else []  # a log that cannot be read is said at once
+    model = hw.load()
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(model, options, Path(folder))
+    if options.json:
         print(json.dumps(rows))
         return
-    print(table(rows))
-    write_section("cpu", section(rows, arguments.rounds))
+    others = [outputs.section(model, options.shapes[0], options.rounds), relations_cpu.section(model), *others]
+    text = section(rows, options, others)
+    print(text)
+    if not options.quick:
+        write_section("cpu", text, options.page)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """What observing costs on a GPU: ratios to a plain SDPA forward, in one run, on a model of Llama-3.1-8B's shape.
 
-    python benchmarks/gpu.py            (--layers 4 --shapes 4x512 for a quick look; --json writes to $OUT as well)
+    python benchmarks/gpu.py            (--layers 4 --shapes 4x512 for a quick look; what is printed goes to $OUT too)
+    python benchmarks/gpu.py --peers                   TransformerLens and nnsight too, where they can be imported
+    python benchmarks/gpu.py --endurance 10000         memory over many batches (see `endurance`); nothing else
 
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
 reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. Times are medians of repeats
-after two to warm up, each closed by a synchronisation; memory is the allocator's peak.
+after two to warm up, each closed by a synchronisation; memory is the allocator's peak. Eager attention and the peers
+run where their maps fit. The peers run last, on the same weights in the same process, since they change the model.
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import endurance
 import torch
-from page import made_by, write_section
+from columns import ours
+from page import PAGE, made_by, write_section
+from peers.in_process import peer_rows
+from tokens import shape_of, tokens_like_text
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 import headwise as hw
@@ -31,6 +38,11 @@ CASES = {
     "both": "observed: Spectrum + Profile",
     "eager": "eager, `output_attentions`, column sums and diagonal by hand",
 }
+PEERS_SAY = (
+    "Other libraries run last in the same process; *apart* is their largest distance from Headwise's column sums and "
+    "diagonal, |theirs - ours| / (1 + |ours|), in half precision through all layers.\n\n"
+)
+VOCABULARY = 128256
 DELIMITERS = (2, 3)  # the third and fourth most frequent tokens: one in 26 is one of them
 MOST_EAGER = 9000  # tokens in all; beyond them eager maps do not fit
 
@@ -39,7 +51,7 @@ def random_model(layers: int, device: str) -> Any:
     """Llama-3.1-8B's shape, random weights, never on the CPU."""
     config = LlamaConfig(
         hidden_size=4096, intermediate_size=14336, num_hidden_layers=layers, num_attention_heads=32,
-        num_key_value_heads=8, vocab_size=128256, max_position_embeddings=131072, rope_theta=500000.0,
+        num_key_value_heads=8, vocab_size=VOCABULARY, max_position_embeddings=131072, rope_theta=500000.0,
     )  # fmt: skip
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
@@ -49,15 +61,6 @@ def random_model(layers: int, device: str) -> Any:
             parameter.fill_(1) if parameter.ndim == 1 else parameter.normal_(0, 0.03)
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
     return model.eval()
-
-
-def tokens_like_text(batch: int, tokens: int) -> torch.Tensor:
-    """Tokens as frequent as words are (Zipf), so that they repeat and delimiters are among them as in a text."""
-    frequency = 1 / (torch.arange(128256, device="cuda") + 2.7)
-    drawn = torch.multinomial(
-        frequency, batch * tokens, replacement=True, generator=torch.Generator("cuda").manual_seed(0)
-    )
-    return drawn.view(batch, tokens)
 
 
 def cases(model: Any, structure: Structure, ids: torch.Tensor) -> dict[str, Callable[[], None]]:
@@ -86,7 +89,12 @@ def cases(model: Any, structure: Structure, ids: torch.Tensor) -> dict[str, Call
         "spectrum": observed(hw.Spectrum),
         "both": observed(hw.Spectrum, lambda: hw.Profile(DELIMITERS)),
     }
-    return found | ({"eager": eager} if ids.numel() < MOST_EAGER and ids.shape[1] < 4096 else {})
+    return found | ({"eager": eager} if maps_fit(*ids.shape) else {})
+
+
+def maps_fit(batch: int, tokens: int) -> bool:
+    """Whether whole attention maps are tried at this shape."""
+    return batch * tokens < MOST_EAGER and tokens < 4096
 
 
 def timed(function: Callable[[], None], repeats: int) -> tuple[float, float]:
@@ -110,8 +118,7 @@ def measure(model: Any, shapes: list[str], repeats: int) -> list[dict[str, Any]]
     structure = Structure(model)
     rows = []
     for shape in shapes:
-        batch, tokens = map(int, shape.split("x"))
-        ids = tokens_like_text(batch, tokens)
+        ids = tokens_like_text(VOCABULARY, *shape_of(shape), device="cuda")
         found = {name: timed(function, repeats) for name, function in cases(model, structure, ids).items()}
         base, room = found["plain"]
         for name, (seconds, memory) in found.items():
@@ -123,6 +130,16 @@ def measure(model: Any, shapes: list[str], repeats: int) -> list[dict[str, Any]]
             )  # fmt: skip
             print(json.dumps(rows[-1]), flush=True)
     return rows
+
+
+def peers_of(model: Any, rows: list[dict[str, Any]], shapes: list[str], repeats: int) -> list[dict[str, Any]]:
+    """The peers' rows, where maps fit; the model is theirs afterwards."""
+    fitting = [shape for shape in shapes if maps_fit(*shape_of(shape))]
+    shown = {shape: tokens_like_text(VOCABULARY, *shape_of(shape), device="cuda") for shape in fitting}
+    structure = Structure(model)
+    readings = {shape: ours(structure, ids) for shape, ids in shown.items()}
+    plain = {row["shape"]: row for row in rows if row["case"] == CASES["plain"]}
+    return peer_rows(model, shown, plain, readings, lambda function: timed(function, repeats))
 
 
 def parity() -> str:
@@ -153,36 +170,76 @@ def _error(got: torch.Tensor, exact: torch.Tensor) -> float:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
-    lines = ["| tokens | case | ms | time / plain | peak memory | memory / plain |", "|---|---|---|---|---|---|"]
-    lines += [
+    head = "| tokens | case | ms | time / plain | peak memory | memory / plain | apart |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *map(_line, rows)])
+
+
+def _line(row: dict[str, Any]) -> str:
+    if "refused" in row:
+        return f"| {row['shape']} | {row['case']} | {row['refused']} | | | | |"
+    apart = f"{row['difference']:.0e}" if "difference" in row else ""
+    return (
         f"| {row['shape']} | {row['case']} | {1000 * row['seconds']:.0f} | **{row['ratio']:.2f}** | "
-        f"{row['memory']:.1f} GiB | {row['memory_ratio']:.2f} |"
-        for row in rows
-    ]
-    return "\n".join(lines)
+        f"{row['memory']:.1f} GiB | {row['memory_ratio']:.2f} | {apart} |"
+    )
 
 
-def main() -> None:
-    """Measure, print, and write the section."""
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--shapes", default="16x512,4x2048,1x8192,1x32768")
-    arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("this benchmark needs a CUDA device; benchmarks/cpu.py is the one for a CPU")
-    errors = parity()
-    print(errors)
-    rows = measure(random_model(arguments.layers, "cuda"), arguments.shapes.split(","), arguments.repeats)
-    text = (
-        f"## Observing on a GPU: the shape of Llama-3.1-8B ({arguments.layers} layers), bfloat16\n\n"
-        f"Ratios to a plain SDPA forward of the decoder, in one run; medians of {arguments.repeats} repeats.\n\n"
-        f"{errors}\n\n{table(rows)}\n\n{made_by('python benchmarks/gpu.py')}"
+    parser.add_argument("--peers", action="store_true", help="TransformerLens and nnsight, where they can be imported")
+    parser.add_argument(
+        "--endurance", type=int, metavar="BATCHES", help="memory over so many batches, and nothing else"
     )
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose section is written")
+    return parser.parse_args()
+
+
+def publish(name: str, text: str, page: Path) -> None:
+    """Print it, put it into its section of the page, and leave a copy in $OUT."""
     print(text)
     if out := os.environ.get("OUT"):
-        Path(out, "gpu.md").write_text(text, encoding="utf-8")
-    write_section("gpu", text)
+        Path(out, f"{name}.md").write_text(text, encoding="utf-8")
+    write_section(name, text, page)
+
+
+def endure(options: argparse.Namespace) -> None:
+    """The long run; ends with an error where memory grew."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    text, flat = endurance.report(options.endurance, device)
+    publish(
+        "endurance", f"{text}\n\n{made_by(f'python benchmarks/gpu.py --endurance {options.endurance}')}", options.page
+    )
+    if not flat:
+        raise SystemExit("memory grew over the run")
+
+
+def compare(options: argparse.Namespace) -> None:
+    """The parity check, and the table below it."""
+    if not torch.cuda.is_available():
+        raise SystemExit("this benchmark needs a CUDA device; benchmarks/cpu.py is the one for a CPU")
+    errors, shapes = parity(), options.shapes.split(",")
+    print(errors)
+    model = random_model(options.layers, "cuda")
+    rows = measure(model, shapes, options.repeats)
+    rows += peers_of(model, rows, shapes, options.repeats) if options.peers else []
+    command = f"python benchmarks/gpu.py --layers {options.layers}{' --peers' if options.peers else ''}"
+    ordered = sorted(rows, key=lambda row: shapes.index(row["shape"]))
+    text = (
+        f"## Observing on a GPU: the shape of Llama-3.1-8B ({options.layers} layers), bfloat16\n\n"
+        f"Ratios to a plain SDPA forward of the decoder, in one run; medians of {options.repeats} repeats.\n\n"
+        f"{PEERS_SAY if options.peers else ''}{errors}\n\n{table(ordered)}\n\n{made_by(command)}"
+    )
+    publish("gpu", text, options.page)
+
+
+def main() -> None:
+    """Measure, print, and write the section."""
+    options = arguments()
+    endure(options) if options.endurance else compare(options)
 
 
 if __name__ == "__main__":

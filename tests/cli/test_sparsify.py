@@ -39,7 +39,9 @@ def test_an_adapter_for_another_model(trained, headwise, tmp_path):
 
     folder, *_ = trained
     other = save_tiny(tmp_path / "other", heads=2, kv_heads=1)
-    assert "or train one for this model with headwise sparsify" in headwise("check", other, "--adapter", folder).refused()
+    assert (
+        "or train one for this model with headwise sparsify" in headwise("check", other, "--adapter", folder).refused()
+    )
 
 
 def test_a_finished_run_is_kept(trained, headwise):

@@ -79,7 +79,8 @@ def test_every_reduction(name, with_lse):
     exact = reference.reduce(attention, wanted)
     plain = reference.reduce(attention, wanted, dtype=torch.float32)
     maps = attention.weights(dtype=torch.float64)
-    assert_reductions_close(got, exact, plain, condition=condition_of(attention), maps=maps)
+    cut = 2 if DEVICE.type == "cuda" and setting.dtype != torch.float32 else 1  # tensor cores cut where float32 rounds
+    assert_reductions_close(got, exact, plain, condition=cut * condition_of(attention), maps=maps)
 
 
 @runs

@@ -1,0 +1,36 @@
+"""How long the parts of the whole atlas take, from what `make demo` printed: one bar a study, with the time gone.
+
+The bars are those of `headwise build`; nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+BAR = re.compile(r"^(\w+)\b.*?(\d+)/(\d+)\s+\w+,\s+(\d+):(\d\d):(\d\d) gone")
+
+
+def parts(log: str) -> dict[str, tuple[int, int]]:
+    """Study -> examples, seconds, of the bars that came to their end; the last one of a study counts.
+
+    >>> parts("profile   ━━━━ 100/100 examples, 0:01:37 gone, 0:00:00 left")
+    {'profile': (100, 97)}
+    """
+    found = {}
+    for line in log.splitlines():
+        if (bar := BAR.match(line)) and bar[2] == bar[3]:
+            hours, minutes, seconds = map(int, bar.groups()[3:])
+            found[bar[1]] = int(bar[2]), 3600 * hours + 60 * minutes + seconds
+    return found
+
+
+def section(path: Path) -> str:
+    """The words and the table."""
+    found = parts(path.read_text(encoding="utf-8", errors="replace"))
+    if not found:
+        raise SystemExit(f"{path} has no finished bar of `headwise build`; give what `make demo` printed")
+    lines = ["### The whole atlas of `make demo`", "", "| study | examples or layers | time |", "|---|---|---|"]
+    lines += [f"| {study} | {count} | {seconds} s |" for study, (count, seconds) in found.items()]
+    total = sum(seconds for _, seconds in found.values())
+    return "\n".join([*lines, f"| together | | {total} s |"])
