@@ -6,8 +6,8 @@
 - any request that left the machine: only file:, data:, blob: and 127.0.0.1 are allowed.
 
 The browser is looked for in HEADWISE_CHROMIUM, in PATH, and at /usr/bin/chromium; where there is none, tests are skipped
-and say so. A conftest that imports these fixtures should also import `pytest_collection_modifyitems`, which puts all tests
-with a browser into one group, so that only one worker starts it.
+and say so. The conftest of all tests imports these fixtures (once: two Playwrights in a process do not go together), and
+`pytest_collection_modifyitems`, which puts all tests with a browser into one group, so that only one worker starts it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
+from headwise.atlas.long_names import with_long_names
 from headwise.errors import AtlasError, StudyError
 
 
@@ -64,7 +65,7 @@ def test_create_goes_on_after_a_kill(tmp_path):
 
 def test_a_study_comes_back(atlas, profile):
     dataset = atlas["profile"]
-    xr.testing.assert_identical(dataset, profile(1.0))
+    xr.testing.assert_identical(dataset, with_long_names("profile", profile(1.0)))
     assert "profile" in atlas
     assert "spectral" not in atlas
     assert atlas.provenance("profile").data["name"] == "packaged-passages"

@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
+from headwise.atlas.long_names import with_long_names
 from headwise.atlas.store import read_file, read_study, write_file, write_study
 from headwise.errors import AtlasError
 
@@ -72,7 +73,7 @@ def test_plain_xarray_opens_an_atlas(tmp_path, profile):
     with xr.open_datatree(atlas.path, engine="zarr") as tree:
         assert sorted(tree.children) == ["profile", "toy"]
         assert tree.attrs == {"format": "headwise-atlas", "format_version": 1}
-        xr.testing.assert_identical(tree["profile"].to_dataset().load(), profile(1.0))
+        xr.testing.assert_identical(tree["profile"].to_dataset().load(), with_long_names("profile", profile(1.0)))
         assert tree["toy"].value.dtype == "float32"
     assert atlas.studies == ["profile", "toy"]
 

@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from synthetic.atlas import synthetic_atlas
+from synthetic.profile import profile_dataset
+
+from headwise.atlas import Atlas
 
 STUDIES = ("profile", "relations", "functions")
 
@@ -79,6 +83,36 @@ def test_heads_of_a_study_as_percentiles_and_with_text(headwise, joined):
     assert "none of the 48 heads is so" in headwise("heads", joined, "--where", "layer > 99").err
 
 
+def test_names_alone_are_printed(headwise, joined):
+    assert headwise("heads", joined, "--where", "layer == 3", "--columns", "name").out.split() == [
+        f"L3H{head}" for head in range(6)
+    ]
+    assert "none of the 48 heads is so" in headwise("heads", joined, "--where", "layer > 99", "--columns", "name").err
+    assert "greater than or equal to 1" in headwise("heads", joined, "-n", "0").refused()
+
+
+def test_a_plain_table_opens_on_what_tells_heads_apart(headwise, joined):
+    header = headwise("heads", joined, "-n", "2").out.splitlines()[0].split()
+    assert {"profile.induction", "profile.sink", "relations.categories", "relations.best"} <= set(header)
+
+
+def test_text_against_a_number_is_told_in_one_sentence(headwise, joined):
+    told = headwise("heads", joined, "--where", "relations.best > 3").refused()
+    assert "compares text with a number" in told and "array" not in told and "instances" not in told
+
+
+def test_what_is_the_same_for_all_heads_is_only_named(headwise, tmp_path):
+    atlas = synthetic_atlas(tmp_path / "atlas", 8, 6, ())
+    profile = profile_dataset(8, 6)
+    for name in ("value", "low", "high"):
+        profile[name].loc[{"statistic": "sink"}] = 1.0
+    atlas.add("profile", profile.assign_attrs(record='["value"]', title="profile"))
+    out = headwise("head", atlas.path, "L3H1").out
+    label = str(profile["label"].sel(statistic="sink").item()).lower()
+    assert f"The same for all heads: {label} 1." in out
+    assert not any(line.strip().lower().startswith(label) for line in out.splitlines())
+
+
 def test_percentiles_are_among_all_heads_also_when_filtered(headwise, joined):
     every = {row["name"]: row for row in json.loads(headwise("heads", joined, "--percentiles", "--json").out)}
     some = json.loads(headwise("heads", joined, "--where", "layer == 3", "--percentiles", "--json").out)
@@ -93,10 +127,16 @@ def test_agreement_is_drawn_and_told(headwise, joined, tmp_path):
 
 
 def test_compare_prints_words_and_a_table(headwise, joined, tmp_path):
-    other = synthetic_atlas(tmp_path / "other", 8, 6, ("profile",)).path
+    other = Atlas.create(tmp_path / "other")
+    changed = profile_dataset(8, 6)
+    for name in ("per_example", "value"):
+        changed[name] = changed[name] + np.float32(0.2) * (changed["layer"] == 3).astype("float32")
+    other.add("profile", changed.assign_attrs(record='["value"]'))
+    other = other.path
     result = headwise("compare", joined, other, "--top", "3")
     assert result.code == 0, result.err
     assert "Only in A: functions and relations" in result.out and "noise" in result.out
+    assert "3 of 48 heads; --top shows more" in result.out and "nan" not in result.out
     for name in ("change.svg", "heads.csv", "all.json"):
         assert headwise("compare", joined, other, "-o", tmp_path / name).code == 0
     assert len(pd.read_csv(tmp_path / "heads.csv")) == 48

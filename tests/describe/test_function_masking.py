@@ -111,6 +111,20 @@ def test_no_effect_is_told_as_none() -> None:
         in words.text()
     )
     assert "none loses more than with random heads" in words.short()
+
+
+def test_the_headline_tells_steps_and_that_nothing_is_corrected() -> None:
+    ds = function_masking_dataset()
+    words = describe("function_masking", ds)
+    asked = int(ds["asked"].sel(function="Retrieval"))
+    assert (
+        f"Retrieval ({asked} steps)" in words.short() and "not corrected for the number of functions" in words.short()
+    )
+    assert "beyond doubt" not in words.short()
+
+
+def test_no_effect_is_not_called_specific() -> None:
+    words = describe("function_masking", function_masking_dataset(needed=0.0))
     assert "Its own steps lose" not in words.text()
 
 

@@ -185,3 +185,50 @@ def test_figure_and_words_say_the_numbers(found):
     assert passed.value == sum(one.q < 0.05 for one in found.pairs)
     assert all(number.text in words.text() for number in words.numbers)
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.fixture(scope="module")
+def apart(studies):
+    """Knowledge heads only in layers without a head of Probe, the first half of the model."""
+    probing = studies["probing"].copy(deep=True)
+    probing["head_auroc"].values[:10] = 0.4
+    relations = relations_dataset(LAYERS, HEADS)
+    return agreement_of({"relations": relations, "probing": probing}, permutations=500)
+
+
+def test_an_overlap_that_no_shuffle_changes_is_drawn_and_marked(apart):
+    keys = [one.key for one in apart.sets]
+    row, column = keys.index("relations.knowledge"), keys.index("probing.head_auroc")
+    pair = apart.pair(keys[row], keys[column])
+    layers = [{int(name[1:].split("H")[0]) for name in apart.sets[place].heads} for place in (row, column)]
+    assert all(layers) and not layers[0] & layers[1]
+    assert np.isnan(pair.p) and np.isfinite(pair.p_all) and pair.expected == pair.count == 0
+    panel = agreement_figure(apart).panel("overlap")
+    assert panel.values[row, column] == 0
+    marks = {(mark.row, mark.column): mark for mark in panel.marks if mark.sign == "dot"}
+    assert marks[row, column].text == marks[column, row].text == "cannot be tested within layers"
+    assert "more cannot be tested" in panel.subtitle
+    entries = {entry.key: entry for entry in agreement_figure(apart).panel("legend").entries}
+    assert "cannot be tested within layers" in entries["untested"].label and entries["untested"].sign == "dot"
+    assert entries["sure"].sign == "frame"
+
+
+def test_an_empty_set_has_no_odds_and_no_colour(studies):
+    probing = studies["probing"].copy(deep=True)
+    probing["head_q"].values[:] = 1.0
+    found = agreement_of({"relations": studies["relations"], "probing": probing}, permutations=50)
+    pair = found.pair("relations.knowledge", "probing.head_auroc")
+    assert pair.second_size == 0 or pair.first_size == 0
+    assert np.isnan(pair.odds_ratio) and found.to_dict()["pairs"][0]["odds_ratio"] is None
+    panel = agreement_figure(found).panel("overlap")
+    place = [one.key for one in found.sets].index("probing.head_auroc")
+    assert np.isnan(panel.values[place]).all() and not any(mark.row == place for mark in panel.marks)
+
+
+def test_q_of_correlation_is_of_the_correlation_within_layers():
+    """Every shuffle within layers leaves depth's part as it is: the test of either correlation is one test."""
+    rng = np.random.default_rng(6)
+    maps = rng.normal(size=(2, LAYERS * HEADS)) + np.repeat(np.arange(LAYERS), HEADS)
+    maps[1] += 0.5 * maps[0]
+    whole, left = pair(ranks(maps), inside=True), pair(within(maps, PLACES.band), inside=True)
+    np.testing.assert_allclose(whole.p, left.p, atol=1e-3)

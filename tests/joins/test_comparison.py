@@ -8,8 +8,10 @@ import xarray as xr
 from scipy.stats import binomtest, ttest_1samp
 from synthetic.given import profile, scores
 from synthetic.relations import relations_dataset
+from typer.testing import CliRunner
 
 from headwise.atlas import Atlas
+from headwise.cli.main import app
 from headwise.errors import AtlasError, StudyError
 from headwise.figures import from_payload, to_payload
 from headwise.joins import compare, comparison_figure, comparison_words
@@ -217,3 +219,87 @@ def test_two_atlases_of_one_model_are_told_apart_by_folder(tmp_path):
     found = compare(Atlas.open(tmp_path / "first"), Atlas.open(tmp_path / "second"))
     assert "(first)" in found.a and "(second)" in found.b
     assert sum(column.changed for column in found.columns) == 0 and (found.heads["change"] == 0).all()
+
+
+def test_nothing_changed_is_said_first_and_without_a_table(pair):
+    """An atlas against itself: no list of heads, no verdict but the one, no NaN anywhere."""
+    runner = CliRunner()
+    for study in ([], ["--study", "profile"]):
+        shown = runner.invoke(app, ["compare", str(pair[0].path), str(pair[0].path), *study])
+        assert shown.exit_code == 0
+        first = shown.stdout.split("Overview\n")[1]
+        assert first.startswith("Nothing changed from") and "nan" not in shown.stdout and "L0H0" not in shown.stdout
+    found = compare(pair[0], pair[0])
+    assert (
+        found.same and found.within_noise and found.heads["times"].notna().all() and (found.heads["times"] == 0).all()
+    )
+    assert found.correspondence == pytest.approx(1)
+    figure = comparison_figure(found)
+    assert "nan" not in " ".join(figure.notes) and "Nothing changed" in figure.notes[0]
+    assert all(panel.shown == () for panel in figure.panels if panel.key.startswith("scatter"))
+    assert "nan" not in found._repr_html_().lower() and "Nothing changed" in found._repr_html_()
+
+
+def test_noise_is_called_noise_and_names_no_heads(tmp_path):
+    one, rng = levels(), np.random.default_rng(3)
+    sides = [one + rng.normal(0, 0.001, one.shape) for _ in range(2)]
+    a = stored(tmp_path, "a", {"profile": profile(sides[0], half=0.05)})
+    b = stored(tmp_path, "b", {"profile": profile(sides[1], half=0.05, seed=9)})
+    found = compare(a, b)
+    assert found.changed == 0 and found.tested > 0 and found.within_noise and not found.same
+    words = comparison_words(found)
+    assert words.short().startswith("Nothing changed beyond noise") and "changed by" not in words.text()
+    assert not any(name in words.text() for name in found.heads.index)
+    shown = CliRunner().invoke(app, ["compare", str(a.path), str(b.path)])
+    assert shown.exit_code == 0 and "L0H0" not in shown.stdout and "all of it is noise" in shown.stdout
+
+
+def test_constant_and_unmeasured_columns_have_no_say_in_the_order_of_heads(tmp_path, pair, found):
+    """A dense model's share of open edges is 1 everywhere, and a number that no head has is no reason for a NaN."""
+    flat, nothing = scores(np.ones((LAYERS, HEADS)), "flat", half=0.1), scores(np.ones((LAYERS, HEADS)), "nothing")
+    nothing["score"][:] = np.nan
+    more = [
+        stored(tmp_path, name, {**{study: atlas[study] for study in atlas.studies}, "flat": flat, "nothing": nothing})
+        for name, atlas in zip(("dense", "sparse"), pair, strict=True)
+    ]
+    again = compare(*more)
+    assert again.correspondence == found.correspondence
+    assert again.correspondence_by_chance == found.correspondence_by_chance
+    text = comparison_words(again).text()
+    assert "nan" not in text and "not known" not in text
+    assert "Not measured in both, so not compared: nothing.score" in text and "not tested" not in text
+    alone = compare(*more, studies=["flat"])
+    assert np.isnan(alone.correspondence) and alone.same
+    other = scores(np.full((LAYERS, HEADS), 2.0), "flat", half=0.1)
+    moved = compare(more[0], stored(tmp_path, "moved", {"flat": other}), studies=["flat"])
+    text = comparison_words(moved).text()
+    assert "cannot be told" in text and "not shown" not in text and "nan" not in text
+    assert "nan" not in " ".join(
+        [*(figure := comparison_figure(moved)).notes, figure.panel("scatter flat.score").subtitle]
+    )
+
+
+def test_untested_columns_are_named_and_lists_say_what_they_leave_out(tmp_path):
+    """All 60 heads change in seven of eight columns; one more column has no interval."""
+    base, rng = np.random.default_rng(0).uniform(0.2, 0.8, (LAYERS, HEADS)), np.random.default_rng(1)
+    sides = []
+    for shift in (0.0, 0.3):
+        own = {f"s{place}": scores(base + shift * (place < 7), f"s{place}", half=0.02) for place in range(8)}
+        own["loose"] = scores(base + shift * rng.random(base.shape), "loose")
+        sides.append(stored(tmp_path, f"at{shift}", own))
+    found = compare(*sides)
+    text = comparison_words(found).text()
+    assert "1 more column changed, in as many heads or fewer; 1 column changed in no head (q < 0.05)." in text
+    assert "55 more heads changed in at least one column" in text
+    assert "Without intervals, so not tested: loose.score." in text
+    assert "columns of" not in text.split("Caveats")[1]
+    only = compare(*sides, studies=["s7", "loose"])
+    assert not only.within_noise  # what moved was not tested
+    assert "by columns without intervals" in comparison_words(only).short()
+
+
+def test_folders_are_named_as_far_as_they_differ(tmp_path):
+    for name in ("one", "two"):
+        Atlas.create(tmp_path / name / "demo" / "atlas").add("profile", profile(levels()))
+    found = compare(*(Atlas.open(tmp_path / name / "demo" / "atlas") for name in ("one", "two")))
+    assert "(one/demo/atlas)" in found.a and "(two/demo/atlas)" in found.b

@@ -79,7 +79,7 @@ def test_every_reduction(name, with_lse):
     exact = reference.reduce(attention, wanted)
     plain = reference.reduce(attention, wanted, dtype=torch.float32)
     maps = attention.weights(dtype=torch.float64)
-    cut = 2 if DEVICE.type == "cuda" and setting.dtype != torch.float32 else 1  # tensor cores cut where float32 rounds
+    cut = 2 if setting.width > 128 else 1  # twice as many products are summed, by tensor cores that cut
     assert_reductions_close(got, exact, plain, condition=cut * condition_of(attention), maps=maps)
 
 

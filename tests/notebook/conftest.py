@@ -1,4 +1,4 @@
-"""What the tests of notebooks share: a browser, and an atlas with maps whose tokens look like markup."""
+"""What the tests of notebooks share: an atlas with maps whose tokens look like markup."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import xarray as xr
-from chromium import chromium, page, pytest_collection_modifyitems
 from planted import tiny_model
 from synthetic.patterns import patterns_dataset
 from synthetic.profile import profile_dataset
 
 from headwise.atlas import Atlas
 from headwise.model import Model, load
-
-__all__ = ["chromium", "page", "pytest_collection_modifyitems"]
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,8 @@ def test_a_head_is_switched_off_and_the_next_token_changes(opened):
     facts = opened.locator(".live-effect .facts").inner_text()
     assert "KL of the next token" in facts and "nats" in facts
     assert opened.locator(".dots .random").count() == 5 and opened.locator(".dots .own").count() == 1
-    assert "5 random draws" in opened.locator(".live-control").inner_text()
+    control = opened.locator(".live-control").inner_text()
+    assert "5 random draws" in control and "this KL of the next token, at the prompt’s end" in control
     opened.click("text=See every head so")
     opened.wait_for_selector("text=What follows is the model with L0H1 off")
 
@@ -109,7 +110,22 @@ def test_a_prompt_that_is_too_long_is_told(chromium, where):
     page.click("text=Run")
     page.wait_for_selector(".live-state[data-failed]")
     assert "shorten it" in page.locator(".live-state").inner_text()
+    assert page.locator("[data-stale]").count() == 0  # nothing was shown before
+    run(page, TEXT)
+    page.fill("#prompt", "the " * 400)
+    page.click("text=Run")
+    page.wait_for_selector(".live-results[data-stale]")
+    assert "still the earlier prompt: “the old river" in page.locator(".live-results > .warning").inner_text()
+    run(page, TEXT)
+    assert page.locator("[data-stale]").count() == 0 and page.locator(".live-results > .warning").count() == 0
     page.close()
+
+
+def test_without_a_model_the_menu_leads_to_how_to_get_one(page, running, atlas):
+    page.goto(f"{running(create_app([atlas]))}small/")
+    page.click("text=Live: how to get it")
+    page.wait_for_selector("body[data-ready=live]")
+    assert "headwise serve ATLAS --live" in page.locator("main").inner_text()
 
 
 def test_what_runs_is_shown_and_can_be_cancelled(page, running, atlas):
@@ -118,8 +134,10 @@ def test_what_runs_is_shown_and_can_be_cancelled(page, running, atlas):
     page.goto(f"{where}small/live?text=slow&mode=text")
     page.wait_for_selector("#prompt")
     assert page.locator("#prompt").input_value() == "slow"
-    assert not slow.begun  # a link runs nothing by itself
-    page.click(".live-form button.strong")
+    assert not slow.begun  # a link runs nothing by itself: Run is focused, and Enter runs it
+    assert "from a link" in page.locator(".live-state").inner_text()
+    page.wait_for_function("document.activeElement.textContent === 'Run'")
+    page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('.live-state').textContent === 'slow …'")
     page.click(".live-form button:has-text('Cancel')")
     page.wait_for_function("() => document.querySelector('.live-state').textContent === 'cancelled'")

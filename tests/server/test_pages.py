@@ -21,6 +21,7 @@ def test_every_page_is_the_shell_with_its_settings(pages, path):
     answer = pages.get(f"/small/{path}")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
+    assert "Loading …" in answer.text  # there before any script has run
     settings = json.loads(answer.text.split('id="settings">')[1].split("</script>")[0])
     assert settings["mode"] == "served" and settings["atlas"] == "small" and settings["live"] is False
 
@@ -99,11 +100,13 @@ def test_several_atlases_are_listed_and_compared(atlas, tmp_path):
     with client_of(create_app([atlas, other, third])) as client:
         listed = client.get("/")
         assert 'href="/small/"' in listed.text and 'href="/small-2/"' in listed.text and "<b>" not in listed.text
+        assert f">{atlas.parent.name}/small<" in listed.text and f">{tmp_path.name}/small<" in listed.text
+        assert str(tmp_path) not in listed.text and "measured 20" in listed.text and "profile" in listed.text
         assert client.get("/small/compare/small-2").status_code == 200
         found = client.get("/api/small/compare/small-2").json()
         assert found["figures"][0]["payload"]["format"] == "headwise.figure/1"
-        assert found["short"] and found["words"] and found["table"]["names"]
-        assert all(value == 0 for value in found["table"]["columns"][0]["values"])  # the same atlas
+        assert found["short"] and found["words"]
+        assert found["table"] is None  # the same atlas: no head changed
 
 
 def test_the_table_of_heads_can_be_taken_away(pages):
@@ -119,3 +122,27 @@ def test_names_come_from_folders_and_are_safe(atlas, tmp_path):
     assert all(set(name) & set("/?#% ") == set() for name in shelf.all)
     with pytest.raises(AtlasError, match="There is no atlas"):
         Shelf([tmp_path / "missing"])
+
+
+def test_folders_are_told_apart_by_their_last_parts(atlas, tmp_path):
+    first, second = (shutil.copytree(atlas, tmp_path / name / "demo" / "atlas") for name in ("new", "old"))
+    shelf = Shelf([first, second])
+    assert [shelf.folder(one) for one in shelf.all.values()] == ["new/demo/atlas", "old/demo/atlas"]
+    alone = Shelf([first])
+    assert alone.folder(alone.first) == "demo/atlas"
+
+
+def test_who_reads_html_is_told_in_html(pages):
+    browser = {"accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
+    for path in ("/nope/", "/nope/heads", "/nope<b>"):
+        page = pages.get(path, headers=browser)
+        assert page.status_code == 404 and page.headers["content-type"].startswith("text/html")
+        assert "There is no atlas of this name here." in page.text and "<b>" not in page.text
+        assert pages.get(path).json()["error"].startswith("there is no atlas")
+    assert pages.get("/api/nope/atlas", headers=browser).json()["error"]
+    assert pages.get("/api/small/study/nope").json()["error"].startswith("There is no page of a study 'nope'")
+
+
+def test_a_body_that_is_no_json_is_told(pages):
+    answer = pages.post("/api/small/live/look", content="no", headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"][:20]) == (422, "the body is not JSON")

@@ -1,4 +1,4 @@
-"""What tests of pages share: a browser (`chromium.py`), and a page with figures on it (`figure_pages.py`)."""
+"""What tests of pages share: a page with figures on it (`figure_pages.py`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import chromium, page, pytest_collection_modifyitems
 from figure_pages import open_figures
-
-__all__ = ["chromium", "page", "pytest_collection_modifyitems"]
 
 
 @pytest.fixture

@@ -1,14 +1,16 @@
 """What the pages hold: every number is the atlas's own, every path is JSON, and what is missing is said."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from synthetic.atlas import MAKERS, SMALL, synthetic_atlas
 
-from headwise.atlas import SCHEMAS
+from headwise.atlas import SCHEMAS, Provenance
 from headwise.errors import DataError, HeadwiseError, StudyError
 from headwise.figures import Heatmap, figure_of, has_figure, to_payload
+from headwise.web.card import data_facts
 from headwise.web.chapters import CHAPTERS, figures_of
 from headwise.web.content import UNDRAWN, Content
 from headwise.web.methods import METHODS
@@ -101,6 +103,8 @@ def test_agreement_has_a_figure_and_words(content):
     [
         ("study/spectal", StudyError, "Did you mean 'spectral'"),
         ("study/circuits", StudyError, "no page of a study 'circuits'"),
+        ("study/nope", StudyError, r"in this atlas\. Known: (?!.*(circuits|salience))"),
+        ("study/salience", StudyError, "shown on the pages of heads"),
         ("figure/profile/relativ", DataError, "Did you mean 'relative'"),
         ("head/L99H0", DataError, "no head L99H0"),
         ("head/nonsense", DataError, "not the name of a head"),
@@ -167,3 +171,18 @@ def test_a_small_map_has_the_colours_of_the_large_one():
     }
     scale = next(key for key, share in shares.items() if np.allclose(share, levels, atol=0.002))
     assert one["scale"]["stops"] == to_payload(figure)["scales"][scale]["stops"]
+
+
+def test_data_of_another_size_have_a_line_of_their_own():
+    origin = partial(Provenance, study_version=1, model={}, parameters={}, seed=0)
+    told = data_facts({
+        "profile": origin("profile", data={"name": "texts", "size": 84, "digest": "d"}),
+        "patterns": origin("patterns", data={"name": "texts", "size": 32, "digest": "d"}),
+        "spectral": origin("spectral", data={"name": "asked", "size": 492, "digest": "a"}),
+        "detection": origin("detection", data={"name": "asked", "size": 492, "digest": "a"}),
+        "mine": origin("mine", data={"name": "asked", "size": 7, "digest": "a"}),
+    })  # fmt: skip
+    assert [(one["size"], one["counted"], one["studies"]) for one in told] == [
+        (84, "passages", ["profile"]), (32, "prompts", ["patterns"]), (492, "answers", ["spectral", "detection"]),
+        (7, "", ["mine"]),
+    ]  # fmt: skip

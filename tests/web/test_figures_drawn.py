@@ -137,7 +137,7 @@ def test_a_change_of_theme_is_followed(show: Show) -> None:
 
 
 def test_every_sign_is_drawn_and_each_in_its_own_way(show: Show) -> None:
-    signs = ("square", "dot", "line", "dashed", "ring", "cross", "pointer", "texture")
+    signs = ("square", "frame", "dot", "line", "dashed", "ring", "cross", "pointer", "texture")
     legends = tuple(Legend(sign, (Category(sign, "", "#1f77b4", sign),)) for sign in signs)
     page = show({"one": Figure("Signs", legends, 4)})
     pictures = page.locator("#one .hw-stage > canvas:first-child").evaluate_all(
@@ -153,3 +153,33 @@ def test_a_dot_is_a_small_mark(show: Show) -> None:
     dot, ring = (page.evaluate(COLOUR_AT, ["one", 0, row, 2]) for row in (1, 2))
     yellow = page.evaluate(COLOUR_AT, ["one", 0, 0, 0])["middle"]
     assert dot["middle"] == [0x1C, 0x1C, 0x1E] and ring["middle"] == yellow
+
+
+WROTE = """
+window.wrote = [];
+const plain = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  wrote.push({text, size: parseFloat(this.font.match(/([\\d.]+)px/)[1])});
+  return plain.call(this, text, ...rest);
+};
+"""
+
+
+@pytest.mark.parametrize("width", [1030, 420])
+def test_every_name_of_a_row_and_a_column_is_written(page: Any, show: Show, width: int) -> None:
+    """Rows and columns that have names, not numbers, keep all of them; a narrow window scrolls sideways."""
+    names = tuple(f"{word} {place} · study of heads" for place in range(11) for word in ("Semantic", "Logical"))
+    axis = Axis("", (*names, "a name that goes on and on, longer than any label can be"))
+    maps = tuple(Heatmap(key, key, steps(23, 23), axis, axis, "s") for key in ("left", "right"))
+    page.set_viewport_size({"width": width, "height": 900})
+    page.add_init_script(WROTE)
+    show({"one": Figure("Names", maps, 2, {"s": Scale("", 0, 1)})})
+    wrote = page.evaluate("wrote")
+    assert all(sum(one["text"] == name for one in wrote) >= 2 for name in names)  # once a row, once a column
+    assert "a name that goes on and on, longer…" in {one["text"] for one in wrote}
+    assert min(one["size"] for one in wrote) >= 9
+    grid = page.evaluate(
+        "(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)(document.querySelector('.hw-grid'))"
+    )
+    assert grid == (width == 420)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

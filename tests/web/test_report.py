@@ -134,3 +134,10 @@ def test_the_verb_writes_beside_the_atlas_unless_told(plain, tmp_path):
     assert (plain.path.parent / "atlas-report.html").exists()
     nowhere = runner.invoke(app, ["report", str(tmp_path / "nothing")])
     assert isinstance(nowhere.exception, AtlasError)
+
+
+@pytest.mark.parametrize("name", ["mine.pdf", "mine", "mine.html.zip"])
+def test_a_report_is_html_by_its_name(plain, tmp_path, name):
+    result = CliRunner().invoke(app, ["report", str(plain.path), "-o", str(tmp_path / name)])
+    assert isinstance(result.exception, DataError) and "does not end in .html or .htm" in str(result.exception)
+    assert not list(tmp_path.iterdir())

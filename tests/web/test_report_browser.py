@@ -12,6 +12,8 @@ from chromium import watched
 from synthetic.atlas import HOSTILE, synthetic_atlas
 
 from headwise.atlas import select
+from headwise.errors import DataError
+from headwise.joins.percentiles import percentiles
 from headwise.web.content import Content
 from headwise.web.report import write
 
@@ -143,7 +145,22 @@ FILTERS = (
     "spectral.whole.laplacian.q < 0.05",
     "spectral.whole.lookback.p < 2",
     "spectral.whole.lookback.p != 2",
+    "'knowledge' in relations.categories",
+    "'know' not in relations.categories and layer > 1",
+    "not 'L2' in name or head == 0",
+    '"" in relations.best',
+    "('a' in relations.categories) and 'L' in name",
+)
+REFUSED = (
     "relations.best == 3",
+    "name != 2",
+    "'a' in layer",
+    "name in relations.best",
+    "'a' in 'abc'",
+    "3 in name",
+    "'a' in name in name",
+    "in name",
+    "'a' not name",
 )
 
 
@@ -163,6 +180,68 @@ def test_the_filter_is_that_of_headwise_heads(at, atlas):
     )
     for text, names in zip(FILTERS, found, strict=True):
         assert names == list(select(frame, text).index), text
+    assert 0 < len(found[FILTERS.index("'knowledge' in relations.categories")]) < len(frame)
+
+
+def test_what_headwise_heads_refuses_the_filter_refuses(at, atlas):
+    page = at("heads")
+    for text in REFUSED:
+        page.locator("#where").fill(text)
+        assert page.locator("#where").get_attribute("aria-invalid") == "true", text
+        with pytest.raises(DataError):
+            select(atlas.heads(), text)
+
+
+def test_rows_of_an_earlier_filter_are_marked_and_not_taken_away(at):
+    page = at("heads")
+    said, box, save = (
+        page.locator("#where-said"),
+        page.locator("#where"),
+        page.get_by_role("button", name="Save what is"),
+    )
+    box.fill("layer > 5")
+    assert said.inner_text() == "12 of 48 heads"
+    box.fill("layer >> 5")
+    assert said.inner_text().endswith("Still showing: layer > 5.")
+    assert page.locator(".rows[data-stale]").count() == 1
+    assert [save.nth(place).is_disabled() for place in range(2)] == [True, True]
+    page.locator("thead button", has_text="head").first.click()  # sorting does not hide it
+    assert said.inner_text().endswith("Still showing: layer > 5.")
+    box.fill("layer > 99")
+    assert page.get_by_text("No head is so.").is_visible() and said.inner_text() == "0 of 48 heads"
+    box.fill("layer < 1")
+    assert said.inner_text() == "6 of 48 heads" and save.first.is_enabled()
+    assert page.locator(".rows[data-stale]").count() == 0 and not page.get_by_text("No head is so.").is_visible()
+
+
+def test_bars_are_percentiles_among_heads(at, atlas):
+    page = at("heads?columns=profile.induction,spectral.whole.laplacian.q")
+    shown = page.evaluate(
+        """Object.fromEntries([...document.querySelectorAll("tbody tr[data-head]")].map((row) => [row.dataset.head,
+          [...row.querySelectorAll("td.number, td.test")].map((one) => Number(one.style.getPropertyValue("--share")))]))"""
+    )
+    frame = percentiles(atlas.heads())
+    assert len(shown) > 10
+    for name, (number, test) in shown.items():
+        assert number == pytest.approx(frame["profile.induction"][name] / 100)
+        assert test == pytest.approx(1 - frame["spectral.whole.laplacian.q"][name] / 100)
+    assert "share of all heads whose number is smaller" in page.locator("main").inner_text()
+
+
+def test_all_heads_are_on_paper_and_no_column_is_cut(at):
+    page = at("heads")
+    page.set_viewport_size({"width": 680, "height": 900})
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("tbody tr[data-head]").count() == 48
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+    assert "On paper the first 6 of" in page.locator("main").inner_text()
+
+
+def test_a_pasted_filter_that_cannot_be_read_shows_all_heads(at):
+    page = at("heads?where=layer%20%3E%3E%205")
+    assert page.locator("#where-said").inner_text().endswith("Still showing: all heads.")
+    assert page.locator("tbody tr[data-head]").count() > 10
 
 
 def test_a_head_has_all_its_facts(at, atlas):
@@ -176,6 +255,12 @@ def test_a_head_has_all_its_facts(at, atlas):
     own = float(atlas["profile"]["value"].sel(statistic="induction", layer=2, head=1))
     row = page.locator("table.strips tr", has_text="Induction").first.inner_text()
     assert f"{own:.3g}"[:4] in row
+    for width in (1024, 1280, 1440, 1600):
+        page.set_viewport_size({"width": width, "height": 900})
+        cut = page.evaluate(
+            "[...document.querySelectorAll('.scroll-x')].map((one) => one.scrollWidth - one.clientWidth)"
+        )
+        assert cut and max(cut) <= 1, width
     page.keyboard.press("j")
     page.locator("h1", has_text="L2H2").wait_for()
     page.keyboard.press("k")

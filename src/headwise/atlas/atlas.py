@@ -24,6 +24,7 @@ from headwise.atlas import hub, record, store, swap
 from headwise.atlas.disk import explained
 from headwise.atlas.display import atlas_html, headlines
 from headwise.atlas.hub_card import hub_card
+from headwise.atlas.long_names import with_long_names
 from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS, schema_of
@@ -86,18 +87,18 @@ class Atlas:
         return study in self.studies
 
     def __getitem__(self, study: str) -> xr.Dataset:
-        """A study's Dataset in memory, verified against its checksums and its schema."""
+        """A study's Dataset in memory, verified against its checksums and its schema; its variables say what they are."""
         self._refuse_missing(study)
         dataset = store.read_study(self.path, study)
         check(dataset, schema_of(study, dataset))
-        return dataset
+        return with_long_names(study, dataset)
 
     def add(self, study: str, dataset: xr.Dataset) -> None:
         """Put a study in, in the place of the one that is there, if any. Whole or not at all, whatever happens."""
         if not _STUDY_NAME.fullmatch(study):
             raise StudyError(f"{study!r} cannot name a study; use small letters, digits and _, as in 'profile'.")
         check(dataset, schema_of(study, dataset))
-        store.write_study(self.path, study, dataset)
+        store.write_study(self.path, study, with_long_names(study, dataset))
 
     def provenance(self, study: str) -> Provenance:
         """Where a study's numbers come from, without reading the numbers."""

@@ -110,9 +110,26 @@ def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
     values = [_evaluate(side, frame) for side in (node.left, *node.comparators)]
     parts = []
     for op, left, right in zip(node.ops, values, values[1:], strict=False):
+        _refuse_mixed(node, left, right)
         part = _COMPARE[type(op)](left, right)
         parts.append(part if isinstance(part, pd.Series) else pd.Series(bool(part), index=frame.index))
     return reduce(operator.and_, parts)
+
+
+def _refuse_mixed(node: ast.Compare, left: Any, right: Any) -> None:
+    """DataError where a text is compared with a number."""
+    kinds = [_is_text(side) for side in (left, right)]
+    if any(kinds) and not all(kinds):
+        raise DataError(
+            f"The filter {ast.unparse(node)!r} cannot be computed: it compares text with a number; a column of texts is "
+            'compared with text in quotes, as in relations.best == "antonym".'
+        )
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, pd.Series):
+        return value.dtype.kind not in "iufb" and bool(value.map(lambda one: isinstance(one, str)).any())
+    return isinstance(value, str)
 
 
 def _dotted(node: ast.expr) -> str:

@@ -69,9 +69,13 @@ def compare(
         typer.echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))
     else:
         typer.echo(words.text())
-        if found.same_shape:
-            shown = found.heads.head(top).drop(columns=["layer", "head"])
+        if found.same_shape and not found.within_noise:
+            shown = found.heads.head(top).drop(columns=["layer", "head"]).dropna(axis=1, how="all")
             print_table(shown)
+            if len(found.heads) > top:
+                typer.echo(f"{top} of {len(found.heads)} heads; --top shows more, -o heads.csv writes all.")
+        elif found.within_noise and not found.same:
+            typer.echo("No table of heads, as all of it is noise; -o heads.csv writes it all the same.")
 
 
 compare.examples = examples(  # type: ignore[attr-defined]

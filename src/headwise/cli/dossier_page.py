@@ -34,7 +34,7 @@ def print_dossier(dossier: Dossier) -> None:
     for study, values in dossier.values.items():
         if values:
             _heading(console, study, dossier.titles.get(study, ""))
-            console.print(_values(values))
+            _study(console, values)
     _relations(console, dossier)
     _functions(console, dossier)
     _salient(console, dossier)
@@ -58,6 +58,16 @@ def _table(*headers: str) -> Table:
             header, justify="left" if place == 0 or header in ("", "pairs") else "right", no_wrap=place == 0
         )
     return table
+
+
+def _study(console: Console, values: tuple[Value, ...]) -> None:
+    """The numbers of a study; those that are the same for all heads are only named."""
+    alike = [value for value in values if value.same_for_all]
+    if telling := tuple(value for value in values if not value.same_for_all):
+        console.print(_values(telling))
+    if alike:
+        told = ", ".join(f"{value.label.lower()} {_number(value.value)}" for value in alike)
+        console.print(_indented(f"[dim]The same for all heads: {escape(told)}.[/]"))
 
 
 def _values(values: tuple[Value, ...]) -> Padding:

@@ -28,7 +28,7 @@ def heads(
     ] = None,
     ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first, as for q-values.")] = False,
     limit: Annotated[
-        int | None, typer.Option("-n", "--limit", help="At most so many rows.", show_default=False, min=0)
+        int | None, typer.Option("-n", "--limit", help="At most so many rows.", show_default=False, min=1)
     ] = None,
     columns: Annotated[
         str | None,
@@ -54,7 +54,7 @@ def heads(
     from headwise.cli.missing_columns import refuse_missing_studies, refuse_unquoted
     from headwise.cli.options import split
     from headwise.cli.tables import fitting_columns, keep_columns, print_table, save_table
-    from headwise.joins import with_percentiles
+    from headwise.joins import usual_columns, with_percentiles
 
     refuse_unquoted(context.args, where)
     wanted = [*(split(columns) or []), *(f"{name}.*" for name in split(study) or [])]
@@ -70,14 +70,13 @@ def heads(
         typer.echo(output)
     elif as_json:
         typer.echo(frame.reset_index().to_json(orient="records"))
-    elif frame.empty:
+    elif not len(frame):
         typer.echo(f"none of the {len(every)} heads is so", err=True)
     elif wanted:
         print_table(frame)
     else:
-        shown = fitting_columns(
-            frame, [name for name in dict.fromkeys([*_names(sort), *_names(where)]) if name in frame]
-        )
+        asked = [name for name in dict.fromkeys([*_names(sort), *_names(where)]) if name in frame]
+        shown = fitting_columns(frame, asked, usual_columns(frame.columns))
         print_table(shown)
         typer.echo(
             f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose with --columns (such as profile.sink, "

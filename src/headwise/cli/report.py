@@ -26,8 +26,11 @@ def report(
     """
     from headwise.atlas import Atlas
     from headwise.cli.progress import progress_bars
+    from headwise.errors import DataError
     from headwise.web.report import write
 
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise DataError(f"A report is HTML, and {output} does not end in .html or .htm; give such a file with -o.")
     opened = Atlas.open(atlas)
     target = output or atlas.resolve().with_name(f"{atlas.resolve().name}-report.html")
     with progress_bars(quiet=as_json, of="parts") as bars:

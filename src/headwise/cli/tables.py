@@ -38,11 +38,11 @@ def keep_columns(frame: pd.DataFrame, columns: list[str] | None) -> pd.DataFrame
     return frame[kept]
 
 
-def fitting_columns(frame: pd.DataFrame, first: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns that fit on a line: those of ``first``, then one of every study in turn."""
+def fitting_columns(frame: pd.DataFrame, first: Sequence[str] = (), usual: Sequence[str] = ()) -> pd.DataFrame:
+    """The columns that fit on a line: those of ``first``, the ``usual`` ones, then one of every study in turn."""
     room = shutil.get_terminal_size((WIDTH, 24)).columns - _width("head", frame.index)
     kept: list[str] = []
-    for name in dict.fromkeys([*first, *_in_turn(frame)]):
+    for name in dict.fromkeys([*first, *usual, *_in_turn(frame)]):
         width = _width(name, frame[name])
         if width <= room or not kept:
             kept.append(name)
@@ -92,6 +92,9 @@ def save_table(frame: pd.DataFrame, path: Path) -> None:
 def print_table(frame: pd.DataFrame) -> None:
     """A table as wide as the terminal; as plain columns where the output is not one."""
     console = Console()
+    if not frame.shape[1]:  # only the names were asked for
+        console.file.write("".join(f"{name}\n" for name in frame.index))
+        return
     if not console.is_terminal:
         formats: dict[Any, Any] = dict.fromkeys(frame.columns, _cell)
         console.file.write(frame.rename_axis(None).to_string(formatters=formats) + "\n")

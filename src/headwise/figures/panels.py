@@ -75,7 +75,9 @@ class Category:
 
     def __post_init__(self) -> None:
         _one_of(
-            "sign of a category", self.sign, ("square", "dot", "line", "dashed", "ring", "cross", "pointer", "texture")
+            "sign of a category",
+            self.sign,
+            ("square", "frame", "dot", "line", "dashed", "ring", "cross", "pointer", "texture"),
         )
 
 

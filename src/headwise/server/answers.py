@@ -7,10 +7,13 @@
 | the line is full               | 503, with a time to try again |
 | no model, or not yet           | 503    |
 | anything unforeseen            | 500, a sentence; the traceback stays in the server's log |
+
+What is not there is a small page for who reads HTML (a browser's address line), and JSON for programs.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 from typing import Any
@@ -22,6 +25,7 @@ from starlette.exceptions import HTTPException
 
 from headwise.errors import HeadwiseError
 from headwise.server.desk import Busy
+from headwise.server.plain_page import plain_page
 from headwise.server.room import NotReady
 from headwise.server.shelf import Shelf, Shelved
 
@@ -40,6 +44,15 @@ def atlas_of(shelf: Shelf, name: str) -> Shelved:
     if found is None:
         raise Missing("there is no atlas of this name here; / lists those there are")
     return found
+
+
+def not_here(request: Request, text: str) -> Response:
+    """404 in the words of who asks: a page for a browser, JSON for a program."""
+    reads = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(("/api/", "/assets/"))
+    if not reads:
+        return JSONResponse({"error": text}, 404)
+    told = f"{text[:1].upper()}{text[1:].split(';')[0]}."
+    return plain_page("Not here", f'<p>{html.escape(told)} <a href="/">See what is served here.</a></p>', status=404)
 
 
 def dumped(value: Any, etag: str | None = None) -> Response:
@@ -66,7 +79,7 @@ def register(app: FastAPI, shelf: Shelf) -> None:
         for one in shelf.all.values():
             text = one.unplaced(text)
         if isinstance(error, Missing):
-            return JSONResponse({"error": text}, 404)
+            return not_here(request, text)
         if isinstance(error, Busy | NotReady):
             return JSONResponse({"error": text}, 503, headers={"retry-after": "5"})
         return JSONResponse({"error": text}, 422)
@@ -74,12 +87,16 @@ def register(app: FastAPI, shelf: Shelf) -> None:
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return JSONResponse({"error": 'the body is not JSON; send an object, such as {"text": "..."}'}, 422)
         where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
         return JSONResponse({"error": f"{where[:60]}: {first['msg'][:1].lower()}{first['msg'][1:]}"}, 422)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
-        text = {404: "there is nothing at this address", 405: "this address does not take such a request"}
+        if error.status_code == 404:
+            return not_here(request, "there is nothing at this address")
+        text = {405: "this address does not take such a request"}
         return JSONResponse({"error": text.get(error.status_code, str(error.detail))}, error.status_code)
 
     @app.exception_handler(Exception)

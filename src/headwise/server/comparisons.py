@@ -50,7 +50,7 @@ def _page(one: Shelved, other: Shelved) -> dict[str, Any]:
         "short": words.short(),
         "figures": figures,
         "words": words.sections(),
-        "table": _table(found.heads.head(HEADS)),
+        "table": None if found.within_noise else _table(found.heads.head(HEADS)),
         "warnings": list(found.warnings),
     }
 

@@ -22,7 +22,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from headwise.dims import parse_head
 from headwise.server.answers import Missing, same
+from headwise.server.plain_page import plain_page
 from headwise.server.shelf import Shelf, Shelved
+from headwise.web.content import UNDRAWN
 from headwise.web.page import ASSETS, served_page
 
 __all__ = ["Assets", "is_page", "listing", "shell"]
@@ -73,29 +75,21 @@ def listing(shelf: Shelf) -> Response:
     """The atlases; a server with one goes straight to it."""
     if len(shelf.all) == 1:
         return RedirectResponse(f"/{shelf.first.name}/", 307)
-    rows = "".join(map(_entry, shelf.all.values()))
-    text = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Headwise</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        '<link rel="icon" href="data:,"><link rel="stylesheet" href="/assets/style.css"></head>'
-        '<body><main><div class="page page-atlases"><header class="study-header"><p class="label">Headwise</p><h1>Atlases</h1>'
-        f'</header><div class="column">{rows}</div></div></main></body></html>'
-    )
-    return HTMLResponse(text, headers={"cache-control": "no-cache"})
+    return plain_page("Atlases", "".join(_entry(one, shelf.folder(one)) for one in shelf.all.values()))
 
 
-def _entry(one: Shelved) -> str:
-    """One atlas: its name, and what it is of."""
-    name, studies = html.escape(one.name), one.atlas.studies
-    told = "nothing was measured yet"
-    if studies:
-        model = one.atlas.provenance(studies[0]).model
-        told = f"{model.get('id')}, {model.get('layers')} layers of {model.get('heads')} heads: {', '.join(studies)}"
-    return (
-        f'<div class="finding-words"><h3><a href="/{name}/">{name}</a></h3>'
-        f'<p class="small">{html.escape(told)}</p></div>'
-    )
+def _entry(one: Shelved, folder: str) -> str:
+    """One atlas: its name, where it lies, what it is of, when it was measured, and its studies."""
+    name, origins = html.escape(one.name), {study: one.atlas.provenance(study) for study in one.atlas.studies}
+    told = [folder, "nothing was measured yet"]
+    if origins:
+        model = next(iter(origins.values())).model
+        last = max(origin.created for origin in origins.values())
+        hour = last[:16].replace("T", " ")
+        told[1] = f"{model.get('id')}, {model.get('layers')} layers of {model.get('heads')} heads, measured {hour} UTC"
+        told.append(", ".join(study.replace("_", " ") for study in origins if study not in UNDRAWN))
+    lines = "".join(f'<p class="small">{html.escape(line)}</p>' for line in told)
+    return f'<div class="finding-words"><h3><a href="/{name}/">{name}</a></h3>{lines}</div>'
 
 
 def _has_head(atlas: Shelved, name: str) -> bool:

@@ -23,6 +23,10 @@ from headwise.server.shelf import Shelved
 
 __all__ = ["Room", "Session"]
 
+OFF = (
+    "end the server (Ctrl-C) and start it with a model: headwise serve ATLAS --live takes the atlas's own, "
+    "headwise serve ATLAS --model MODEL another; then a prompt can be typed here and every head looked at"
+)
 LOADING = 3600.0  # seconds a model may take to be read: it may have to be fetched from the hub
 
 
@@ -61,7 +65,7 @@ class Room:
     def status(self, atlas: Shelved) -> dict[str, Any]:
         """What the live page shows before anything was typed."""
         if self._job is None:
-            return {"state": "off", "message": "start the server with --live, or with --model MODEL"}
+            return {"state": "off", "message": OFF}
         if self.session is not None:
             unscored = self._unscored.get(atlas.name)
             return {"state": "ready", "message": "", **self.session.facts(), "unscored": unscored}

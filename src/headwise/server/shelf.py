@@ -81,6 +81,12 @@ class Shelf:
             return self.all[name]
         return self.first if name == ALIAS else None
 
+    def folder(self, one: Shelved) -> str:
+        """The end of where an atlas lies: so many parts, two at least, that no other served one ends alike."""
+        own, others = one.atlas.path.parts, [each.atlas.path.parts for each in self.all.values() if each is not one]
+        kept = next((n for n in range(2, len(own)) if all(each[-n:] != own[-n:] for each in others)), len(own))
+        return "/".join(own[-kept:]) if kept < len(own) else str(one.atlas.path)
+
     def _free(self, folder: str) -> str:
         """A name that no other atlas has, of letters that need no escape in an address."""
         name = re.sub(r"[^\w.-]+", "-", folder).strip(".-") or ALIAS

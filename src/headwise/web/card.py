@@ -27,6 +27,13 @@ _VERSIONS = {
     "python": "Python",
 }
 
+_COUNTED = {
+    "profile": "passages", "patterns": "prompts", "sparsity": "prompts", "answers": "questions", "samples": "questions",
+    "spectral": "answers", "detection": "answers", "probing": "answers", "functions": "steps",
+    "function_masking": "functions", "relations": "pairs", "salience": "pairs", "relation_validation": "relations",
+    "circuits": "pairs of prompts",
+}  # fmt: skip  # what the size of a study's data counts; of a user's own study nobody knows
+
 Fact = dict[str, Any]  # label, value
 
 
@@ -44,15 +51,12 @@ def model_card(origins: Iterable[Provenance]) -> dict[str, Any]:
 
 
 def data_facts(origins: Mapping[str, Provenance]) -> list[Fact]:
-    """The data the studies were measured on, each once, with the studies."""
-    found: dict[tuple[str, str], Fact] = {}
+    """The data the studies were measured on, each once, with the studies; another count of other things is another line."""
+    found: dict[tuple[str, ...], Fact] = {}
     for study, origin in origins.items():
         data = origin.data
-        key = (str(data.get("name")), str(data.get("digest")))
-        told = found.setdefault(
-            key, {"name": data.get("name"), "size": data.get("size"), "digest": data.get("digest"), "studies": []}
-        )
-        told["studies"].append(study)
+        told = {key: data.get(key) for key in ("name", "size", "digest")} | {"counted": _COUNTED.get(study, "")}
+        found.setdefault(tuple(map(str, told.values())), {**told, "studies": []})["studies"].append(study)
     return list(found.values())
 
 
@@ -73,7 +77,7 @@ def origin_facts(origin: Provenance) -> list[Fact]:
     facts = [
         {"label": "Model", "value": model_name({"model": origin.model})},
         {"label": "Weights", "value": str(origin.model.get("digest", ""))},
-        {"label": "Data", "value": f"{data.get('name', 'unnamed')} ({data.get('size', 'size unknown')})"},
+        {"label": "Data", "value": f"{data.get('name', 'unnamed')} ({_count(origin)})"},
         {"label": "Data digest", "value": str(data.get("digest", ""))},
         {"label": "Seed", "value": str(origin.seed)},
         {
@@ -83,6 +87,12 @@ def origin_facts(origin: Provenance) -> list[Fact]:
         {"label": "Measured", "value": origin.created},
     ]
     return [fact for fact in facts if fact["value"]] + version_facts([origin])
+
+
+def _count(origin: Provenance) -> str:
+    """How many of what were measured, as "84 passages"."""
+    size = origin.data.get("size")
+    return "size unknown" if size is None else f"{size:,} {_COUNTED.get(origin.study, '')}".strip()
 
 
 def _facts(labels: Mapping[str, str], values: Mapping[str, Any]) -> list[Fact]:

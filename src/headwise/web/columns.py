@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from headwise.dims import HEAD, LAYER
+from headwise.joins import usual_columns
 
 __all__ = ["columnar"]
 
@@ -20,22 +21,23 @@ _TESTS = ("p", "q", "head_q")
 
 
 def columnar(frame: pd.DataFrame, order: Sequence[str] = ()) -> dict[str, Any]:
-    """``{names, layer, head, columns: [{name, study, title, kind, values}]}`` of the joined record of an atlas.
+    """``{names, layer, head, columns: [{name, study, title, kind, usual, values}]}`` of the joined record of an atlas.
 
-    The columns of studies in ``order`` come first, in that order.
+    The columns of studies in ``order`` come first, in that order; ``usual`` are those that a page shows at first.
     """
     studies = {study: place for place, study in enumerate(order)}
     names = [str(name) for name in frame.columns if name not in (LAYER, HEAD)]
     names.sort(key=lambda name: studies.get(name.partition(".")[0], len(studies)))
+    usual = set(usual_columns(names))
     return {
         "names": [str(name) for name in frame.index],
         "layer": [int(place) for place in frame[LAYER]],
         "head": [int(place) for place in frame[HEAD]],
-        "columns": [_column(name, frame[name]) for name in names],
+        "columns": [_column(name, frame[name], name in usual) for name in names],
     }
 
 
-def _column(name: str, values: pd.Series) -> dict[str, Any]:
+def _column(name: str, values: pd.Series, usual: bool) -> dict[str, Any]:
     study, _, rest = name.partition(".")
     number = values.dtype.kind in "iufb"
     last = rest.rpartition(".")[2]
@@ -44,6 +46,7 @@ def _column(name: str, values: pd.Series) -> dict[str, Any]:
         "study": study,
         "title": rest.replace(".", " · ").replace("_", " "),
         "kind": "test" if number and last in _TESTS else "number" if number else "text",
+        "usual": usual,
         "values": _numbers(values.to_numpy()) if number else [_text(value) for value in values],
     }
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas import SCHEMAS, Atlas, Provenance
+from headwise.atlas import Atlas, Provenance
 from headwise.atlas.record import heads
 from headwise.dims import head_name, parse_head
 from headwise.errors import DataError, StudyError, did_you_mean
@@ -173,9 +173,10 @@ class Content:
 
     def _found(self, key: str) -> Study:
         if key not in self.studies:
-            raise StudyError(
-                f"There is no page of a study {key!r} in this atlas. {did_you_mean(key, {*self.chapters, *SCHEMAS})}"
-            )
+            known = f"is in this atlas and is shown on the pages of heads (head/{head_name(0, 0)}), without a page of its own."
+            if key in UNDRAWN and key in self.datasets:
+                raise StudyError(f"The study {key!r} {known}")
+            raise StudyError(f"There is no page of a study {key!r} in this atlas. {did_you_mean(key, self.chapters)}")
         return self.studies[key]
 
     def _hour(self, which: Callable[..., str]) -> str:

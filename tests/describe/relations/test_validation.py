@@ -57,6 +57,16 @@ def test_what_it_says_follows_the_numbers() -> None:
     assert "larger than the spill" not in text
 
 
+def test_the_headline_tells_natural_before_forced() -> None:
+    ds = make()
+    short = describe("relation_validation", ds).short()
+    natural, forced = (f"{float(ds[f'pearson_{name}'].mean()):.2f}" for name in ("natural", "forced"))
+    first = f"by {natural} with the attention as it is ("
+    assert first in short and f"and {forced} with all attention forced onto the source (" in short[short.index(first) :]
+    ds["pearson_natural"][:] = np.nan
+    assert f"in texts by {forced} with all attention forced" in describe("relation_validation", ds).short()
+
+
 def test_the_spill_decides_what_is_specific() -> None:
     ds = make()
     ds["spill_high"][:] = 0.9

@@ -70,9 +70,13 @@ def _headline(writer: Writer, reading: MaskingReading) -> str:
     if not reading.masked:
         return f"{first} No function could be masked."
     if not names:
-        return f"{first} Of {total} none loses more than with random heads beyond doubt."
+        return f"{first} Of {total} none loses more than with random heads by its 95 % interval."
     count, verb = writer.count(len(names), "needed"), "loses" if len(names) == 1 else "lose"
-    return f"{first} Of {total} {count} {verb} more than with random heads beyond doubt: {listed(names)}."
+    told = (f"{name} ({writer.count(int(reading.of('asked', name)), f'asked of {name}', 'step')})" for name in names)
+    return (
+        f"{first} Of {total} {count} {verb} more than with random heads by 95 % intervals that are not corrected for the "
+        f"number of functions: {listed(told)}."
+    )
 
 
 describe = Account(

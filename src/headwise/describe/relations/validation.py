@@ -16,7 +16,7 @@ from headwise.describe.words import Words, Writer, listed
 from headwise.dims import RELATION, REMOVED, TASK
 from headwise.figures.origin import origin_of
 
-READINGS = {"forced": "with all attention on the source", "natural": "with the attention as it is"}
+READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
 NAMED, LOWEST = 5, 3  # relations named at the upper end and at the lower
 DRAWN = {  # from the same layers or not
     False: "Random heads are drawn from all layers, whatever the layers of the relation's heads.",
@@ -198,14 +198,22 @@ def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     writer.say("caveats", "This is one model, with one set of templates.")
 
 
+def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
+    """The mean correlation of a reading, with what was done to the attention; empty where there is none."""
+    values = dataset[f"pearson_{reading}"].values
+    known = int(np.isfinite(values).sum())
+    if not known:
+        return ""
+    relations = writer.count(known, f"known {reading}", "relation")
+    return f"{writer.fixed(float(np.nanmean(values)), f'mean pearson_{reading}')} {READINGS[reading]} ({relations})"
+
+
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
-    values = dataset["pearson_forced"].values
-    first = f"Scores from weights of {model_in(dataset)} against texts."
-    if np.isfinite(values).any():
-        relations = writer.count(int(np.isfinite(values).sum()), "known forced", "relation")
-        mean = writer.fixed(float(np.nanmean(values)), "mean pearson_forced")
-        model = model_in(dataset)
-        first = f"Scores from weights of {model} correlate with outputs in texts by {mean} on average ({relations})."
+    model = model_in(dataset)
+    told = [text for reading in READINGS if (text := _mean(writer, dataset, reading))]
+    first = f"Scores from weights of {model} against texts."
+    if told:
+        first = f"Scores from weights of {model} correlate on average with outputs in texts by {listed(told)}."
     if not _tasks(dataset):
         return first
     count = writer.count(len(needed(dataset)), "needed")

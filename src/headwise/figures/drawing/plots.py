@@ -116,6 +116,9 @@ def _paint_sign(axes: Axes, entry: Category, x: float, y: float) -> None:
         square = Rectangle(box[:2], box[2], box[3], facecolor=entry.colour, linewidth=0)
         axes.add_patch(texture(*box) if entry.sign == "texture" else square)
         return
+    if entry.sign == "frame":
+        axes.add_patch(Rectangle((x - 0.05, y - 0.04), 0.1, 0.08, fill=False, edgecolor=entry.colour, linewidth=1.1))
+        return
     if entry.sign in ("ring", "cross"):
         outline(axes, x, y, 4.2, sign=entry.sign, colour=entry.colour, thick=0.7)
         return

@@ -144,7 +144,9 @@ def _pair(
         expected_low=float(overlap.low[place]),
         expected_high=float(overlap.high[place]),
         expected_all=float(one.sum() * other.sum() / len(names)),
-        odds_ratio=odds_ratio(len(both), one.sum(), other.sum(), len(names)),
+        odds_ratio=odds_ratio(len(both), one.sum(), other.sum(), len(names))
+        if one.any() and other.any()
+        else float("nan"),
         p=float(overlap.p[place]),
         q=float(overlap.q[place]),
         p_all=float(overlap_all.p[place]),

@@ -3,7 +3,9 @@
 Left, how many times as many heads two sets share as with heads shuffled within layers (0.5 added to both numbers, so that
 an empty overlap has a place on the scale), by its logarithm. Right, the rank correlation of the two maps with the mean of
 each layer taken off. A box is a pair with q < 0.05 within layers; a cross is one that passes only with heads shuffled over
-the whole model, which depth alone can bring about. Sets of one study are not held against each other.
+the whole model, which depth alone can bring about; a dot is one that shuffling within layers cannot test, as it never changes
+it (no layer has heads of both sets, say): the overlap is known, and no more can be said. Sets of one study are not held
+against each other.
 
 Nothing is computed here but the ratio.
 """
@@ -20,18 +22,18 @@ from headwise.joins.agreement.result import Agreement, Pair
 __all__ = ["agreement_figure"]
 
 SURE = 0.05
+UNTESTED = "cannot be tested within layers"
 
 
 def agreement_figure(found: Agreement) -> Figure:
     """Overlap and correlation of all pairs."""
     labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
-    ratio = _matrix(found, lambda pair: np.log2((pair.count + 0.5) / (pair.expected + 0.5)))
+    ratio = _matrix(found, _ratio)
     rank = _matrix(found, lambda pair: pair.correlation_within)
     passes = _matrix(found, lambda pair: pair.q), _matrix(found, lambda pair: pair.q_all)
     rank_passes = _matrix(found, lambda pair: pair.correlation_q), _matrix(found, lambda pair: pair.correlation_q_all)
-    tested = np.where(np.isfinite(passes[0]), ratio, np.nan)
     panels = (
-        _panel("overlap", "Heads that both name", tested, labels, passes, _overlap_extras(found)),
+        _panel("overlap", "Heads that both name", ratio, labels, passes, _overlap_extras(found)),
         _panel("correlation", "Rank correlation within layers", rank, labels, rank_passes, _rank_extras(found)),
         _legend(found),
     )
@@ -40,7 +42,7 @@ def agreement_figure(found: Agreement) -> Figure:
         panels=panels,
         columns=2,
         scales={
-            "overlap": scale_around(tested, "log₂ of shared over expected"),
+            "overlap": scale_around(ratio, "log₂ of shared over expected"),
             "correlation": scale_around(rank, "Spearman"),
         },
         notes=(_note(found),),
@@ -53,20 +55,37 @@ def _panel(
     extras: dict[str, np.ndarray],
 ) -> Heatmap:  # fmt: skip
     sure, anywhere = q[0] < SURE, (q[1] < SURE) & ~(q[0] < SURE) & np.isfinite(values)
-    pairs = int(np.triu(np.isfinite(q[0]), 1).sum())
+    untested = np.isfinite(values) & ~np.isfinite(q[0])
     return Heatmap(
         key=key,
         title=title,
-        subtitle=f"{int(np.triu(sure, 1).sum())} of {pairs} pairs with q < {SURE:g}",
+        subtitle=_subtitle(sure, np.isfinite(q[0]), untested),
         values=values,
         x=Axis("", labels),
         y=Axis("", labels),
         scale=key,
         frames=tuple(Frame(int(row), int(row), int(column), int(column)) for row, column in np.argwhere(sure)),
-        marks=tuple(Mark(int(row), int(column), sign="cross") for row, column in np.argwhere(anywhere)),
+        marks=(*_marks(anywhere, "cross", ""), *_marks(untested, "dot", UNTESTED)),
         extras=extras,
         missing="not compared",
     )
+
+
+def _subtitle(sure: np.ndarray, tested: np.ndarray, untested: np.ndarray) -> str:
+    passed, pairs, left = (int(np.triu(cells, 1).sum()) for cells in (sure, tested, untested))
+    beside = f"; {left} more cannot be tested" if left else ""
+    return f"{passed} of {pairs} pairs with q < {SURE:g}{beside}"
+
+
+def _marks(cells: np.ndarray, sign: str, text: str) -> tuple[Mark, ...]:
+    return tuple(Mark(int(row), int(column), text, sign) for row, column in np.argwhere(cells))
+
+
+def _ratio(pair: Pair) -> float:
+    """log2 of shared over expected; NaN where a set is empty."""
+    if not pair.first_size or not pair.second_size:
+        return float("nan")
+    return float(np.log2((pair.count + 0.5) / (pair.expected + 0.5)))
 
 
 def _matrix(found: Agreement, value: Callable[[Pair], float]) -> np.ndarray:
@@ -103,8 +122,9 @@ def _rank_extras(found: Agreement) -> dict[str, np.ndarray]:
 
 def _legend(found: Agreement) -> Legend:
     entries = (
-        Category("sure", f"boxed: q < {SURE:g}, heads shuffled within layers", sign="square", colour="#000000"),
+        Category("sure", f"boxed: q < {SURE:g}, heads shuffled within layers", sign="frame", colour="#000000"),
         Category("anywhere", f"q < {SURE:g} only with heads shuffled over the whole model", sign="cross"),
+        Category("untested", f"{UNTESTED}: shuffling there never changes it", sign="dot"),
         Category("missing", "not compared: one study, or no head in a set", sign="texture"),
     )
     return Legend("legend", entries)

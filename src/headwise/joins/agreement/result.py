@@ -23,7 +23,7 @@ from headwise.markup import card, paragraph, table
 __all__ = ["Agreement", "Pair", "SetFact"]
 
 SHOWN = 12  # pairs in a notebook's cell
-HEADER = ("heads of", "and of", "in both", "expected", "q", "correlation within layers", "q")
+HEADER = ("heads of", "and of", "in both", "expected", "q of overlap", "correlation within layers", "q of correlation")
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class Pair:
     expected_high: float
     expected_all: float
     odds_ratio: float
-    """of the 2 x 2 table, 0.5 added to each cell"""
+    """of the 2 x 2 table, 0.5 added to each cell; NaN where a set is empty"""
     p: float
+    """NaN where a set is empty, or where shuffling within layers never changes the overlap"""
     q: float
     p_all: float
     q_all: float
@@ -70,6 +71,7 @@ class Pair:
     correlation_within: float
     """the same of ranks with the mean of their layer taken off: what depth does not explain"""
     correlation_p: float
+    """of the correlation within layers: depth's part is the same in every shuffle"""
     correlation_q: float
     correlation_p_all: float
     correlation_q_all: float

@@ -121,16 +121,21 @@ def _say_observations(writer: Writer, found: Agreement) -> str:
     writer.say("observations", first)
     for pair in by_overlap[:MOST]:
         writer.say("observations", _told(writer, found, pair))
+    if len(by_overlap) > MOST:
+        left = writer.count(len(by_overlap) - MOST, "overlap left out", "more pair")
+        writer.say("observations", f"{left} of these, of larger p, not told here.")
     writer.say("observations", second)
     for sign, word in ((1, "go together"), (-1, "go against each other")):
-        own = [pair for pair in by_rank if np.sign(pair.correlation_within) == sign][:MOST]
+        own = [pair for pair in by_rank if np.sign(pair.correlation_within) == sign]
         if own:
             told = [
                 f"{_name(found, pair.first)} and {_name(found, pair.second)} "
                 f"({writer.fixed(pair.correlation_within, f'correlation_within {pair.first} {pair.second}')})"
-                for pair in own
+                for pair in own[:MOST]
             ]
-            writer.say("observations", f"Within layers these maps {word} most: {'; '.join(told)}.")
+            rest = len(own) - len(told)
+            left = f"; and {writer.count(rest, f'left out, {word}', 'more pair')}, less so" if rest else ""
+            writer.say("observations", f"Within layers these maps {word} most: {'; '.join(told)}{left}.")
     return f"{first} {second}"
 
 

@@ -89,7 +89,7 @@ def ranked_heads(columns: tuple[ColumnChange, ...], names: list[str], heads: int
     told = [_told(columns, change[:, place], place) for place in range(len(names))]
     over, under = _over_studies(noted, study), _over_studies(noise, study)
     with np.errstate(invalid="ignore", divide="ignore"):
-        times = over / under
+        times = np.where(over == 0, 0.0, over / under)
     frame = pd.DataFrame(
         {
             LAYER: np.arange(len(names)) // heads,
@@ -127,9 +127,10 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def depths(a: Columns, b: Columns) -> tuple[DepthChange, ...]:
-    """Of every column that both have: medians and quartiles in bands of relative depth."""
+    """Of every column that both have and measured: medians and quartiles in bands of relative depth."""
     beside = {column.name: column for column in b.columns}
     pairs = [(column, beside[column.name]) for column in a.columns if column.name in beside]
+    pairs = [sides for sides in pairs if all(np.isfinite(side.values).any() for side in sides)]
     count = min(BANDS, a.layers, b.layers)
     p = np.array([_unlike(one.values, other.values) for one, other in pairs])
     q = benjamini_hochberg(p)

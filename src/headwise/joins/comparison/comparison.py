@@ -46,6 +46,8 @@ def compare(
     origins = a.provenance(shared[0]), b.provenance(shared[0])
     names = names_of(a, b, called(origins[0]), called(origins[1]))
     same = (left.layers, left.heads) == (right.layers, right.heads)
+    held = {column.study for column in left.columns} & {column.study for column in right.columns}
+    warned = [match for match in matches if match.status == "warned" and match.study in held]
     found = changes(left, right, one, other) if same else ()
     correspondence, chance = _correspondence(found, left, seed) if found else (float("nan"), float("nan"))
     return Comparison(
@@ -54,7 +56,7 @@ def compare(
         same_shape=same,
         reason="" if same else _unlike_shapes(left, right),
         models=models_of(*origins),
-        warnings=tuple(f"{match.study}: {match.reason}" for match in matches if match.status == "warned"),
+        warnings=tuple(f"{match.study}: {match.reason}" for match in warned),
         studies=tuple(matches),
         columns=found,
         depths=() if same else depths(left, right),
@@ -101,7 +103,15 @@ def _unlike_shapes(a: Columns, b: Columns) -> str:
 
 
 def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int) -> tuple[float, float]:
-    """Mean rank correlation within layers of A with B, and what 95 % of shuffles of B's heads stay below."""
+    """Mean rank correlation within layers of A with B, and what 95 % of shuffles of B's heads stay below.
+
+    Over the heads that both have in all columns, columns of which less than half was measured left out; and over the
+    columns whose heads differ within layers in both, as a constant has no order.
+    """
+    half = columns.layers * columns.heads / 2
+    found = tuple(each for each in found if np.isfinite(each.change).sum() >= half)
+    if not found:
+        return float("nan"), float("nan")
     there = np.logical_and.reduce([np.isfinite(each.a.ravel()) & np.isfinite(each.b.ravel()) for each in found])
     if there.sum() < 3:
         return float("nan"), float("nan")
@@ -109,6 +119,10 @@ def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int
     band = bands(layer)
     one = within(np.stack([each.a.ravel()[there] for each in found]), band)
     other = within(np.stack([each.b.ravel()[there] for each in found]), band)
+    ordered = one.any(1) & other.any(1)
+    if not ordered.any():
+        return float("nan"), float("nan")
+    one, other = one[ordered], other[ordered]
     order = shuffled_within(band, np.arange(len(band)), SHUFFLES, np.random.default_rng(seed))
     draws = np.array([(one * other[:, each]).sum(1).mean() for each in order])
     return float((one * other).sum(1).mean()), float(np.quantile(draws, 0.95))

@@ -95,11 +95,12 @@ def _scatter(column: ColumnChange, found: Comparison) -> Scatter:
     both = np.isfinite(one) & np.isfinite(other)
     places = np.flatnonzero(both)
     groups = tuple(2 if not np.isfinite(q) else int(q < 0.05) for q in column.q.ravel()[places])
-    far = np.argsort(-np.abs(other - one)[places], kind="stable")[:MARKED]
+    size = np.abs(other - one)[places]
+    far = [place for place in np.argsort(-size, kind="stable")[:MARKED] if size[place] > 0]
     return Scatter(
         key=f"scatter {column.name}",
         title=column.label,
-        subtitle=f"Spearman {column.correlation:.2f}".replace("-", "−"),
+        subtitle=f"Spearman {column.correlation:.2f}".replace("-", "−") if np.isfinite(column.correlation) else "",
         x_values=one[places],
         y_values=other[places],
         x=Axis("A"),
@@ -120,10 +121,16 @@ def _legend(chosen: list[ColumnChange]) -> Legend:
 
 def _note(found: Comparison, chosen: list[ColumnChange]) -> str:
     tests = "; ".join(dict.fromkeys(f"{each.study} {each.test}" for each in chosen if each.test))
-    kept = f"{found.correspondence:.2f}, {found.correspondence_by_chance:.2f} with shuffled heads"
+    kept = (
+        f" Rank correlation of A with B within layers: {found.correspondence:.2f}, {found.correspondence_by_chance:.2f} with "
+        "shuffled heads (95 %)."
+        if np.isfinite(found.correspondence)
+        else ""
+    ).replace("-", "−")
+    same = "Nothing changed: every number is the same in A and B. " if found.same else ""
     return (
-        f"Upper row: B − A, head by head. Lower row: A against B, a point a head; the line is A = B. q: Benjamini-Hochberg "
-        f"over heads{f' ({tests})' if tests else ''}. Rank correlation of A with B within layers: {kept} (95 %)."
+        f"{same}Upper row: B − A, head by head. Lower row: A against B, a point a head; the line is A = B. q: "
+        f"Benjamini-Hochberg over heads{f' ({tests})' if tests else ''}.{kept}"
     )
 
 
@@ -165,7 +172,7 @@ def _chosen(
     studies = list(dict.fromkeys(row.study for row in rows))
     if study is not None and study not in studies:
         raise StudyError(f"The comparison has no columns of {study!r}. {did_you_mean(study, studies)}")
-    order = sorted(range(len(rows)), key=lambda place: -np.nan_to_num(sizes[place]))
+    order = sorted(range(len(rows)), key=lambda place: -np.nan_to_num(sizes[place], nan=-1.0))
     dealt = [[rows[place] for place in order if rows[place].study == each] for each in studies if study in (None, each)]
     return [row for turn in zip_longest(*dealt) for row in turn if row is not None][:COLUMNS]
 

@@ -72,9 +72,10 @@ def names_of(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
     if one != other:
         return one, other
     folders = a.path.resolve(), b.path.resolve()
-    parts = [path.name for path in folders]
-    if parts[0] == parts[1]:
-        parts = ["/".join(path.parts[-2:]) for path in folders]
+    depth = 1
+    while folders[0] != folders[1] and folders[0].parts[-depth:] == folders[1].parts[-depth:]:
+        depth += 1
+    parts = ["/".join(path.parts[-depth:]) for path in folders]
     return f"{one} ({parts[0]})", f"{other} ({parts[1]})"
 
 

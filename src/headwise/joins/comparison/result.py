@@ -80,6 +80,16 @@ class ColumnChange:
         """B - A, head by head."""
         return self.b - self.a
 
+    @property
+    def same(self) -> bool:
+        """Whether all heads have the same number in both."""
+        return bool(np.array_equal(self.a, self.b, equal_nan=True))
+
+    @property
+    def measured(self) -> bool:
+        """Whether any head has a number in both."""
+        return bool(np.isfinite(self.change).any())
+
 
 @dataclass(frozen=True)
 class DepthChange:
@@ -123,11 +133,33 @@ class Comparison:
     """empty where the shapes agree"""
     heads: pd.DataFrame
     """one row a head, the most changed first: change, noise (what a re-run would give), times (change / noise), and the
-    columns that changed most; empty where the shapes differ"""
+    columns that changed most; empty where the shapes differ. Where change and noise are both 0, times is 0"""
     correspondence: float = float("nan")
-    """mean over columns of the rank correlation of A with B within layers: 1 where heads kept their places"""
+    """mean over columns of the rank correlation of A with B within layers: 1 where heads kept their places; columns in which
+    the heads of a layer are all alike, in A or in B, have none and are left out; NaN where no column has one"""
     correspondence_by_chance: float = float("nan")
     """95 % of shuffles of B's heads within layers stay below"""
+
+    @property
+    def tested(self) -> int:
+        """Values, head by head and column by column, whose change was tested."""
+        return sum(column.tested for column in self.columns)
+
+    @property
+    def changed(self) -> int:
+        """Those with q < 0.05."""
+        return sum(column.changed for column in self.columns)
+
+    @property
+    def same(self) -> bool:
+        """Whether every number of every head is the same in both."""
+        return bool(self.columns) and all(column.same for column in self.columns)
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether nothing changed beyond noise: no value with q < 0.05, and what was not tested is the same in both."""
+        loose = any(not column.tested and not column.same for column in self.columns)
+        return self.same or (self.tested > 0 and self.changed == 0 and not loose)
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
         """As JSON: maps become lists; of the heads the ``top`` first, or all."""
@@ -148,5 +180,11 @@ class Comparison:
             [significant(cell) if isinstance(cell, float) else cell for cell in row] for row in first.values.tolist()
         ]
         told = paragraph(self.reason) if self.reason else table(rows, header=list(first.columns))
-        note = f"{self.a} against {self.b}" + ("" if self.reason else "; the heads that changed most")
+        if self.within_noise:
+            told = paragraph(
+                "Nothing changed." if self.same else "Nothing changed beyond noise (no value with q < 0.05)."
+            )
+        note = f"{self.a} against {self.b}" + (
+            "" if self.reason or self.within_noise else "; the heads that changed most"
+        )
         return card("Comparison of two atlases", told, listing(self.warnings), note=note)

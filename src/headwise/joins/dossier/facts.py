@@ -56,6 +56,11 @@ class Value:
     unit: str = ""
     definition: str = ""
 
+    @property
+    def same_for_all(self) -> bool:
+        """No head has more (rank 1) and, as ties count half, none has less (percentile 50): it tells nothing of this head."""
+        return self.of > 1 and self.rank == 1 and self.percentile == 50
+
 
 @dataclass(frozen=True)
 class MaskingFact:

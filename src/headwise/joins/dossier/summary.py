@@ -74,7 +74,7 @@ def _by_profile(values: tuple[Value, ...]) -> str:
     )
     if not far:
         return ""
-    told = [f"{value.label.lower()} {significant(value.value, 2)} ({beyond(value.percentile)})" for value in far[:FEW]]
+    told = [f"{value.label.lower()} {value.value:.3g} ({beyond(value.percentile)})" for value in far[:FEW]]
     return f"In its attention it stands out by {listed(told)}."
 
 
@@ -86,9 +86,9 @@ def _by_answers(values: Mapping[str, tuple[Value, ...]]) -> str:
         best = max(tested, key=lambda value: abs(value.value - 0.5))
         parts.append(
             f"{len(tested)} of {len(values['spectral'])} spectral numbers differ between wrong and correct answers at q < "
-            f"0.05 ({best.label}: AUROC {significant(best.value, 2)})"
+            f"0.05 ({best.label}: AUROC {best.value:.3g})"
         )
     if probe is not None:
-        parts.append(f"a probe on its output tells wrong answers at AUROC {significant(probe.value, 2)}")
+        parts.append(f"a probe on its output tells wrong answers at AUROC {probe.value:.3g}")
     text = listed(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -166,6 +166,8 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
     ).astype(np.float32)
     for name, method in COMBINATIONS.items():
         dataset[name] = _combined(readings, wrong, tests["p"], method).astype(np.float32)
+    for name in ("share_matched", *COMBINATIONS):
+        dataset[name].attrs.pop("definition", None)  # xarray hands on that of p, from which they are made
     dataset = dataset.assign(
         wrong=(EXAMPLE, wrong), answer_tokens=(EXAMPLE, lengths), topic=(EXAMPLE, answers["topic"].values)
     )

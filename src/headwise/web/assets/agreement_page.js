@@ -23,17 +23,23 @@ export async function page(main, {query}, {atlas}) {
 
 function pairs(all, atlas) {
   if (!all?.length) return null;
-  const titles = ["Pair", "In both", "By chance", "Odds ratio", "q", "Correlation", "By depth alone", "q"];
-  const rows = [...all].sort((a, b) => (a.q ?? 2) - (b.q ?? 2)).map((one) => [
+  const titles = ["Pair", "In both", "By chance", "Odds ratio", "q of overlap", "Correlation", "By depth alone", "Within layers", "q of correlation"];
+  const rows = [...all].sort((a, b) => surprise(a) - surprise(b) || Math.abs(b.correlation_within) - Math.abs(a.correlation_within)).map((one) => [
     `${one.first} · ${one.second}`, `${one.count} of ${one.first_size} and ${one.second_size}`,
     `${told(one.expected)} (${told(one.expected_low)} to ${told(one.expected_high)})`, told(one.odds_ratio), strong(one.q),
-    told(one.correlation), told(one.correlation_expected), strong(one.correlation_q)]);
+    told(one.correlation), told(one.correlation_expected), told(one.correlation_within), strong(one.correlation_q)]);
   const names = Object.keys(all[0]);
   const sheet = () => csv([names, ...all.map((one) => names.map((name) => (Array.isArray(one[name]) ? one[name].join(" ") : one[name])))]);
   return el("section", {class: "table-section"}, el("h2", {}, "Every pair"),
+    el("p", {class: "small"}, "The smaller of the two q-values first. Both come from heads shuffled within layers; q of correlation is of the correlation within layers. A dash: a set is empty, or shuffling within layers never changes the overlap."),
     el("div", {class: "plain-table", tabindex: "0", role: "region", "aria-label": "Every pair"}, table(null, titles, rows, {class: "values"})),
     el("div", {class: "figure-tools"}, el("span", {class: "label"}, "Take away"), el("button", {type: "button", class: "plain", "aria-label": "Save as CSV",
       on: {click: () => save(`${atlas.model.short}-agreement.csv`, "text/csv", sheet())}}, "CSV")));
+}
+
+/** The smaller q of the two; 2 where there is none. */
+function surprise(one) {
+  return Math.min(one.q ?? 2, one.correlation_q ?? 2);
 }
 
 function strong(q) {

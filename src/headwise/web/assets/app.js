@@ -23,19 +23,23 @@ let turns = 0;
 
 async function start() {
   const main = el("main", {id: "main", tabindex: "-1"});
-  document.getElementById("app").append(main);
+  const frame = document.getElementById("app");
+  const waiting = frame.querySelector(".loading");
+  frame.append(main);
   document.querySelector("[data-skip]").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
   });
   try {
     const atlas = await get("atlas");
+    waiting?.remove();
     const context = {atlas, title: atlas.model.short};
     main.before(contents(atlas));
     listen(() => current.keys ?? {}, atlas);
     onroute(() => show(main, context, true));
     await show(main, context, false);
   } catch (error) {
+    waiting?.remove();
     main.replaceChildren(failure(error));
   }
 }
@@ -48,6 +52,7 @@ async function show(main, context, moved) {
   mark(asked);
   main.setAttribute("aria-busy", "true");
   const stage = el("div", {class: `page page-${asked.page || "overview"}`});
+  if (!main.childElementCount) main.append(el("p", {class: "loading", role: "status"}, "Loading …"));
   let found = {};
   try {
     found = (await (await turner(asked.page))(stage, asked, context)) ?? {};

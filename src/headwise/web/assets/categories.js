@@ -5,7 +5,7 @@ import {paintCells} from "headwise/heatmap";
 import {onPaper} from "headwise/ink";
 import {extraRows, headOf, inWords, nameOf, remarks} from "headwise/telling";
 
-export const {leastWidth, mostWidth, heightOf, leftRoom, footRoom, settledWidth} = cells;
+export const {leastWidth, neededWidth, mostWidth, heightOf, leftRoom, footRoom, settledWidth} = cells;
 export const {at, start, move, anchor, addressOf, find, outline} = cells;
 
 const ROUND = 7; // pixels of a cell in which a dot is seen as one; smaller ones are squares

@@ -7,13 +7,16 @@
 import {thinned} from "headwise/numbers";
 import {headOf, isHeads} from "headwise/telling";
 import {inkOn} from "headwise/ink";
-import {LINE, NAME, SMALL, cut, textWidth, widest} from "headwise/lettering";
+import {LEAST, LINE, NAME, SMALL, cut, textWidth, widest} from "headwise/lettering";
 
 const SHORTEST = 56;
 const FLATTEST = 1.6; // width of a cell over its height
 const MOST_TICKS = 10;
 const TICK = 4;
 const LONG = 3; // letters of a label that is turned when there is no room
+const NAMED = 40; // rows or columns up to which every name is written: the map is made as large as that needs
+const PITCH = 1.2; // of the size of the letters, from one name to the next
+const CLOSE = 0.01; // of a name: what division leaves
 
 export function sizeOf(panel) {
   return {rows: panel.values.length, columns: panel.values[0].length};
@@ -25,8 +28,19 @@ export function isLarge(panel) {
     panel.x.labels.every((label, index) => label === panel.y.labels[index]);
 }
 
+/** Names, not numbers, and few enough to write all of them. */
+function isNamed({labels}) {
+  return labels.length <= NAMED && labels.some((label) => label.length > LONG);
+}
+
+/** The width below which names would be left out; a narrower window scrolls sideways. */
+export function neededWidth(panel) {
+  return isNamed(panel.x) ? panel.x.labels.length * Math.ceil(LEAST * PITCH) : 0;
+}
+
 export function leastWidth(panel) {
   const {columns} = sizeOf(panel);
+  if (isLarge(panel)) return Math.max(neededWidth(panel), 180);
   return Math.min(Math.max(columns * (panel.shape === "dot" ? 6 : 2.6), 84), 180);
 }
 
@@ -39,7 +53,8 @@ export function mostWidth(panel, tallest, sans) {
 
 export function heightOf(panel, width, tallest) {
   const {rows, columns} = sizeOf(panel);
-  return whole(Math.min(Math.max((width * rows) / columns, SHORTEST), tallest), rows);
+  const names = isNamed(panel.y) ? rows * Math.ceil(LEAST * PITCH) : 0;
+  return whole(Math.min(Math.max((width * rows) / columns, SHORTEST, names), Math.max(tallest, names)), rows);
 }
 
 export function leftRoom(panel, labelled, sans) {
@@ -204,20 +219,27 @@ function paintLabels(pen, slot, ink) {
   const {panel, box, sans} = slot;
   const {rows, columns} = sizeOf(panel);
   const along = upright(panel, box.width, sans);
-  const pitch = along ? widest(panel.x.labels.map(cut), SMALL, sans) + 7 : SMALL * 1.2;
+  const [wide, tall] = [lettersOf(panel.x, box.width), lettersOf(panel.y, box.height)];
+  const pitch = along ? widest(panel.x.labels.map(cut), SMALL, sans) + 7 : wide * PITCH;
   const short = panel.x.labels.every((label) => label.length <= LONG);
-  const most = short ? Math.min(Math.floor(box.width / pitch), MOST_TICKS) : Math.floor(box.width / pitch);
+  const most = short ? Math.min(Math.floor(box.width / pitch), MOST_TICKS) : Math.floor(box.width / pitch + CLOSE);
   for (const place of thinned(columns, most)) {
     const {x, width} = cellBox(slot, 0, place);
-    labelColumn(pen, slot, panel.x.labels[place], x + width / 2, along, {colour: ink.ink}, ink.inkSoft);
+    labelColumn(pen, slot, panel.x.labels[place], x + width / 2, along, {colour: ink.ink, size: along ? SMALL : wide}, ink.inkSoft);
   }
-  const high = Math.floor(box.height / (SMALL * 1.25));
+  const high = Math.floor(box.height / (tall * PITCH) + CLOSE);
   const numbers = panel.y.labels.every((label) => label.length <= LONG);
   for (const place of thinned(rows, numbers ? Math.min(high, MOST_TICKS) : high)) {
     const {y, height} = cellBox(slot, place, 0);
-    labelRow(pen, slot, panel.y.labels[place], y + height / 2, {colour: ink.ink}, ink.inkSoft);
+    labelRow(pen, slot, panel.y.labels[place], y + height / 2, {colour: ink.ink, size: tall}, ink.inkSoft);
   }
   nameAxes(pen, slot, ink);
+}
+
+/** The size of the letters of an axis: smaller where names stand close. */
+function lettersOf(axis, length) {
+  if (!isNamed(axis)) return SMALL;
+  return Math.min(Math.max(length / axis.labels.length / PITCH, LEAST), SMALL);
 }
 
 function labelColumn(pen, slot, label, x, along, style, tick) {

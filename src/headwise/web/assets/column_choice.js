@@ -2,19 +2,9 @@
 
 import {el} from "headwise/element";
 
-const USUAL = [
-  "profile.sink", "profile.previous", "profile.induction", "profile.entropy", "spectral.whole.attention_score.q",
-  "spectral.whole.laplacian.q", "spectral.whole.laplacian.effect", "probing.head_auroc", "relations.categories", "relations.best",
-  "functions.best", "patterns.similarity",
-];
-const FEW = 2; // columns of a study that has none of the usual ones
-
-/** The columns shown at first: the usual ones, and a few of every study that has none of these. */
+/** The columns shown at first (the data say which: headwise.joins.usual). */
 export function usual(columns) {
-  const there = columns.filter((column) => USUAL.includes(column.name));
-  const known = new Set(there.map((column) => column.study));
-  const others = [...new Set(columns.map((column) => column.study))].filter((study) => !known.has(study));
-  return [...there, ...others.flatMap((study) => columns.filter((column) => column.study === study).slice(0, FEW))].map((column) => column.name);
+  return columns.filter((column) => column.usual).map((column) => column.name);
 }
 
 /** The list to tick; `changed(names)` hears of every change. */

@@ -46,7 +46,7 @@ function entry(path, text) {
 /** What only a server has: the live page and comparisons with its other atlases. */
 function others() {
   if (!served) return null;
-  const live = settings.live ? [section("Model", [entry("live", "Live: type a prompt")])] : [];
+  const live = [section("Model", [entry("live", settings.live ? "Live: type a prompt" : "Live: how to get it")])];
   const beside = settings.atlases.filter((name) => name !== settings.atlas);
   const against = beside.length ? [section("Against", beside.map((name) => entry(`compare/${name}`, name)))] : [];
   return [...live, ...against, section("Server", [el("a", {href: "/"}, "All atlases")])];

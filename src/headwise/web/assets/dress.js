@@ -6,6 +6,7 @@ const RULES = `
 .hw-title { font-size: 1.05rem; font-weight: 650; line-height: 1.3; margin: 0 0 .15rem; }
 .hw-subtitle { font-size: .88rem; color: var(--ink-soft, #5a5a60); margin: 0; }
 .hw-grid { display: grid; row-gap: 0; margin-top: .9rem; justify-content: start; }
+.hw-grid[data-wide] { overflow-x: auto; }
 .hw-panel { display: grid; grid-template-rows: subgrid; grid-row: span 2; min-width: 0; margin-bottom: 18px; }
 .hw-panel-head { min-width: 0; overflow-wrap: anywhere; padding-bottom: 1px; }
 .hw-panel-title { font-size: 13px; font-weight: 620; line-height: 1.3; }

@@ -14,12 +14,12 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
-/** A table with a header row; cells are text or elements. */
+/** A table with a header row; cells are text, elements, or whole cells (td), which may be wide. */
 export function table(caption, titles, rows, attributes = {}) {
   return el("table", attributes,
     caption ? el("caption", {}, caption) : null,
     el("thead", {}, el("tr", {}, titles.map((title) => el("th", {scope: "col"}, title)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, place) => el(place ? "td" : "th", place ? {} : {scope: "row"}, cell))))));
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, place) => cell instanceof HTMLTableCellElement ? cell : el(place ? "td" : "th", place ? {} : {scope: "row"}, cell))))));
 }
 
 /** Facts as a list of labels and values. */

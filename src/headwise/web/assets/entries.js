@@ -38,6 +38,7 @@ export function paintFlow(pen, entries, left, top, room, ink, sans) {
 export function paintSign(pen, {sign, colour}, x, y, ink) {
   const drawn = onPaper(colour, ink);
   if (sign === "square") pen.rect(x - 6, y - 5, 12, 10, drawn);
+  else if (sign === "frame") pen.box(x - 5.5, y - 4.5, 11, 9, {colour: ink.ink, width: 1.4});
   else if (sign === "texture") pen.texture(x - 6, y - 5, 12, 10, ink);
   else if (sign === "line" || sign === "dashed") paintLine(pen, x, y, drawn, sign === "dashed" ? [5, 3] : []);
   else if (sign === "dashed") pen.path([[x - 7, y], [x + 7, y]], {colour: drawn, width: 2, dash: [6, 3]});

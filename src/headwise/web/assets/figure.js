@@ -62,6 +62,7 @@ class Drawn {
     const tracks = shared ? [...widths, shared.width] : widths;
     this.grid.style.gridTemplateColumns = tracks.map((each) => `${each}px`).join(" ");
     this.grid.style.columnGap = `${GAP}px`;
+    this.grid.toggleAttribute("data-wide", tracks.reduce((sum, each) => sum + each + GAP, -GAP) > width);
     this.stages.forEach((stage, index) => {
       const column = index % columns;
       const row = Math.floor(index / columns);

@@ -1,19 +1,20 @@
 // Which heads? The filter of `headwise heads --where`, read in the browser: `profile.induction > 0.3 and layer < 10`.
 //
-// Known are column names (with dots), `name`, numbers, "text", < <= > >= == != (also chained), and or not, + - * / and
-// parentheses. The text is parsed into a small tree and walked; nothing is ever executed. Precedence is Python's. What was
+// Known are column names (with dots), `name`, numbers, "text", < <= > >= == != (also chained), "text" in column (and not in),
+// and or not, + - * / and parentheses. The text is parsed into a small tree and walked; nothing is ever executed. Precedence is Python's. What was
 // not measured (null) is in no comparison but !=, as NaN in Python. An error says what was found and what is known.
 //
 //     expression := conjunction ("or" conjunction)*        sum    := term (("+"|"-") term)*
 //     conjunction := negation ("and" negation)*            term   := factor (("*"|"/") factor)*
 //     negation := "not" negation | comparison              factor := "-" factor | number | text | column | "(" expression ")"
-//     comparison := sum (("<"|"<="|">"|">="|"=="|"!=") sum)*
+//     comparison := text ["not"] "in" column | sum (("<"|"<="|">"|">="|"=="|"!=") sum)*
 
 const TOKEN = /\s*(?:((?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)*)|(<=|>=|==|!=|[<>()+\-*/]))/y;
 const COMPARE = {
   "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
   "==": (a, b) => a === b, "!=": (a, b) => a !== b,
 };
+const WORDS = ["and", "or", "not", "in"];
 const LONGEST = 2000;
 
 /** A filter as a function from a row's place to true or false. `columns` maps names to {values, kind}. */
@@ -35,7 +36,7 @@ function tokens(text) {
     const [, number, quoted, word, sign] = match;
     if (number !== undefined) found.push({kind: "number", value: Number(number.replaceAll("_", ""))});
     else if (quoted !== undefined) found.push({kind: "text", value: quoted.slice(1, -1).replace(/\\(.)/g, "$1")});
-    else if (word !== undefined) found.push(["and", "or", "not"].includes(word) ? {kind: word} : {kind: "name", value: word});
+    else if (word !== undefined) found.push(WORDS.includes(word) ? {kind: word} : {kind: "name", value: word});
     else found.push({kind: sign});
   }
   return found;
@@ -65,8 +66,10 @@ function negation(reader) {
 }
 
 function comparison(reader) {
+  const literal = peek(reader) === "text";
   const sides = [sum(reader)];
   const signs = [];
+  if (literal && (peek(reader) === "in" || (peek(reader) === "not" && peek(reader, 1) === "in"))) return contained(reader, sides[0]);
   while (Object.hasOwn(COMPARE, peek(reader))) {
     signs.push(reader.tokens[reader.at++].kind);
     sides.push(sum(reader));
@@ -76,9 +79,17 @@ function comparison(reader) {
   return {kind: "truth", value: (row) => parts.every((part) => part(row))};
 }
 
+/** Whether each text of a column has this text in it; a text that was not measured has none in it. */
+function contained(reader, text) {
+  const not = take(reader, "not");
+  take(reader, "in");
+  const column = sum(reader);
+  if (column.kind !== "text" || !column.column) throw new Error("A text can only be looked for in a column of texts, as in 'L2' in name.");
+  return {kind: "truth", value: (row) => (column.value(row) ?? "").includes(text.value(row)) !== not};
+}
+
 function compared(sign, left, right) {
-  const mixed = left.kind !== right.kind;
-  if (mixed && sign !== "==" && sign !== "!=") throw new Error(`A ${left.kind} cannot be compared with a ${right.kind} by ${sign}.`);
+  if (left.kind !== right.kind) throw new Error(`A ${left.kind} cannot be compared with a ${right.kind}; a column of texts is compared with text in quotes.`);
   const test = COMPARE[sign];
   return (row) => {
     const [a, b] = [left.value(row), right.value(row)];
@@ -132,7 +143,7 @@ function column(reader, name) {
   const found = reader.columns.get(name);
   if (!found) throw new Error(`There is no column ${name}.${near(name, [...reader.columns.keys()])}`);
   reader.names.add(name);
-  return {kind: found.kind === "text" ? "text" : "number", value: (row) => found.values[row]};
+  return {kind: found.kind === "text" ? "text" : "number", value: (row) => found.values[row], column: true};
 }
 
 function near(name, known) {
@@ -157,10 +168,10 @@ function take(reader, kind) {
   return true;
 }
 
-function peek(reader) {
-  return reader.tokens[reader.at]?.kind;
+function peek(reader, further = 0) {
+  return reader.tokens[reader.at + further]?.kind;
 }
 
 function unread(text) {
-  return new Error(`The filter “${text}” cannot be read; write it like profile.induction > 0.3 and layer < 10 (== for equal, quotes around text).`);
+  return new Error(`The filter “${text}” cannot be read; write it like profile.induction > 0.3 and layer < 10 (== for equal, quotes around text, 'text' in column).`);
 }

@@ -46,7 +46,7 @@ export function views(dossier) {
 export function functions(dossier) {
   if (!dossier.functions.length) return null;
   const rows = dossier.functions.map((one) => (one.refused
-    ? [one.function, el("span", {class: "refused"}, `no map: ${one.refused}`)]
+    ? [one.function, el("td", {class: "refused", colspan: "6"}, `no map: ${one.refused}`)]
     : [el("span", {}, one.function, one.chosen ? el("span", {class: "tag"}, "one of its heads") : null),
       el("span", {title: `95 % of shuffled maps stay below ${told(one.null_high)}`}, told(one.importance)), `${told(one.low)} to ${told(one.high)}`,
       `${one.rank} of ${one.of}`, significant(one.q), told(one.alone), masked(one.masking)]));

@@ -4,9 +4,11 @@ import {chooser, usual} from "headwise/column_choice";
 import {csv, save} from "headwise/download";
 import {el} from "headwise/element";
 import {filterOf} from "headwise/filter";
-import {headRows} from "headwise/heads_table";
+import {BARS, headRows} from "headwise/heads_table";
 import {go, note} from "headwise/router";
 import {get} from "headwise/source";
+
+const PRINTED = 6; // columns that A4 has room for, as print.css has it
 
 /** The page; the filter, the column sorted by and the columns stand in the address. */
 export async function page(main, {query}, {atlas}) {
@@ -24,6 +26,7 @@ export async function page(main, {query}, {atlas}) {
   const rows = headRows(data, {opened: (name) => go(`head/${name}`), sorted: (name) => sortBy(name)});
   const choose = chooser(data.columns, state.chosen, (chosen) => change({chosen}));
   let order = [];
+  let read = ""; // the last filter that could be read: its heads are shown
 
   function sortBy(name) {
     const text = columns.get(name).kind === "text" || name === "layer" || name === "head" || name === "name";
@@ -41,16 +44,34 @@ export async function page(main, {query}, {atlas}) {
     let found = {holds: () => true, names: []};
     try {
       if (state.where.trim()) found = filterOf(state.where, columns);
-      box.removeAttribute("aria-invalid");
+      stale(false);
+      read = state.where.trim();
     } catch (error) {
-      box.setAttribute("aria-invalid", "true");
-      said.textContent = error.message;
+      stale(true);
+      said.textContent = `${error.message} Still showing: ${read || "all heads"}.`;
+      if (read) found = filterOf(read, columns);
+      if (!order.length && !read) put(found);
       return;
     }
+    put(found);
+  }
+
+  /** Whether the rows are those of an earlier filter: dimmed then, and not to be taken away. */
+  function stale(is) {
+    if (is) box.setAttribute("aria-invalid", "true");
+    else box.removeAttribute("aria-invalid");
+    rows.element.toggleAttribute("data-stale", is);
+    for (const button of saving) button.disabled = is;
+  }
+
+  function put(found) {
     order = data.names.map((_, row) => row).filter(found.holds);
     if (state.sort) order = sorted(order, columns.get(state.sort), state.up);
-    said.textContent = `${order.length.toLocaleString("en")} of ${data.names.length.toLocaleString("en")} heads`;
-    rows.show(order, shownColumns(found.names), state);
+    if (!rows.element.hasAttribute("data-stale")) said.textContent = `${order.length.toLocaleString("en")} of ${data.names.length.toLocaleString("en")} heads`;
+    none.hidden = order.length > 0;
+    const shown = shownColumns(found.names);
+    onPaper.textContent = shown.length > PRINTED ? `On paper the first ${PRINTED} of ${shown.length} columns; choose others, or take the CSV.` : "";
+    rows.show(order, shown, state);
   }
 
   function shownColumns(named) {
@@ -61,16 +82,20 @@ export async function page(main, {query}, {atlas}) {
 
   box.addEventListener("input", () => change({where: box.value}));
   const take = (label, act) => el("button", {type: "button", class: "plain", "aria-label": `Save what is shown as ${label}`, on: {click: act}}, label);
+  const saving = [
+    take("CSV", () => save(`${atlas.model.short}-heads.csv`, "text/csv", csv(sheet()))),
+    take("JSON", () => save(`${atlas.model.short}-heads.json`, "application/json", JSON.stringify(records(), null, 1)))];
+  const onPaper = el("p", {class: "small on-paper"});
+  const none = el("p", {class: "none", hidden: true}, "No head is so.");
+  rows.element.append(none);
   main.append(
     el("header", {class: "study-header"}, el("p", {class: "label"}, "All studies joined"), el("h1", {}, "All heads"),
       el("p", {class: "lede"}, "One row a head. Choose a column’s name to sort by it, a row to open the head.")),
     el("div", {class: "table-tools"},
       el("div", {class: "where"}, el("label", {class: "label", for: "where"}, "Where"), box, said),
       choose,
-      el("div", {class: "figure-tools"}, el("span", {class: "label"}, "Take away"),
-        take("CSV", () => save(`${atlas.model.short}-heads.csv`, "text/csv", csv(sheet()))),
-        take("JSON", () => save(`${atlas.model.short}-heads.json`, "application/json", JSON.stringify(records(), null, 1))))),
-    rows.element);
+      el("div", {class: "figure-tools"}, el("span", {class: "label"}, "Take away"), saving)),
+    el("div", {class: "table-section"}, rows.element, el("p", {class: "small"}, BARS), onPaper));
 
   function sheet() {
     const shown = shownColumns([]);

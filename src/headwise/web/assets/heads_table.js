@@ -1,13 +1,15 @@
 // The rows of the table of heads: names at the left that stay, a header that sorts, a bar under each number.
 //
 // Rows and columns out of sight do not exist (`rows`): all columns of a kind are equally wide, so the place of each is known,
-// and one empty cell on either side stands for those that are not there. A bar is as long as the number lies between the
-// column's least and largest value; for p- and q-values it is turned round, so that a long bar is always what one looks for.
+// and one empty cell on either side stands for those that are not there. A bar is as long as the share of all heads with a
+// smaller number (those with the same count half); for p- and q-values with a larger one, so that a long bar is always what
+// one looks for. `BARS` says so to the reader.
 
 import {el} from "headwise/element";
 import {link} from "headwise/router";
 import {virtualRows} from "headwise/rows";
 
+export const BARS = "The bar under a number is the share of all heads whose number is smaller (of p and q: larger).";
 const NAME = 84; // pixels of the first column
 const WIDTHS = {number: 104, test: 104, text: 190};
 const BESIDE = 200; // pixels beyond the window in which columns are there already
@@ -16,7 +18,7 @@ const BESIDE = 200; // pixels beyond the window in which columns are there alrea
 export function headRows(data, {opened, sorted}) {
   let order = [];
   let columns = [];
-  let ranges = [];
+  let ranks = [];
   let state = {};
   let sight = null; // {from, to, before, after}: which columns are there
   const [head, widths] = [el("thead"), el("colgroup")];
@@ -50,13 +52,13 @@ export function headRows(data, {opened, sorted}) {
     anchor.textContent = name;
     anchor.href = link(`head/${name}`);
     for (let number = sight.from; number < sight.to; number++) {
-      cell(row.children[number - sight.from + 2], columns[number], ranges[number], columns[number].values[at]);
+      cell(row.children[number - sight.from + 2], columns[number], ranks[number], columns[number].values[at]);
     }
   }
 
   function show(rows, shown, now) {
     [order, columns, state, sight] = [rows, shown, now, null];
-    ranges = shown.map(rangeOf);
+    ranks = shown.map(sortedOf);
     view.sheet.style.width = `${NAME + shown.reduce((sum, column) => sum + widthOf(column), 0)}px`;
     view.sheet.setAttribute("aria-colcount", String(shown.length + 1));
     view.show(rows.length);
@@ -95,15 +97,33 @@ function header(columns, first, state, sorted) {
     columns.map((column, place) => heading(column, first + place + 2)), el("td", {class: "beside"}));
 }
 
-function cell(place, column, range, value) {
+function cell(place, column, sorted, value) {
   if (column.kind === "text") {
     place.textContent = value ?? "";
     place.title = value ?? "";
     return;
   }
   place.textContent = value === null ? "–" : written(value);
-  const share = value === null || !range ? 0 : (value - range.low) / (range.high - range.low || 1);
+  const share = value === null ? 0 : shareBelow(sorted, value);
   place.style.setProperty("--share", value === null ? "0" : String(column.kind === "test" ? 1 - share : share));
+}
+
+/** The share of other numbers below this one; those that are equal count half. */
+export function shareBelow(sorted, value) {
+  if (sorted.length < 2) return 0.5;
+  const [below, upTo] = [placeOf(sorted, (one) => one < value), placeOf(sorted, (one) => one <= value)];
+  return (below + (upTo - below - 1) / 2) / (sorted.length - 1);
+}
+
+/** How many of the first numbers are so; halving, since they are sorted. */
+function placeOf(sorted, so) {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (so(sorted[middle])) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** Three significant digits, in figures that stand under each other. */
@@ -115,10 +135,10 @@ export function written(value) {
   return value.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 3).replace("-", "−");
 }
 
-function rangeOf(column) {
+const kept = new WeakMap(); // a column's numbers in order: sorted once, however often rows are filtered
+
+function sortedOf(column) {
   if (column.kind === "text") return null;
-  if (column.kind === "test") return {low: 0, high: 1};
-  const known = column.values.filter((value) => value !== null);
-  if (!known.length) return null;
-  return {low: known.reduce((a, b) => Math.min(a, b)), high: known.reduce((a, b) => Math.max(a, b))};
+  if (!kept.has(column)) kept.set(column, Float64Array.from(column.values.filter((value) => value !== null)).sort());
+  return kept.get(column);
 }

@@ -10,7 +10,7 @@ import {textureInk} from "headwise/ink";
 import {told} from "headwise/numbers";
 import {SMALL, wrap} from "headwise/lettering";
 
-export const {leastWidth, mostWidth, heightOf, leftRoom, footRoom, settledWidth} = cells;
+export const {leastWidth, neededWidth, mostWidth, heightOf, leftRoom, footRoom, settledWidth} = cells;
 export {barHint as hint} from "headwise/bar";
 export const {at, start, move, anchor, addressOf, find} = cells;
 

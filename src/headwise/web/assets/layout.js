@@ -45,7 +45,8 @@ function planFor(payload, columns, width, sans) {
   plan.rights = most((panel, index) => Math.ceil(kindOf(panel).rightRoom(panel, scales[panel.scale], bars.has(index), sans)));
   const fixed = sum(plan.lefts) + sum(plan.rights) + GAP * (columns - 1) + (shared ? GAP + shared.width : 0);
   const widest = Math.max(60, ...panels.map((panel) => kindOf(panel).mostWidth(panel, tallest, sans)));
-  plan.panelWidth = Math.max(60, Math.floor(Math.min((width - fixed) / columns, large ? widest : Math.min(widest, WIDEST))));
+  const needed = Math.max(60, ...panels.map((panel) => kindOf(panel).neededWidth?.(panel) ?? 0));
+  plan.panelWidth = Math.max(columns > 1 ? 60 : needed, Math.floor(Math.min((width - fixed) / columns, large ? widest : Math.min(widest, WIDEST))));
   plan.least = Math.max(...panels.map((panel) => kindOf(panel).leastWidth(panel)));
   plan.widths = plan.lefts.map((left, column) => left + plan.panelWidth + plan.rights[column]);
   return plan;

@@ -3,7 +3,8 @@
 export const SMALL = 11; // tick labels, legends
 export const NAME = 11.5; // names of axes
 export const LINE = 1.3; // of the size of the letters
-const LONGEST = 30; // letters of a label before it is cut
+export const LEAST = 9; // names of rows and columns where there is little room
+const LONGEST = 36; // letters of a label before it is cut
 
 const widths = new Map();
 
@@ -29,9 +30,12 @@ export function fontOf(size, sans, weight = 400) {
   return `${weight} ${size}px ${sans}`;
 }
 
-/** A label, cut in its middle if it is very long. */
+/** A label, cut at its end if it is very long: after a whole word where one ends near. */
 export function cut(label) {
-  return label.length <= LONGEST ? label : `${label.slice(0, LONGEST - 9)}…${label.slice(-8)}`;
+  if (label.length <= LONGEST) return label;
+  const kept = label.slice(0, LONGEST - 1);
+  const word = kept.lastIndexOf(" ");
+  return `${kept.slice(0, word > LONGEST / 2 ? word : undefined).trimEnd()}…`;
 }
 
 /** A text in lines of at most `room` pixels; line ends in the text stay. */

@@ -2,7 +2,8 @@
 //
 // The model is loaded while the page is open already; until then it says so. One thing is computed at a time, and can be
 // cancelled. The address keeps the prompt (a short one), the head that is open and the heads that are changed, so that a
-// link leads back; it runs nothing by itself.
+// link leads back; it runs nothing by itself: the prompt stands in the box, and Enter on the focused button runs it. A prompt
+// that was refused or cancelled leaves the earlier result, marked as such.
 
 import {el} from "headwise/element";
 import {answerSection} from "headwise/live_answer";
@@ -43,7 +44,7 @@ class Live {
   }
 
   focus() {
-    this.form?.element.querySelector("textarea").focus({preventScroll: true});
+    this.form?.focus(Boolean(this.query.get("text")) && !this.look);
   }
 
   leave() {
@@ -56,7 +57,7 @@ class Live {
   #wait({state, message}) {
     const words = {loading: "The model is being loaded. The other pages can be read meanwhile.", off: "No model is loaded here.", failed: "The model could not be loaded."}[state];
     this.stage.replaceChildren(el("p", {class: "live-waiting", role: "status", "data-state": state}, words),
-      state === "loading" ? el("progress", {"aria-label": "Loading the model"}) : el("p", {class: "small"}, message));
+      state === "loading" ? el("progress", {"aria-label": "Loading the model"}) : el("p", {class: "small"}, state === "off" ? `${message[0].toUpperCase()}${message.slice(1)}.` : message));
     if (state === "loading") this.timer = setTimeout(() => this.open().catch((error) => this.#wait({state: "failed", message: error.message})), AGAIN);
   }
 
@@ -65,6 +66,7 @@ class Live {
     this.title.textContent = `${facts.model}, ${facts.layers} layers of ${facts.heads} heads, on ${facts.device}.`;
     this.form = promptForm(facts, {run: () => this.run(), cancel: () => this.job?.cancel()});
     this.form.fill({text: this.state.text, mode: this.state.mode});
+    if (this.state.text) this.form.idle("from a link; press Run (or Enter)");
     this.results = el("div", {class: "live-results"});
     this.stage.replaceChildren(this.form.element, this.results);
     this.focus();
@@ -84,7 +86,16 @@ class Live {
       this.#show(look);
     } catch (error) {
       this.#told(error, this.form);
+      this.#stale();
     }
+  }
+
+  /** What is shown is that of an earlier prompt. */
+  #stale() {
+    if (!this.look || this.results.hasAttribute("data-stale")) return;
+    this.results.toggleAttribute("data-stale", true);
+    const [start, rest] = [this.look.text.slice(0, 80), this.look.text.length > 80 ? "…" : ""];
+    this.results.prepend(el("p", {class: "warning", role: "status"}, `What follows is still the earlier prompt: “${start}${rest}”`));
   }
 
   #show(look) {
@@ -97,6 +108,7 @@ class Live {
       changed: (changes) => this.#changed(changes), onhead: (head) => this.openHead(head, true)});
     const plain = !Object.keys(look.changes).length;
     this.score = plain && look.mode === "question" && look.answer && scoreSection((head) => this.openHead(head, true));
+    this.results.removeAttribute("data-stale");
     this.results.replaceChildren(...(plain ? [] : [changedNote(look.changes)]), answerSection(look), ...(this.score ? [this.score.element] : []), this.grid.element, this.head, this.panel.element);
     this.grid.show();
     this.panel.fill(fromText(this.state.heads ?? "", this.facts));

@@ -15,7 +15,7 @@ const EXAMPLES = [
   ["chat", "Write one sentence about the sea."],
 ];
 
-/** The form: {element, values(), fill(values), busy(now), idle(), failed(text)}; `run` and `cancel` are called. */
+/** The form: {element, values(), fill(values), focus(onRun), busy(now), idle(), failed(text)}; `run` and `cancel` are called. */
 export function promptForm(facts, {run, cancel}) {
   const text = el("textarea", {id: "prompt", rows: "3", spellcheck: "false", "aria-describedby": "prompt-note",
     placeholder: "Type a question or a text"});
@@ -53,6 +53,7 @@ export function promptForm(facts, {run, cancel}) {
   say();
   return {
     element, fill,
+    focus: (onRun) => (onRun ? go : text).focus({preventScroll: true}),
     values: () => ({text: text.value, mode: mode(), length: Number(length.value)}),
     busy: (now) => working(now, {go, stop, state, bar}),
     idle: (words = "") => resting(words, false, {go, stop, state, bar}),

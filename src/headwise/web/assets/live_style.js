@@ -17,6 +17,7 @@ progress { width: 9rem; height: 6px; accent-color: var(--accent); }
 .live-examples { display: flex; flex-wrap: wrap; gap: 0.2rem 1.2rem; align-items: baseline; font: 0.84rem/1.5 var(--font-sans); }
 .live-examples button { font-size: inherit; text-align: left; color: var(--ink-soft); }
 .live-results { display: grid; gap: 2.4rem; }
+.live-results[data-stale] > :not(.warning) { opacity: 0.5; }
 .live-answer { display: grid; grid-template-columns: minmax(0, 1.5fr) minmax(16rem, 1fr); gap: 1.4rem 3rem; border-top: 1px solid var(--ink); padding-top: 1.2rem; align-items: start; }
 .live-said { display: grid; gap: 0.7rem; min-width: 0; }
 .tokens { line-height: 2; font-size: 1.12rem; overflow-wrap: anywhere; white-space: pre-wrap; }

@@ -120,7 +120,7 @@ function against(effect, controls, large) {
   };
   const strip = el("div", {class: "dots", role: "img", "aria-label": `KL ${told(effect.kl)}; random heads ${controls.map((one) => told(one.kl)).join(", ")}`},
     controls.map((one) => dot(one.kl, "random", `${Object.keys(one.heads).join(", ")}: ${told(one.kl)} nats`)), dot(effect.kl, "own", `these heads: ${told(effect.kl)} nats`));
-  const counted = `${large} of ${controls.length} random draw${controls.length > 1 ? "s" : ""} of as many other heads ${large === 1 ? "has" : "have"} at least this KL`;
+  const counted = `${large} of ${controls.length} random draw${controls.length > 1 ? "s" : ""} of as many other heads ${large === 1 ? "has" : "have"} at least this KL of the next token, at the prompt’s end`;
   return el("div", {class: "live-control"}, strip,
     el("p", {}, `${counted} (theirs: ${controls.map((one) => told(one.kl)).join(", ")}).`),
     large ? el("p", {class: "small"}, "Heads drawn at random can do as much.") :

@@ -48,7 +48,7 @@ function missing(studies) {
 function data(found) {
   return el("dl", {class: "facts"}, found.map((one) => el("div", {},
     el("dt", {}, one.studies.map((study) => study.replaceAll("_", " ")).join(", ")),
-    el("dd", {}, `${one.name ?? "unnamed"}${one.size === null || one.size === undefined ? "" : ` (${one.size.toLocaleString("en")})`}`,
+    el("dd", {}, `${one.name ?? "unnamed"}${one.size === null || one.size === undefined ? "" : ` (${one.size.toLocaleString("en")} ${one.counted}`.trimEnd() + ")"}`,
       one.digest ? el("code", {}, one.digest) : null))));
 }
 

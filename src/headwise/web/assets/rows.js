@@ -21,10 +21,11 @@ export function virtualRows(parts, {make, write, label, scrolled = () => {}}) {
   let count = 0;
   let rows = [];
   let first = -1;
+  let printing = false; // paper does not scroll: all rows exist
 
   function paint() {
     scrolled(element);
-    const room = Math.ceil((element.clientHeight || 600) / HEIGHT) + 2 * MORE;
+    const room = printing ? count : Math.ceil((element.clientHeight || 600) / HEIGHT) + 2 * MORE;
     const wanted = Math.min(count, room);
     const start = Math.max(0, Math.min(Math.floor(element.scrollTop / HEIGHT) - MORE, count - wanted));
     if (start === first && rows.length === wanted) return;
@@ -65,6 +66,12 @@ export function virtualRows(parts, {make, write, label, scrolled = () => {}}) {
     });
   }, {passive: true});
   new ResizeObserver(paint).observe(element);
+  for (const [event, now] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      printing = now;
+      if (element.isConnected) paint();
+    });
+  }
 
   return {
     element,
