@@ -7,8 +7,8 @@
 This folder needs torch, and `import headwise.probes` does not load it: import what you need from here. In reading order:
 
 - ``points``: the features of some cells, shifted and scaled; ``sketch``: the directions in which they vary most;
-- ``packing``: matrices laid out for many products; ``shares``: the list of problems, and products that the problems of a
-  cell make together; ``line``: the lowest point on a line; ``descent``: the solver; ``areas``: AUROC of every cell and fold;
+- ``shares``: the list of problems, and products that the problems of a cell make together; ``line``: the lowest point on a
+  line; ``descent``: the solver; ``areas``: AUROC of every cell and fold;
 - ``workers``: blocks side by side; ``cells``: all cells, in blocks that fit into memory; ``probe``: one probe, to keep and
   to apply.
 """

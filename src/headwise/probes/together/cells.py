@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = {"cpu": 3 * 2**22, "cuda": 2**32}  # bytes of features in a block: what a cache holds; some of a GPU's memory
+_AT_ONCE = {"cpu": 9 * 2**19, "cuda": 2**32}  # bytes of features in a block: what a cache holds; some of a GPU's memory
 
 
 class CellFits(NamedTuple):
@@ -145,8 +145,7 @@ def _by_set(values: Tensor, sets: int) -> Tensor:
 def _blocks(shape: tuple[int, ...], problems: int, device: torch.device) -> list[slice]:
     """The cells, some at a time."""
     cells, rows, width = shape
-    copies = 2 if device.type == "cpu" else 1  # packed for products from either side
-    bytes_a_cell = 4 * (copies * rows * width + problems * (8 * width + 8 * rows))
+    bytes_a_cell = 4 * (rows * width + problems * (8 * width + 8 * rows))
     most = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // bytes_a_cell)
     workers = torch.get_num_threads() if device.type == "cpu" else 1
     count = min(most, -(-cells // workers))

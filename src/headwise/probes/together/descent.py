@@ -18,8 +18,8 @@ gradient, over its own features, is at most ``tolerance`` times the sum of its w
 leaves the list (``shares``).
 
 Cost: two products with X a step, 40-55 steps for activations at a tolerance of 1e-5 (scikit-learn's lbfgs: 60-190 at
-1e-4, each for one problem). On a CPU a product takes as long as the matrix takes to come from the cache, once it is packed
-(``packing``). What matters, in steps of a plain copy of this descent in float64, on two cells of the default model's map
+1e-4, each for one problem). On a CPU a product takes as long as the matrix takes to come from the cache. What matters, in
+steps of a plain copy of this descent in float64, on two cells of the default model's map
 (800 rows x 576 features, C = 1, 5 folds):
 
     a sketch from random directions, of rank 64 or 128        63 to 72
@@ -28,7 +28,8 @@ Cost: two products with X a step, 40-55 steps for activations at a tolerance of 
     the whole matrix X'DX of step 12, a mean over folds       more than with its sketch: curvatures change too much
 
 What does not pay: to start every fold at the fit of all rows (the optima of folds lie half of their length or more from it);
-BFGS updates of any memory (as many steps). Newton's steps with each fold's own matrix would be few, but the matrices of one
+BFGS updates of any memory (as many steps); matrices packed by oneDNN (products twice as quick alone, but two copies in the
+cache: no gain on two cores). Newton's steps with each fold's own matrix would be few, but the matrices of one
 such step are 2 GFLOP, five times all the products here.
 float32 throughout: nothing is a difference of large numbers, since the loss itself is never taken.
 This module does not know what a fold is.
@@ -36,14 +37,12 @@ This module does not know what a fold is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from headwise.probes.together.line import Line, Reached, dot
-from headwise.probes.together.packing import Product, pack
 from headwise.probes.together.points import Points
 from headwise.probes.together.problems import Problems
 from headwise.probes.together.shares import Shares
@@ -53,7 +52,7 @@ __all__ = ["STEPS", "TOLERANCE", "Optimum", "minimise"]
 
 TOLERANCE = 1e-5
 STEPS = 1000
-_AGAIN = (3, 8, 16)  # the steps before which a better sketch is made: curvatures change most at first
+_AGAIN = (3, 10)  # the steps before which a better sketch is made: curvatures change most at first
 _DONE = -1.0
 _LEAVE = 0.9  # of the problems of a list: when no more than so many are left, the others go
 
@@ -76,12 +75,12 @@ def minimise(
     points: Points, problems: Problems, *, c: float = 1.0, tolerance: float = TOLERANCE, steps: int = STEPS
 ) -> Optimum:
     """Solve every problem at every cell."""
-    listed, now, x = _listed(points, problems, c, tolerance), _begin(points, problems), _Sides.of(points.x)
+    listed, now, x = _listed(points, problems, c, tolerance), _begin(points, problems), points.x
     found = _Found(now.u.clone(), now.c.clone(), torch.full_like(listed.place, steps), torch.zeros_like(listed.place))
-    bend = _bend(x.plain, listed, now)
+    bend = _bend(x, listed, now)
     for step in range(steps):
         if step in _AGAIN:
-            bend = _bend(x.plain, listed, now, bend.vectors)
+            bend = _bend(x, listed, now, bend.vectors)
         slopes = _slopes(x, listed, now)
         fresh = slopes.largest <= listed.limit
         if bool(fresh.any()):
@@ -92,25 +91,13 @@ def minimise(
             if count == 0:
                 break
             if count <= _LEAVE * len(stays):
-                x = x if bool(cells.all()) else _Sides.of(x.plain[cells])
+                x = x if bool(cells.all()) else x[cells]
                 listed, now, bend = _fewer(listed, stays, cells), _taken(now, stays), _kept(bend, stays, cells)
                 slopes = _Slopes(*(part[stays] for part in slopes))
         now = _step(x, listed, bend, now, slopes, 1 / c)
     else:
         _keep(found, listed, now, listed.limit[:, 0] != _DONE)
     return _optimum(found, points, problems)
-
-
-class _Sides(NamedTuple):
-    """The points of every cell, for products from either side."""
-
-    plain: Tensor  # (cell, row, feature)
-    down: Tensor | Sequence[Product]  # the same, packed where that pays
-    along: Tensor | Sequence[Product]  # transposed
-
-    @classmethod
-    def of(cls, x: Tensor) -> _Sides:
-        return cls(x, pack(x) or x, pack(x.mT) or x.mT)
 
 
 # ---- the list of problems -------------------------------------------------------------------------------------------
@@ -243,21 +230,21 @@ class _Slopes(NamedTuple):
     largest: Tensor  # (problem, 1)
 
 
-def _slopes(x: _Sides, listed: _Listed, now: _State) -> _Slopes:
+def _slopes(x: Tensor, listed: _Listed, now: _State) -> _Slopes:
     c = now.rows.residual.sum(dim=1, keepdim=True)
-    u = listed.shares.product(now.rows.residual, x.down)
+    u = listed.shares.product(now.rows.residual, x)
     u.addcmul_(listed.penalty, now.u).addcmul_(listed.centre, c, value=-1)
     own = u * listed.shrink
     return _Slopes(u, c, own, torch.maximum(own.abs().amax(dim=1, keepdim=True), c.abs()))
 
 
-def _step(x: _Sides, listed: _Listed, bend: _Bend, now: _State, slopes: _Slopes, ridge: float) -> _State:
+def _step(x: Tensor, listed: _Listed, bend: _Bend, now: _State, slopes: _Slopes, ridge: float) -> _State:
     """To the lowest point along the next direction."""
     shares, curvature = listed.shares, now.rows.curvature(listed.weights)
     total = curvature.sum(dim=1, keepdim=True)
     z = solve(shares, bend.vectors, total * bend.values, slopes.own, ridge).mul_(listed.shrink).mul_(listed.goes)
     v, vc, slope = _direction(now, slopes, z, listed.goes * slopes.c / total.clamp(min=1e-12))
-    along = shares.product(v, x.along).add_(vc - dot(listed.centre, v))  # (problem, row)
+    along = shares.product(v, x.mT).add_(vc - dot(listed.centre, v))  # (problem, row)
     pull = listed.penalty * v
     line = Line(along, slope, dot(pull, now.u), dot(pull, v))
     t, rows, rest = line.lowest(now.rows, curvature, listed.weights, listed.aim)

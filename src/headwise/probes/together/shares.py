@@ -14,12 +14,8 @@ This module does not know what the matrices hold.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-
-from headwise.probes.together.packing import Product
 
 __all__ = ["Shares"]
 
@@ -37,10 +33,8 @@ class Shares:
                 self._spans.append((cell, begin, begin + size))
             begin += size
 
-    def product(self, vectors: Tensor, matrices: Tensor | Sequence[Product]) -> Tensor:
-        """(problem, a) with (cell, a, b), or with as many packed ones -> (problem, b)."""
-        if not isinstance(matrices, Tensor):
-            return torch.cat([matrices[cell](vectors[begin:end]) for cell, begin, end in self._spans])
+    def product(self, vectors: Tensor, matrices: Tensor) -> Tensor:
+        """(problem, a) with (cell, a, b) -> (problem, b)."""
         if self._even:
             return torch.bmm(vectors.view(self.count, -1, vectors.shape[1]), matrices).flatten(0, 1)
         out = vectors.new_empty(len(vectors), matrices.shape[2])
