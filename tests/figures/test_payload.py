@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from headwise.errors import DataError
-from headwise.figures import Figure, Heatmap, figure_of, from_payload, to_payload
+from headwise.figures import Axis, Figure, Heatmap, Scale, figure_of, from_payload, to_payload
 
 GALLERY = runpy.run_path(str(Path(__file__).with_name("gallery.py")))["gallery"]()
 
@@ -51,3 +51,11 @@ def test_wrong_payloads_are_refused() -> None:
         from_payload({})
     with pytest.raises(DataError, match="'Pie' is no part of a figure"):
         from_payload({"format": "headwise.figure/1", "type": "Pie"})
+
+
+def test_numbers_of_numpy_become_plain_ones() -> None:
+    """A scale whose ends were computed holds numpy's numbers; JSON takes none of them."""
+    panel = Heatmap("a", "A", np.zeros((1, 2)), Axis("Head", ("0", "1")), Axis("Layer", ("0",)), "s")
+    scale = Scale("p", np.float64(1e-5), np.float32(1.0), under=np.bool_(True), log=True)
+    written = json.dumps(to_payload(Figure("t", (panel,), 1, {"s": scale})), allow_nan=False)
+    assert json.loads(written)["scales"]["s"]["under"] is True

@@ -62,7 +62,7 @@ def _encode(value: Any) -> Any:
         return {str(key): _encode(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
         return [_encode(each) for each in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _encode_array(array: np.ndarray) -> Any:
