@@ -106,7 +106,7 @@ def test_what_it_cannot_do_is_left_to_blocks():
 
 
 def test_a_cpu_never_asks_for_it(monkeypatch):
-    monkeypatch.setattr(choice, "_fused", lambda: pytest.fail("asked for"))
+    monkeypatch.setattr(choice, "with_triton", lambda _: pytest.fail("asked for"))
     attention = attention_of(Setting())
     assert choice.reduce(attention, Wanted(peak=True)).peak is not None
 

@@ -81,10 +81,11 @@ class Sites(Instrument):
         assert self._index is not None
         layers, width = self._shape
         shape = (len(self._index), len(self.sites), layers, self._index.shape[1], width)
-        whole = torch.full(shape, torch.nan, dtype=torch.float32)
+        device = next((values.device for values in self._kept.values()), torch.device("cpu"))
+        whole = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
         for (site, layer), values in self._kept.items():
-            whole[:, self.sites.index(site), layer] = values.cpu()
-        self._passes.append(whole)
+            whole[:, self.sites.index(site), layer] = values.to(device)
+        self._passes.append(whole.cpu())  # one copy a pass, not one a layer
         self._kept.clear()
         self._index = None
 

@@ -14,7 +14,7 @@ from headwise.kernels.contract import Reductions, Wanted
 
 def reduce(attention: Attention, wanted: Wanted) -> Reductions:
     """All that is wanted, the quickest way this device has."""
-    fused = _fused() if attention.q.is_cuda else None
+    fused = with_triton("headwise.kernels.fused") if attention.q.is_cuda else None
     if fused is not None and fused.can_reduce(attention, wanted):
         found: Reductions = fused.reduce(attention, wanted)
         return found
@@ -22,6 +22,6 @@ def reduce(attention: Attention, wanted: Wanted) -> Reductions:
 
 
 @cache
-def _fused() -> ModuleType | None:
-    """Loaded when first needed: Triton comes with torch for GPUs, and is not there on other machines."""
-    return import_module("headwise.kernels.fused") if find_spec("triton") is not None else None
+def with_triton(name: str) -> ModuleType | None:
+    """A module of Triton kernels, loaded when first needed: Triton comes with torch for GPUs, and is not everywhere."""
+    return import_module(name) if find_spec("triton") is not None else None

@@ -21,16 +21,13 @@ On a GPU, plain causal sight goes through `gate_tiles`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
+from headwise.kernels.choice import with_triton
 
 BLOCK = 4_000_000  # logits held at a time on a CPU
 BLOCK_ON_DEVICE = 200_000_000
@@ -51,16 +48,10 @@ def gated(attention: Attention, v: Tensor, *, noise: int | None = None, straight
     """
     assert attention.gate is not None
     if attention.q.is_cuda:
-        tiles = _tiles()
+        tiles = with_triton("headwise.kernels.gate_tiles")
         if tiles is not None and tiles.can_gate(attention, v):
             return Gated(*tiles.gated(attention, v, noise, straight))
     return Gated(*_Blocked.apply(attention.q, attention.k, v, attention, noise, straight))
-
-
-@cache
-def _tiles() -> ModuleType | None:
-    """Loaded when first needed, as in `choice`."""
-    return import_module("headwise.kernels.gate_tiles") if find_spec("triton") is not None else None
 
 
 class _Rows(NamedTuple):

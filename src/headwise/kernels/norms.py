@@ -6,14 +6,13 @@ Cost: tokens x heads x width^2 products. On a GPU, in half precision, one Triton
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from headwise.kernels.choice import with_triton
+
+TILES = "headwise.kernels.norm_tiles"
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 256  # of a head
 BLOCK = 128  # tokens
@@ -37,7 +36,7 @@ class Gram:
 
     def norms(self, z: Tensor) -> Tensor:
         """||z W|| of z (batch, token, head, width): (batch, head, token)."""
-        if self.halves is not None and z.dtype == self.halves[0].dtype and z.shape[-1] <= WIDEST and _tiles():
+        if self.halves is not None and z.dtype == self.halves[0].dtype and z.shape[-1] <= WIDEST and with_triton(TILES):
             square = fused_squares(z, *self.halves)
         else:
             heads = z.float().transpose(1, 2)  # (batch, head, token, width)
@@ -55,7 +54,7 @@ def in_halves(whole: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor
 
 def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tensor:
     """||z W||^2, (batch, head, token), by the Triton kernel."""
-    kernels = _tiles()
+    kernels = with_triton(TILES)
     assert kernels is not None
     batch, tokens, heads, width = z.shape
     out = torch.empty(batch, heads, tokens, dtype=torch.float32, device=z.device)
@@ -75,9 +74,3 @@ def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tens
         num_warps=BLOCK // 16,
     )
     return out.mul_(unit[:, None])
-
-
-@cache
-def _tiles() -> ModuleType | None:
-    """Loaded when first needed: Triton is not there on every machine."""
-    return import_module("headwise.kernels.norm_tiles") if find_spec("triton") is not None else None
