@@ -114,6 +114,9 @@ def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
         offsets=frozenset([(0, 1), (1, 2), (2, 9), (0, 10**6), (max(1, offset), offset + 3)]),
         over=frozenset([0.0, 0.001, 0.05, 0.5, 0.999]),
         rows={"weighted": torch.rand(batch, queries, generator=generator), "shared": torch.ones(1, queries)},
-        marks={"some": (torch.rand(batch, keys, generator=generator) < 0.3).float()},
+        marks={
+            "some": (torch.rand(batch, keys, generator=generator) < 0.3).float(),
+            "chosen": torch.rand(batch, keys, generator=generator) < 0.2,
+        },
         matches={"many": match(4), "few": match(40), "none": match(1)},
     )

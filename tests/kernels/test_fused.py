@@ -61,8 +61,9 @@ def all_but_top(attention: Attention) -> Wanted:
 @runs
 @pytest.mark.parametrize("with_lse", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_reduction(name, with_lse):
+def test_every_reduction(name, with_lse, monkeypatch):
     setting = SETTINGS[name]
+    monkeypatch.setattr(fused, "MANY", 1 if with_lse else fused.MANY)  # few keys by sorting, or by comparing all
     if with_lse and (setting.softcap is not None or setting.spread > 2):
         pytest.skip("the forward kernel gives none")
     if INTERPRETED and setting.dtype == torch.bfloat16:
@@ -79,7 +80,7 @@ def test_every_reduction(name, with_lse):
     exact = reference.reduce(attention, wanted)
     plain = reference.reduce(attention, wanted, dtype=torch.float32)
     maps = attention.weights(dtype=torch.float64)
-    cut = 2 if setting.width > 128 else 1  # twice as many products are summed, by tensor cores that cut
+    cut = 3 if setting.width > 128 else 1  # many products are summed, by tensor cores that cut (H200: 2.5 times)
     assert_reductions_close(got, exact, plain, condition=cut * condition_of(attention), maps=maps)
 
 

@@ -51,7 +51,22 @@ PREVIOUS = (1, 2)  # distances from 1 up to, not including, 2
 
 
 class Profile(HeadReadings):
-    """All of the above. `delimiters` are the token ids that count as punctuation and line ends."""
+    """All statistics of the table, and the same for a head that looks evenly.
+
+    Args:
+        delimiters: token ids that count as punctuation and line ends, as
+            ``headwise.corpora.delimiter_ids(model.tokenizer)`` finds them.
+
+    Examples:
+        >>> with hw.observe(model, hw.Profile()) as seen:
+        ...     _ = model(**model.encode("the old river was the old river"))
+        >>> value = seen["profile"].value.isel(example=0)
+        >>> value.sel(statistic="induction", layer=1).values.round(2)  # L1H4 is an induction head
+        array([0.  , 0.02, 0.02, 0.11, 1.  , 0.15], dtype=float32)
+        >>> even = seen["profile"].uniform.isel(example=0)  # what a head that looks evenly would get
+        >>> round(float(even.sel(statistic="induction", layer=1, head=4)), 2)
+        0.14
+    """
 
     name = "profile"
     whole_sequences = True
@@ -97,8 +112,8 @@ class Profile(HeadReadings):
         self._matches = dict(zip(REPEATED, repeats(ids, real), strict=True))
         self._repeat = dict(zip(REPEATED, repeating(ids, real), strict=True))
         self._marks = {
-            "profile.sink": first.float(),
-            "profile.delimiter": (torch.isin(ids, self.delimiters.to(ids.device)) & ~first).float(),
+            "profile.sink": first,
+            "profile.delimiter": torch.isin(ids, self.delimiters.to(ids.device)) & ~first,
         }
         return self._wanted()
 

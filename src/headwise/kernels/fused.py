@@ -4,6 +4,7 @@
 |--------------------------------------------------------|--------------------------|------------------------|
 | column sums, rows (two in one walk)                    | `column_tiles.received`  | queries, holding keys  |
 | entropy, distance, peak, four named sums a walk        | `row_tiles.asked`        | keys, holding queries  |
+| matches and marked keys, of many queries               | `meeting_tiles.met`      | the few keys asked for |
 | the diagonal, offsets of a few places                  | `tiles.near_logs`        | nothing: one key each  |
 
 Nothing of the size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated. Only
@@ -21,13 +22,15 @@ import torch
 import triton
 from torch import Tensor
 
-from headwise.kernels import column_tiles, row_tiles, tiles
+from headwise.kernels import column_tiles, meeting_tiles, row_tiles, tiles
 from headwise.kernels.attention import Attention
 from headwise.kernels.contract import VANISHING, Range, Reductions, Wanted
+from headwise.kernels.meetings import SIDES, Asking, Meetings, meetings
 from headwise.kernels.visibility import HIDDEN
 
 WIDEST = 256  # of a head
 LONG = 2048  # queries from which on a wider tile is quicker
+MANY = 16384  # queries from which on it is quicker to sort than to compare every key (H200: 32,768 yes, 8,192 not yet)
 NEARBY = 4  # places of an offset that are made one by one
 KINDS = ("marks", "matches", "over", "offsets")  # of named sums, in the order of a walk's slots
 
@@ -48,7 +51,9 @@ def reduce(attention: Attention, wanted: Wanted) -> Reductions:
     layer = _Layer.of(attention)
     found = Reductions()
     _columns(layer, wanted, found)
-    _rows(layer, wanted, found)
+    few = _Few.of(layer, wanted)
+    _rows(layer, wanted, few, found)
+    _meet(layer, wanted, few, found)
     _nearby(layer, wanted, found)
     return found
 
@@ -147,10 +152,64 @@ def _columns(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
                 found.rows[name] = sums
 
 
-def _rows(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
+@dataclass(frozen=True)
+class _Few:
+    """Sums over few keys that are made by sorting, by the queries they share: (what they ask with, their names)."""
+
+    groups: tuple[tuple[str, tuple[str, ...]], ...]  # kind ("marks", "matches"), names; at most SIDES
+
+    @classmethod
+    def of(cls, layer: _Layer, wanted: Wanted) -> _Few:
+        if layer.attention.q.shape[2] < MANY:
+            return cls(())
+        marked = [name for name, keys in wanted.marks.items() if keys.dtype == torch.bool]
+        alike: dict[int, list[str]] = {}
+        for name, match in wanted.matches.items():
+            alike.setdefault(id(match.query), []).append(name)
+        groups = [("marks", some) for some in _by(SIDES, marked)]
+        groups += [("matches", some) for names in alike.values() for some in _by(SIDES, names)]
+        return cls(tuple((kind, tuple(some)) for kind, some in groups))
+
+    def holds(self, kind: str, name: str) -> bool:
+        return any(kind == one and name in names for one, names in self.groups)
+
+    def sorted(self, layer: _Layer, wanted: Wanted, block: int) -> Meetings:
+        """The same for all layers of a pass."""
+        batch, device = layer.attention.q.shape[0], layer.attention.q.device
+
+        def asking(kind: str, names: tuple[str, ...]) -> Asking:
+            if kind == "marks":
+                every = torch.zeros(batch, layer.attention.q.shape[2], dtype=torch.long, device=device)
+                marked = tuple(wanted.marks[name].to(device).long().expand(batch, -1) - 1 for name in names)
+                return Asking(every, marked, own=True)
+            matches = [wanted.matches[name] for name in names]
+            keys = tuple(match.key.to(device).expand(batch, -1) for match in matches)
+            return Asking(matches[0].query.to(device).expand(batch, -1), keys, own=False)
+
+        return meetings([asking(*group) for group in self.groups], layer.attention.visibility.offset, block)
+
+
+def _meet(layer: _Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
+    """Matches and marked keys, all in one launch."""
+    if not few.groups:
+        return
+    batch, heads, queries, _ = layer.attention.q.shape
+    rows, columns = 64, 32
+    sorts: Meetings = _kept(wanted, "meetings", layer, lambda: few.sorted(layer, wanted, rows))
+    sums = layer.new(3, len(few.groups), SIDES)
+    meeting_tiles.met[(triton.cdiv(queries, rows), batch * heads, len(few.groups))](
+        *layer.arguments, layer.lse2, sorts.queries, sorts.query_ids, sorts.keys, sorts.key_ids, sorts.low, sorts.high,
+        sorts.reach, sums, sums[0, 0].numel(), SIDES=SIDES, **layer.setting(rows, columns) | {"num_stages": 2},
+    )  # fmt: skip
+    for (kind, names), sides in zip(few.groups, sums, strict=True):
+        for name, side in zip(names, sides, strict=False):
+            getattr(found, kind)[name] = layer.answered(side)
+
+
+def _rows(layer: _Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     """Entropy, distance and peak, in one walk with the first four named sums."""
-    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks]
-    named += [("matches", name) for name in wanted.matches]
+    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks if not few.holds("marks", name)]
+    named += [("matches", name) for name in wanted.matches if not few.holds("matches", name)]
     named += [("over", threshold) for threshold in sorted(wanted.over)]
     named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
     statistics = wanted.entropy or wanted.distance or wanted.peak
@@ -248,7 +307,7 @@ def _stacked(tensors: Iterable[Tensor], batch: int, layer: _Layer, dtype: torch.
     return torch.stack(found).contiguous() if found else None
 
 
-def _kept(wanted: Wanted, key: str, layer: _Layer, make: Callable[[], Tensor | None]) -> Tensor | None:
+def _kept(wanted: Wanted, key: str, layer: _Layer, make: Callable[[], Any]) -> Any:
     """What is the same for all layers of a pass on one device is made once."""
     place = (key, layer.attention.q.device)
     if place not in wanted.kept:

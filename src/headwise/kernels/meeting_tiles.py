@@ -1,0 +1,54 @@
+"""What queries give to the few keys they ask for: a program holds a block of sorted queries of one head (see `meetings`).
+
+It walks over the stretches of sorted keys that may be theirs; vectors are fetched by their places, so nothing is moved in
+memory. A weight counts where the ids are the same and the key is not later than the query.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from headwise.kernels.tiles import FAR, block_of, log2_logits
+
+
+@triton.jit
+def met(
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    LSE2, QUERIES, QUERY_IDS, KEYS, KEY_IDS, LOW, HIGH, REACH, OUT, out_stride, SIDES: tl.constexpr,
+    HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One block of sorted queries of one head, for one asking and all its lists of keys."""
+    block, bh, asking = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    b, h = bh // H, bh % H
+    batch = tl.num_programs(1) // H
+    slot = block * BM + tl.arange(0, BM)
+    inside = slot < TQ
+    row = tl.load(QUERIES + (asking * batch + b) * TQ + slot, mask=inside, other=0)
+    wanted = tl.load(QUERY_IDS + (asking * batch + b) * TQ + slot, mask=inside, other=-2)
+    last = row + OFFSET + tl.load(REACH + asking)  # the first key that is too late
+    d = tl.arange(0, BD)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+    lse2 = tl.load(LSE2 + bh * TQ + row, mask=inside, other=-FAR)
+    for side in tl.static_range(SIDES):
+        plane = asking * SIDES + side
+        stretch = (plane * batch + b) * tl.num_programs(0) + block
+        keys = (plane * batch + b) * TK
+        high = tl.load(HIGH + stretch)
+        total = tl.zeros([BM, BN], tl.float32)
+        for start in range(tl.load(LOW + stretch), high, BN):
+            place = start + tl.arange(0, BN)
+            there = place < high
+            key = tl.load(KEYS + keys + place, mask=there, other=0)
+            named = tl.load(KEY_IDS + keys + place, mask=there, other=-1)
+            k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D)
+            s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+            s = log2_logits(s, qk_scale, softcap, HAS_CAP) - lse2[:, None]
+            seen = (wanted[:, None] == named[None, :]) & (key[None, :] < last[:, None])
+            if HAS_WINDOW:
+                seen = seen & ((row + OFFSET)[:, None] - key[None, :] < window)
+            if HAS_VALID:
+                seen = seen & (tl.load(VALID + b * TK + key) != 0)[None, :]
+            total += tl.exp2(tl.where(seen, s, FAR))
+        tl.store(OUT + plane * out_stride + bh * TQ + row, tl.sum(total, 1), mask=inside)
