@@ -12,10 +12,10 @@ Cost: one product (draws x heads) a map. This module does not know what the maps
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Correlation", "correlation", "correlation_table"]
 
@@ -23,19 +23,37 @@ Floats = NDArray[np.float64]
 
 
 class Correlation(NamedTuple):
-    """Pearson's r."""
+    """Pearson's r, with its interval.
+
+    Examples:
+        >>> found = correlation([0, 1, 2, 3, 4, 5], [0, 2, 1, 3, 5, 4])
+        >>> round(found.value, 2), found.low < found.value < found.high
+        (0.89, True)
+    """
 
     value: float
+    """from -1 to 1; NaN where a map is constant"""
     low: float
+    """lower end of the 95 % interval"""
     high: float
-    """ends of the 95 % interval"""
+    """upper end"""
 
 
-def correlation(a: Any, b: Any, *, draws: int = 1000, seed: int = 0) -> Correlation:
-    """Of two maps of one shape; cells that are NaN in either are left out.
+def correlation(a: ArrayLike, b: ArrayLike, *, draws: int = 1000, seed: int = 0) -> Correlation:
+    """How alike two maps of one shape are; cells that are NaN in either are left out.
 
-    >>> correlation([0, 0, 1, 2], [1, 1, 2, 3]).value
-    1.0
+    Args:
+        a: a map.
+        b: another of the same heads.
+        draws: of the bootstrap.
+        seed: of the draws.
+
+    Returns:
+        Pearson's r and its 95 % interval.
+
+    Examples:
+        >>> correlation([0, 0, 1, 2], [1, 1, 2, 3]).value
+        1.0
     """
     a, b = np.asarray(a, dtype=np.float64).ravel(), np.asarray(b, dtype=np.float64).ravel()
     known = np.isfinite(a) & np.isfinite(b)
@@ -50,8 +68,20 @@ def correlation(a: Any, b: Any, *, draws: int = 1000, seed: int = 0) -> Correlat
     return Correlation(float(np.round(whole[0], 12)), float(low), float(high))
 
 
-def correlation_table(rows: Any, columns: Any) -> Floats:
-    """Pearson's r of every map in `rows` (map, cell) with every map in `columns`; NaN where one is constant."""
+def correlation_table(rows: ArrayLike, columns: ArrayLike) -> Floats:
+    """Pearson's r of every map with every other.
+
+    Args:
+        rows: (map, cell).
+        columns: (map, cell).
+
+    Returns:
+        (map of rows, map of columns); NaN where one is constant.
+
+    Examples:
+        >>> correlation_table([[0, 1, 2]], [[0, 1, 2], [2, 1, 0], [1, 1, 1]]).round(2)
+        array([[ 1., -1., nan]])
+    """
     rows, columns = np.asarray(rows, dtype=np.float64), np.asarray(columns, dtype=np.float64)
     table = np.full((len(rows), len(columns)), np.nan)
     for i, a in enumerate(rows):

@@ -54,12 +54,26 @@ _ONLY = "features"  # the name of a feature set that came without one
 
 @dataclass(frozen=True)
 class Detector:
-    """A fitted detector. Made by ``Detector.fit`` or ``Detector.load``."""
+    """A fitted detector. Made by ``Detector.fit`` or ``Detector.load``.
+
+    Examples:
+        >>> generator = np.random.default_rng(0)
+        >>> wrong = np.arange(80) % 2 == 0
+        >>> heads = generator.normal(size=(80, 2, 3))
+        >>> heads[wrong, 1, 2] += 2.0  # one head tells
+        >>> detector = Detector.fit(heads, wrong)
+        >>> bool((detector.predict_proba(heads)[:, 1] > 0.5)[wrong].mean() > 0.7)
+        True
+        >>> abs(detector.explain(heads[:1]).per_head).argmax(["layer", "head"])["head"].item()
+        2
+    """
 
     blocks: Mapping[str, Block]
+    """weights of each feature set"""
     intercept: float
     """log-odds of the average training answer"""
     calibration: Platt
+    """from log-odds to a probability that can be believed"""
     about: Mapping[str, Any] = field(default_factory=dict)
     """what it was fitted on: counts, seed, and what the caller adds (model, data)"""
 
@@ -77,7 +91,22 @@ class Detector:
         least: int = LEAST,
         about: Mapping[str, Any] | None = None,
     ) -> Detector:
-        """Fit on one feature set, or on several by name; labels are True for wrong answers."""
+        """Fit on one feature set, or on several by name.
+
+        Args:
+            features: (example, ...), or several of them by name.
+            labels: (example,), True for wrong answers.
+            ks: numbers of eigenvalues that are tried, where features have a dim ``rank``.
+            components: of the PCA; None: all.
+            folds: in which choices are made and the calibration is fitted.
+            seed: of the folds.
+            groups: (example,), examples that belong together and stay in one fold.
+            least: answers of each class that are asked for.
+            about: what it was fitted on, to be kept with it.
+
+        Returns:
+            The detector.
+        """
         given = features if isinstance(features, Mapping) else {_ONLY: features}
         if not given:
             raise DataError("There is no feature set to fit a detector on; give at least one.")

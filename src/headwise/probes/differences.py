@@ -22,11 +22,10 @@ does not know their length either: see ``matching``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import mannwhitneyu
 
 from headwise.dims import EXAMPLE, FEATURE, PART, STATISTIC
@@ -56,15 +55,41 @@ _DEFINITIONS = {
 
 
 def differences(
-    values: Any,
-    labels: Any,
+    values: ArrayLike | xr.DataArray,
+    labels: ArrayLike,
     *,
     dims: Sequence[str] | None = None,
     maps: Sequence[str] = MAPS,
     least: int = LEAST,
     least_per_cell: int = LEAST_PER_CELL,
 ) -> xr.Dataset:
-    """Test every cell of ``values`` (example, ...); labels are True for wrong answers."""
+    """Do wrong and right answers differ? Every head and feature at once.
+
+    Args:
+        values: (example, ...), an xarray.DataArray, or an array whose dims are named by ``dims``.
+        labels: (example,), True for wrong answers.
+        dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
+        maps: dims along which lie different maps, each with its own q-values.
+        least: answers of each class that are asked for.
+        least_per_cell: answers of each class below which a cell is not tested.
+
+    Returns:
+        p, q, auroc with its interval, rank_biserial and counts, by cell.
+
+    Examples:
+        Sixty answers, 2 x 3 heads, of which one tells.
+
+        >>> generator = np.random.default_rng(0)
+        >>> wrong = np.arange(60) % 2 == 0
+        >>> values = generator.normal(size=(60, 2, 3))
+        >>> values[wrong, 1, 2] += 1.5
+        >>> found = differences(values, wrong)
+        >>> found.q.values < 0.05
+        array([[False, False, False],
+               [False, False,  True]])
+        >>> round(float(found.auroc.sel(layer=1, head=2)), 2)
+        0.93
+    """
     array = named(values, dims)
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], least=least)
     table = array.values.reshape(len(wrong), -1).astype(np.float64)  # (example, cell)

@@ -114,7 +114,21 @@ def columns(features: xr.DataArray, name: str) -> NDArray[Any]:
 
 
 def with_noise(features: xr.DataArray, level: float, *, seed: int = 0) -> xr.DataArray:
-    """The features with normal noise of ``level`` times each one's own spread over examples: how robust are they?"""
+    """The features with noise added: how robust are they?
+
+    Args:
+        features: (example, ...).
+        level: of normal noise, in each feature's own spread over examples.
+        seed: of the noise.
+
+    Returns:
+        As many features.
+
+    Examples:
+        >>> features = xr.DataArray(np.arange(6.0).reshape(3, 2), dims=("example", "feature"))
+        >>> bool((with_noise(features, 0.0) == features).all()), bool((with_noise(features, 0.1) == features).any())
+        (True, False)
+    """
     noise = np.random.default_rng(seed).standard_normal(features.shape)
     spread = features.std(EXAMPLE)
     return features + level * spread * xr.DataArray(noise, dims=features.dims)

@@ -17,10 +17,10 @@ Cost: distinct lengths squared. This module does not know what else differs betw
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from headwise.errors import DataError
 from headwise.probes.auroc import auroc
@@ -30,7 +30,13 @@ __all__ = ["Matched", "match_lengths"]
 
 
 class Matched(NamedTuple):
-    """Pairs of a wrong and a right answer of like length."""
+    """Pairs of a wrong and a right answer of like length. Made by `match_lengths`.
+
+    Examples:
+        >>> matched = match_lengths([3, 5, 5, 9], [True, False, True, False])
+        >>> matched.pairs, matched.rows, matched.left_out_wrong
+        (1, array([1, 2]), 1)
+    """
 
     rows: NDArray[np.int64]
     """indices of all matched answers, in their first order: select these, and test again"""
@@ -39,7 +45,9 @@ class Matched(NamedTuple):
     right: NDArray[np.int64]
     """index of the right answer of each pair"""
     left_out_wrong: int
+    """wrong answers without a partner"""
     left_out_right: int
+    """right answers without a partner"""
     length_auroc: float
     """AUROC of length alone among the matched answers; 0.5 is perfect balance, NaN without pairs"""
     length_auroc_before: float
@@ -51,8 +59,24 @@ class Matched(NamedTuple):
         return len(self.wrong)
 
 
-def match_lengths(lengths: Any, labels: Any, *, caliper: float = 0, seed: int = 0) -> Matched:
-    """Pair wrong and right answers whose lengths differ by at most ``caliper``."""
+def match_lengths(lengths: ArrayLike, labels: ArrayLike, *, caliper: float = 0, seed: int = 0) -> Matched:
+    """Pair wrong and right answers of like length, so that length tells nothing among those that are left.
+
+    Args:
+        lengths: (example,).
+        labels: (example,), True for wrong answers.
+        caliper: by how much the lengths of a pair may differ.
+        seed: of the choice among equals.
+
+    Returns:
+        The pairs, and what length told before and after.
+
+    Examples:
+        >>> lengths, wrong = [3, 3, 4, 8, 9, 9], [False, True, False, True, False, True]
+        >>> matched = match_lengths(lengths, wrong, caliper=1)
+        >>> matched.pairs, matched.length_auroc_before, matched.length_auroc
+        (2, 0.5555555555555555, 0.5)
+    """
     length = np.asarray(lengths, dtype=np.float64)
     is_wrong = as_labels(labels, rows=len(length), least=1)
     if not np.isfinite(length).all() or caliper < 0:

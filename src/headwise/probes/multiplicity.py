@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import false_discovery_control
 
 from headwise.dims import RANK
@@ -35,11 +35,18 @@ _CAP = 0.99
 _TINY = 1e-15  # below this tan((1/2 - p) π) is 1 / (p π) to all digits
 
 
-def benjamini_hochberg(p: Any) -> Floats:
+def benjamini_hochberg(p: ArrayLike) -> Floats:
     """The q-value of every cell, over all cells of the array; NaN stays NaN.
 
-    >>> benjamini_hochberg([0.01, 0.04, float("nan")])
-    array([0.02, 0.04,  nan])
+    Args:
+        p: p-values, an array of any shape.
+
+    Returns:
+        Among the cells with q below 0.05, at most 5 % are expected to be there by chance.
+
+    Examples:
+        >>> benjamini_hochberg([0.01, 0.04, float("nan")])
+        array([0.02, 0.04,  nan])
     """
     values = np.asarray(p, dtype=np.float64)
     tested = ~np.isnan(values)
@@ -80,7 +87,21 @@ def min_p(p: Any, axis: int = -1) -> Floats:
 
 
 def combine_ranks(p: xr.DataArray, method: Literal["cauchy", "min-p"] = "cauchy", dim: Hashable = RANK) -> xr.DataArray:
-    """One p a head from one p a rank."""
+    """One p a head from one p a rank.
+
+    Args:
+        p: with a dim ``rank``.
+        method: "cauchy", which holds whatever the dependence, or "min-p" (Šidák).
+        dim: what is combined away.
+
+    Returns:
+        The same without that dim.
+
+    Examples:
+        >>> p = xr.DataArray([[0.001, 0.4, 0.9], [0.5, 0.6, 0.7]], dims=("head", "rank"))
+        >>> combine_ranks(p).values.round(4)
+        array([0.003 , 0.6073])
+    """
     methods = {"cauchy": cauchy, "min-p": min_p}
     if method not in methods:
         raise StudyError(f"There is no way {method!r} to combine p-values. {did_you_mean(method, methods)}")

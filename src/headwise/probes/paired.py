@@ -38,7 +38,24 @@ LEAST = 6  # with fewer, no change whatever gives p < 0.05
 
 
 def paired_changes(before: xr.DataArray, after: xr.DataArray, *, maps: Sequence[str] = (STATISTIC,)) -> xr.Dataset:
-    """Test every cell of two arrays (example, ...) of the same examples; q over the cells of each map."""
+    """Did anything change? The same examples twice, every cell tested (Wilcoxon's signed ranks).
+
+    Args:
+        before: (example, ...).
+        after: of the same examples.
+        maps: dims along which lie different maps, each with its own q-values.
+
+    Returns:
+        ``change`` (after - before) with its interval ``low`` and ``high``, ``p`` and ``q``; NaN with fewer than six
+        examples.
+
+    Examples:
+        >>> before = xr.DataArray(np.arange(20.0).reshape(10, 2), dims=("example", "head"))
+        >>> after = before + np.stack([np.zeros(10), 1 + np.arange(10) / 10], axis=1)  # head 1 rises
+        >>> found = paired_changes(before, after, maps=())
+        >>> found.change.values.round(2), found.q.values < 0.05
+        (array([0.  , 1.45]), array([False,  True]))
+    """
     after = after.transpose(*before.dims)
     difference = (after - before).transpose(EXAMPLE, ...).astype(np.float64)
     difference = difference.where((abs(difference) > NOISE) | difference.isnull(), 0.0)
@@ -52,7 +69,20 @@ def paired_changes(before: xr.DataArray, after: xr.DataArray, *, maps: Sequence[
 
 
 def interval_of_mean(values: xr.DataArray, dim: str) -> xr.Dataset:
-    """`mean`, `low` and `high` along a dim: the mean and its 95 % interval; without an interval for a single value."""
+    """The mean along a dim and its 95 % interval (Student's t).
+
+    Args:
+        values: NaN is left out.
+        dim: what is averaged over.
+
+    Returns:
+        ``mean``, ``low`` and ``high``; without an interval for a single value.
+
+    Examples:
+        >>> found = interval_of_mean(xr.DataArray([1.0, 2.0, 3.0, 6.0], dims="example"), "example")
+        >>> float(found["mean"]), float(found["low"].round(2)), float(found["high"].round(2))
+        (3.0, -0.44, 6.44)
+    """
     count = values.notnull().sum(dim)
     mean = values.mean(dim)
     error = values.std(dim, ddof=1) / np.sqrt(count.where(count > 0))

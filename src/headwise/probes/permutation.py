@@ -20,11 +20,11 @@ This module does not know whether answers are exchangeable: several answers to o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, rankdata
 
 from headwise.dims import EXAMPLE
@@ -35,11 +35,11 @@ from headwise.probes.labels import LEAST, Labels, as_groups, as_labels
 from headwise.probes.multiplicity import cells_of_a_map
 from headwise.probes.threads import one_thread
 
-__all__ = ["permutation_null"]
+__all__ = ["FEWEST", "permutation_null"]
 
 Floats = NDArray[np.float64]
 
-_FEWEST = 200
+FEWEST = 200  # shuffles: the tail of 5 % is then told by ten
 _AT_ONCE = 4_000_000  # numbers in a block of shuffles x cells
 
 
@@ -55,23 +55,43 @@ class _Ranked(NamedTuple):
 
 
 def permutation_null(
-    values: Any,
-    labels: Any,
+    values: ArrayLike | xr.DataArray,
+    labels: ArrayLike,
     *,
     shuffles: int = 1000,
     seed: int = 0,
     alpha: float = 0.05,
-    within: Any = None,
+    within: ArrayLike | None = None,
     dims: Sequence[str] | None = None,
     maps: Sequence[str] = MAPS,
     least: int = LEAST,
 ) -> xr.Dataset:
-    """The share of cells with p < alpha, seen and under shuffled labels, for each map (entry of the dims ``maps``).
+    """Are more heads significant than if labels meant nothing? The share of cells with p < alpha, seen and shuffled.
 
-    Variables: ``observed``, ``null_mean``, ``null_95`` (95 % quantile of the shuffled shares), ``p``.
+    Args:
+        values: (example, ...), an xarray.DataArray, or an array whose dims are named by ``dims``.
+        labels: (example,), True for wrong answers.
+        shuffles: of the labels, at least 200.
+        seed: of the shuffles.
+        alpha: below which a p counts.
+        within: (example,), groups within which labels are shuffled, such as topics.
+        dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
+        maps: dims along which lie different maps, each judged apart.
+        least: answers of each class that are asked for.
+
+    Returns:
+        ``observed``, ``null_mean``, ``null_95`` (95 % quantile of the shuffled shares) and ``p``, by map.
+
+    Examples:
+        >>> generator = np.random.default_rng(0)
+        >>> wrong = np.arange(60) % 2 == 0
+        >>> noise = generator.normal(size=(60, 4, 5))
+        >>> found = permutation_null(noise, wrong, shuffles=200)
+        >>> bool(found.observed <= found.null_95)  # nothing but noise
+        True
     """
-    if shuffles < _FEWEST:
-        raise StudyError(f"{shuffles} shuffles say too little about a 5 % tail; ask for at least {_FEWEST}.")
+    if shuffles < FEWEST:
+        raise StudyError(f"{shuffles} shuffles say too little about a 5 % tail; ask for at least {FEWEST}.")
     array = named(values, dims)
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], least=least)
     shuffled = _shuffled(wrong, shuffles, as_groups(within, len(wrong)), np.random.default_rng(seed))

@@ -14,11 +14,20 @@ __all__ = ["wilson"]
 
 
 def wilson(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """The ends of the interval of a share of ``size`` (arrays that broadcast); NaN where there is no share.
+    """The interval of a share.
 
-    >>> low, high = wilson(np.array(0.5), np.array(40))
-    >>> round(float(low), 3), round(float(high), 3)
-    (0.352, 0.648)
+    Args:
+        share: one, or an array of them.
+        size: out of how many; broadcast against the shares.
+        level: of the interval.
+
+    Returns:
+        Its two ends; NaN where there is no share.
+
+    Examples:
+        >>> low, high = wilson(np.array(0.5), np.array(40))
+        >>> round(float(low), 3), round(float(high), 3)
+        (0.352, 0.648)
     """
     share, size = np.asarray(share, dtype=float), np.asarray(size, dtype=float)
     z = float(stats.norm.ppf(0.5 + level / 2))

@@ -16,10 +16,18 @@ __all__ = ["half_width"]
 
 
 def half_width(samples: Sequence[NDArray], *, level: float = 0.95) -> float:
-    """Half of the interval, from the sample behind each mean (at least two values); 0 where nothing varies.
+    """Half of the interval of a sum of means.
 
-    >>> round(half_width([np.array([0.0, 1.0, 0.0, 1.0])]), 3)  # one sample: Student's own interval
-    0.919
+    Args:
+        samples: the sample behind each mean, at least two values each.
+        level: of the interval.
+
+    Returns:
+        Half of its width; 0 where nothing varies.
+
+    Examples:
+        >>> round(half_width([np.array([0.0, 1.0, 0.0, 1.0])]), 3)  # one sample: Student's own interval
+        0.919
     """
     errors = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
     total = float(errors.sum())

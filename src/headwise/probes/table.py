@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from headwise.dims import DETECTOR
 from headwise.errors import DataError, did_you_mean
@@ -51,12 +52,17 @@ __all__ = ["TableOptions", "compare_rows", "detector_table"]
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What can be chosen about a table of detectors."""
+    """What can be chosen about a table of detectors.
 
-    folds: int = 5
+    Examples:
+        >>> TableOptions(folds=3, details=()).ks
+        (5, 10, 25, 50, 100)
+    """
+
+    folds: int = 5  # of the cross-validation
     inner: int = 3  # folds inside the training folds, for choices, stacking and calibration
-    seed: int = 0
-    ks: Sequence[int] = KS
+    seed: int = 0  # of the folds
+    ks: Sequence[int] = KS  # numbers of eigenvalues that are tried
     components: int | None = COMPONENTS  # of the PCA; None: all, faster above 512 answers
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
@@ -67,15 +73,39 @@ class TableOptions:
 
 def detector_table(
     feature_sets: Mapping[str, Any],
-    labels: Any,
+    labels: ArrayLike,
     baselines: Mapping[str, Any] | None = None,
     *,
     combine: Mapping[str, Sequence[str]] | None = None,
-    topics: Any = None,
-    groups: Any = None,
+    topics: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     options: TableOptions | None = None,
 ) -> xr.Dataset:
-    """The table. ``combine`` names combinations and their members, which are feature sets or baselines."""
+    """How well do sets of features tell wrong answers from right ones, each by a cross-validated detector?
+
+    Args:
+        feature_sets: by name, (example, ...).
+        labels: (example,), True for wrong answers.
+        baselines: plain scores by name, (example,), that need no fitting, such as the length of the answer.
+        combine: combinations by name, and their members, which are feature sets or baselines.
+        topics: (example,), for transfer between topics.
+        groups: (example,), examples that belong together and stay in one fold.
+        options: the rest.
+
+    Returns:
+        One row a detector: AUROC with its interval, calibration, scores of every answer.
+
+    Examples:
+        >>> import numpy as np
+        >>> generator = np.random.default_rng(0)
+        >>> wrong = np.arange(80) % 2 == 0
+        >>> heads = generator.normal(size=(80, 2, 3))
+        >>> heads[wrong, 1, 2] += 2.0  # one head tells
+        >>> noise = generator.normal(size=80)
+        >>> table = detector_table({"heads": heads}, wrong, {"noise": noise}, options=TableOptions(details=()))
+        >>> {str(name): round(float(table.auroc.sel(detector=name)), 2) for name in table.detector.values}
+        {'heads': 0.93, 'noise': 0.57}
+    """
     options = options or TableOptions()
     baselines, combine = baselines or {}, combine or {}
     wrong = as_labels(labels, least=options.least)
@@ -116,8 +146,30 @@ def detector_table(
     )  # fmt: skip
 
 
-def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: Any = None) -> Difference:
-    """One row's AUROC minus another's, paired over the same answers and folds: interval and p."""
+def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLike | None = None) -> Difference:
+    """One row's AUROC minus another's, paired over the same answers and folds.
+
+    Args:
+        table: what `detector_table` gave.
+        first: a row.
+        second: another.
+        groups: (example,), examples that belong together.
+
+    Returns:
+        The difference, its interval and its p.
+
+    Examples:
+        >>> import numpy as np
+        >>> generator = np.random.default_rng(0)
+        >>> wrong = np.arange(80) % 2 == 0
+        >>> heads = generator.normal(size=(80, 2, 3))
+        >>> heads[wrong, 1, 2] += 2.0  # one head tells
+        >>> noise = generator.normal(size=80)
+        >>> table = detector_table({"heads": heads}, wrong, {"noise": noise}, options=TableOptions(details=()))
+        >>> found = compare_rows(table, "heads", "noise")
+        >>> found.value > 0, found.p < 0.05
+        (True, True)
+    """
     wrong, fold_of = table["wrong"].values, table["fold_of"].values
     clusters = as_groups(groups, len(wrong))
 
