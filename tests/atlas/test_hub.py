@@ -52,6 +52,11 @@ def atlas(pattern, tmp_path):
     return Atlas.open(tmp_path / "atlas")
 
 
+def test_an_atlas_at_a_url_is_pushed_by_way_of_a_copy(hub, atlas):
+    atlas.copy_to("memory://hub/atlas").push_to_hub("me/atlas")
+    xr.testing.assert_identical(Atlas.open(PLACE)["profile"], atlas["profile"])
+
+
 def test_what_is_pushed_comes_back_bit_for_bit(hub, atlas):
     address = atlas.push_to_hub("me/atlas", private=True)
     assert address == f"{hub.url}/datasets/me/atlas" and hub.private == {"me/atlas"}

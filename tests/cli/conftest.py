@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from answered import rows, write
 from planted import save_tiny, tiny_passages
 
 from headwise.cli.main import main
@@ -89,5 +90,15 @@ def atlas(tmp_path_factory, tiny, texts) -> Path:
     """Built once; tests only read it."""
     folder = tmp_path_factory.mktemp("built")
     result = run_apart("build", tiny, "--data", texts, "--studies", "profile", "-o", folder / "atlas")
+    assert result.code == 0, result.err
+    return folder / "atlas"
+
+
+@pytest.fixture(scope="session")
+def detected(headwise, tiny, tmp_path_factory) -> Path:
+    """An atlas with answers, maps and a detector; tests only read it."""
+    folder = tmp_path_factory.mktemp("detected")
+    questions = write(folder / "answers.jsonl", rows(90))
+    result = headwise("build", tiny, "--studies", "spectral", "--questions", questions, "-o", folder / "atlas")
     assert result.code == 0, result.err
     return folder / "atlas"

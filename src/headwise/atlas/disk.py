@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["explained", "lock", "replace_file", "sync", "sync_tree", "write_file"]
+__all__ = ["create_file", "explained", "lock", "replace_file", "sync", "sync_tree", "write_file"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -40,6 +41,8 @@ def explained(path: Path) -> Iterator[None]:
             what = "the disk is full; free some space, or choose another folder with -o"
         elif cause.errno in _CLOSED:
             what = "it may not be written to; change its permissions, or choose another folder with -o"
+        elif cause.errno == errno.EFBIG:
+            what = "no file may be longer than it allows (see ulimit -f); raise that, or choose another folder with -o"
         elif cause.errno in _CROSSED:
             what = f"{cause.filename or path} is a file where a folder is needed; choose another folder with -o"
         else:
@@ -89,6 +92,30 @@ def write_file(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def create_file(path: Path, content: bytes) -> bool:
+    """Write a file whole where none is; whether it was written, of several who try at once by exactly one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        write_file(beside, content)
+        _link(beside, path)
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink(missing_ok=True)
+    sync(path.parent)
+    return True
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file a second name; where the disk knows no such thing (some memory sticks), another if it is free."""
+    try:
+        os.link(path, name)
+    except OSError as cause:
+        if cause.errno not in (*_LOCKLESS, errno.EPERM) or name.exists():
+            raise
+        os.replace(path, name)
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -30,11 +30,11 @@ def atlas_html(atlas: Atlas) -> Html:
     """The card."""
     origins = atlas.origins()
     if not origins:
-        return card("Atlas", paragraph("It is empty; fill it with headwise build."), note=atlas.path)
+        return card("Atlas", paragraph("It is empty; fill it with headwise build."), note=atlas.place)
     model = next(iter(origins.values())).model
     size = f"{model.get('layers')} layers x {model.get('heads')} heads"
     rows = [_row(atlas, study, origin) for study, origin in origins.items()]
-    return card(f"Atlas of {model.get('id')}", table(rows), note=f"{size} · {atlas.path}")
+    return card(f"Atlas of {model.get('id')}", table(rows), note=f"{size} · {atlas.place}")
 
 
 def headlines(atlas: Atlas) -> dict[str, str]:
@@ -57,7 +57,7 @@ def _columns(picture: bytes) -> int:
 
 def _state(atlas: Atlas, origin: Provenance) -> str:
     """Where the atlas is and what the study was: what is shown is kept by it."""
-    return f"{atlas.path.absolute()} {origin.key()} {origin.created}"
+    return f"{atlas.place.address} {origin.key()} {origin.created}"
 
 
 @lru_cache(maxsize=KEPT)

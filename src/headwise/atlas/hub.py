@@ -25,11 +25,12 @@ from typing import Any
 import huggingface_hub as hf  # light: it loads its parts when they are first used
 
 from headwise.atlas import store, swap
+from headwise.atlas.copying import BESIDE
+from headwise.atlas.root import ROOT
 from headwise.errors import AtlasError
 
 __all__ = ["Address", "fetch", "push"]
 
-BESIDE = ("detector.json", "detector.safetensors")  # what a study leaves beside its numbers
 README = "README.md"
 KEPT = (README, ".gitattributes")  # of a repository, never deleted
 _ADDRESS = re.compile(r"hf:/{1,2}datasets/([\w.-]+/[\w.-]+)(?:@(.+))?")  # a pathlib.Path makes one slash of two
@@ -86,7 +87,7 @@ def committed(atlas: Path) -> list[Path]:
     """The files of an atlas that are finished: its list, every listed study, and what stands beside."""
     studies = [atlas / study for study in swap.studies(atlas)]
     inside = [path for study in studies for path in sorted(study.rglob("*")) if path.is_file()]
-    return [atlas / swap.ROOT, *inside, *(atlas / name for name in BESIDE if (atlas / name).is_file())]
+    return [atlas / ROOT, *inside, *(atlas / name for name in BESIDE if (atlas / name).is_file())]
 
 
 def fetch(address: Address, *, token: str | None = None) -> Path:
@@ -114,7 +115,7 @@ def _download(address: Address, token: str | None, *, anew: bool) -> Path:
 
 def verify(folder: Path) -> None:
     """Read every study of an atlas; AtlasError where one is damaged."""
-    if (folder / swap.ROOT).exists():  # without it, it is no atlas, which whoever opens the folder says
+    if (folder / ROOT).exists():  # without it, it is no atlas, which whoever opens the folder says
         for study in swap.studies(folder):
             store.read_study(folder, study)
 

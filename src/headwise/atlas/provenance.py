@@ -26,6 +26,7 @@ __all__ = ["Provenance", "difference", "environment"]
 
 ATTRIBUTE = "provenance"
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
+_TOLD = ("parameters",)  # of a model: follows from the rest, and is told for a reader; older atlases do not have it
 
 
 def environment() -> dict[str, str]:
@@ -45,17 +46,25 @@ def _now() -> str:
 
 @dataclass(frozen=True)
 class Provenance:
-    """The origin of one study's numbers. Every field is JSON: what is not (a tuple, say) is made so or refused."""
+    """The origin of one study's numbers. Every field is JSON: what is not (a tuple, say) is made so or refused.
 
-    study: str
-    study_version: int
+    Examples:
+        >>> origin = Provenance("profile", 1, {"id": "m"}, {"name": "mine", "size": 2}, {"period": 16}, seed=0)
+        >>> origin.key()  # the same for the same study of the same model, data, parameters and seed
+        '954035616efc93d6'
+        >>> Provenance.from_attrs(origin.to_attrs()) == origin
+        True
+    """
+
+    study: str  # its name
+    study_version: int  # raised when the study computes other numbers from the same readings
     model: dict[str, Any]
-    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, dtype, device"""
+    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, parameters, dtype, device"""
     data: dict[str, Any]
     """name, digest, size (the number of examples)"""
-    parameters: dict[str, Any]
-    seed: int
-    environment: dict[str, Any] = field(default_factory=environment)
+    parameters: dict[str, Any]  # the study's options
+    seed: int  # of everything that is drawn
+    environment: dict[str, Any] = field(default_factory=environment)  # versions of what computed it
     created: str = field(default_factory=_now)
     """ISO 8601, UTC"""
 
@@ -72,8 +81,9 @@ class Provenance:
             object.__setattr__(self, name, plain)
 
     def identity(self) -> dict[str, Any]:
-        """The parts that fix the numbers: all but the environment and the hour."""
-        return {name: getattr(self, name) for name in _IDENTITY}
+        """The parts that fix the numbers: all but the environment, the hour, and what the model's other facts imply."""
+        found = {name: getattr(self, name) for name in _IDENTITY}
+        return found | {"model": {part: value for part, value in self.model.items() if part not in _TOLD}}
 
     def key(self) -> str:
         """A digest of the identity, 16 hex digits; the order of mappings does not matter."""
@@ -99,12 +109,20 @@ class Provenance:
 
 
 def difference(a: Provenance, b: Provenance) -> list[str]:
-    """How two origins differ, one sentence a part; empty where they agree (the hour is not looked at).
+    """How two origins differ.
 
-    >>> a = Provenance("profile", 1, {"id": "m"}, {"name": "passages", "size": 72}, {"block": 64}, 0)
-    >>> b = Provenance("profile", 1, {"id": "m"}, {"name": "my.jsonl", "size": 10}, {}, 0)
-    >>> difference(a, b)
-    ['data: passages (72) against my.jsonl (10)', 'parameters: block 64 against not set']
+    Args:
+        a: one.
+        b: the other.
+
+    Returns:
+        A sentence a part; empty where they agree (the hour is not looked at).
+
+    Examples:
+        >>> a = Provenance("profile", 1, {"id": "m"}, {"name": "passages", "size": 72}, {"block": 64}, 0)
+        >>> b = Provenance("profile", 1, {"id": "m"}, {"name": "my.jsonl", "size": 10}, {}, 0)
+        >>> difference(a, b)
+        ['data: passages (72) against my.jsonl (10)', 'parameters: block 64 against not set']
     """
     found = [
         f"{name.replace('_', ' ')}: {getattr(a, name)} against {getattr(b, name)}"
@@ -119,7 +137,7 @@ def difference(a: Provenance, b: Provenance) -> list[str]:
         found += [
             f"{name}: {part} {_shown(one, part)} against {_shown(other, part)}"
             for part in sorted(one.keys() | other.keys())
-            if _shown(one, part) != _shown(other, part)
+            if _shown(one, part) != _shown(other, part) and not (name == "model" and part in _TOLD)
         ]
     return sorted(found)
 

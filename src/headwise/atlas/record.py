@@ -29,7 +29,19 @@ __all__ = ["columns_of", "heads", "refuse_other_models"]
 
 
 def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
-    """One row a head, named "L0H0" ...; the columns layer and head, then those of each study."""
+    """One row a head, named "L0H0" ...; the columns layer and head, then those of each study.
+
+    Args:
+        studies: Datasets by study, or a DataTree of them, all of the same weights.
+
+    Returns:
+        The table; a head that a study did not measure has NaN there.
+
+    Examples:
+        >>> table = heads({"profile": atlas["profile"]})
+        >>> table.loc["L3H2", ["layer", "head", "profile.previous", "profile.sink"]].astype(float).round(2).to_dict()
+        {'layer': 3.0, 'head': 2.0, 'profile.previous': 0.85, 'profile.sink': 0.06}
+    """
     if isinstance(studies, xr.DataTree):
         studies = {str(name): node.to_dataset() for name, node in studies.children.items()}
     refuse_other_models(studies)

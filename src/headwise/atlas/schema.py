@@ -29,10 +29,16 @@ TEXT = "text"
 
 @dataclass(frozen=True)
 class Schema:
-    """The shape of one study's Dataset."""
+    """The shape of one study's Dataset.
 
-    study: str
-    version: int
+    Examples:
+        >>> from headwise.atlas import SCHEMAS
+        >>> SCHEMAS["profile"].variables["value"]
+        ('statistic', 'layer', 'head')
+    """
+
+    study: str  # its name
+    version: int  # of the study
     variables: Mapping[str, tuple[str, ...]]
     """name -> dims, in this order"""
     coords: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -58,7 +64,20 @@ def recorded(dataset: xr.Dataset) -> list[str]:
 
 
 def check(dataset: xr.Dataset, schema: Schema) -> None:
-    """Raise AtlasError at the first thing that is not as promised."""
+    """Raise AtlasError at the first thing that is not as promised.
+
+    Args:
+        dataset: what a study made.
+        schema: what was promised.
+
+    Examples:
+        >>> from headwise.atlas import SCHEMAS
+        >>> check(atlas["profile"], SCHEMAS["profile"])  # as it should be: nothing is said
+        >>> check(atlas["profile"].drop_vars("value").assign_attrs(record="[]"), SCHEMAS["profile"])
+        Traceback (most recent call last):
+            ...
+        headwise.errors.AtlasError: profile: the variable 'value' with dims (statistic, layer, head) is missing.
+    """
     study = schema.study
     _check_dims(dataset, study)
     provenance = Provenance.from_attrs(dataset.attrs)

@@ -41,7 +41,23 @@ def select(
     descending: bool = True,
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """The rows where the filter holds, sorted by a column (largest first, NaN last, stable), at most ``limit``."""
+    """The rows where the filter holds, sorted by a column.
+
+    Args:
+        frame: the head record, as `Atlas.heads` gives it.
+        where: a filter, such as ``profile.induction > 0.3 and layer < 10``; None: all rows.
+        sort: a column; NaN comes last, and rows of one value keep their order.
+        descending: whether the largest comes first.
+        limit: at most so many rows.
+
+    Returns:
+        Some of the rows, all columns.
+
+    Examples:
+        >>> found = select(atlas.heads(), "profile.previous > 0.5 and layer > 1", sort="profile.previous")
+        >>> list(found.index)
+        ['L3H2']
+    """
     if where is not None:
         frame = frame[_mask(frame, where)]
     if sort is not None:

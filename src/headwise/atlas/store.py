@@ -1,93 +1,94 @@
-"""How does a Dataset get to disk and back? Four verbs, and nothing else in Headwise touches the files of an atlas.
+"""How does a Dataset get to where an atlas lies, and back? Few verbs, and nothing else touches the files of an atlas.
 
-``write_study`` and ``read_study`` keep one study in an atlas, which is a folder that plain
-``xarray.open_datatree(path, engine="zarr")`` opens; ``write_file`` and ``read_file`` keep one Dataset in one file (a
-zipped Zarr group), as shards do. Writing: the study is written into ``.swap``, flushed, and put in its place by
-renames (see ``swap``); a failure before that leaves what was there. Reading: the study's metadata is compared with the
-atlas's list, every chunk with its checksum; what does not agree is refused, never guessed.
+``store_of`` gives the store of an atlas: ``folder_store`` where it lies in a local folder, ``object_store`` where it lies at a
+URL; both have the same verbs, and both keep what plain ``xarray.open_datatree(place, engine="zarr")`` opens. ``write_study``
+and ``read_study`` are those verbs for one study; ``pack`` and ``unpack`` make one Dataset one piece of bytes, as shards are;
+``write_file`` and ``read_file`` keep that in a file.
 
-Cost: a study is held in memory once while it is written or read. Writers of different studies do not wait for each
-other but for the renames; two writers of one study do. This module does not know what the numbers mean: ``schema``
+Cost: a study is held in memory while it is written or read. This module does not know what the numbers mean: ``schema``
 does. A plain xarray reader who opened a study lazily, while it is replaced, must open it again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import shutil
-import zipfile
-from collections.abc import MutableMapping
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import xarray as xr
-from zarr.storage import MemoryStore, ZipStore
 
-from headwise.atlas import swap
-from headwise.atlas.disk import explained, lock, replace_file, sync_tree
-from headwise.atlas.encoding import DamageError, decode, encode
+from headwise.atlas.disk import explained, replace_file
+from headwise.atlas.encoding import DamageError
+from headwise.atlas.folder_store import FolderStore
+from headwise.atlas.object_store import ObjectStore
+from headwise.atlas.packing import pack, unpack
+from headwise.atlas.places import Objects, Place, place_of
+from headwise.atlas.root import Listing, Root
 from headwise.errors import AtlasError
 
-__all__ = ["read_file", "read_study", "write_file", "write_study"]
+__all__ = ["Store", "pack", "read_file", "read_study", "store_of", "unpack", "write_file", "write_study"]
 
 
-def write_study(atlas: Path, study: str, dataset: xr.Dataset) -> None:
+class Store(Protocol):
+    """What keeps the studies of one atlas."""
+
+    def create(self, attrs: dict[str, Any]) -> None:
+        """Make an empty atlas where nothing is, unless there is one."""
+        ...
+
+    def root(self) -> Root | None:
+        """The atlas's list as it is; None where nothing is. ValueError where it is no list."""
+        ...
+
+    def recover(self) -> None:
+        """Finish or undo what dead writers left half done."""
+        ...
+
+    def studies(self) -> list[str]:
+        """The names of those that are there."""
+        ...
+
+    def listing(self) -> Listing:
+        """The metadata of every study."""
+        ...
+
+    def state(self) -> str:
+        """Something short that changes when a study does."""
+        ...
+
+    def read(self, study: str) -> xr.Dataset:
+        """A study in memory, every byte of it verified."""
+        ...
+
+    def write(self, study: str, dataset: xr.Dataset) -> None:
+        """Put a study in, in the place of the one that is there, if any. Whole or not at all."""
+        ...
+
+
+def store_of(place: Place) -> Store:
+    """The store for an atlas at this place."""
+    if isinstance(place, Objects):
+        return ObjectStore(place)
+    if place.folder is None:
+        raise AtlasError(f"{place} is neither a folder nor an object store, so it cannot keep an atlas.")
+    return FolderStore(place.folder)
+
+
+def write_study(atlas: str | os.PathLike[str] | Place, study: str, dataset: xr.Dataset) -> None:
     """Put a study into an atlas, in the place of the one that is there, if any."""
-    work = swap.workplace(atlas)
-    new = work / f"{study}.new"
-    with explained(atlas):
-        work.mkdir(exist_ok=True)
-        with lock(work / f"{study}.lock"):
-            swap.discard(atlas, holding=study)
-            try:
-                encode(dataset, new)
-                sync_tree(new)
-                swap.enter(atlas, study, swap.metadata_of(new, study))
-            except BaseException:
-                shutil.rmtree(new, ignore_errors=True)
-                raise
-            swap.discard(atlas, holding=study)
+    store_of(place_of(atlas)).write(study, dataset)
 
 
-def read_study(atlas: Path, study: str) -> xr.Dataset:
+def read_study(atlas: str | os.PathLike[str] | Place, study: str) -> xr.Dataset:
     """A study in memory, every byte of it verified."""
-    with swap.settled(atlas):
-        try:
-            _compare(atlas, study)
-            return decode(atlas / study)
-        except DamageError as cause:
-            raise AtlasError(
-                f"The study {study!r} in {atlas} is damaged: {cause}. Run the same headwise build again with "
-                f"--redo {study}, which computes only this study anew."
-            ) from cause
-
-
-def _compare(atlas: Path, study: str) -> None:
-    """The study's own metadata against the copy in the atlas's list."""
-    expected = swap.listed(swap.listing(atlas), study)
-    try:
-        found = swap.metadata_of(atlas / study, study)
-    except (OSError, ValueError) as cause:
-        raise DamageError(f"its metadata cannot be read ({cause})") from cause
-    differ = sorted(path for path in expected | found if expected.get(path) != found.get(path))
-    if expected and differ:
-        _, _, variable = differ[-1].partition("/")
-        raise DamageError(
-            f"the metadata of {f'variable {variable!r}' if variable else 'the study'} was changed or lost"
-        )
+    return store_of(place_of(atlas)).read(study)
 
 
 def write_file(path: Path, dataset: xr.Dataset) -> None:
-    """One Dataset in one file, which is there whole or not at all."""
-    chunks: MutableMapping[str, Any] = {}
-    encode(dataset, MemoryStore(chunks))
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, chunk in sorted(chunks.items()):
-            archive.writestr(name, chunk.to_bytes())
+    """One packed Dataset in one file, which is there whole or not at all."""
+    content = pack(dataset)
     with explained(path.parent):
-        replace_file(path, buffer.getvalue())
+        replace_file(path, content)
 
 
 def read_file(path: Path) -> xr.Dataset:
@@ -95,11 +96,6 @@ def read_file(path: Path) -> xr.Dataset:
     if not path.is_file():
         raise AtlasError(f"There is no file {path}.")
     try:
-        with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()
-        if broken is not None:
-            raise DamageError(f"the part {broken!r} of it was changed")
-        with contextlib.closing(ZipStore(path, mode="r")) as store:
-            return decode(store)
-    except (DamageError, zipfile.BadZipFile, OSError, ValueError) as cause:
+        return unpack(path.read_bytes())
+    except (DamageError, OSError) as cause:
         raise AtlasError(f"The file {path} is damaged: {cause}. Delete it and run the same command again.") from cause

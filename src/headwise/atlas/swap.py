@@ -34,17 +34,11 @@ from pathlib import Path
 from typing import Any
 
 from headwise.atlas.disk import lock, sync, write_file
+from headwise.atlas.root import ROOT, Listing, Root
 
-__all__ = [
-    "create", "discard", "enter", "listed", "listing", "metadata_of", "recover", "root_attrs", "settled", "studies",
-    "workplace",
-]  # fmt: skip
+__all__ = ["create", "discard", "enter", "metadata_of", "recover", "root", "settled", "studies", "workplace"]
 
-ROOT = "zarr.json"
 _SWAP = ".swap"
-
-Listing = dict[str, dict[str, Any]]
-"""Path of a node below the atlas ("profile", "profile/value") -> its zarr.json"""
 
 
 def workplace(atlas: Path) -> Path:
@@ -57,22 +51,12 @@ def create(atlas: Path, attrs: dict[str, Any]) -> None:
     workplace(atlas).mkdir(exist_ok=True)
     with lock(workplace(atlas) / "lock"):
         if not (atlas / ROOT).exists():
-            os.replace(_prepared(atlas, "with", attrs, {}), atlas / ROOT)
+            os.replace(_prepared(atlas, "with", Root(attrs, {})), atlas / ROOT)
 
 
-def root_attrs(atlas: Path) -> dict[str, Any]:
-    """The attributes of the atlas itself; raises OSError or ValueError where there is no group."""
-    return dict(_load(atlas / ROOT).get("attributes", {}))
-
-
-def listing(atlas: Path) -> Listing:
-    """The metadata of every study as the atlas lists it."""
-    return dict((_load(atlas / ROOT).get("consolidated_metadata") or {}).get("metadata", {}))
-
-
-def listed(nodes: Listing, study: str) -> Listing:
-    """The part of a listing that belongs to a study."""
-    return {path: node for path, node in nodes.items() if path.split("/")[0] == study}
+def root(atlas: Path) -> Root:
+    """The atlas's list; raises OSError or ValueError where there is none."""
+    return Root.parse((atlas / ROOT).read_bytes())
 
 
 def metadata_of(folder: Path, study: str) -> Listing:
@@ -80,13 +64,13 @@ def metadata_of(folder: Path, study: str) -> Listing:
     nodes = {}
     for path in sorted(folder.rglob(ROOT)):
         below = path.parent.relative_to(folder).as_posix()
-        nodes[study if below == "." else f"{study}/{below}"] = _load(path)
+        nodes[study if below == "." else f"{study}/{below}"] = json.loads(path.read_bytes())
     return nodes
 
 
 def studies(atlas: Path) -> list[str]:
     """The studies that are there: folders that are Zarr groups, or that are listed though their metadata is lost."""
-    names = _names(listing(atlas))
+    names = root(atlas).studies
     folders = (entry.name for entry in os.scandir(atlas) if entry.is_dir() and not entry.name.startswith("."))
     return sorted(name for name in folders if name in names or (atlas / name / ROOT).exists())
 
@@ -97,11 +81,9 @@ def enter(atlas: Path, study: str, nodes: Listing) -> None:
     new, old, place = work / f"{study}.new", work / f"{study}.old", atlas / study
     with lock(work / "lock"):
         _repair(atlas)
-        attrs, others = root_attrs(atlas), listing(atlas)
-        for path in listed(others, study):
-            del others[path]
-        without = _prepared(atlas, "without", attrs, others)
-        complete = _prepared(atlas, "with", attrs, others | nodes)
+        before = root(atlas)
+        without = _prepared(atlas, "without", before.without(study))
+        complete = _prepared(atlas, "with", before.listing(study, nodes))
         if place.exists():
             os.replace(without, atlas / ROOT)
             os.rename(place, old)
@@ -143,7 +125,7 @@ def discard(atlas: Path, *, holding: str) -> None:
 
 
 def _half_done(atlas: Path) -> bool:
-    return any(workplace(atlas).glob("*.old")) or _names(listing(atlas)) != set(studies(atlas))
+    return any(workplace(atlas).glob("*.old")) or root(atlas).studies != set(studies(atlas))
 
 
 def _repair(atlas: Path) -> None:
@@ -154,13 +136,15 @@ def _repair(atlas: Path) -> None:
             _bin(old)
         else:
             os.rename(old, place)
-    there, nodes = set(studies(atlas)), listing(atlas)
-    right = {path: node for path, node in nodes.items() if path.split("/")[0] in there}
-    for study in there - _names(nodes):
+    there, before = set(studies(atlas)), root(atlas)
+    right = before
+    for study in before.studies - there:
+        right = right.without(study)
+    for study in there - before.studies:
         with contextlib.suppress(ValueError, OSError):  # broken: reading it will say so
-            right |= metadata_of(atlas / study, study)
-    if right != nodes:
-        os.replace(_prepared(atlas, "with", root_attrs(atlas), right), atlas / ROOT)
+            right = right.listing(study, metadata_of(atlas / study, study))
+    if right != before:
+        os.replace(_prepared(atlas, "with", right), atlas / ROOT)
 
 
 def _bin(old: Path) -> None:
@@ -169,21 +153,8 @@ def _bin(old: Path) -> None:
         os.rename(old, old.with_name(f"{old.stem}.{time.time_ns()}.trash"))
 
 
-def _names(nodes: Listing) -> set[str]:
-    return {path.split("/")[0] for path in nodes}
-
-
-def _prepared(atlas: Path, name: str, attrs: dict[str, Any], nodes: Listing) -> Path:
+def _prepared(atlas: Path, name: str, after: Root) -> Path:
     """A ``zarr.json`` of the atlas, flushed to the disk under another name; the caller holds the lock."""
     path = workplace(atlas) / f"{name}.json"
-    consolidated = {"kind": "inline", "must_understand": False, "metadata": nodes}
-    root = {"zarr_format": 3, "node_type": "group", "attributes": attrs, "consolidated_metadata": consolidated}
-    write_file(path, json.dumps(root, indent=1).encode())
+    write_file(path, after.content())
     return path
-
-
-def _load(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_bytes())
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is not a JSON object")
-    return found

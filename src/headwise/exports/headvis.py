@@ -56,7 +56,20 @@ TABLES = {"top_query_tokens": "Top query tokens", "top_key_tokens": "Top key tok
 
 
 def write_headvis(atlas: Atlas, folder: str | os.PathLike[str]) -> Path:
-    """Write the folder, which must be new or empty, and return it."""
+    """Write an atlas as the files that HeadVis reads.
+
+    Args:
+        atlas: what is written.
+        folder: new or empty.
+
+    Returns:
+        The folder.
+
+    Examples:
+        >>> written = write_headvis(atlas, folder / "headvis")
+        >>> sorted(path.name for path in written.iterdir())
+        ['attributions', 'config.json', 'heads', 'scatter_data.json', 'server_config.json']
+    """
     out = Path(folder)
     _refuse_full(out)
     rows, described = _metrics(atlas.heads())

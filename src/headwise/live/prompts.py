@@ -38,7 +38,20 @@ class Prompt:
 
 
 def longest(model: Model, room: int, limit: int = LIMIT) -> int:
-    """How many tokens a prompt may have, with `room` left for the answer."""
+    """How many tokens a prompt may have.
+
+    Args:
+        model: whose context it has to fit into.
+        room: tokens that are left for the answer.
+        limit: never more than this.
+
+    Returns:
+        Tokens.
+
+    Examples:
+        >>> longest(model, room=20), longest(model, room=20, limit=100)
+        (300, 100)
+    """
     most = model.card.max_positions
     return limit if most is None else min(limit, most - room)
 

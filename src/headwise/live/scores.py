@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import numpy as np
 
-from headwise.atlas import Atlas
 from headwise.errors import HeadwiseError
 from headwise.figures import Axis, Figure, Heatmap, to_payload
 from headwise.figures.scale import scale_around
@@ -30,7 +28,7 @@ class Scores:
 
     def __init__(self, model: Model):
         self.model = model
-        self._open: dict[Path, AnswerScorer | HeadwiseError] = {}
+        self._open: dict[str, AnswerScorer | HeadwiseError] = {}
 
     def why_not(self, atlas: str | os.PathLike[str]) -> str | None:
         """Why answers cannot be scored by this atlas; None where they can."""
@@ -56,10 +54,10 @@ class Scores:
         return _told(score, time.monotonic() - start)
 
     def _scorer(self, atlas: str | os.PathLike[str]) -> AnswerScorer | HeadwiseError:
-        path = Path(atlas)
+        path = os.fspath(atlas)
         if path not in self._open:
             try:
-                self._open[path] = AnswerScorer.open(Atlas.open(path).path, self.model)
+                self._open[path] = AnswerScorer.open(path, self.model)
             except HeadwiseError as error:
                 self._open[path] = error
         return self._open[path]

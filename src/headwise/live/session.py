@@ -58,7 +58,21 @@ Place = str | os.PathLike[str]
 
 
 class Session:
-    """A model, the last looks at it, and the detectors of atlases of it."""
+    """A model, the last looks at it, and the detectors of atlases of it.
+
+    Args:
+        model: what `headwise.load` gave.
+        limit: tokens that a prompt may have.
+        room: bytes of queries and keys that are kept, so that a head is opened without another pass.
+
+    Examples:
+        >>> session = Session(model)
+        >>> look = session.look("the old river was the old river", mode="text", max_new_tokens=4)
+        >>> [token["text"] for token in look["tokens"] if token["generated"]]  # what it answered
+        ['river', 'river', 'river', 'river']
+        >>> session.what_if(look["id"], {"L0H3": 0.0}, draws=2)["effect"]["kl"] > 0  # beside two random heads
+        True
+    """
 
     def __init__(self, model: Model, *, limit: int = prompts.LIMIT, room: int = ROOM):
         self.model, self.limit = model, limit
@@ -101,7 +115,20 @@ class Session:
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
         changes: Mapping[str, float] | None = None, atlas: Place | None = None, halt: Halt | None = None,
     ) -> LookResult:  # fmt: skip
-        """Let the model read a text (and answer it), and see every head; `atlas` tells how questions are put."""
+        """Let the model read a text (and answer it), and see every head.
+
+        Args:
+            text: what was typed.
+            mode: "question", "chat" or "text": how it is put to the model.
+            answer: whether it answers.
+            max_new_tokens: of the answer.
+            changes: head -> factor, changed from the start.
+            atlas: tells how questions are put, so that answers can be scored.
+            halt: stops it from another thread.
+
+        Returns:
+            Tokens, every head's small map and statistics, the likeliest next tokens, the answer.
+        """
         halt, start = halt or Halt(), time.monotonic()
         prompt, changed, limit = self.check(
             text, mode=mode, answer=answer, max_new_tokens=max_new_tokens, changes=changes, atlas=atlas
@@ -124,9 +151,19 @@ class Session:
         self, look: str, head: str, *, rows: Span | None = None, columns: Span | None = None, size: int = LARGE,
         halt: Halt | None = None, runs: bool = True,
     ) -> HeadMap | None:  # fmt: skip
-        """One head's map, whole or a window of it, at most `size` cells a side.
+        """One head's map, whole or a window of it.
 
-        With ``runs=False`` the model is not run, and None comes back where that would be needed.
+        Args:
+            look: the id of a look.
+            head: such as "L12H3".
+            rows: first query, and the one after the last.
+            columns: first key, and the one after the last.
+            size: cells a side, at most; a larger map is pooled by its largest weights.
+            halt: stops it from another thread.
+            runs: whether the model may be run where the look is no longer kept whole.
+
+        Returns:
+            The map; None where a pass would be needed and ``runs`` is False.
         """
         found, (layer, place) = self.looks[look], self._place(head)
         tokens = len(found.ids)
@@ -153,7 +190,18 @@ class Session:
     def what_if(
         self, look: str, changes: Mapping[str, float], *, draws: int = DRAWS, seed: int = 0, halt: Halt | None = None
     ) -> WhatIf:
-        """The answer and the next token with heads changed, beside the model as it is, and random heads' effects."""
+        """The answer and the next token with heads changed, beside the model as it is, and random heads' effects.
+
+        Args:
+            look: the id of a look.
+            changes: head -> factor: 0 switches it off.
+            draws: as many random sets of heads, of the same size, for control.
+            seed: of the draws.
+            halt: stops it from another thread.
+
+        Returns:
+            Before, after, how far apart they are, and the same of the random heads.
+        """
         halt, start, found = halt or Halt(), time.monotonic(), self.looks[look]
         changed = read_changes(changes, self.model.card)
         if not changed:
@@ -179,7 +227,17 @@ class Session:
         }
 
     def score(self, question: str, answer: str | None, atlas: Place, *, halt: Halt | None = None) -> Scored:
-        """The probability that an answer is wrong, by the atlas's detector, and what every head added to it."""
+        """The probability that an answer is wrong, by the atlas's detector, and what every head added to it.
+
+        Args:
+            question: what was asked.
+            answer: what was answered; None: the model answers first.
+            atlas: whose detector it is.
+            halt: stops it from another thread.
+
+        Returns:
+            The score, with a map of what every head added.
+        """
         halt = halt or Halt()
         self.check(f"{question} {answer or ''}", mode="question", max_new_tokens=LONGEST_ANSWER, atlas=atlas)
         halt.begin("scoring the answer")

@@ -35,7 +35,7 @@ log = logging.getLogger("headwise.server")
 
 
 class Missing(HeadwiseError):  # noqa: N818
-    """There is nothing at this address."""
+    """There is nothing at this address (docs/errors/explorer.md)."""
 
 
 def atlas_of(shelf: Shelf, name: str) -> Shelved:

@@ -33,7 +33,7 @@ log = logging.getLogger("headwise.server")
 
 
 class Busy(HeadwiseError):  # noqa: N818
-    """The line is full."""
+    """The line is full (docs/errors/explorer.md)."""
 
 
 @dataclass(frozen=True)

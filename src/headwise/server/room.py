@@ -83,10 +83,10 @@ class Room:
         assert self._open is not None
         session = self._open()
         for one in self._shelved:
-            why = session.why_not(one.atlas.path)
+            why = session.why_not(one.atlas.place.address)
             self._unscored[one.name] = None if why is None else one.unplaced(why)
         self.session = session
 
 
 class NotReady(HeadwiseError):  # noqa: N818
-    """There is no model, or not yet."""
+    """There is no model, or not yet (docs/errors/explorer.md)."""

@@ -2,7 +2,7 @@
 
 Two folders of the same name get numbers (`atlas`, `atlas-2`), in the order they were given. `atlas` is an alias of the
 first one where none has that name. An atlas that is built anew while it is served is read anew: its state is a digest of
-the metadata files' times and sizes, and what was made of an older state is thrown away.
+what the atlas says of its state, and what was made of an older state is thrown away.
 
 Names come from the person who started the server, never from a request: a request can only choose among them.
 """
@@ -14,16 +14,16 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from headwise.atlas import Atlas
+from headwise.atlas.places import is_url
 from headwise.web.content import Content
 
 __all__ = ["ALIAS", "Shelf", "Shelved"]
 
 ALIAS = "atlas"
 RESERVED = ("api", "assets", "favicon.ico")
-META = "zarr.json"
 START = secrets.token_hex(4)  # what an older server made is not what this one makes
 
 
@@ -37,19 +37,12 @@ class Shelved:
 
     def state(self) -> str:
         """A digest that changes when the atlas does."""
-        files = [self.atlas.path / META, *sorted(self.atlas.path.glob(f"*/{META}"))]
-        facts = [START]
-        for file in files:
-            try:
-                found = file.stat()
-            except OSError:  # it is being exchanged at this moment
-                continue
-            facts.append(f"{file.relative_to(self.atlas.path)} {found.st_mtime_ns} {found.st_size}")
-        return hashlib.blake2b("\n".join(facts).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(f"{START}\n{self.atlas.state}".encode(), digest_size=8).hexdigest()
 
     def unplaced(self, text: str) -> str:
         """A sentence about this atlas, with its name in the place of where it is on this machine."""
-        return text.replace(str(self.atlas.path), self.name).replace(str(self.atlas.path.parent), "…")
+        address = self.atlas.place.address
+        return text.replace(address, self.name).replace(str(address.rpartition("/")[0] or address), "…")
 
     def content(self) -> tuple[Content, str]:
         """The pages of the atlas as it is now, and its state."""
@@ -66,8 +59,9 @@ class Shelf:
     def __init__(self, paths: Iterable[str | Path]):
         self.all: dict[str, Shelved] = {}
         for path in paths:
-            atlas = Atlas.open(Path(path).resolve())
-            name = self._free(atlas.path.name)
+            remote = is_url(path) or str(path).startswith("hf:/")
+            atlas = Atlas.open(path if remote else Path(path).resolve())
+            name = self._free(PurePath(path).name if remote else atlas.place.name)
             self.all[name] = Shelved(name, atlas)
 
     @property
@@ -83,12 +77,16 @@ class Shelf:
 
     def folder(self, one: Shelved) -> str:
         """The end of where an atlas lies: so many parts, two at least, that no other served one ends alike."""
-        own, others = one.atlas.path.parts, [each.atlas.path.parts for each in self.all.values() if each is not one]
+        own, others = _parts(one), [_parts(each) for each in self.all.values() if each is not one]
         kept = next((n for n in range(2, len(own)) if all(each[-n:] != own[-n:] for each in others)), len(own))
-        return "/".join(own[-kept:]) if kept < len(own) else str(one.atlas.path)
+        return "/".join(own[-kept:]) if kept < len(own) else one.atlas.place.address
 
     def _free(self, folder: str) -> str:
         """A name that no other atlas has, of letters that need no escape in an address."""
         name = re.sub(r"[^\w.-]+", "-", folder).strip(".-") or ALIAS
         taken = {*self.all, *RESERVED}
         return next(one for one in (name, *(f"{name}-{n}" for n in range(2, 1000))) if one not in taken)
+
+
+def _parts(one: Shelved) -> tuple[str, ...]:
+    return PurePath(one.atlas.place.address).parts

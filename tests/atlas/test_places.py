@@ -1,0 +1,189 @@
+"""The verbs of all places: a folder, a store in memory, and S3 as a real server speaks it."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from loopback_s3 import Server, serving
+
+from headwise.atlas.places import Folder, Objects, Place, is_url, objects, place_of
+from headwise.errors import AtlasError
+
+KINDS = ("folder", "memory", "s3")
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving() as found:
+        found.make("bucket")
+        yield found
+
+
+@pytest.fixture(params=KINDS)
+def place(request, tmp_path, server) -> Place:
+    number = next(_numbers)
+    return place_of(
+        {"folder": tmp_path / "deep" / "atlas", "memory": f"memory://test/{number}/a", "s3": f"s3://bucket/{number}/a"}[
+            request.param
+        ]
+    )
+
+
+def test_verbs(place):
+    assert place.name in ("atlas", "a")
+    assert place.read("x/y") is None
+    assert place.keys() == place.keys("x") == []
+    place.delete("x/y")
+    place.clear("x")
+    for key in ("x/y", "x/z/1", "xx/y", "w"):
+        place.write(key, key.encode())
+    place.write("x/y", b"second\0")
+    assert place.read("x/y") == b"second\0"
+    assert place.keys() == ["w", "x/y", "x/z/1", "xx/y"]
+    assert place.keys("x") == ["x/y", "x/z/1"]  # whole parts: not xx
+    place.delete("x/y")
+    assert place.keys("x") == ["x/z/1"]
+    place.clear("x")
+    assert place.keys() == ["w", "xx/y"]
+    assert place.create("x/new", b"1") and not place.create("x/new", b"2") and not place.create("w", b"2")
+    assert (place.read("x/new"), place.read("w"), place.read("x")) == (b"1", b"w", None)
+    assert place.keys("x") == ["x/new"]
+
+
+def test_of_many_who_create_one_does(place):
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda number: place.create("key", b"%d" % number), range(16))) == 1
+
+
+def test_large_objects_are_read_in_pieces(server, monkeypatch):
+    monkeypatch.setattr(objects, "PIECE", 1000)
+    place = place_of("s3://bucket/large")
+    content = bytes(range(256)) * 20
+    for size in (0, 1, 999, 1000, 1001, 2000, 5120):
+        place.write("key", content[:size])
+        assert place.read("key") == content[:size]
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+    def refuse(path: Path) -> bytes:
+        raise PermissionError
+
+    place = Folder(tmp_path)
+    place.write("key", b"")
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(AtlasError, match=r"key may not be read; change its permissions"):
+        place.read("key")
+
+
+@pytest.mark.parametrize("url", ["memory://conditions/a", "s3://bucket/conditions/a"])
+def test_conditions(url, server):
+    place = place_of(url)
+    assert isinstance(place, Objects)
+    first = place.create_tagged("key", b"1")
+    assert first is not None
+    assert place.create_tagged("key", b"2") is None
+    assert place.read_tagged("key").tag == first
+    second = place.replace("key", b"2", first)
+    assert second is not None and second != first
+    assert place.replace("key", b"3", first) is None
+    assert place.replace("gone", b"3", first) is None
+    assert place.read("key") == b"2"
+    assert place.names() == ["key"]
+    place.write("folder/key", b"")
+    assert place.names() == ["folder", "key"]
+    assert place.read_many(["key", "folder/key", "gone"]) == {"key": b"2", "folder/key": b""}
+
+
+def test_addresses(tmp_path, monkeypatch):
+    assert str(place_of("memory://a/b/")) == "memory://a/b"
+    assert str(place_of(Path("memory://a/b"))) == "memory://a/b"  # a Path makes one slash of two
+    assert place_of(Path("memory://a/b")).read("x") is None
+    assert isinstance(place_of(f"file://{tmp_path}"), Folder)
+    assert place_of(f"file://{tmp_path}").folder == tmp_path
+    assert isinstance(place_of("c:/atlas"), Folder)
+    monkeypatch.chdir(tmp_path)
+    assert place_of(".").name == tmp_path.name
+    assert place_of("x").address == str(tmp_path.resolve() / "x")
+    assert not is_url("hf://datasets/a/b")
+    same = place_of("memory://a/b")
+    assert place_of(same) is same
+    with pytest.raises(AtlasError, match=r"'ftp://a/b' is no place that Headwise knows; give a folder, s3://BUCKET"):
+        place_of("ftp://a/b")
+
+
+def refused(url: str) -> str:
+    with pytest.raises(AtlasError) as caught:
+        place_of(url).read("x")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_what_a_store_refuses_is_explained(server, monkeypatch):
+    assert refused("s3://nowhere/a").startswith(
+        "There is no bucket 'nowhere' where s3://nowhere/a points; make it first"
+    )
+    with pytest.raises(AtlasError, match="There is no bucket"):
+        place_of("s3://nowhere/a").write("x", b"")
+    with pytest.raises(AtlasError, match="There is no bucket"):
+        place_of("s3://nowhere/a").keys()
+    with pytest.raises(AtlasError, match="There is no bucket"):
+        place_of("s3://nowhere/a").create("x", b"")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    message = refused("s3://bucket/a")
+    assert message == (
+        "s3://bucket/a cannot be reached: nothing answers there (AWS_ENDPOINT_URL is http://127.0.0.1:9); check that and "
+        "the network."
+    )
+
+
+def test_missing_credentials_are_explained(server, monkeypatch):
+    """Without any, the store's client asks the machine for its role: here one that has none."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9/169.254.169.254")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # for boto3, which is asked first
+    message = refused("s3://bucket/a")
+    assert message.startswith(
+        "No credentials were found for s3://bucket/a; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS"
+    )
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    assert "set AZURE_STORAGE_ACCOUNT_NAME" in refused("az://container/a")
+
+
+SAID = {
+    "403 Forbidden: <Code>AccessDenied</Code>": "does not let you read or write s3://b/a; check what these credentials may",
+    "301 Moved Permanently": "is in another region; set AWS_REGION",
+    "501 Not Implemented": "has no conditional writes",
+    "400 Bad Request: odd": r"The store refused s3://b/a: 400 Bad Request: odd; try again",
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_other_refusals(text):
+    from headwise.atlas.places.refusals import sentence
+
+    assert SAID[text] in sentence(OSError(f"{text}\nDebug source: long"), "s3://b/a")
+
+
+def test_without_obstore_it_says_what_to_install(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(AtlasError, match=r"needs the package obstore; install it with pip install 'headwise\[cloud\]'"):
+        place_of("s3://bucket/a")
+
+
+@pytest.mark.parametrize("url", ["memory://known/a", "s3://bucket/known/a"])
+def test_what_is_known_is_not_sent_again(url, server):
+    place = place_of(url)
+    place.write("key", b"1")
+    known = place.read_tagged("key")
+    assert place.read_tagged("key", known) is known
+    place.write("key", b"2")
+    assert place.read_tagged("key", known).content == b"2"
+    place.delete("key")
+    assert place.read_tagged("key", known) is None
