@@ -10,31 +10,97 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["AtlasError", "DataError", "HeadwiseError", "ModelError", "SeamError", "StudyError", "did_you_mean"]
+__all__ = [
+    "AtlasError",
+    "DataError",
+    "EngineError",
+    "HeadwiseError",
+    "ModelError",
+    "SeamError",
+    "StudyError",
+    "did_you_mean",
+]
 
 
 class HeadwiseError(Exception):
-    """Base of all errors whose text is meant for the person at the keyboard."""
+    """Base of all errors whose text is meant for the person at the keyboard (docs/errors/index.md).
+
+    Examples:
+        >>> try:
+        ...     hw.Atlas.open("nowhere")
+        ... except hw.HeadwiseError as error:
+        ...     print(type(error).__name__, "-", error)
+        AtlasError - There is no atlas at nowhere; make one with headwise build -o nowhere.
+    """
 
 
 class ModelError(HeadwiseError):
-    """The model cannot be found, loaded or understood."""
+    """The model cannot be found, loaded or understood (docs/errors/model-not-found.md and the pages after it).
+
+    Examples:
+        >>> hw.load("./no-such-folder")
+        Traceback (most recent call last):
+            ...
+        headwise.errors.ModelError: There is no folder or file './no-such-folder'; check the path.
+    """
 
 
 class SeamError(HeadwiseError):
-    """The model's attention cannot be observed right, so it is not observed at all."""
+    """The model's attention cannot be observed right, so it is not observed at all (docs/errors/no-seam.md and after).
+
+    Examples:
+        >>> with hw.observe(model, hw.Spectrum()) as seen:
+        ...     pass  # the model was not run
+        >>> seen["spectrum"]
+        Traceback (most recent call last):
+            ...
+        headwise.errors.SeamError: Spectrum has seen nothing yet; run the model inside the `with observe(...)`
+    """
 
 
 class DataError(HeadwiseError):
-    """What the model was to be shown is missing, empty, malformed or too long."""
+    """What the model was to be shown is missing, empty, malformed or too long (docs/errors/data-files.md and after).
+
+    Examples:
+        >>> model.encode([])
+        Traceback (most recent call last):
+            ...
+        headwise.errors.DataError: There is no text to encode: the list is empty.
+    """
 
 
 class StudyError(HeadwiseError):
-    """A study is unknown, or was asked for something it cannot measure."""
+    """A study is unknown, or was asked for something it cannot measure (docs/errors/studies-and-options.md and after).
+
+    Examples:
+        >>> hw.build(model, ["profil"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: There is no study 'profil'. Did you mean 'profile'? ...
+    """
 
 
 class AtlasError(HeadwiseError):
-    """The atlas on disk is missing, damaged, unwritable, or about something else."""
+    """The atlas is missing, damaged, unwritable, or about something else (docs/errors/no-atlas.md and after).
+
+    Examples:
+        >>> hw.Atlas.open("nowhere")
+        Traceback (most recent call last):
+            ...
+        headwise.errors.AtlasError: There is no atlas at nowhere; make one with headwise build -o nowhere.
+    """
+
+
+class EngineError(HeadwiseError):
+    """What runs a build (workers, or the cluster they are on) is missing, has no room, or has failed (docs/errors/engines.md).
+
+    Examples:
+        >>> from headwise.engines import RayEngine
+        >>> RayEngine(workers=0)
+        Traceback (most recent call last):
+            ...
+        headwise.errors.EngineError: workers=0 makes no sense for an engine; give at least 1, or leave it out.
+    """
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

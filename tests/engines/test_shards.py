@@ -1,10 +1,11 @@
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import xarray as xr
 
-from headwise.atlas import Atlas
+from headwise.atlas import Atlas, pack
 from headwise.engines import Shard, cut
 from headwise.errors import AtlasError
 
@@ -48,17 +49,34 @@ def test_another_plan_is_refused(tmp_path, store):
         AtlasError, match=r"cut differently \(examples 23 against 23, size 4 against 5\); run with the same"
     ):
         store(tmp_path, size=5)
-    plan = json.loads((run.folder / "plan.json").read_text())
-    (run.folder / "plan.json").write_text(json.dumps(plan | {"identity": "somebody else's"}))
-    with pytest.raises(AtlasError, match="delete that folder to start anew"):
-        store(tmp_path)
+    assert json.loads((run.folder / "plan.json").read_text())["size"] == 4
 
 
-def test_shards_without_a_plan_are_not_used(tmp_path, store, work):
+@pytest.mark.parametrize("content", [None, "{half", "7", '{"identity": "somebody else\'s", "examples": 23, "size": 4}'])
+def test_a_damaged_plan_costs_nothing(tmp_path, store, work, content, caplog):
+    """Every shard says itself what it is."""
     shards, run = cut(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
-    (run.folder / "plan.json").write_text("{half")
-    assert store(tmp_path).done(shards) == []
+    plan = run.folder / "plan.json"
+    before = plan.read_text()
+    plan.unlink() if content is None else plan.write_text(content)
+    again = store(tmp_path)
+    assert plan.read_text() == before
+    assert again.done(shards) == [shards[0]]
+    xr.testing.assert_identical(again.load(shards[0]), run.load(shards[0]))
+    assert ("was damaged and is written anew; its shards are kept" in caplog.text) == (content is not None)
+
+
+def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path, store, work, caplog):
+    shards, run = cut(23, 4), store(tmp_path)
+    run.commit(shards[0], work(tmp_path / "log")(shards[0]))
+    (run.folder / "00001.zarr.zip").write_bytes((run.folder / "00000.zarr.zip").read_bytes())
+    assert run.content(shards[1]) is None
+    assert run.load(shards[1]) is None
+    assert "it does not hold examples 4 to 7" in caplog.text
+    assert run.done(shards) == [shards[0]]
+    with pytest.raises(ValueError, match="made by pack"):
+        run.put(shards[2], b"something else")
 
 
 def test_a_damaged_shard_is_not_done(tmp_path, store, work, caplog):
@@ -85,3 +103,40 @@ def test_an_unwritable_place_is_explained(tmp_path, store):
     (tmp_path / ".shards").write_text("in the way")
     with pytest.raises(AtlasError, match=r"Could not write to .* is a file where a folder is needed"):
         store(tmp_path)
+
+
+def test_shards_at_a_url(tmp_path, store, work, caplog):
+    """The same verbs; a worker that has no way to the place gives packed bytes."""
+    shards, url = cut(23, 4), "memory://shards/atlas"
+    run = store(url)
+    results = [work(tmp_path / "log")(shard) for shard in shards[:3]]
+    run.commit(shards[0], results[0])
+    run.put(shards[2], pack(results[2]))
+    other = store(url)
+    assert other.done(shards) == [shards[0], shards[2]]
+    xr.testing.assert_identical(other.load(shards[2]), results[2])
+    assert run.where.startswith("memory://shards/atlas/.shards/toy-")
+    with pytest.raises(AtlasError, match="is not a folder"):
+        _ = run.folder
+    run.place.write(run.place.keys(run.prefix)[0], b"half")
+    with caplog.at_level(logging.WARNING):
+        assert run.load(shards[0]) is None
+    assert run.done(shards) == [shards[2]]
+    with pytest.raises(AtlasError, match="cut differently"):
+        store(url, size=5)
+    run.clear()
+    assert run.place.keys() == []
+
+
+def test_many_who_begin_a_run_at_once_keep_what_is_done(tmp_path, store, work):
+    """The plan is made by one of them; nobody takes another's shards for leftovers."""
+    shards = cut(23, 4)
+    for place in (tmp_path, "memory://shards/together"):
+
+        def begin(shard: Shard, place: object = place) -> None:
+            run = store(place)
+            run.commit(shard, work(tmp_path / "log")(shard))
+
+        with ThreadPoolExecutor(len(shards)) as pool:
+            list(pool.map(begin, shards))
+        assert store(place).done(shards) == shards

@@ -13,7 +13,16 @@ import typer
 from headwise.cli import options
 from headwise.cli.catalogue import refuse_unknown
 from headwise.cli.examples import examples
-from headwise.cli.places import refuse_missing_file, refuse_missing_model
+from headwise.cli.places import beside, refuse_missing_file, refuse_missing_model
+from headwise.cli.workers import (
+    AddressOption,
+    EngineOption,
+    GpusOption,
+    ThreadsOption,
+    WorkersOption,
+    engine_for,
+    refuse_without_ray,
+)
 from headwise.dims import head_name, parse_heads
 from headwise.errors import ModelError, StudyError
 
@@ -47,12 +56,15 @@ def build(
             rich_help_panel=options.SHOWN,
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The atlas: a new folder, or one to add to.")] = Path(
-        "atlas"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The atlas: a folder or a URL (s3://BUCKET/NAME), new or to add to.")
+    ] = Path("atlas"),
     redo: Annotated[str, typer.Option("--redo", help="Studies to measure anew, comma-separated.")] = "",
     dtype: options.DtypeOption = "auto",
     device: options.DeviceOption = None,
+    device_map: options.DeviceMapOption = None,
+    offload: options.OffloadOption = None,
+    memory: options.MemoryOption = None,
     revision: options.RevisionOption = None,
     adapter: options.AdapterOption = None,
     settings: options.SetOption = None,
@@ -93,12 +105,17 @@ def build(
             "--trust-remote-code", help="Let code that comes with the model run.", rich_help_panel=options.MODEL
         ),
     ] = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    gpus_per_worker: GpusOption = None,
+    threads_per_worker: ThreadsOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Build the atlas of a model: every study measured, stored, drawn and told.
 
     A killed build goes on where it was when the same command is given again. Figures and a report are written beside
-    the atlas.
+    the atlas, or into the current folder where it is at a URL.
     """
     names = options.split(studies)
     refuse_unknown([*(names or []), *(options.split(redo) or [])], settings or [])
@@ -109,6 +126,10 @@ def build(
     off = _heads_off(settings or [], against)
     refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
     refuse_missing_model("--against", against)
+    cluster: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
+    cluster |= {"threads_per_worker": threads_per_worker}
+    refuse_without_ray(engine, {f"--{name.replace('_', '-')}": value for name, value in cluster.items()})
+    from headwise.cli.listening import Listening
     from headwise.cli.pictures import write_pictures
     from headwise.cli.progress import progress_bars
     from headwise.cli.settings import study_options
@@ -116,9 +137,10 @@ def build(
     from headwise.corpora.hub import SETS
     from headwise.figures import has_figure
     from headwise.studies import build as run_build
-    from headwise.studies.building import OPTIONS, model_for
+    from headwise.studies.catalogue import OPTIONS
     from headwise.web.report import write as write_report
 
+    runs = engine_for(engine, **cluster)
     chosen = study_options(settings or [], OPTIONS)
     _serve(chosen, OPTIONS["answers"], {"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
     shown: dict[str, Any] = {
@@ -130,11 +152,12 @@ def build(
     if off:
         _refuse_missing_heads(off, model, revision)
     with progress_bars(quiet=as_json) as bars:
-        bars.say(f"loading {model or 'the default model'}")
-        loading = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
-        loaded = model_for(names, model, **loading, trust_remote_code=trust_remote_code)
+        if engine == "local":
+            bars.say(f"loading {model or 'the default model'}")
+        loading: dict[str, Any] = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
+        loading |= {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
         atlas = run_build(
-            loaded,
+            model,
             names,
             **shown,
             limit=limit or None,
@@ -142,18 +165,20 @@ def build(
             output=output,
             options=chosen,
             redo=options.split(redo) or (),
-            progress=bars.update,
+            progress=Listening(bars),
+            loading={**loading, "trust_remote_code": trust_remote_code},
+            engine=runs,
         )
-        beside = output if output.name not in ("", "..") else output.resolve()
+        bars.below([])
         bars.say("drawing")
-        files = write_pictures(atlas, beside.with_name(f"{beside.name}-figures"))
+        files = write_pictures(atlas, beside(output, "-figures"))
         bars.say("writing the report")
-        report = write_report(atlas, beside.with_name(f"{beside.name}-report.html"))
+        report = write_report(atlas, beside(output, "-report.html"))
     if as_json:
         written = [str(file) for file in (report, *files)]
-        typer.echo(json.dumps({"atlas": str(atlas.path), "studies": atlas.studies, "files": written}))
+        typer.echo(json.dumps({"atlas": str(atlas.place), "studies": atlas.studies, "files": written}))
         return
-    typer.echo(f"The atlas is in {atlas.path}: {', '.join(atlas.studies)}.")
+    typer.echo(f"The atlas is in {atlas.place}: {', '.join(atlas.studies)}.")
     typer.echo(f"The report is {report}; open it in a browser.")
     if files:
         typer.echo(f"Figures for papers are in {files[0].parent}.")
@@ -169,9 +194,15 @@ build.examples = examples(  # type: ignore[attr-defined]
         "one study of a hub model, on your texts",
     ),
     ("headwise build ./llama-70b --studies relations", "from its weights alone: it is not loaded"),
+    (
+        "headwise build ./llama-70b --studies profile --memory cpu=20GiB",
+        "larger than memory: the rest is read from disk",
+    ),
     ("headwise build --questions triviaqa --limit 1000 --set spectral.k=50", "a known set, and an option of a study"),
     ("headwise build --questions answered.csv --one-means wrong", "answers and labels that you have"),
     ("headwise build --studies patterns --against ./my-sparse-adapter", "attention maps, dense against sparse"),
+    ("headwise build --engine ray --workers 2", "two workers on this machine, each with the model"),
+    ("headwise build ./llama-70b --engine ray --address auto --gpus-per-worker 4", "on a cluster, four GPUs a worker"),
     ("headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model", "answers from a server"),
 )
 

@@ -1,7 +1,7 @@
 """Which studies there are, and which options each takes: read from their source, without running it.
 
 Running it loads torch and transformers, which takes seconds, and a misspelt name is to be refused at once. Steps: parse
-``studies/building.py``; go through its table ``OPTIONS`` (study -> dataclass); follow the imports to where the name and the
+``studies/catalogue.py``; go through its table ``OPTIONS`` (study -> dataclass); follow the imports to where the name and the
 dataclass are written down. Values are held against the types that stand there; what else they must be (a range, a
 choice) the dataclass says when it is made.
 """
@@ -20,14 +20,14 @@ from headwise.errors import StudyError, did_you_mean
 
 __all__ = ["catalogue", "refuse_unknown"]
 
-BUILDING, TABLE = "headwise.studies.building", "OPTIONS"
+STUDIES, TABLE = "headwise.studies.catalogue", "OPTIONS"
 SOURCE = Path(__file__).parents[2]
 TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple, "None": type(None)}
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
     """Study -> its options -> their types; None for a type that nobody can write on a command line."""
-    table = _find(BUILDING, TABLE)
+    table = _find(STUDIES, TABLE)
     assert isinstance(table, ast.Dict)
     found = {}
     for key, value in zip(table.keys, table.values, strict=True):
@@ -67,11 +67,11 @@ def _type(written: ast.expr) -> Any:
 def _follow(written: ast.expr | None) -> ast.AST | str:
     """What ``NAME`` or ``study.NAME`` in the table stands for."""
     if isinstance(written, ast.Attribute) and isinstance(written.value, ast.Name):
-        module = _find(BUILDING, written.value.id)
+        module = _find(STUDIES, written.value.id)
         assert isinstance(module, str)
         return _find(module, written.attr)
     assert isinstance(written, ast.Name)
-    return _find(BUILDING, written.id)
+    return _find(STUDIES, written.id)
 
 
 def _find(module: str, name: str) -> ast.AST | str:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import typer
 
 from headwise.cli.examples import examples
-from headwise.cli.options import AdapterOption, DeviceOption, DtypeOption, JsonOption, ModelArgument, RevisionOption
+from headwise.cli.options import (
+    AdapterOption,
+    DeviceMapOption,
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    MemoryOption,
+    ModelArgument,
+    OffloadOption,
+    RevisionOption,
+)
 from headwise.cli.places import refuse_missing_model
 
 
@@ -15,6 +26,9 @@ def check(
     model: ModelArgument = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
+    device_map: DeviceMapOption = None,
+    offload: OffloadOption = None,
+    memory: MemoryOption = None,
     revision: RevisionOption = None,
     adapter: AdapterOption = None,
     as_json: JsonOption = False,
@@ -27,7 +41,8 @@ def check(
     from headwise.model import load
     from headwise.seam import check as run_checks
 
-    verdict = run_checks(load(model, dtype=dtype, device=device, revision=revision, adapter=adapter))
+    spread: dict[str, Any] = {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
+    verdict = run_checks(load(model, dtype=dtype, device=device, **spread, revision=revision, adapter=adapter))
     if as_json:
         typer.echo(json.dumps(verdict.to_dict()))
     else:
@@ -45,4 +60,5 @@ check.examples = examples(  # type: ignore[attr-defined]
     ("headwise check", "the default model"),
     "headwise check ./my-model --dtype bfloat16 --json",
     ("headwise check ./my-model --adapter ./my-adapter", "a model under a PEFT adapter"),
+    ("headwise check ./llama-70b --device-map auto --memory cpu=20GiB", "a model larger than memory: the rest on disk"),
 )

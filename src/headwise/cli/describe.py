@@ -8,6 +8,7 @@ import typer
 
 from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
+from headwise.cli.places import typed
 
 
 def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
@@ -17,7 +18,7 @@ def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = F
     from headwise.joins import AGREEMENT, agreement, agreement_words
 
     opened = Atlas.open(atlas)
-    refuse_unpictured(study, atlas, "words")
+    refuse_unpictured(study, typed(atlas), "words")
     words = agreement_words(agreement(opened)) if study == AGREEMENT else opened.describe(study)
     typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 

@@ -1,4 +1,4 @@
-"""`headwise export`: an atlas for other tools, or for others: HeadVis' folder, or a dataset of the Hugging Face hub."""
+"""`headwise export`: an atlas for other tools, or for others: HeadVis' folder, a dataset of the hub, or another place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ HEADVIS, HUB = "headvis", "hub:"
 def export(
     atlas: AtlasArgument,
     to: Annotated[
-        str, typer.Option("--to", help="headvis (its data folder), or hub:OWNER/NAME (a dataset repository).")
+        str,
+        typer.Option(
+            "--to",
+            help="headvis (its data folder), hub:OWNER/NAME (a dataset repository), or where a copy goes: s3://BUCKET/NAME, "
+            "gs://, az://, file:///FOLDER.",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -29,19 +34,22 @@ def export(
         str | None, typer.Option("--revision", help="With hub: the branch to commit to.", show_default=False)
     ] = None,
 ) -> None:
-    """Write an atlas for another tool, or put it on the hub for others to open by hf://datasets/OWNER/NAME."""
+    """Write an atlas for another tool, put it on the hub (hf://datasets/OWNER/NAME), or copy it to another place."""
     from headwise.atlas import Atlas
     from headwise.errors import DataError, did_you_mean
     from headwise.exports import write_headvis
 
-    if to != HEADVIS and not to.startswith(HUB):
-        raise DataError(f"an atlas cannot be exported to {to!r}. {did_you_mean(to, [HEADVIS, f'{HUB}OWNER/NAME'])}")
+    if to != HEADVIS and not to.startswith(HUB) and "://" not in to:
+        known = [HEADVIS, f"{HUB}OWNER/NAME", "s3://BUCKET/NAME"]
+        raise DataError(f"an atlas cannot be exported to {to!r}. {did_you_mean(to, known)}")
     _refuse_idle(to, output, private, revision)
     opened = Atlas.open(atlas)
     if to == HEADVIS:
         typer.echo(write_headvis(opened, output or Path(HEADVIS)))
         if "patterns" not in opened:
             typer.echo("without sequences: the atlas has no patterns study, which keeps attention maps", err=True)
+    elif "://" in to:
+        typer.echo(opened.copy_to(to).place)
     else:
         typer.echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
 
@@ -50,7 +58,8 @@ def _refuse_idle(to: str, output: Path | None, private: bool, revision: str | No
     """Refuse options that the chosen format has no use for."""
     from headwise.errors import DataError
 
-    idle = {"-o": output is not None} if to != HEADVIS else {"--private": private, "--revision": revision is not None}
+    hub = {"--private": private, "--revision": revision is not None}
+    idle = (hub if not to.startswith(HUB) else {}) | ({"-o": output is not None} if to != HEADVIS else {})
     for option, given in idle.items():
         if given:
             raise DataError(f"{option} does nothing with --to {to}; leave it out")
@@ -59,5 +68,6 @@ def _refuse_idle(to: str, output: Path | None, private: bool, revision: str | No
 export.examples = examples(  # type: ignore[attr-defined]
     "headwise export atlas --to headvis -o headvis/data",
     "headwise export atlas --to hub:me/smollm2-atlas --private",
+    ("headwise export atlas --to s3://bucket/atlas", "a copy in an object store; file:///data/atlas gets one back"),
     ("headwise heads hf://datasets/me/smollm2-atlas", "every verb that takes ATLAS opens one of the hub"),
 )

@@ -5,7 +5,12 @@ Errors meant for the person at the keyboard are printed as one sentence, without
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -28,7 +33,7 @@ from headwise.cli.sparsify import sparsify
 from headwise.cli.usage import UsageError, paragraphs, sentence
 from headwise.errors import HeadwiseError
 
-INTERRUPTED = 130  # exit code
+INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, and SIGTERM (a scheduler that takes its machine back)
 
 app = typer.Typer(
     name="headwise",
@@ -66,7 +71,8 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """The entry point: user errors without a traceback."""
     try:
-        code = app(standalone_mode=False, prog_name="headwise") or 0
+        with _ends_when_told():
+            code = app(standalone_mode=False, prog_name="headwise") or 0
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
@@ -78,10 +84,31 @@ def main() -> None:
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except SystemExit as end:
+        if end.code != TERMINATED:
+            raise
+        code = TERMINATED
     except BrokenPipeError:
         code = 0
-    if code == INTERRUPTED:
+    if code in (INTERRUPTED, TERMINATED):
         typer.echo(
             "headwise: interrupted; what was measured is kept, and the same command goes on from there.", err=True
         )
     sys.exit(code)
+
+
+@contextmanager
+def _ends_when_told() -> Iterator[None]:
+    """SIGTERM unwinds what is under way, as Ctrl-C does, so that nothing half written is left lying about."""
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    if threading.current_thread() is not threading.main_thread():  # only there may signals be listened to
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

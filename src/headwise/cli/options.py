@@ -18,7 +18,11 @@ ModelArgument = Annotated[
     ),
 ]
 AtlasArgument = Annotated[
-    Path, typer.Argument(metavar="ATLAS", help="The folder that headwise build wrote, or hf://datasets/OWNER/NAME.")
+    Path,
+    typer.Argument(
+        metavar="ATLAS",
+        help="The folder that headwise build wrote, its URL (s3://BUCKET/NAME, gs://, az://), or hf://datasets/OWNER/NAME.",
+    ),
 ]
 StudyArgument = Annotated[str, typer.Argument(metavar="STUDY", help="The study, such as profile.")]
 DtypeOption = Annotated[
@@ -47,6 +51,36 @@ AdapterOption = Annotated[
     typer.Option(
         "--adapter",
         help="A PEFT adapter to put on the model: a folder, or owner/name on the hub.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+DeviceMapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device-map",
+        metavar="MAP",
+        help="Spread a large model over GPUs, memory and disk: auto, or a .json file of module -> GPU number, cpu or disk.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+OffloadOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--offload",
+        metavar="FOLDER",
+        help="With --device-map: where weights on disk go if they must be rewritten (safetensors need none).",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="LIMITS",
+        help="What each device may hold of the model, such as cpu=8GiB,0=20GiB; alone it means --device-map auto.",
         show_default=False,
         rich_help_panel=MODEL,
     ),

@@ -16,11 +16,33 @@ from pathlib import Path
 
 from headwise.errors import DataError, ModelError
 
-__all__ = ["refuse_missing_file", "refuse_missing_model"]
+__all__ = ["beside", "refuse_missing_file", "refuse_missing_model", "typed"]
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 CONFIGS = ("config.json", "adapter_config.json")
+_REMOTE = re.compile(r"[a-z][a-z0-9]+:/")
 NOTHING = "none"  # as --against: compare with nothing
+
+
+def typed(atlas: Path) -> str:
+    """An atlas as the user typed it; a Path makes one slash of the two of a URL.
+
+    >>> typed(Path("s3://bucket/atlas")), typed(Path("my/atlas"))
+    ('s3://bucket/atlas', 'my/atlas')
+    """
+    return re.sub(r"^([a-z][a-z0-9]+):/(?!/)", r"\1://", atlas.as_posix()) if _REMOTE.match(str(atlas)) else str(atlas)
+
+
+def beside(atlas: Path, ending: str) -> Path:
+    """Where to put what is made from an atlas: beside its folder; in the current folder where it lies at a URL.
+
+    >>> beside(Path("s3://bucket/atlas"), "-report.html"), beside(Path("/data/atlas"), "-figures").as_posix()
+    (PosixPath('atlas-report.html'), '/data/atlas-figures')
+    """
+    if _REMOTE.match(str(atlas)):
+        return Path(f"{atlas.name.partition('@')[0]}{ending}")
+    folder = atlas if atlas.name not in ("", "..") else atlas.resolve()
+    return folder.with_name(f"{folder.name}{ending}")
 
 
 def refuse_missing_file(option: str, place: str | Path | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,7 +26,47 @@ from headwise.cli.options import (
 from headwise.cli.places import refuse_missing_file
 
 if TYPE_CHECKING:
+    from headwise.engines.ray.cluster import Cluster
     from headwise.studies.planning import Plan
+
+
+CLUSTER = "Workers"
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine", help="local, or ray: the workers of a cluster.", show_default=False, rich_help_panel=CLUSTER
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="Of a Ray that runs, such as auto or ray://HOST:10001. Default: this machine.",
+        show_default=False,
+        rich_help_panel=CLUSTER,
+    ),
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", help="At most so many.", show_default=False, rich_help_panel=CLUSTER)
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-worker",
+        help="Default: as few as hold the model.",
+        show_default=False,
+        rich_help_panel=CLUSTER,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads-per-worker",
+        help="Default: as many as this process computes with.",
+        show_default=False,
+        rich_help_panel=CLUSTER,
+    ),
+]
 
 
 def plan(
@@ -38,18 +79,26 @@ def plan(
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
     revision: RevisionOption = None,
+    engine: EngineOption = None,
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    gpus_per_worker: GpusOption = None,
+    threads_per_worker: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Memory, disk and time of a build, from the model's config alone.
+    """Memory, disk and time of a build, from the model's config alone; what to say where it does not fit.
 
-    Ends with exit code 1 if the memory is not there.
+    With --engine ray, also the workers that a cluster (or this machine) has room for. Ends with exit code 1 if the memory is
+    not there.
     """
     refuse_unknown(split(studies) or [])
     for option, place in (("--data", data), ("--steps", steps)):
         refuse_missing_file(option, place)
+    import torch
+
     from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
     from headwise.model import choose_device, choose_dtype, read_card
-    from headwise.studies.building import check_studies, default_studies, with_needed
+    from headwise.studies.catalogue import check_studies, default_studies, with_needed
     from headwise.studies.loads import Shown
     from headwise.studies.planning import plan as estimate
 
@@ -57,9 +106,15 @@ def plan(
     asked = len(find_questions(questions))
     passages = packaged_passages() if data is None else read_passages(data)
     card = read_card(model, revision=revision)
-    where = choose_device(device)
+    asked_of = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
+    cluster = _cluster(engine, address, [name for name, value in asked_of.items() if value is not None])
+    over = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
+    where = torch.device("cuda") if over else choose_device(device)
     shown = Shown(passages, min(limit, asked) if limit else asked, None if steps is None else read_steps(steps))
-    result = estimate(card, shown, names, dtype=choose_dtype(dtype, card.config, where), device=where)
+    wanted = choose_dtype(dtype, card.config, where)
+    asked_of |= {"gpus": gpus_per_worker if over or gpus_per_worker is not None else 0}
+    more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **asked_of}
+    result = estimate(card, shown, names, dtype=wanted, device=where, **more)
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
     else:
@@ -67,6 +122,25 @@ def plan(
         _print(result)
     if not result.fits:
         raise typer.Exit(1)
+
+
+def _cluster(engine: str | None, address: str | None, given: list[str]) -> Cluster | None:
+    """The machines that were asked for: this one, or those of a Ray that runs."""
+    from headwise.engines.ray.cluster import connected, here, memory_of_gpus
+    from headwise.errors import EngineError
+
+    if engine not in (None, "local", "ray"):
+        raise EngineError(f"There is no engine {engine!r}; there are local (this process) and ray.")
+    if engine != "ray":
+        if address is not None or given:
+            raise EngineError("--address and what a worker has are for the workers of Ray; add --engine ray.")
+        return None
+    if address is None and not os.environ.get("RAY_ADDRESS"):
+        return here()
+    from headwise.engines.ray.connection import connection
+
+    with connection(address):
+        return memory_of_gpus(connected())
 
 
 def _print(result: Plan) -> None:
@@ -79,4 +153,5 @@ plan.examples = examples(  # type: ignore[attr-defined]
     ("headwise plan", "the default model, all studies"),
     "headwise plan ./my-model --dtype bfloat16 --json",
     ("headwise plan --studies spectral --limit 2000", "one study, and what it is made from"),
+    ("headwise plan ./llama-70b --engine ray --address auto", "the workers that a cluster has room for"),
 )

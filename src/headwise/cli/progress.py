@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,18 +15,35 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+
+class _Progress(Progress):
+    """Bars, with lines of text below them."""
+
+    lines: Sequence[str] = ()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bars, then the lines."""
+        yield self.make_tasks_table(self.tasks)
+        if self.lines:
+            yield Text("\n".join(self.lines), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class Bars:
     """What a verb tells about its progress."""
 
-    def __init__(self, progress: Progress):
+    def __init__(self, progress: _Progress):
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
 
     def say(self, what: str) -> None:
         """A step without a count."""
         self._progress.console.print(f"[dim]{what}[/dim]")
+
+    def below(self, lines: Sequence[str]) -> None:
+        """What stands under the bars until something else does."""
+        self._progress.lines = lines
 
     def update(self, study: str, done: int, total: int, note: str = "") -> None:
         """Examples done of a study. The first call may already hold some, from an earlier run."""
@@ -42,5 +59,5 @@ def progress_bars(quiet: bool = False, of: str = "examples") -> Iterator[Bars]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(f"{of},"),
         TimeElapsedColumn(), TextColumn("gone,"), TimeRemainingColumn(), TextColumn("left"),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:
+    with _Progress(*columns, console=Console(stderr=True, quiet=quiet)) as progress:
         yield Bars(progress)

@@ -10,6 +10,7 @@ import typer
 
 from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
+from headwise.cli.places import beside
 
 
 def report(
@@ -32,7 +33,7 @@ def report(
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"A report is HTML, and {output} does not end in .html or .htm; give such a file with -o.")
     opened = Atlas.open(atlas)
-    target = output or atlas.resolve().with_name(f"{atlas.resolve().name}-report.html")
+    target = output or beside(atlas.resolve() if opened.place.folder == atlas else atlas, "-report.html")
     with progress_bars(quiet=as_json, of="parts") as bars:
         path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
     if as_json:
@@ -43,5 +44,6 @@ def report(
 
 report.examples = examples(  # type: ignore[attr-defined]
     ("headwise report atlas", "atlas-report.html, beside the atlas"),
+    ("headwise report s3://bucket/atlas", "atlas-report.html, in the current folder"),
     "headwise report atlas -o report.html",
 )

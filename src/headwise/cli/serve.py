@@ -16,7 +16,7 @@ HOST, PORT = "127.0.0.1", 8000
 
 
 def serve(
-    atlases: Annotated[list[Path], typer.Argument(metavar="ATLAS", help="Folders that headwise build wrote.")],
+    atlases: Annotated[list[Path], typer.Argument(metavar="ATLAS", help="Folders or URLs that headwise build wrote.")],
     model: Annotated[
         str | None,
         typer.Option("--model", help="Load this model for the live page: a hub id or a folder.", show_default=False),
@@ -59,7 +59,7 @@ def _model_of(atlas: Path) -> str:
 
     opened = Atlas.open(atlas)
     if not opened.studies:
-        raise AtlasError(f"{atlas} is empty and names no model; give one with --model")
+        raise AtlasError(f"{opened.place} is empty and names no model; give one with --model")
     return str(opened.provenance(opened.studies[0]).model["id"])
 
 

@@ -13,6 +13,7 @@ import typer
 from headwise.cli.examples import examples
 from headwise.cli.figure_help import FigureCommand
 from headwise.cli.options import AtlasArgument, StudyArgument
+from headwise.cli.places import typed
 
 
 def show(
@@ -36,7 +37,7 @@ def show(
     from headwise.joins import AGREEMENT, agreement_drawn
 
     opened = Atlas.open(atlas)
-    refuse_unpictured(study, atlas, "figure")
+    refuse_unpictured(study, typed(atlas), "figure")
     options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_drawn(opened) if study == AGREEMENT else opened.figure(study, **options)

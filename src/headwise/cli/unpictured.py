@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from headwise.errors import StudyError
 
 __all__ = ["refuse_unpictured"]
@@ -14,7 +12,7 @@ READ_WITH = {
 }
 
 
-def refuse_unpictured(study: str, atlas: Path, what: str) -> None:
+def refuse_unpictured(study: str, atlas: str, what: str) -> None:
     """Point to the verb that reads this study, where it is one without ``what`` ("figure", "words")."""
     if study in READ_WITH:
         raise StudyError(

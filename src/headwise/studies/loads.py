@@ -36,10 +36,12 @@ STATISTICS = 11
 PATTERN, NUMBERS, PIXELS = 128, 8, 64 * 64 + 32 * 32  # of the patterns: tokens a prompt, numbers and pixels a head
 POSITIONS, SITES, SELF_JUDGEMENT = 15, 2, 30  # of probing; tokens of the question whether the answer is true
 SAMPLES = 30  # answers a question
+SPOKEN = 33  # passes of a batch that answers: the prompts, and a token at a time until the longest answer ends
 RELATIONS, PAIRS = 25, 3500  # packaged; different sources under the default tokenizer
 QUESTION, SAID = 170, 24  # tokens of a question with its steps; of a step's answer, said and read again
 MASKED = 180  # times that steps of a function are asked again with heads changed
 TASK_TOKENS = (8, 11, 11, 6, 5)  # of the prompts of circuits under the default tokenizer
+RANKS = 50  # eigenvalues of a head that are kept, of two kinds, for answers of the usual length
 FEATURES = 12  # of the spectral study: six over the whole text, six over the answer
 
 
@@ -67,6 +69,24 @@ class Load(NamedTuple):
     fitting: float = 0.0  # seconds beside the passes
     slower: float = 1.25  # than its matrix work alone
     unit: str = "examples"  # what the examples are
+    steps: int = 1  # passes that a batch takes: one, and one more for every token that is said
+    shard: int = 64  # examples between two commits
+    held: int = 0  # numbers of an example that its shard keeps until the study is done; 0: what the atlas keeps of it
+
+    @property
+    def passes(self) -> int:
+        """Times that all weights are used."""
+        return -(-self.tokens // max(1, self.batch_tokens)) * self.steps if self.tokens else 0
+
+    @property
+    def shards(self) -> int:
+        """Pieces of work that can be done at the same time."""
+        return max(1, -(-self.examples // self.shard))
+
+    @property
+    def shard_bytes(self) -> int:
+        """On disk until the study is done, all shards together."""
+        return 4 * (self.held * self.examples if self.held else self.kept)
 
 
 def _profile(card: ModelCard, shown: Shown) -> Load:
@@ -76,7 +96,9 @@ def _profile(card: ModelCard, shown: Shown) -> Load:
     texts += [min(limit, 2 * options.period)] * options.repeats
     kept = card.layers * card.heads * STATISTICS * (len(texts) + 4)
     most = min(options.batch_tokens, sum(texts))
-    return Load(len(texts), sum(texts), _passes(card, texts), most, kept, slower=2.15, unit="texts")
+    return Load(
+        len(texts), sum(texts), _passes(card, texts), most, kept, slower=2.15, unit="texts", shard=options.shard
+    )
 
 
 def _patterns(card: ModelCard, shown: Shown) -> Load:
@@ -87,13 +109,24 @@ def _patterns(card: ModelCard, shown: Shown) -> Load:
     fitting = 6.0 * subjects * heads / 270  # beside the passes: maps made small, and compared
     kept = heads * subjects * (PIXELS // 2 + NUMBERS * (options.prompts + 8))
     flops, most = _passes(card, texts) + logits, options.batch_tokens
-    return Load(options.prompts, sum(texts), flops, most, kept, fitting, slower=1.67, unit="prompts")
+    return Load(
+        options.prompts, sum(texts), flops, most, kept, fitting, slower=1.67, unit="prompts", shard=options.shard
+    )
 
 
 def _answers(card: ModelCard, shown: Shown) -> Load:
     texts = [PROMPT - SHARED + ANSWER] * shown.questions
     most = min(64 * PROMPT, sum(texts))
-    return Load(len(texts), sum(texts), _passes(card, texts), most, 250 * len(texts), slower=2.25, unit="questions")
+    return Load(
+        len(texts),
+        sum(texts),
+        _passes(card, texts),
+        most,
+        250 * len(texts),
+        slower=2.25,
+        unit="questions",
+        steps=SPOKEN,
+    )
 
 
 def _spectral(card: ModelCard, shown: Shown) -> Load:
@@ -101,7 +134,9 @@ def _spectral(card: ModelCard, shown: Shown) -> Load:
     kept = card.layers * card.heads * FEATURES * (len(texts) + 12)
     fitting = 8.2 * (shown.questions / 500) ** 2.2 * card.layers * card.heads / 270
     most = min(4096, sum(texts))
-    return Load(len(texts), sum(texts), _passes(card, texts), most, kept, fitting, slower=1.4, unit="answers")
+    held = card.layers * (card.heads * (FEATURES + 2 * RANKS) + card.hidden_size)
+    flops = _passes(card, texts)
+    return Load(len(texts), sum(texts), flops, most, kept, fitting, slower=1.4, unit="answers", held=held)
 
 
 def _probing(card: ModelCard, shown: Shown) -> Load:
@@ -109,9 +144,11 @@ def _probing(card: ModelCard, shown: Shown) -> Load:
     cells = card.layers * POSITIONS * SITES
     fitting = 22.0 * (shown.questions / 500) * (cells * card.hidden_size) / (450 * SITES * 576)
     kept = cells * 8 + card.layers * card.heads * 6
+    held = (cells + 4 * card.layers) * card.hidden_size + card.layers * card.heads * card.value_dim  # in half precision
     return Load(
-        len(texts), sum(texts), _passes(card, texts), min(2048, sum(texts)), kept, fitting, slower=1.1, unit="answers"
-    )
+        len(texts), sum(texts), _passes(card, texts), min(2048, sum(texts)), kept, fitting, slower=1.1, unit="answers",
+        held=held // 2,
+    )  # fmt: skip
 
 
 def _samples(card: ModelCard, shown: Shown) -> Load:
@@ -119,14 +156,14 @@ def _samples(card: ModelCard, shown: Shown) -> Load:
     texts = [2 * ANSWER] * (asked * SAMPLES) + [2 * PROMPT] * asked  # said, then read again
     most = min(64 * PROMPT, sum(texts))
     count = asked * SAMPLES
-    return Load(count, sum(texts), _passes(card, texts), most, 100 * count, slower=2.25, unit="answers")
+    return Load(count, sum(texts), _passes(card, texts), most, 100 * count, slower=2.25, unit="answers", steps=SPOKEN)
 
 
 def _relations(card: ModelCard, shown: Shown) -> Load:
     wide = sum(layer.heads * layer.value_dim for layer in card.per_layer)
     flops = 2.0 * wide * card.vocabulary_size * (card.hidden_size + PAIRS)
     kept = card.layers * card.heads * RELATIONS * 12
-    return Load(card.layers, 0, flops, 1, kept, slower=1.3, unit="layers")
+    return Load(card.layers, 0, flops, 1, kept, slower=1.3, unit="layers", shard=1)
 
 
 def _relation_validation(card: ModelCard, shown: Shown) -> Load:
@@ -146,14 +183,20 @@ def _functions(card: ModelCard, shown: Shown) -> Load:
     kept = heads * steps * card.per_layer[0].value_dim
     most = min(32 * QUESTION, sum(texts))
     unit = f"questions of {steps:,} steps"
-    return Load(questions, sum(texts), _passes(card, texts), most, kept, fitting, slower=1.0, unit=unit)
+    said = FunctionsOptions().max_new_tokens + 1
+    return Load(
+        questions, sum(texts), _passes(card, texts), most, kept, fitting, 1.0, unit, said, FunctionsOptions().shard
+    )
 
 
 def _function_masking(card: ModelCard, shown: Shown) -> Load:
     functions = len(shown.chosen().functions)
     texts = [QUESTION // 2] * (functions * 12) + [SAID] * (functions * MASKED)
     kept, unit = functions * MASKED * 8, "functions, and whole chains"
-    return Load(functions, sum(texts), _passes(card, texts), 64 * SAID, kept, slower=1.4, unit=unit)
+    said = FunctionsOptions().max_new_tokens + 1
+    return Load(
+        functions, sum(texts), _passes(card, texts), 64 * SAID, kept, slower=1.4, unit=unit, steps=said, shard=1
+    )
 
 
 def _circuits(card: ModelCard, shown: Shown) -> Load:
@@ -163,14 +206,24 @@ def _circuits(card: ModelCard, shown: Shown) -> Load:
     wide = (17 * options.measuring + (2 + 3 * options.steps) * options.ranking) * sum(tasks)
     tokens = plain + 3 * wide
     kept = card.layers * card.heads * len(tasks) * 3
-    return Load(len(tasks), tokens, _passes(card, [1] * tokens), min(options.batch_tokens, tokens), kept, unit="tasks")
+    return Load(
+        len(tasks), tokens, _passes(card, [1] * tokens), min(options.batch_tokens, tokens), kept, unit="tasks", shard=1
+    )
 
 
 def _sparsity(card: ModelCard, shown: Shown) -> Load:
     options = SparsityOptions()
     texts = [options.tokens] * options.prompts * (1 + len(options.rules))
     kept = card.layers * card.heads * (3 + 5 * len(options.rules))
-    return Load(options.prompts, sum(texts), 1.5 * _passes(card, texts), options.batch_tokens, kept, unit="prompts")
+    return Load(
+        options.prompts,
+        sum(texts),
+        1.5 * _passes(card, texts),
+        options.batch_tokens,
+        kept,
+        unit="prompts",
+        shard=options.shard,
+    )
 
 
 LOADS: dict[str, Callable[[ModelCard, Shown], Load]] = {

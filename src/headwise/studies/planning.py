@@ -1,7 +1,8 @@
 """What a build will cost, before any weight is loaded: memory, disk and time, from the model's card.
 
-    memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions
-    disk     what the studies keep for every head (and example)
+    memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions (`room`);
+             where that is not there, what must be said to make it fit
+    disk     what the studies keep for every head (and example), and what their shards hold until they are done
     time     the matrix work of each study (see `loads`) over the speed of this machine, which is measured on the spot
              with a matrix product of the model's own shape (half a second); and what is fitted beside it. The fastest
              of many products counts: others that use the machine slow some of them down, and the build only as long as
@@ -12,20 +13,21 @@ An estimate, not a promise: for the default model the memory comes out within a 
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from headwise.kernels.blocked import BLOCK, BLOCK_ON_DEVICE
+from headwise.engines.ray.cluster import Cluster
 from headwise.markup import card, paragraph, table
-from headwise.model import ModelCard
-from headwise.studies.loads import LOADS, STATISTICS, Shown
+from headwise.model import ModelCard, choose_dtype
+from headwise.studies.catalogue import FROM_WEIGHTS
+from headwise.studies.loads import LOADS, STATISTICS, Load, Shown
+from headwise.studies.room import DISK, Needs, Offload, from_disk, memory_there, needs_of, offloaded
+from headwise.studies.workforce import Workforce, workforce_of
 
-PROCESS = 600e6  # bytes of Python with torch, transformers and xarray loaded
 WIDEST = 2048  # beyond it the speed hardly changes, and the product takes long
 ROWS = (64, 512)  # of a product: so few that some run without being interrupted, and as many as a batch has
 
@@ -37,23 +39,30 @@ class Plan:
     model: str
     dtype: str
     device: str
-    studies: dict[str, dict[str, Any]]  # study -> examples, unit (what they are), tokens, seconds
+    studies: dict[str, dict[str, Any]]  # study -> examples, unit (what they are), tokens, seconds (None: not known)
     unknown: tuple[str, ...]  # studies whose cost is not estimated
     memory: dict[str, int]  # part -> bytes
     memory_total: int
     memory_there: int | None  # of this machine or device
     disk: int
-    seconds: float
-    flops: float  # a second, as measured
+    seconds: float | None
+    flops: float | None  # a second, as measured; None where such a device is not here
+    disk_shards: int = 0  # until the studies are done
+    offload: Offload | None = None  # what makes it fit, where it does not as a whole
+    from_disk: int | None = None  # what studies of weights alone hold, where the rest does not fit
+    workforce: Workforce | None = None  # the workers of a cluster
 
     @property
     def fits(self) -> bool:
-        """Whether the memory is there."""
+        """Whether the memory is there: for one worker at least, where a cluster is asked."""
+        if self.workforce is not None:
+            return self.workforce.workers > 0
         return self.memory_there is None or self.memory_total <= self.memory_there
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "fits": self.fits}
+        flags = {} if self.offload is None else {"flags": self.offload.flags}
+        return {**asdict(self), **flags, "fits": self.fits}
 
     def __repr__(self) -> str:
         return (
@@ -67,6 +76,8 @@ class Plan:
         rows = [("memory", part, size_text(size), "") for part, size in self.memory.items()]
         rows += [("memory", "in all", size_text(self.memory_total), there)]
         rows += [("disk", "atlas", size_text(self.disk), "")]
+        if self.disk_shards:
+            rows += [("disk", "shards", size_text(self.disk_shards), "of the largest study, until it is done")]
         for name, row in self.studies.items():
             shown = (
                 f"{row['examples']:,.0f} {row.get('unit', 'examples')}, {row['tokens']:,.0f} tokens"
@@ -75,19 +86,48 @@ class Plan:
             )
             rows += [("time", name, time_text(row["seconds"]), shown)]
         rows += [("time", name, "?", "not estimated") for name in self.unknown]
+        speed = "this machine has no such device to measure"
+        if self.flops is not None:
+            speed = f"at {self.flops / 1e9:,.0f} Gflop/s, measured here; without loading and drawing"
+        rows += [("time", "in all" if self.workforce is None else "one worker", time_text(self.seconds), speed)]
+        return rows + self._workers()
+
+    def _workers(self) -> list[tuple[str, str, str, str]]:
+        crew = self.workforce
+        if crew is None:
+            return []
+        rows = [("cluster", node.partition(": ")[0], "", node.partition(": ")[2]) for node in crew.nodes]
+        rows += [("workers", "that fit", f"{crew.workers:,}", f"{size_text(crew.memory)} each")]
         return [
             *rows,
-            (
-                "time",
-                "in all",
-                time_text(self.seconds),
-                f"at {self.flops / 1e9:,.0f} Gflop/s, measured here; without loading and drawing",
-            ),
+            ("time", "with all workers", time_text(crew.seconds), "shards side by side, then what is fitted"),
         ]
 
     def verdict(self) -> str:
-        """Whether it fits, in a sentence."""
-        return "It fits." if self.fits else "It does not fit: use a smaller dtype, a GPU, or a smaller model."
+        """Whether it fits, in a sentence or two; and what to say to `build` where it does not."""
+        if self.workforce is not None:
+            return self.workforce.verdict()
+        if self.fits:
+            return "It fits."
+        if self.offload is None:
+            told = [
+                "It does not fit, not even with all weights on disk: use a smaller dtype, a GPU, or a smaller model."
+            ]
+        else:
+            disk = (
+                f"{size_text(self.offload.on_disk)} of its files are read for each of {self.offload.passes:,} passes"
+                if self.offload.on_disk
+                else "what the GPU does not hold comes from memory for each pass"
+            )
+            told = [
+                f"It does not fit as a whole; with {self.offload.flags} it does: {disk}, which takes "
+                f"{time_text(self.offload.seconds)} more at {size_text(DISK)}/s from disk (assumed)."
+            ]
+        if self.from_disk is not None:
+            told.append(
+                f"{' and '.join(FROM_WEIGHTS)} alone needs {size_text(self.from_disk)}: it reads a layer at a time."
+            )
+        return " ".join(told)
 
     def _repr_html_(self) -> str:
         parts = table(self.rows()), paragraph(self.verdict())
@@ -107,12 +147,14 @@ def size_text(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-def time_text(seconds: float) -> str:
-    """Seconds for a reader.
+def time_text(seconds: float | None) -> str:
+    """Seconds for a reader; what is not known is a question mark.
 
     >>> time_text(42), time_text(600), time_text(9000)
     ('42 s', '10 min', '2.5 h')
     """
+    if seconds is None:
+        return "?"
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -125,21 +167,32 @@ def plan(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
+    cluster: Cluster | None = None,
+    **asked: Any,
 ) -> Plan:
-    """Estimate a build of these studies on these texts and questions."""
+    """Estimate a build of these studies on these texts and questions.
+
+    With a cluster also how many workers fit there; `asked`: workers, gpus (a worker), threads (a worker), if they are given.
+    """
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loads = {name: LOADS[name](card, shown) for name in studies if name in LOADS}
-    speed = measured_flops(card.hidden_size, dtype, device)
+    here = device.type != "cuda" or torch.cuda.is_available()
+    speed = measured_flops(card.hidden_size, dtype, device) if here else None
     rows: dict[str, dict[str, Any]] = {
         name: {
             "examples": load.examples,
             "unit": load.unit,
             "tokens": load.tokens,
-            "seconds": load.slower * load.flops / speed + load.fitting,
+            "seconds": None if speed is None else load.slower * load.flops / speed + load.fitting,
         }
         for name, load in loads.items()
     }
-    memory = _memory(card, max((load.batch_tokens for load in loads.values()), default=1), dtype, device)
+    there = memory_there(device) if here else {}
+    needs = needs_of(card, _widest(loads), dtype, device, STATISTICS)
+    memory = from_disk(card) if set(studies) <= set(FROM_WEIGHTS) else _parts(needs)
+    first = next(iter(there.values()), None)
+    short = first is not None and sum(memory.values()) > first
+    stored = choose_dtype("auto", card.config, torch.device("cuda")).itemsize / dtype.itemsize
     return Plan(
         model=card.id,
         dtype=str(dtype).removeprefix("torch."),
@@ -148,11 +201,30 @@ def plan(
         unknown=tuple(name for name in studies if name not in LOADS),
         memory=memory,
         memory_total=sum(memory.values()),
-        memory_there=_memory_there(device),
+        memory_there=first,
         disk=4 * sum(load.kept for load in loads.values()),
-        seconds=sum(row["seconds"] for row in rows.values()),
+        seconds=None if speed is None else sum(row["seconds"] for row in rows.values()),
         flops=speed,
+        disk_shards=max((load.shard_bytes for load in loads.values()), default=0),
+        offload=offloaded(needs, there, sum(load.passes for load in loads.values()), min(1.0, stored))
+        if short
+        else None,
+        from_disk=sum(from_disk(card).values()) if short and set(studies) & set(FROM_WEIGHTS) else None,
+        workforce=None if cluster is None else workforce_of(cluster, needs, loads, _seconds(rows), **asked),
     )
+
+
+def _seconds(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+    return {name: row["seconds"] for name, row in rows.items()}
+
+
+def _parts(needs: Needs) -> dict[str, int]:
+    parts = {"weights": needs.weights, "activations of a batch": needs.activations, "reductions": needs.reductions}
+    return ({"Python and libraries": needs.process} if needs.process else {}) | parts
+
+
+def _widest(loads: Mapping[str, Load]) -> int:
+    return max((load.batch_tokens for load in loads.values()), default=1)
 
 
 def measured_flops(width: int, dtype: torch.dtype, device: torch.device, seconds: float = 0.4) -> float:
@@ -180,29 +252,3 @@ def _fastest(b: torch.Tensor, rows: int, threads: int, seconds: float) -> float:
         (a @ b)[0, 0].item()
         fastest = min(fastest, time.perf_counter() - start)
     return 2 * rows * b.numel() / fastest
-
-
-def _memory(card: ModelCard, tokens: int, dtype: torch.dtype, device: torch.device) -> dict[str, int]:
-    text = card.config.get_text_config()
-    inner = getattr(text, "intermediate_size", None) or 4 * card.hidden_size
-    inner = max(inner) if isinstance(inner, list | tuple) else inner
-    width = 6 * card.hidden_size + 3 * inner + (card.heads + 2 * card.kv_heads) * card.head_dim
-    rows = card.heads * (card.head_dim + card.kv_heads * card.head_dim // max(1, card.heads) + STATISTICS + 4)
-    block = BLOCK if device.type == "cpu" else BLOCK_ON_DEVICE
-    parts = {
-        "weights": card.bytes(dtype),
-        "activations of a batch": tokens * width * dtype.itemsize,
-        "reductions": tokens * rows * 4 + 2 * block * 4,
-    }
-    if device.type == "cpu":
-        parts = {"Python and libraries": int(PROCESS), **parts}
-    return {name: int(size) for name, size in parts.items()}
-
-
-def _memory_there(device: torch.device) -> int | None:
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None

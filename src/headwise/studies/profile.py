@@ -54,14 +54,21 @@ FACES = {  # statistic -> label, unit, definition
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """What can be chosen about a profile."""
+    """What can be chosen about the study `profile`: where does each head look?
+
+    Examples:
+        Longer texts and longer repeated sequences than usual; with ``headwise build``, ``--set profile.period=256``.
+
+        >>> ProfileOptions(max_tokens=2048, period=256).repeats
+        16
+    """
 
     max_tokens: int = 1024  # longer texts are cut to their first so many tokens
     repeats: int = 16  # sequences of repeated random tokens
     period: int = 128  # tokens before the repetition
     batch_tokens: int = 4096  # tokens in a batch, padding included
     shard: int = 10  # examples between two commits
-    seed: int = 0
+    seed: int = 0  # of the random tokens
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

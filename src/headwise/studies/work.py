@@ -21,11 +21,27 @@ Leave = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  
 
 @dataclass(frozen=True)
 class Work:
-    """What it takes to run a study."""
+    """What it takes to run a study.
+
+    Examples:
+        What `build` does with one, in one piece.
+
+        >>> from headwise.corpora import Passage, Passages
+        >>> from headwise.engines import Shard
+        >>> from headwise.studies import profile
+        >>> words = "the old river was the old river and the old house"
+        >>> texts = Passages("mine", (Passage("a", words), Passage("b", words.replace("old", "low"))))
+        >>> work = profile.prepare(model, texts, profile.ProfileOptions(repeats=2, period=16))
+        >>> work.examples  # two texts, and two sequences of repeated random tokens
+        4
+        >>> maps = work.conclude([work.measure(Shard(0, 0, work.examples))])
+        >>> dict(maps["profile"].value.sizes)
+        {'statistic': 11, 'layer': 3, 'head': 6}
+    """
 
     provenance: Provenance  # fixes the numbers: two works of one identity give one result
-    examples: int
-    shard_size: int
+    examples: int  # how many there are to measure
+    shard_size: int  # examples between two commits
     measure: Callable[[Shard], xr.Dataset]  # examples [start, stop) of the work, measured
     conclude: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
     leave: Leave | None = None  # puts files beside the maps, such as a fitted detector

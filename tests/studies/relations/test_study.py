@@ -20,10 +20,10 @@ from headwise.engines import cut
 from headwise.errors import DataError, StudyError
 from headwise.model import load, open_stored
 from headwise.seam import HeadWeights
-from headwise.studies.building import model_for
 from headwise.studies.relations import study as relations
 from headwise.studies.relations.reading import Pairs, RelationReader
 from headwise.studies.relations.study import RelationsOptions
+from headwise.studies.workshop import model_for
 
 
 def run(model, given, options=None) -> dict[str, xr.Dataset]:

@@ -19,7 +19,7 @@ from headwise.engines import Shard, ShardStore, cut, run
 from headwise.errors import DataError, ModelError, StudyError
 from headwise.model import Model, load
 from headwise.studies.answers import study as answering
-from headwise.studies.building import ON_REQUEST, STUDIES, with_needed
+from headwise.studies.catalogue import ON_REQUEST, STUDIES, with_needed
 from headwise.studies.probing.positions import POSITIONS
 from headwise.studies.samples import study as sampling
 from headwise.studies.samples.study import SamplingOptions, to_dataset

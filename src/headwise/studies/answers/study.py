@@ -59,11 +59,19 @@ _PLACE = "place"  # of a question in the list it came from; shards are cut from 
 
 @dataclass(frozen=True)
 class AnsweringOptions:
-    """What can be chosen about answering."""
+    """What can be chosen about the study `answers`: what does the model say when it is asked, and is it right?
+
+    Examples:
+        Labels by a served model instead of rules.
+
+        >>> from headwise.corpora import Endpoint
+        >>> AnsweringOptions(judge=Endpoint("http://localhost:8000/v1", "my-judge"), max_new_tokens=64).judge.model
+        'my-judge'
+    """
 
     few_shot: int | None = None  # examples before a question; None is what suits the kind of prompt
     chat: bool | None = None  # whether to use the chat template; None is yes if there is one
-    max_new_tokens: int = 32
+    max_new_tokens: int = 32  # of an answer, at most
     reasoning_tokens: int = 192  # for word problems, which are worked out in steps
     temperature: float = 0.0  # 0 takes the likeliest token
     endpoint: Endpoint | None = None  # answers come from there, and the model only reads them
@@ -72,16 +80,11 @@ class AnsweringOptions:
     batch: int = 64  # prompts at a time
     batch_tokens: int = 16384  # tokens in a batch, padding included
     shard: int = 64  # questions between two commits
-    seed: int = 0
+    seed: int = 0  # of sampling, where the temperature is over 0
 
     def __post_init__(self) -> None:
-        for name, least in {
-            "max_new_tokens": 1,
-            "reasoning_tokens": 1,
-            "temperature": 0,
-            "batch": 1,
-            "shard": 1,
-        }.items():
+        least_of = {"max_new_tokens": 1, "reasoning_tokens": 1, "temperature": 0, "batch": 1, "shard": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise StudyError(f"answers were asked for with {name}={getattr(self, name)}; give at least {least}")
         if self.too_long not in TOO_LONG:

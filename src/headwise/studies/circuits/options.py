@@ -14,7 +14,15 @@ LEAST = {"ranking": 2, "measuring": 4, "steps": 1, "checked": 4, "batch_tokens":
 
 @dataclass(frozen=True)
 class CircuitsOptions:
-    """What can be chosen about circuits."""
+    """What can be chosen about the study `circuits`: which heads and edges does a task need, and how few?
+
+    Examples:
+        >>> from headwise.corpora import CIRCUIT_TASKS
+        >>> list(CIRCUIT_TASKS)
+        ['induction', 'indirect_object', 'greater_than', 'successor', 'agreement']
+        >>> CircuitsOptions(tasks=("greater_than",), edges=False).chosen
+        ('greater_than',)
+    """
 
     tasks: tuple[str, ...] | None = None  # None: all
     ranking: int = 8  # pairs of prompts by which heads and edges are ranked
@@ -23,8 +31,8 @@ class CircuitsOptions:
     checked: int = 12  # heads that are patched exactly as well
     edges: bool = True  # heads alone take half the time
     goal: float = 0.9  # of the clean-corrupt difference that a circuit has to explain
-    batch_tokens: int = 2048
-    seed: int = 0
+    batch_tokens: int = 2048  # tokens in a batch, padding included
+    seed: int = 0  # of the pairs that are drawn
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

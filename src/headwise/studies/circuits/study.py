@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -26,8 +27,8 @@ from headwise.corpora import CIRCUIT_TASKS, TaskPairs, circuit_pairs
 from headwise.corpora.digest import digest_of
 from headwise.dims import EXAMPLE, HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 from headwise.engines import Shard
-from headwise.errors import DataError
-from headwise.model import Model, check_finite
+from headwise.errors import DataError, StudyError
+from headwise.model import Model, check_finite, is_offloaded
 from headwise.studies.circuits.evidence import UNITS, to_dataset
 from headwise.studies.circuits.options import CircuitsOptions
 from headwise.studies.circuits.reading import Found, Reader
@@ -44,6 +45,11 @@ SLOTS, EDGES = 32, 20  # sizes of a curve, and edges named, at most
 def prepare(model: Model, options: CircuitsOptions | None = None, against: Model | str | Path | None = None) -> Work:
     """The circuits of this model, beside those of another (`patterns.subjects.model_beside` says which)."""
     options = options or CircuitsOptions()
+    if is_offloaded(model.hf):
+        raise StudyError(
+            f"circuits follows gradients back through all layers, which holds all weights of {model.id} in memory at once, and "
+            "it is offloaded; load it whole, on one device or over several GPUs"
+        )
     other = model_beside(model, against)
     if other is not None:
         check_finite(other.hf)
@@ -60,7 +66,7 @@ def prepare(model: Model, options: CircuitsOptions | None = None, against: Model
     digest = digest_of([name, *row] for name, pairs in tasks.items() for row in (*pairs.clean, *pairs.corrupt))
     data = {"name": "circuit tasks", "size": len(tasks) * count, "digest": digest}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
-    parameters |= {"tasks": list(options.chosen), "against": None if other is None else other.identity()}
+    parameters |= {"tasks": list(options.chosen), "against": None if other is None else _known(other)}
     provenance = Provenance(NAME, VERSION, model.identity(), data, parameters, options.seed)
     work = _Circuits(subjects, list(tasks.values()), options)
 
@@ -69,6 +75,11 @@ def prepare(model: Model, options: CircuitsOptions | None = None, against: Model
         return {NAME: to_dataset(shards, names, goal=options.goal, seed=options.seed, unusable=few)}
 
     return Work(provenance, len(subjects) * len(tasks), 1, work.measure, conclude)
+
+
+def _known(model: Model) -> dict[str, Any]:
+    """Who the second model is, without what follows from the rest."""
+    return {part: value for part, value in model.identity().items() if part != "parameters"}
 
 
 def _too_few(pairs: TaskPairs, count: int) -> str:

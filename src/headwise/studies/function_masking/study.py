@@ -57,7 +57,16 @@ LEAST = {
 
 @dataclass(frozen=True)
 class FunctionMaskingOptions:
-    """What can be chosen about masking."""
+    """What can be chosen about the study `function_masking`: does the model need the heads that carry a function?
+
+    Examples:
+        >>> FunctionMaskingOptions(heads=(2, 8), size=8, factor=0.0, chains=0).heads
+        (2, 8)
+        >>> FunctionMaskingOptions(heads=(2, 8))
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: size=32 is none of heads=(2, 8); choose one of them
+    """
 
     heads: tuple[int, ...] = (4, 8, 16, 32, 64)  # how many are masked
     size: int = 32  # one of these: how many in cross-masking, augmenting and hierarchy
@@ -73,9 +82,9 @@ class FunctionMaskingOptions:
     chains: int = 6  # whole questions for the hierarchy; 0: no hierarchy
     chain_draws: int = 2  # of random heads
     low: tuple[str, ...] | None = None  # low-order functions; None: the four known ones
-    high: tuple[str, ...] | None = None
+    high: tuple[str, ...] | None = None  # high-order functions; None: the four known ones
     batch: int = 64  # rows at a time
-    seed: int = 0
+    seed: int = 0  # of random heads and directions
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

@@ -43,17 +43,24 @@ LEAST = {"max_new_tokens": 1, "seeds": 2, "shuffles": 1, "most_epochs": 1, "batc
 
 @dataclass(frozen=True)
 class FunctionsOptions:
-    """What can be chosen about the functions study."""
+    """What can be chosen about the study `functions`: which heads carry which cognitive function?
+
+    Examples:
+        All packaged steps, read at every token of the answer.
+
+        >>> FunctionsOptions(steps=None, key_tokens="all").seeds
+        5
+    """
 
     steps: int | None = 360  # about so many are asked, whole questions of them, evenly over functions; None: all
-    max_new_tokens: int = 8
+    max_new_tokens: int = 8  # of an answer
     key_tokens: str = "content"  # or "all", "first", "last": which tokens of an answer heads are read at
     seeds: int = 5  # probes
     shuffles: int = 2  # probes with shuffled labels
     most_epochs: int = 20  # of training; how many are made is chosen inside the training steps
     batch: int = 32  # questions at a time
     shard: int = 32  # questions between two commits
-    seed: int = 0
+    seed: int = 0  # of the choice of steps, and the first of the probes'
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

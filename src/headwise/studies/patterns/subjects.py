@@ -5,7 +5,7 @@ tokens. What does not fit is refused here, before anything runs.
 
 A second model is given as a loaded `Model`, a folder or hub id, or a PEFT adapter's folder. An adapter goes on a copy of
 the first model; one that was trained with gates makes that copy sparse. Where none is given, the adapter that ships for
-this very model is taken, if there is one.
+this very model is taken, if there is one; not for an offloaded model, on which no adapter can be put.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headwise.corpora import Passages
 from headwise.dims import head_name, parse_heads
 from headwise.errors import DataError, StudyError
 from headwise.interventions import Scale
-from headwise.model import Model, load, packaged_adapter
+from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 
 NOTHING = "none"  # as `against`: compare with nothing, not even with what ships
@@ -41,19 +41,19 @@ def model_beside(model: Model, against: Model | str | Path | None) -> Model | No
     """The model to compare with, on the first one's device and in its dtype."""
     if isinstance(against, Model):
         return against
-    if against is None:
+    if against is None and not is_offloaded(model.hf):
         against = packaged_adapter(model)
     if against is None or str(against).lower() == NOTHING:
         return None
     if (Path(against) / "adapter_config.json").is_file():
         return _with_adapter(model, against)
-    return load(against, device=model.device, dtype=model.dtype)
+    return load(against, **model.alike)
 
 
 def _with_adapter(model: Model, adapter: str | Path) -> Model:
     """The first model with this adapter; a model that already has one is loaded anew without it."""
-    if model.adapter is not None:
-        return load(model.id, adapter=adapter, device=model.device, dtype=model.dtype)
+    if model.adapter is not None or is_offloaded(model.hf):
+        return load(model.id, adapter=adapter, **model.alike)
     made = load(copy.deepcopy(model.hf), model.tokenizer, adapter=adapter)
     return replace(made, id=model.id, revision=model.revision)
 
@@ -92,7 +92,8 @@ def short_name(model: Model) -> str:
 
 def identity_of(model: Model) -> dict[str, Any]:
     """Who the second model is; of its adapter the name alone, since the weights' digest tells more than where it lies."""
-    return model.identity() | {"adapter": model.adapter and Path(model.adapter).name}
+    found = model.identity() | {"adapter": model.adapter and Path(model.adapter).name}
+    return {part: value for part, value in found.items() if part != "parameters"}  # it follows from the rest
 
 
 def context_of(both: Sequence[Model | None]) -> int | None:

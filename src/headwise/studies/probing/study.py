@@ -60,18 +60,27 @@ LOGPROB = "Log-probability, mean of exact answer"  # what the cross-topic matrix
 
 @dataclass(frozen=True)
 class ProbingOptions:
-    """What can be chosen about probing."""
+    """What can be chosen about the study `probing`: at which layer and token does the model know that it errs?
+
+    Examples:
+        >>> ProbingOptions(sites=("residual", "mlp_out"), shuffles=200).sites
+        ('residual', 'mlp_out')
+        >>> ProbingOptions(sites=("residuals",))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: there is no site 'residuals' to probe. Did you mean 'residual'? ...
+    """
 
     sites: tuple[str, ...] | None = None  # of mlp_in, mlp_out, attention_out, residual; the published map is mlp_in's
     spans: str = BLIND  # or "published"
     extractor: Endpoint | None = None  # finds exact answers of wrong answers, the published way
-    folds: int = 5
+    folds: int = 5  # of the cross-validation
     shuffles: int = 100  # of the labels, for the null; no q-value is below 1 / shuffles
     paper: bool = True  # the paper's protocol beside ours, at the first site
     p_true: bool = True  # ask the model whether its answer is true
-    batch_tokens: int = 2048
-    shard: int = 64
-    seed: int = 0
+    batch_tokens: int = 2048  # tokens in a batch, padding included
+    shard: int = 64  # answers between two commits
+    seed: int = 0  # of folds and shuffles
 
     def __post_init__(self) -> None:
         for site in self.sites or ():

@@ -46,16 +46,23 @@ CHOICES = {"norms": ("raw", "folded"), "embedding": ("effective", "raw")}
 
 @dataclass(frozen=True)
 class RelationsOptions:
-    """What can be chosen about the relations study."""
+    """What can be chosen about the studies `relations` and `salience`: what does each head compute, from weights alone?
+
+    Examples:
+        How many of the tokens that a head maps a word to count as found: as published, or as you say.
+
+        >>> RelationsOptions().k_of(copying=False, vocabulary=49152), RelationsOptions(k=5).k_of(False, 49152)
+        (10, 5)
+    """
 
     norms: str = "raw"  # or "folded": the gains of the norms before (and behind) the attention and of the last are in
     embedding: str = "effective"  # heads after the first layer read E'; "raw": they read E, as published for Llama-70B
     k: int | None = None  # None: 10, or 25 for vocabularies over 65,536
     k_copying: int | None = None  # None: 1, or 3
-    threshold: float = 0.15
-    shuffles: int = 20
-    salience: bool = True
-    seed: int = 0
+    threshold: float = 0.15  # share of a relation's pairs from which on a head has it
+    shuffles: int = 20  # of the pairs, for the null
+    salience: bool = True  # also the study `salience`: the tokens that each head acts on most
+    seed: int = 0  # of the shuffles
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():

@@ -59,12 +59,19 @@ LEAST = {
 
 @dataclass(frozen=True)
 class RelationValidationOptions:
-    """What can be chosen about the validation."""
+    """What can be chosen about the study `relation_validation`: do heads do in texts what their weights say?
+
+    Examples:
+        >>> RelationValidationOptions(tasks=("country-capital",), removed=(1, 4, 16), same_layers=True).removed
+        (1, 4, 16)
+        >>> RelationValidationOptions(removed=(4, 2))
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: removed=(4, 2) are no numbers of heads; give rising ones, such as 1, 2, 4, 8
+    """
 
     prompts: int = 30  # around source words, for every relation
-    tasks: tuple[str, ...] | None = (
-        None  # relations whose heads are removed; None: six well-known ones, or the first six
-    )
+    tasks: tuple[str, ...] | None = None  # relations whose heads are removed; None: six well-known ones, or the first
     tried: int = 40  # few-shot prompts that the whole model is asked, for each task
     solved: int = 25  # of those it completes right, how many are asked again without heads, at most
     least_solved: int = 15  # a task with fewer is left out
@@ -72,9 +79,9 @@ class RelationValidationOptions:
     removed: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # how many heads are switched off
     draws: int = 5  # of random heads
     same_layers: bool = False  # draw random heads from the layers of the heads that they stand for
-    batch_tokens: int = 4096
+    batch_tokens: int = 4096  # tokens in a batch, padding included
     shard: int = 64  # relations between two commits; their prompts are multiplied out together
-    seed: int = 0
+    seed: int = 0  # of prompts and random heads
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

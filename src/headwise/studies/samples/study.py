@@ -57,16 +57,25 @@ _NUMBERS = ("answer_tokens", "logprob_mean")
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """What can be chosen about samples."""
+    """What can be chosen about the study `samples`: what does the model say when it is asked many times?
+
+    Examples:
+        >>> SamplingOptions(samples=10, questions=50, temperature=0.7)
+        SamplingOptions(samples=10, questions=50, temperature=0.7, layer=None, site=None, folds=5, shard=8, seed=0)
+        >>> SamplingOptions(temperature=0)
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: at temperature 0 all samples are equal; give more than 0
+    """
 
     samples: int = 30  # a question
     questions: int = 100  # of those answered, evenly over topics
-    temperature: float = 1.0
+    temperature: float = 1.0  # over 0, or all samples are equal
     layer: int | None = None  # where to read; None is where the probing map is best at the exact answer
     site: str | None = None  # None is the probing map's first
-    folds: int = 5
+    folds: int = 5  # of the cross-validation
     shard: int = 8  # questions between two commits
-    seed: int = 0
+    seed: int = 0  # of the samples
 
     def __post_init__(self) -> None:
         for name, least in {"samples": 2, "questions": 1, "folds": 2, "shard": 1}.items():

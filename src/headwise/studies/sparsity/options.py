@@ -23,15 +23,24 @@ _RULE = re.compile(r"(\w+) ([\d.]+)(?: \+ (\d+))?")
 
 @dataclass(frozen=True)
 class SparsityOptions:
-    """What can be chosen about sparsity without training."""
+    """What can be chosen about the study `sparsity`: what does a model lose when weights are dropped, without training?
+
+    Examples:
+        >>> [rule.name for rule in SparsityOptions(rules=("top 4", "window 16 + 4")).droppings]
+        ['top 4', 'window 16 + 4']
+        >>> SparsityOptions(rules=("half",))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: 'half' is no rule to drop attention weights by; ...
+    """
 
     rules: tuple[str, ...] = DEFAULT  # such as "top 8", "over 0.01", "window 16 + 4", "entmax 1.5", "random 8"
     renormalise: bool = True  # scale what stays so that a row keeps its sum
-    prompts: int = 30
+    prompts: int = 30  # texts
     tokens: int = 64  # of a prompt
-    batch_tokens: int = 512
+    batch_tokens: int = 512  # tokens in a batch, padding included
     shard: int = 10  # prompts between two commits
-    seed: int = 0
+    seed: int = 0  # of the rule random
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

@@ -12,6 +12,7 @@ answering where none is given. The prompt is the one the detector was fitted wit
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,17 +38,22 @@ HEADS = 5  # heads named with a score
 
 @dataclass(frozen=True)
 class Score:
-    """One answer, scored."""
+    """One answer, scored. Made by `AnswerScorer`.
 
-    id: str
-    question: str
-    answer: str
+    Examples:
+        >>> scorer = hw.AnswerScorer.open(answered.path, model)
+        >>> score = scorer.score("where was the river ?", "under the old house")
+        >>> list(score.heads)[:2], score.unusual
+        (['L0H5', 'L0H4'], [])
+    """
+
+    id: str  # of the question
+    question: str  # what was asked
+    answer: str  # what is scored
     probability: float  # that the answer is wrong; NaN for an empty answer
     heads: dict[str, float]  # the heads that moved the score most: log-odds each added to "wrong"
     others: dict[str, float]  # what each block of features added
-    unusual: list[
-        str
-    ]  # blocks that added more or less than for any answer the detector knows: distrust the probability
+    unusual: list[str]  # blocks that add more or less than in any answer the detector knows: distrust the probability
     added: np.ndarray | None = field(default=None, compare=False, repr=False)  # (layer, head) log-odds of every head
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,7 +77,19 @@ class Score:
 
 
 class AnswerScorer:
-    """A model with the detector that was fitted on its answers."""
+    """A model with the detector that was fitted on its answers: how likely is a new answer wrong?
+
+    Args:
+        model: the model that the detector was fitted on.
+        detector: what the studies `spectral` and `detection` have left in the atlas.
+        options: how questions are put.
+
+    Examples:
+        >>> scorer = hw.AnswerScorer.open(answered.path, model)
+        >>> score = scorer.score("where was the river ?", "under the old house")
+        >>> round(score.probability, 2)  # that it is wrong, calibrated
+        0.16
+    """
 
     def __init__(self, model: Model, detector: Detector, options: answering.AnsweringOptions):
         self.model, self.detector, self.options = model, detector, options
@@ -79,20 +97,23 @@ class AnswerScorer:
 
     @classmethod
     def open(cls, atlas: str | os.PathLike[str], model: Any = None) -> AnswerScorer:
-        """From an atlas with a spectral study; `model` where it is not to be loaded by the id the atlas names."""
+        """From an atlas with a spectral study.
+
+        Args:
+            atlas: where the atlas is.
+            model: what `headwise.load` takes or gave, where the model is not to be loaded by the id the atlas names.
+
+        Returns:
+            A scorer. A model that is not the atlas's own is refused.
+        """
         found = Atlas.open(atlas)
-        path = Path(found.path, detection.SAVED)
-        if not path.with_suffix(".json").exists():
-            raise AtlasError(
-                f"{found.path} holds no detector; build one with headwise build --studies spectral -o {found.path}"
-            )
-        detector = Detector.load(path)
+        detector = _detector(found)
         origin = found.provenance(spectral.NAME)
         loaded = load(origin.model["id"] if model is None else model)
         digest = loaded.identity()["digest"]
         if digest != detector.about.get("digest"):
             raise AtlasError(
-                f"the detector in {found.path} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
+                f"the detector in {found.place} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
                 f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
             )
         asked = found.provenance(answering.NAME).parameters
@@ -100,11 +121,27 @@ class AnswerScorer:
         return cls(loaded, detector, options)
 
     def score(self, question: str, answer: str | None = None, *, context: str = "") -> Score:
-        """Score one answer; without one the model answers first."""
+        """Score one answer.
+
+        Args:
+            question: what is asked.
+            answer: what was answered; None: the model answers first.
+            context: a text to answer from.
+
+        Returns:
+            The score, with the heads that moved it most.
+        """
         return self.scores([Question("asked", question, (), context=context, response=answer)])[0]
 
     def scores(self, questions: Sequence[Question]) -> list[Score]:
-        """Score many; all with a `response`, or none."""
+        """Score many answers at once.
+
+        Args:
+            questions: all with a `response`, or none; without, the model answers first.
+
+        Returns:
+            A score each.
+        """
         if not questions:
             raise DataError("there is no question to score; give at least one")
         work = answering.prepare(self.model, Questions("asked", tuple(questions)), self.options)
@@ -135,6 +172,24 @@ class AnswerScorer:
             Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i], added[i])
             for i, (name, asked, text) in enumerate(rows)
         ]
+
+
+def _detector(atlas: Atlas) -> Detector:
+    """The detector that the spectral study left in an atlas, wherever that lies."""
+    names = [f"{detection.SAVED}{suffix}" for suffix in (".json", ".safetensors")]
+    if atlas.place.read(names[0]) is None:
+        raise AtlasError(
+            f"{atlas.place} holds no detector; build one with headwise build --studies spectral -o {atlas.place}"
+        )
+    if atlas.place.folder is not None:
+        return Detector.load(atlas.place.folder / detection.SAVED)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            Path(folder, name).write_bytes(atlas.place.read(name) or b"")
+        try:
+            return Detector.load(Path(folder, detection.SAVED))
+        except AtlasError as error:
+            raise AtlasError(str(error).replace(folder, str(atlas.place))) from error
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:

@@ -28,10 +28,11 @@ from headwise.atlas import Provenance
 from headwise.corpora import Example, batches
 from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.engines import Shard
-from headwise.errors import DataError
+from headwise.errors import DataError, StudyError
 from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
 from headwise.model import Model
 from headwise.probes import KS, combine_ranks, differences, match_lengths, permutation_null
+from headwise.probes.permutation import FEWEST
 from headwise.seam import Structure, observe
 from headwise.studies.spectral import detection
 from headwise.studies.work import Work
@@ -55,13 +56,28 @@ FACES = {  # feature -> reading of the instrument, label, definition
 
 @dataclass(frozen=True)
 class SpectralOptions:
-    """What can be chosen about the spectral study."""
+    """What can be chosen about the studies `spectral` and `detection`: which heads' attention differs in wrong answers?
+
+    Examples:
+        >>> SpectralOptions(shuffles=20)  # refused at once, before anything is measured
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: spectral was asked for with shuffles=20, and needs at least 200; give more
+        >>> SpectralOptions(k=25, shuffles=1000)
+        SpectralOptions(k=25, batch_tokens=4096, shard=64, shuffles=1000, seed=0)
+    """
 
     k: int | None = None  # eigenvalues kept for the detectors; None is the most of 5 10 25 50 100 that every answer has
-    batch_tokens: int = 4096
-    shard: int = 64
-    shuffles: int = 500  # of the labels, for the null
-    seed: int = 0
+    batch_tokens: int = 4096  # tokens in a batch, padding included
+    shard: int = 64  # answers between two commits
+    shuffles: int = 500  # of the labels, for the null; at least 200
+    seed: int = 0  # of shuffles and folds
+
+    def __post_init__(self) -> None:
+        for name, least in {"batch_tokens": 1, "shard": 1, "shuffles": FEWEST}.items():
+            found = getattr(self, name)
+            if found < least:
+                raise StudyError(f"spectral was asked for with {name}={found}, and needs at least {least}; give more")
 
 
 def prepare(model: Model, answers: xr.Dataset, options: SpectralOptions | None = None) -> Work:

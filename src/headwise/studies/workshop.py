@@ -1,0 +1,190 @@
+"""Where studies are worked on: an order (a model by name, data, options), and the desk at which it is carried out.
+
+An `BuildOrder` is plain data, so it can be opened anywhere: in this process, or on a machine of a cluster, where it is sent.
+Opening it loads the model (or leaves it on disk, where only weights are read), and gives a `Workshop`, which prepares one
+study at a time, measures its shards and concludes. The engines know no more of studies than that (`engines.engine`).
+
+Cost: the model, once a process. This module does not know which engine runs, nor where the atlas lies.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import xarray as xr
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from headwise.corpora import Endpoint
+from headwise.engines import Job, Outcome, Shard, Threads
+from headwise.errors import EngineError, ModelError
+from headwise.model import Model, StoredModel, check_finite, load, open_stored
+from headwise.seam import HeadWeights
+from headwise.studies.catalogue import FROM_WEIGHTS, STUDIES
+from headwise.studies.sources import Sources
+from headwise.studies.work import Work
+
+__all__ = ["BuildOrder", "Workshop", "model_for"]
+
+CARRIED = (
+    "HF_",
+    "HUGGINGFACE_",
+    "TRANSFORMERS_",
+    "HEADWISE_",
+    "AWS_",
+    "GOOGLE_",
+    "AZURE_",
+)  # where models and atlases are
+SPREADING = ("device_map", "offload_folder", "max_memory")  # of a model that runs; one that stays on disk needs none
+PLACED = ("device", "device_map", "max_memory")  # any of these says where the model goes
+
+
+@dataclass(frozen=True)
+class BuildOrder:
+    """What is to be built."""
+
+    model: Any  # what `load` takes or gave
+    studies: tuple[str, ...]
+    sources: Sources = field(default_factory=Sources)
+    options: Mapping[str, Any] = field(default_factory=dict)  # by study
+    loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes beside the model
+    sent: Sent | None = None  # where it came from, if it was sent
+
+    def open(self) -> Workshop:
+        """Load the model that these studies need."""
+        if self.sent is not None:
+            self.sent.settle()
+        loaded = self.model
+        if not isinstance(loaded, Model | StoredModel):
+            loaded = model_for(self.studies, self.model, **self.loading)
+        if isinstance(loaded, Model):
+            check_finite(loaded.hf)
+        return Workshop(self, loaded)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the model was asked for on the CPU."""
+        return str(self.loading.get("device") or "").startswith("cpu")
+
+    @property
+    def threads(self) -> Threads:
+        """As many as this process has, unless it was said otherwise."""
+        if self.sent is not None:
+            return self.sent.threads
+        torches = torch.get_num_threads()
+        return Threads(torches, max((one["num_threads"] for one in _blas()), default=torches))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that loading and asking depend on, among them the keys of endpoints that the options name."""
+        keys = {
+            value.key_variable
+            for chosen in self.options.values()
+            for value in vars(chosen).values()
+            if isinstance(value, Endpoint)
+        }
+        return {name: text for name, text in os.environ.items() if name.startswith(CARRIED) or name in keys}
+
+    def for_workers(self, gpus: float | None, threads: int | None) -> BuildOrder:
+        """The same for other processes: names and data only, placed on so many GPUs."""
+        for what, given in (("model", self.model), ("model to compare with (against)", self.sources.against)):
+            if given is not None and not isinstance(given, str | Path):
+                raise EngineError(
+                    f"Workers load the {what} themselves, and a {type(given).__name__} in the memory of this process "
+                    "cannot be sent to them; give its name or folder (with loading={...} for dtype and the like), or save "
+                    "it with save_pretrained and give that folder."
+                )
+        loading = dict(self.loading)
+        if gpus is not None and all(loading.get(name) is None for name in PLACED):
+            loading |= {"device_map": "auto"} if gpus > 1 else {"device": "cpu"} if gpus == 0 else {}
+        count = self.threads if threads is None else Threads(threads, threads)
+        names = [self.model, self.sources.against, loading.get("adapter")]
+        local = tuple(str(name) for name in names if name is not None and Path(name).expanduser().exists())
+        sent = Sent(os.getcwd(), local, count)
+        return replace(self, sources=self.sources.read(), loading=loading, sent=sent)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What an order takes along from the process that sent it."""
+
+    folder: str  # where that process stood: relative names are meant from there
+    local: tuple[str, ...]  # names that are files or folders there
+    threads: Threads
+
+    def settle(self) -> None:
+        """Stand where the sender stood, and compute with as many threads; what is not on this machine is refused."""
+        if Path(self.folder).is_dir():
+            os.chdir(self.folder)
+        for name in self.local:
+            if not Path(name).expanduser().exists():
+                raise ModelError(
+                    f"{name} is a folder where the build was started, and is not on the machine {os.uname().nodename} of "
+                    f"the cluster (looked for from {os.getcwd()}); put it on a disk that all nodes see, or give a hub name."
+                )
+        torch.set_num_threads(self.threads.torch)
+        threadpool_limits(self.threads.blas, user_api="blas")
+
+
+class Workshop:
+    """A loaded model, with one study ready."""
+
+    def __init__(self, order: BuildOrder, model: Model | StoredModel) -> None:
+        self._order, self._model = order, model
+        self._work: Work | None = None
+
+    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
+        """Make a study ready, from the maps that it needs; the one before is put away."""
+        self._work = None
+        work = STUDIES[study](self._model, self._order.sources, needed, self._order.options.get(study))
+        self._work = work
+        return Job(study, work.provenance, work.examples, work.shard_size)
+
+    def measure(self, shard: Shard) -> xr.Dataset:
+        """Some examples of the study that is ready."""
+        return self._ready().measure(shard)
+
+    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
+        """Maps, and files to keep beside them."""
+        work = self._ready()
+        datasets = work.conclude(parts)
+        if work.leave is None:
+            return Outcome(datasets, {})
+        with tempfile.TemporaryDirectory() as folder:
+            work.leave(Path(folder), datasets, parts)
+            left = [path for path in Path(folder).rglob("*") if path.is_file()]
+            files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(left)}
+        return Outcome(datasets, files)
+
+    def _ready(self) -> Work:
+        assert self._work is not None  # engines prepare before they measure
+        return self._work
+
+
+def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) -> Model | StoredModel:
+    """The model that these studies need: loaded; or left on disk, where all of them read nothing but weights.
+
+    What cannot be read from disk (packed weights, no safetensors, an adapter) is loaded after all. ``loading``: what
+    `load` takes beside the model.
+    """
+    only_weights = bool(studies) and set(studies or ()) <= set(FROM_WEIGHTS)
+    asked = {name: value for name, value in loading.items() if value not in (None, "auto", False)}
+    asked = {name: value for name, value in asked.items() if not only_weights or name not in SPREADING}
+    on_disk = set(asked) <= {"device", "revision", "trust_remote_code"}
+    if only_weights and on_disk and (model is None or isinstance(model, str | Path)):
+        try:
+            stored = open_stored(model, **asked)
+            HeadWeights(stored).check()
+            return stored
+        except ModelError:
+            pass
+    return load(model, **loading)
+
+
+def _blas() -> list[dict[str, Any]]:
+    return [one for one in threadpool_info() if one.get("user_api") == "blas"]

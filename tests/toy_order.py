@@ -1,0 +1,115 @@
+"""An order without a model, for engines: an example's numbers follow from its place, and faults are ordered by shard.
+
+    ToyOrder(folder, faults={3: ("die", 1)})      shard 3 kills the process that measures it, the first time
+
+Every try is noted in a file of `folder`, so that a test sees what was done in which process, and how often. Fates: die
+(SIGKILL), fail (an error nobody meant), refuse (an error for the user), hang. Places -1, -2, -3 stand for opening, preparing
+and concluding. Workers import this module by its name, so this folder must be in their PYTHONPATH (`on_the_path`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from headwise.atlas import Provenance
+from headwise.engines import Job, Outcome, Shard, Threads
+from headwise.errors import EngineError, StudyError
+
+OPEN, PREPARE, CONCLUDE = -1, -2, -3
+
+
+def on_the_path() -> str:
+    """PYTHONPATH as this process has it, with this folder and Headwise's in it."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src"), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, folders))
+
+
+EXAMPLES, SIZE = 23, 4
+
+
+@dataclass(frozen=True)
+class ToyOrder:
+    folder: Path
+    faults: Mapping[int, tuple[str, int]] = field(default_factory=dict)  # place -> what happens, how many times
+    examples: int = EXAMPLES
+    seconds: float = 0.0  # a shard takes
+    together: int = 1  # shards wait until so many workers are there
+    in_memory: bool = False  # as if it held a model that cannot be sent
+    on_cpu: bool = False
+
+    @property
+    def threads(self) -> Threads:
+        return Threads(1, 1)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"TOY": "sent", **{name: value for name, value in os.environ.items() if name.startswith("AWS_")}}
+
+    def for_workers(self, gpus: float | None, threads: int | None) -> ToyOrder:
+        if self.in_memory:
+            raise EngineError("a toy in memory cannot be sent; give its name")
+        return replace(self, on_cpu=gpus == 0)
+
+    def open(self) -> ToyDesk:
+        self.meet(OPEN)
+        return ToyDesk(self)
+
+    def meet(self, place: int) -> None:
+        """Note that this is tried, and let happen what was ordered."""
+        with open(self.folder / "tries", "ab", buffering=0) as file:
+            file.write(f"{place} {os.getpid()}\n".encode())
+        what, times = self.faults.get(place, ("", 0))
+        if self.tries().count(place) > times:
+            return
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "hang":
+            time.sleep(600)
+        if what == "refuse":
+            raise StudyError(f"place {place} is refused; choose another")
+        if what == "fail":
+            raise ZeroDivisionError(f"at place {place}")
+
+    def tries(self) -> list[int]:
+        """The places tried so far, in order."""
+        path = self.folder / "tries"
+        return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class ToyDesk:
+    def __init__(self, order: ToyOrder) -> None:
+        self.order = order
+
+    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
+        self.order.meet(PREPARE)
+        data = {"digest": "d", "size": self.order.examples}
+        origin = Provenance(study, 1, {"id": "toy", "digest": "m"}, data, {"needed": sorted(needed)}, 0)
+        return Job(study, origin, self.order.examples, SIZE)
+
+    def measure(self, shard: Shard) -> xr.Dataset:
+        time.sleep(self.order.seconds)
+        end = time.monotonic() + 60
+        while self.order.tries().count(PREPARE) < self.order.together and time.monotonic() < end:
+            time.sleep(0.02)
+        self.order.meet(shard.index)
+        examples = range(shard.start, shard.stop)
+        numbers = np.stack([np.random.default_rng(example).random((3, 2), "float32") for example in examples])
+        numbers[0, 0, 0] = np.nan
+        return xr.Dataset(
+            {"value": (("example", "layer", "head"), numbers)},
+            coords={"example": [f"é{example}" for example in examples]},
+            attrs={"environment": os.environ.get("TOY", "not sent")},
+        )
+
+    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
+        self.order.meet(CONCLUDE)
+        whole = xr.concat(parts, dim="example", data_vars="all", combine_attrs="override")
+        return Outcome({"toy": whole}, {"kept/file.bin": whole["value"].values.tobytes()})
