@@ -9,16 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from transformers import LlamaForCausalLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from headwise.errors import ModelError
-from headwise.model import load
+from headwise.model import gguf_file, load
 from headwise.model.cache import UNFINISHED, cache_folder
 from headwise.model.gguf_file import dequantised
 
@@ -85,6 +87,21 @@ def test_the_file_says_whether_a_first_token_is_put_in_front(make_gguf: MakeGguf
     model = load(make_gguf(first=first))
     assert model.tokens("cat") == (["<s>", "cat"] if first else ["cat"])
     assert model.tokens("<s>cat") == ["<s>", "cat"]
+
+
+@pytest.mark.parametrize("spelt", [False, True])
+def test_a_tokenizer_that_spells_its_words_is_refused(spelt: bool) -> None:
+    """What transformers 5.17 makes of Gemma 3's: every word is in the vocabulary, and none is ever read as one token."""
+    words = [left + right for left in ("str", "wat", "pla", "gre") for right in ("ong", "ent", "ing", "ate", "ful")]
+    letters = sorted(set("".join(words)))
+    vocabulary = {token: place for place, token in enumerate(["<unk>", *letters, *words])}
+    one = models.BPE(vocabulary, [], unk_token="<unk>") if spelt else models.WordLevel(vocabulary, unk_token="<unk>")
+    backend = Tokenizer(one)
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    refused = pytest.raises(ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, 0 come back")
+    with refused if spelt else nullcontext():
+        gguf_file._refuse_spelling(tokenizer, Path("bad.gguf"))
 
 
 def test_a_truncated_copy_is_made_again(make_gguf: MakeGguf) -> None:

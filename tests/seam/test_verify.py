@@ -87,8 +87,8 @@ def test_lost_padding_is_found(monkeypatch):
 
 def test_a_slice_of_the_output_in_place_of_the_input_is_found(monkeypatch):
     """W_O with its heads in another order: the sum over heads is wrong."""
-    own = projection._map
-    monkeypatch.setattr(projection, "_map", lambda *args: (own(*args)[0].flip(0), own(*args)[1]))
+    own = projection._oriented
+    monkeypatch.setattr(projection, "_oriented", lambda *args: own(*args).flip(0))
     assert failed(tiny("llama")) == {"heads"}
 
 

@@ -19,6 +19,7 @@ from headwise.errors import ModelError
 from headwise.model.base import refuse_other_base
 from headwise.model.failures import in_words
 from headwise.model.gate import gate_note, put_gate
+from headwise.model.offload import is_offloaded
 from headwise.model.quiet import quiet
 
 __all__ = ["AdapterNote", "adapter_note", "add_adapter", "require_adapter", "unwrap"]
@@ -64,6 +65,11 @@ def require_adapter(adapter: str | Path, finding: dict[str, Any]) -> AdapterNote
 def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any], name: str) -> None:
     """Puts an adapter on top of a loaded model, in place; ``name``: what the model is called."""
     note, gate = require_adapter(adapter, finding), gate_note(adapter, finding)
+    if is_offloaded(hf):  # peft would leave the adapter's own matrices there without values
+        raise ModelError(
+            f"The adapter {adapter} cannot be put on {name}, parts of which are offloaded; merge it (merge_and_unload), save "
+            "the result with save_pretrained, and load that."
+        )
     refuse_other_base(hf, name, adapter, gate)
     with quiet(), in_words(str(adapter)):
         try:

@@ -33,40 +33,61 @@ __all__ = ["LayerCard", "ModelCard", "auto_class"]
 
 @dataclass(frozen=True)
 class LayerCard:
-    """One layer. A layer without softmax attention has no heads (0) and a ``reason``."""
+    """One layer. A layer without softmax attention has no heads (0) and a ``reason``.
 
-    index: int
+    Examples:
+        >>> model.card.per_layer[2]
+        LayerCard(index=2, kind='full', window=None, heads=6, kv_heads=6, head_dim=64, value_dim=64, reason=None)
+    """
+
+    index: int  # counted from 0, the layer next to the embedding
     kind: str  # "full", "window", "chunked" or "other"
     window: int | None  # keys a query may see, itself included; the chunk's length for "chunked"
-    heads: int
-    kv_heads: int
+    heads: int  # query heads
+    kv_heads: int  # heads that hold keys and values
     head_dim: int  # width of a query and a key
-    value_dim: int
+    value_dim: int  # width of a value, and of what a head puts out
     reason: str | None  # "linear attention: no attention map"
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model in numbers. ``heads``, ``kv_heads`` and the widths are the largest of any layer."""
+    """A model in numbers, told from its config alone. ``heads``, ``kv_heads`` and the widths are the largest of any layer.
 
-    id: str
-    family: str
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    value_dim: int
-    hidden_size: int
-    vocabulary_size: int
+    Examples:
+        >>> card = hw.ModelCard.from_config(model.hf.config, "planted")
+        >>> card.layers, card.heads, card.head_dim, card.attention_layers
+        (3, 6, 64, (0, 1, 2))
+        >>> card.parameters  # counted on a skeleton that holds no values
+        1998744
+    """
+
+    id: str  # the hub id, folder or name it was loaded by
+    family: str  # transformers' model_type, such as "llama"
+    layers: int  # of the decoder
+    heads: int  # query heads of a layer
+    kv_heads: int  # heads that hold keys and values; query head h reads kv head h // (heads / kv_heads)
+    head_dim: int  # width of a query and a key
+    value_dim: int  # width of a value, and of what a head puts out
+    hidden_size: int  # width of the residual stream
+    vocabulary_size: int  # tokens that are embedded
     max_positions: int | None  # None where the config sets no limit
-    tied_embeddings: bool
+    tied_embeddings: bool  # whether the unembedding is the embedding
     softcap: float | None  # attention scores are softcap * tanh(score / softcap)
-    per_layer: tuple[LayerCard, ...]
-    config: Any = field(repr=False, compare=False)
+    per_layer: tuple[LayerCard, ...]  # every layer by itself
+    config: Any = field(repr=False, compare=False)  # transformers' own
 
     @classmethod
     def from_config(cls, config: Any, id: str | None = None) -> ModelCard:
-        """Reads a config; refuses what is not a decoder, or does not say what is needed."""
+        """Reads a config; refuses what is not a decoder, or does not say what is needed.
+
+        Args:
+            config: a ``transformers`` config.
+            id: what the model is called; by default what the config says.
+
+        Returns:
+            The card.
+        """
         text = text_config(config)
         _refuse_encoder(config)
         count = find(text, "num_hidden_layers", "num_transformer_layers")
@@ -120,6 +141,14 @@ class ModelCard:
         """How many parameters there are; tied ones count once."""
         return sum(parameter.numel() for parameter in self.skeleton.parameters())
 
+    @property
+    def counted(self) -> int | None:
+        """`parameters`; None for a model whose own code cannot build it without its values."""
+        try:
+            return self.parameters
+        except ModelError:
+            return None
+
     @cached_property
     def sinks(self) -> bool:
         """Whether heads have a learned sink logit, so that a row of weights sums to less than one."""
@@ -128,7 +157,14 @@ class ModelCard:
         return any("sink" in name and value.numel() in heads for name, value in named)
 
     def bytes(self, dtype: torch.dtype) -> int:
-        """Memory of the parameters in one dtype."""
+        """Memory of the parameters in one dtype.
+
+        Args:
+            dtype: such as ``torch.bfloat16``.
+
+        Returns:
+            Bytes.
+        """
         return self.parameters * dtype.itemsize
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import ModelError
+from headwise.model.offload import is_offloaded, tied_names, values_of
 
 __all__ = ["check_finite", "named_weights", "tensors_digest", "tokenizer_digest", "weights_digest"]
 
@@ -75,17 +76,23 @@ def check_finite(model: Any) -> None:
 
 
 def named_weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and saved buffers with their names, tied ones once, in the order of their names."""
-    found: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    """Parameters and saved buffers with their names, tied ones once, in the order of their names.
+
+    Offloaded ones are read one at a time.
+    """
+    found: dict[str, tuple[nn.Module, str]] = {}
+    offloaded = is_offloaded(hf)
+    tied, seen = tied_names(hf) if offloaded else {}, set[int | str]()
     for prefix, module in sorted(hf.named_modules(), key=lambda pair: pair[0]):
-        stored = getattr(getattr(module, "_hf_hook", None), "weights_map", None)  # accelerate: weights moved elsewhere
         for name, value in [*module._parameters.items(), *module._buffers.items()]:
-            if value is None or id(value) in seen or name in module._non_persistent_buffers_set:
+            full = f"{prefix}.{name}".lstrip(".")
+            known = tied.get(full, full) if offloaded else id(value)
+            if value is None or known in seen or name in module._non_persistent_buffers_set:
                 continue
-            seen.add(id(value))
-            found[f"{prefix}.{name}".lstrip(".")] = stored[name] if value.is_meta and stored is not None else value
-    yield from sorted(found.items())
+            seen.add(known)
+            found[full] = module, name
+    for full, (module, name) in sorted(found.items()):
+        yield full, values_of(module, name) if offloaded else getattr(module, name)
 
 
 @torch.no_grad()

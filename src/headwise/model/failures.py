@@ -107,6 +107,11 @@ def _model(error: BaseException, name: str) -> str | None:
         )
     if isinstance(error, RuntimeError) and "ignore_mismatched_sizes" in text:
         return f"The weights of {name} have other shapes than its config.json says; use the config of these weights."
+    if isinstance(error, ValueError) and ("offload_folder" in text or "offload_dir" in text):
+        return (
+            f"Parts of {name} are to stay on disk, and its files do not hold them as they are used, so they must be rewritten; "
+            "say where with --offload FOLDER (offload_folder=)."
+        )
     if isinstance(error, torch.OutOfMemoryError):
         return (
             f"{name} does not fit into the device's memory; use dtype='bfloat16', device_map='auto', or device='cpu'."

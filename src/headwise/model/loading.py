@@ -22,8 +22,10 @@ from headwise.model.default import DEFAULT, Source, default_source, gguf_source,
 from headwise.model.failures import in_words, is_path, unreachable
 from headwise.model.gate import gate_of, put_gate
 from headwise.model.model import Model
+from headwise.model.offload import is_offloaded
 from headwise.model.placement import choose_device, choose_dtype, named_dtype
 from headwise.model.quiet import quiet
+from headwise.model.spread import Spread
 
 __all__ = ["load", "read_card"]
 
@@ -37,6 +39,8 @@ def load(
     dtype: str | torch.dtype = "auto",
     device: str | torch.device | None = None,
     device_map: Any = None,
+    offload_folder: str | Path | None = None,
+    max_memory: Any = None,
     revision: str | None = None,
     adapter: str | Path | None = None,
     trust_remote_code: bool = False,
@@ -51,11 +55,24 @@ def load(
         dtype: ``"auto"`` is the checkpoint's own dtype on a GPU, and float32 on a CPU, where half precision is slower
             and less exact. A loaded model keeps its dtype unless another one is named.
         device: by default the first CUDA device if there is one, else the CPU. A loaded model stays where it is.
-        device_map: spreads the model over several devices (needs ``accelerate``); goes to ``from_pretrained``.
+        device_map: spreads the model over GPUs, the CPU's memory and disk (needs ``accelerate``): ``"auto"``, or module ->
+            device as a dict or a ``.json`` file. Weights on disk are read for every pass.
+        offload_folder: where weights on disk are put if they must be rewritten; safetensors are read where they lie.
+        max_memory: what each device may hold, ``{"cpu": "8GiB", 0: "20GiB"}`` or ``"cpu=8GiB,0=20GiB"``; alone it means
+            ``device_map="auto"``.
         revision: a branch, tag or commit of the hub.
         adapter: a PEFT adapter to put on top (not merged).
         trust_remote_code: whether code that comes with the model may run.
         **kwargs: go to ``from_pretrained``.
+
+    Returns:
+        The model in eval mode with its tokenizer and its card, ready for `observe`, `check` and `build`.
+
+    Examples:
+        A model that is in memory already; a hub id, a folder or a ``.gguf`` file is given in the same place.
+
+        >>> hw.load(model.hf, model.tokenizer)
+        <Model planted: 3 layers x 6 heads, float32 on cpu>
     """
     if isinstance(model, Model):
         return model
@@ -65,7 +82,8 @@ def load(
         return _given(model, tokenizer, wanted, device, adapter, found)
     if adapter is not None:
         require_adapter(adapter, found)  # before the weights, which take long
-    where = choose_device(device, device_map)
+    spread = Spread.of(device_map, max_memory, offload_folder)
+    where = choose_device(device, spread)
     source = find_source(model, revision, found)
     code = {"trust_remote_code": trust_remote_code}
     finding = found | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
@@ -75,13 +93,14 @@ def load(
         note = adapter_note(source.location, found | {"local_files_only": source.local or unreachable(error)})
         if note is None:
             raise
-        rest = {"dtype": dtype, "device": device, "device_map": device_map, **code, **kwargs}
+        rest = {"dtype": dtype, "device": device, **spread.arguments(), **code, **kwargs}
         return _on_its_base(source, note, tokenizer, adapter, rest)
     card = ModelCard.from_config(config, source.id)
     if wanted == "auto" and not hasattr(config, "quantization_config") and where.type == "cpu":
         wanted = choose_dtype(wanted, config, where)
-    hf = read_weights(source, config, {**kwargs, **finding, "dtype": wanted, "device_map": device_map})
-    if device_map is None and not getattr(hf, "is_quantized", False):  # a quantised model is where it was put
+    spread = spread.fit(card)
+    hf = read_weights(source, config, {**kwargs, **finding, "dtype": wanted, **spread.arguments()})
+    if not spread and not getattr(hf, "is_quantized", False):  # a quantised model is where it was put
         with in_words(source.id):
             hf = hf.to(where)
     if adapter is not None:
@@ -90,13 +109,28 @@ def load(
         put_gate(hf, gate_of(hf) or 0.0)
     tokenizer, why = find_tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
     commit = hub_commit(source, finding)
-    return Model(hf.eval(), tokenizer, card, source.id, commit, None if adapter is None else str(adapter), why)
+    adapter = None if adapter is None else str(adapter)
+    return Model(hf.eval(), tokenizer, card, source.id, commit, adapter, why, spread.arguments() if spread else None)
 
 
 def read_card(
     model: str | Path | None = None, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> ModelCard:
-    """The card of a model that is not loaded: only its config is read. Takes the names that ``load`` takes."""
+    """The card of a model that is not loaded: only its config is read.
+
+    Args:
+        model: a name that `load` takes: hub id, folder or ``.gguf`` file. Nothing: the default model.
+        revision: a branch, tag or commit of the hub.
+        trust_remote_code: whether code that comes with the model may run.
+
+    Returns:
+        Layers, heads, widths, windows, and which layers have no heads and why.
+
+    Examples:
+        >>> _ = model.hf.config.save_pretrained(folder)
+        >>> read_card(folder).layers, read_card(folder).heads
+        (3, 6)
+    """
     source = find_source(model, revision, {})
     finding = {"revision": revision, "trust_remote_code": trust_remote_code}
     finding |= {"local_files_only": True} if source.local else {}
@@ -113,6 +147,10 @@ def _given(
             f"A {type(model).__name__} is not a transformers model; give one, or the name or folder of one."
         )
     card = ModelCard.from_config(hf.config, hf.config._name_or_path or type(hf).__name__)
+    if (dtype != "auto" or device is not None) and is_offloaded(hf):
+        raise ModelError(
+            f"Parts of {card.id} are offloaded, so it cannot be cast or moved; load it with the dtype and device_map wanted."
+        )
     hf = hf if dtype == "auto" else hf.to(dtype)
     hf = hf if device is None else hf.to(choose_device(device))
     if adapter is not None:

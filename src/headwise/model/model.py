@@ -17,6 +17,7 @@ from headwise.errors import DataError
 from headwise.markup import Html, card, facts
 from headwise.model.card import ModelCard
 from headwise.model.digest import tokenizer_digest, weights_digest
+from headwise.model.offload import runs_on
 from headwise.model.tokens import Chat, is_chat, readable, token_ids
 
 __all__ = ["Model"]
@@ -24,15 +25,29 @@ __all__ = ["Model"]
 
 @dataclass(eq=False)
 class Model:
-    """What :func:`headwise.model.load` returns."""
+    """A model ready for reading: what `headwise.load` returns.
+
+    Call it as you would call the ``transformers`` model; it adds nothing to it and changes nothing in it.
+
+    Examples:
+        >>> model
+        <Model planted: 3 layers x 6 heads, float32 on cpu>
+        >>> inputs = model.encode(["the old river", "the house by the river"])
+        >>> inputs["attention_mask"]
+        tensor([[1, 1, 1, 1, 0, 0],
+                [1, 1, 1, 1, 1, 1]])
+        >>> model(**inputs).logits.shape  # no gradients are kept
+        torch.Size([2, 6, 200])
+    """
 
     hf: Any  # the transformers model, in eval mode
-    tokenizer: Any | None
-    card: ModelCard
-    id: str
+    tokenizer: Any | None  # the transformers tokenizer, or None where there is none
+    card: ModelCard  # layers, heads, widths
+    id: str  # the hub id, folder or name it was loaded by
     revision: str | None = None  # a commit of the hub, or "gguf-" and the file's digest
     adapter: str | None = None  # the adapter on top, if one was asked for
     no_tokenizer: str = "this model was given without a tokenizer"  # why, where it is None
+    spread: dict[str, Any] | None = None  # over which devices, as `load` was told
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One forward pass without gradients, as all measuring is; ``model.hf(...)`` keeps them."""
@@ -40,18 +55,36 @@ class Model:
             return self.hf(*args, **kwargs)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """``transformers``' own ``generate``."""
+        """``transformers``' own ``generate``, under which instruments and interventions work as well.
+
+        Args:
+            *args: go to ``generate``.
+            **kwargs: go to ``generate``; pad on the left, as ``model.encode(texts, padding_side="left")`` does.
+
+        Returns:
+            What ``generate`` returns: token ids, prompts included.
+
+        Examples:
+            >>> prompt = model.encode("the old river", padding_side="left")
+            >>> model.generate(**prompt, max_new_tokens=4, do_sample=False).shape
+            torch.Size([1, 8])
+        """
         return self.hf.generate(*args, **kwargs)
 
     @property
     def device(self) -> torch.device:
         """Where inputs go."""
-        device = next(self.hf.get_input_embeddings().parameters()).device
-        return torch.device("cpu") if device.type == "meta" else device  # accelerate moves inputs of offloaded parts
+        return runs_on(self.hf)
 
     @property
     def dtype(self) -> torch.dtype:
+        """What its weights are kept in."""
         return self.hf.dtype
+
+    @property
+    def alike(self) -> dict[str, Any]:
+        """What `load` is told to put another model where this one is, in its dtype."""
+        return {"dtype": self.dtype, **(self.spread or {"device": self.device})}
 
     def encode(
         self,
@@ -62,8 +95,20 @@ class Model:
     ) -> dict[str, Tensor]:
         """One text or chat, or a list of them, as ``input_ids`` and ``attention_mask`` on the model's device.
 
-        Shorter rows are padded (on the right for a forward pass; ask for ``"left"`` to generate). A chat ends with the
-        assistant's turn opened unless the assistant spoke last. Nothing is truncated: what is too long is refused.
+        Nothing is truncated: what is too long is refused.
+
+        Args:
+            items: a text, a chat (a list of ``{"role": ..., "content": ...}``), or a list of either.
+            generation_prompt: whether a chat ends with the assistant's turn opened; by default it does unless the
+                assistant spoke last.
+            padding_side: where shorter rows are filled: ``"right"`` for a forward pass, ``"left"`` to generate.
+
+        Returns:
+            What the model is called with: ``model(**model.encode(text))``.
+
+        Examples:
+            >>> model.encode("the old river")["input_ids"]
+            tensor([[ 1, 20, 30, 31]])
         """
         several: list[Any] = [items] if isinstance(items, str) or is_chat(items) else list(items)
         rows = [self.ids(item, generation_prompt=generation_prompt) for item in several]
@@ -79,7 +124,20 @@ class Model:
         return {"input_ids": input_ids.to(self.device), "attention_mask": attention_mask.to(self.device)}
 
     def ids(self, item: str | Chat, *, generation_prompt: bool | None = None, limit: int | None = None) -> list[int]:
-        """The token ids of one text or chat, with one first token at most; with a limit, the first so many."""
+        """The token ids of one text or chat, with one first token (BOS) at most.
+
+        Args:
+            item: a text or a chat.
+            generation_prompt: as for `encode`.
+            limit: keep the first so many.
+
+        Returns:
+            The ids.
+
+        Examples:
+            >>> model.ids("the old river", limit=2)
+            [1, 20]
+        """
         ids = token_ids(self._tokenizer(), item, generation_prompt=generation_prompt)[:limit]
         if not ids:
             raise DataError("An empty text has no tokens, so there is nothing to show the model.")
@@ -94,7 +152,18 @@ class Model:
         return ids
 
     def tokens(self, item: str | Chat | Sequence[int] | Tensor) -> list[str]:
-        """One readable string per token of a text, a chat, or a row of ids."""
+        """One readable string per token.
+
+        Args:
+            item: a text, a chat, or a row of token ids.
+
+        Returns:
+            As many strings as there are tokens, the first token (BOS) included.
+
+        Examples:
+            >>> model.tokens("the old river")
+            ['<s>', 'the', 'old', 'river']
+        """
         if isinstance(item, Tensor):
             item = item.flatten().tolist()
         if isinstance(item, str) or is_chat(item):
@@ -109,7 +178,16 @@ class Model:
         return next((i for i in candidates if i is not None and i < self.card.vocabulary_size), 0)
 
     def identity(self) -> dict[str, Any]:
-        """Who this model is, for provenance. Reads a sample of the weights as they are now."""
+        """Who this model is, for provenance. Reads a sample of the weights as they are now.
+
+        Returns:
+            Id, revision, adapter, digests of weights and tokenizer, numbers of layers and heads, dtype, device.
+
+        Examples:
+            >>> who = model.identity()
+            >>> who["id"], who["layers"], who["heads"], len(who["digest"])
+            ('planted', 3, 6, 32)
+        """
         return {
             "id": self.id,
             "revision": self.revision,
@@ -119,6 +197,7 @@ class Model:
             "layers": self.card.layers,
             "heads": self.card.heads,
             "kv_heads": self.card.kv_heads,
+            "parameters": self.card.counted,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type,
         }

@@ -1,4 +1,4 @@
-"""The sparse adapter that comes with Headwise, for the default model (docs/sparse.md says how it was trained)."""
+"""The sparse adapter that comes with Headwise, for the default model (docs/studies/sparse.md says how it was trained)."""
 
 from __future__ import annotations
 

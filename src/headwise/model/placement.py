@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from headwise.errors import ModelError, did_you_mean
+from headwise.model.spread import Spread
 
 __all__ = ["choose_device", "choose_dtype", "named_dtype"]
 
@@ -37,14 +38,14 @@ def choose_dtype(dtype: str | torch.dtype, config: Any, device: torch.device) ->
     return torch.float32 if device.type == "cpu" else getattr(torch, own) if isinstance(own, str) else own
 
 
-def choose_device(device: str | torch.device | None = None, device_map: Any = None) -> torch.device:
-    """The device that was named, or a GPU if there is one, or the CPU."""
-    if device is not None and device_map is not None:
+def choose_device(device: str | torch.device | None = None, spread: Spread | None = None) -> torch.device:
+    """The device that was named, or where a spread model runs, or a GPU if there is one, or the CPU."""
+    if device is not None and spread:
         raise ModelError("device puts the whole model on one device and device_map spreads it; give one of the two.")
-    if device_map is not None and importlib.util.find_spec("accelerate") is None:
+    if spread and importlib.util.find_spec("accelerate") is None:
         raise ModelError("device_map needs the package accelerate; run `pip install accelerate`.")
     if device is None:
-        on_cpu = device_map in ("cpu", {"": "cpu"}) or not torch.cuda.is_available()
+        on_cpu = spread.on_cpu if spread else not torch.cuda.is_available()
         return torch.device("cpu" if on_cpu else "cuda")
     try:
         device = torch.device(device)

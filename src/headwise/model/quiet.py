@@ -1,12 +1,13 @@
 """Keeps ``transformers`` quiet while a model is built or loaded, and gives it its voice back afterwards.
 
-Loading prints progress bars and advice that mean little to a reader of attention heads. What matters in it (weights
-that are missing from the file) is checked in :mod:`headwise.model.loading` and raised. Downloads keep their bars:
-they take long.
+Loading prints progress bars and advice that mean little to a reader of attention heads (``accelerate`` warns of weights
+that were offloaded as they were asked to be). What matters in it (weights that are missing from the file) is checked in
+:mod:`headwise.model.loading` and raised. Downloads keep their bars: they take long.
 """
 
 from __future__ import annotations
 
+import logging as plain
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +22,16 @@ __all__ = ["quiet"]
 def quiet() -> Iterator[None]:
     """Errors only, and no loading bars, inside the block."""
     verbosity, bars, downloads = logging.get_verbosity(), logging.is_progress_bar_enabled(), _download_bars()
+    spreading = plain.getLogger("accelerate")
+    level = spreading.level
+    spreading.setLevel(plain.ERROR)
     logging.set_verbosity_error()
     logging.disable_progress_bar()  # switches the hub's bars off too
     _set_download_bars(downloads)
     try:
         yield
     finally:
+        spreading.setLevel(level)
         logging.set_verbosity(verbosity)
         if bars:
             with warnings.catch_warnings(action="ignore"):  # the hub warns where an environment variable forbids bars

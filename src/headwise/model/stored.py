@@ -79,6 +79,7 @@ class StoredModel:
             "layers": self.card.layers,
             "heads": self.card.heads,
             "kv_heads": self.card.kv_heads,
+            "parameters": self.card.counted,
             "dtype": str(dtype).removeprefix("torch."),
             "device": self.device.type,
         }

@@ -12,7 +12,8 @@ from headwise.seam.positions import Positions, check_positions, position_index, 
 from headwise.seam.projection import OutputProjection, output_projections
 from headwise.seam.refusal import refuse_unseeable
 from headwise.seam.structure import Structure
-from headwise.seam.verify import Check, Verdict, check
+from headwise.seam.verdict import Check, Verdict
+from headwise.seam.verify import check
 from headwise.seam.watching import Instrument, Intervention
 
 __all__ = [

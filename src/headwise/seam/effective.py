@@ -15,14 +15,13 @@ This module does not know heads.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headwise.errors import SeamError
-from headwise.model import ModelCard, decoder_layers
+from headwise.model import ModelCard, decoder_layers, whole
 from headwise.seam.glance import Enough, Onlooker, glance
 from headwise.seam.structure import Structure
 
@@ -78,9 +77,7 @@ class FirstBlock:
         block = decoder_layers(hf)[0]
         witness = _witness(hf, block)
         name = next(name for name, module in block.named_modules() if module is witness.module)
-        if any(parameter.is_meta for parameter in block.parameters()):
-            raise SeamError(f"the first block of {card.id} is not in memory (offloaded); load it onto one device")
-        self.block = copy.deepcopy(block).to(device=device, dtype=torch.float32).eval()
+        self.block = whole(block).to(device=device, dtype=torch.float32).eval()
         parent, _, last = name.rpartition(".")
         setattr(self.block.get_submodule(parent), last, _Silent(witness.silence))
         self.args = tuple(_moved(one, device) for one in witness.args[1:])

@@ -11,7 +11,14 @@ from headwise.kernels import Attention, Reductions
 
 @dataclass(frozen=True)
 class Shot:
-    """One forward pass over one batch: what is known before the first layer runs."""
+    """One forward pass over one batch: what is known before the first layer runs.
+
+    Examples:
+        >>> import torch
+        >>> shot = Shot(0, torch.tensor([[1, 5, 7]]), torch.tensor([[True, True, True]]), 0, torch.tensor([0]))
+        >>> shot.cached  # whole sequences: nothing stands in the cache
+        0
+    """
 
     index: int  # passes since the observation began; a decode step is a pass
     input_ids: Tensor | None  # (batch, query); None where the model was given embeddings
@@ -25,16 +32,33 @@ class Frame:
     """One layer's attention, caught between its softmax and its output projection.
 
     `z` is what the model goes on with, interventions included; it is not to be changed by who looks at it.
+
+    Examples:
+        What an instrument is given, here by one that keeps it.
+
+        >>> from headwise.seam import Instrument
+        >>> class Keep(Instrument):
+        ...     name = "keep"
+        ...     def see(self, frame):
+        ...         self.frame = frame
+        ...     def read(self):
+        ...         return None
+        >>> keep = Keep()
+        >>> with hw.observe(model, keep):
+        ...     _ = model(**model.encode("the old river"))
+        >>> frame = keep.frame  # of the last layer
+        >>> frame.layer, tuple(frame.z.shape), tuple(frame.attention.weights().shape)
+        (2, (1, 4, 6, 64), (1, 6, 4, 4))
     """
 
-    shot: Shot
-    layer: int
+    shot: Shot  # the pass it belongs to
+    layer: int  # counted from 0
     module: nn.Module  # the attention module
     attention: Attention  # q, k, sight, scale; `attention.weights()` materialises the map
     mask: Tensor | None  # as transformers handed it to the layer; what it means is in `attention.visibility`
     v: Tensor  # (batch, kv_head, key, value width)
     z: Tensor  # (batch, query, head, value width): the input of the output projection, one slice a head
-    reductions: Reductions = field(default_factory=Reductions)
+    reductions: Reductions = field(default_factory=Reductions)  # what instruments asked for
 
     @property
     def batch(self) -> int:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import SeamError
-from headwise.model import Model, StoredModel, decoder_layers, embedding, unembedding
+from headwise.model import Model, StoredModel, bare, decoder_layers, embedding, unembedding, values_of, whole
 from headwise.seam.effective import FirstBlock
 from headwise.seam.layout import LayoutFinder
 from headwise.seam.structure import Structure
@@ -75,7 +75,7 @@ class HeadWeights:
     @cached_property
     def embedding(self) -> Tensor:
         """E, (vocabulary, hidden)."""
-        weight: Tensor = embedding(self.ends).get_parameter("weight").detach()
+        weight = values_of(embedding(self.ends), "weight")
         if weight.shape[1] != self.card.hidden_size:
             raise SeamError(
                 f"the embedding of {self.card.id} is {weight.shape[1]} wide and its hidden state {self.card.hidden_size}: "
@@ -86,13 +86,14 @@ class HeadWeights:
     @cached_property
     def unembedding(self) -> Tensor:
         """U transposed, (vocabulary, hidden)."""
-        weight = getattr(unembedding(self.ends), "weight", None)
+        module = unembedding(self.ends)
+        weight = getattr(module, "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim != 2 or weight.shape[1] != self.card.hidden_size:
             raise SeamError(
                 f"{self.card.id} has no unembedding matrix of {self.card.hidden_size} columns, so what its heads write "
                 "cannot be read as tokens; load it with its language-model head"
             )
-        return weight.detach()
+        return values_of(module, "weight")
 
     def effective(self, rows: Tensor) -> Tensor:
         """E' of embedding rows, (n, hidden) float32. The float32 copy of the first block is let go afterwards."""
@@ -101,7 +102,7 @@ class HeadWeights:
     @cached_property
     def scale(self) -> float:
         """What the embedding module multiplies its rows with on their way into the model; 1 in most families."""
-        module: Any = copy.copy(embedding(self.ends))
+        module = bare(embedding(self.ends))
         rows = self.embedding[:8].float()
         module._parameters = {"weight": nn.Parameter(rows, requires_grad=False)}
         module.padding_idx = None  # may lie beyond the few rows
@@ -143,9 +144,7 @@ class HeadWeights:
         norm = _final_norm(self.ends)
         if norm is None:
             return None
-        return _gain(
-            copy.deepcopy(norm).to(device=self.device, dtype=torch.float32), self.card.hidden_size, self.device
-        )
+        return _gain(whole(norm).to(device=self.device, dtype=torch.float32), self.card.hidden_size, self.device)
 
     def _matrix(self, index: int, name: str) -> Tensor:
         """A layer's parameter; refused where it is not plain finite numbers."""
@@ -166,15 +165,14 @@ class HeadWeights:
         if isinstance(self.model, StoredModel):
             return self.model.tensor(name)
         try:
-            found: Tensor = self.model.hf.get_parameter(name).detach()
+            self.model.hf.get_parameter(name)
         except AttributeError as error:
             raise SeamError(
                 f"{self.card.id} as it is loaded has no parameter {name} (a quantised or wrapped module is in its place); "
                 "load it plain, or give its folder"
             ) from error
-        if found.is_meta:
-            raise SeamError(f"{name} of {self.card.id} is not in memory (offloaded); give its folder instead")
-        return found
+        module, _, own = name.rpartition(".")
+        return values_of(self.model.hf.get_submodule(module), own)
 
 
 def _gain(norm: nn.Module, width: int, device: torch.device) -> Tensor:

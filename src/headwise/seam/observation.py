@@ -16,12 +16,13 @@ models may run in different threads.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any, Self
+from typing import Self
 
 import xarray as xr
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.errors import SeamError, did_you_mean
+from headwise.model import Model
 from headwise.seam.forward import watched
 from headwise.seam.refusal import refuse_unseeable
 from headwise.seam.structure import Structure
@@ -29,9 +30,27 @@ from headwise.seam.watching import Instrument, Intervention
 
 
 class Observation:
-    """A running observation. Made by `observe`; gives readings by instrument name."""
+    """A running observation. Made by `observe`; gives readings by instrument name.
 
-    def __init__(self, model: Any, watchers: tuple[Instrument | Intervention, ...], valid: Tensor | None):
+    Args:
+        model: what `headwise.load` gave, or a ``transformers`` model.
+        watchers: instruments and interventions.
+        valid: which tokens are real, where the model is run without a mask; see `observe`.
+
+    Examples:
+        >>> with hw.observe(model, hw.Spectrum(k=2)) as seen:
+        ...     for text in ("the old river", "a door in the wall"):
+        ...         _ = model(**model.encode(text))
+        >>> seen.passes, dict(seen["spectrum"].sizes)  # both texts are in the reading
+        (2, {'example': 2, 'layer': 3, 'head': 6, 'rank': 2})
+    """
+
+    def __init__(
+        self,
+        model: Model | nn.Module | Structure,
+        watchers: tuple[Instrument | Intervention, ...],
+        valid: Tensor | None,
+    ):
         self.structure = Structure.of(model)
         self.instruments = [w for w in watchers if isinstance(w, Instrument)]
         self.interventions = [w for w in watchers if isinstance(w, Intervention)]
@@ -67,12 +86,32 @@ class Observation:
         return found[0].read()
 
 
-def observe(model: Any, *watchers: Instrument | Intervention, valid: Tensor | None = None) -> Observation:
+def observe(
+    model: Model | nn.Module | Structure, *watchers: Instrument | Intervention, valid: Tensor | None = None
+) -> Observation:
     """Watch (and change) the attention heads of a model.
 
-    `model` is what `headwise.load` gave, or a transformers model. `watchers` are instruments and interventions.
-    `valid`, (batch, token) bool, tells which tokens are real in a right-padded batch that is run *without* an
-    attention mask: later tokens cannot reach earlier ones, so no mask is needed, and the kernels are faster.
+    Args:
+        model: what `headwise.load` gave, or a ``transformers`` model.
+        *watchers: instruments, which read heads, and interventions, which change them.
+        valid: (batch, token) bool, which tokens are real in a right-padded batch that is run *without* an attention
+            mask: later tokens cannot reach earlier ones, so no mask is needed, and the kernels are faster.
+
+    Returns:
+        To be used in a `with`; afterwards ``seen["spectrum"]`` is the reading of that instrument, an ``xarray.Dataset``.
+
+    Examples:
+        Which head looks at the token before? Then the same with that head switched off.
+
+        >>> inputs = model.encode("the old river was the old river")
+        >>> with hw.observe(model, hw.Profile()) as seen:
+        ...     whole = model(**inputs).logits
+        >>> seen["profile"].value.sel(statistic="previous", layer=0).isel(example=0).values.round(2)
+        array([0.25, 0.14, 0.22, 1.  , 0.15, 0.15], dtype=float32)
+        >>> with hw.observe(model, hw.Scale("L0H3", 0.0)):
+        ...     without = model(**inputs).logits
+        >>> bool((whole - without).abs().max() > 0.01)
+        True
     """
     for watcher in watchers:
         if not isinstance(watcher, Instrument | Intervention):

@@ -25,6 +25,7 @@ from headwise.errors import DataError
 from headwise.seam.frame import Shot
 
 Positions = str | int | Sequence[int] | Tensor
+"""Which tokens: any of the forms of the table."""
 
 NAMES = ("all", "last", "first", "decode", "prompt")
 KINDS = "'all', 'last', 'first', 'decode', 'prompt', a number, a list of numbers, or a tensor (batch, n) of indices"

@@ -5,8 +5,8 @@ that is easy to make. So the projection is not looked up by name: three tokens a
 layer whose input equals z is it. Exactly one must be found. (Families that gate z on its way, such as
 Qwen3-Next, have none, and say so.)
 
-Its matrix is its weight, where it is a plain linear layer. Where it has parts (a LoRA adapter beside the weight) or
-packed weights, it is asked what it does to every unit vector.
+Its matrix is its weight, where it is a plain linear layer; one that is offloaded is read when it is asked for, and not
+kept. Where it has parts (a LoRA adapter beside the weight) or packed weights, it is asked what it does to every unit vector.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from headwise.errors import SeamError
 from headwise.kernels import Gram
+from headwise.model import values_of
 from headwise.seam.forward import unwatched
 from headwise.seam.frame import Frame
 from headwise.seam.observation import observe
@@ -33,9 +34,23 @@ from headwise.seam.watching import Instrument
 class OutputProjection:
     """W_O of one layer: attention output = sum over heads of z_h W_O^h, plus the bias."""
 
-    weight: Tensor  # (head, value width, hidden)
-    bias: Tensor | None  # (hidden,)
     module: nn.Module
+    heads: int
+    width: int  # of a head's value
+    asked: tuple[Tensor, Tensor] | None  # (in, out) and (out,): what it does to unit vectors, where it is not plain
+
+    @property
+    def weight(self) -> Tensor:
+        """(head, value width, hidden)."""
+        matrix = _oriented(self.module, values_of(self.module, "weight")) if self.asked is None else self.asked[0]
+        return matrix.unflatten(0, (self.heads, self.width))
+
+    @property
+    def bias(self) -> Tensor | None:
+        """(hidden,)."""
+        if self.asked is not None:
+            return self.asked[1]
+        return None if getattr(self.module, "bias", None) is None else values_of(self.module, "bias")
 
     def gram(self) -> Gram:
         """G = W_O W_O^T: the lengths of what heads write, without a product with W_O."""
@@ -105,16 +120,15 @@ def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, 
             f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output in, and exactly "
             "one was expected; what single heads write cannot be told for this family (it may gate them first)"
         )
-    weight, bias = _map(found[0], flat)
-    return OutputProjection(weight.unflatten(0, (z.shape[2], z.shape[3])), bias, found[0])
+    return OutputProjection(found[0], z.shape[2], z.shape[3], _asked(found[0], flat))
 
 
-def _map(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A linear module's matrix (in, out) and bias."""
-    weight, bias = _matrix(module), getattr(module, "bias", None)
+def _asked(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
+    """A linear module's matrix (in, out) and bias, by what it does; None where its weight is that matrix."""
+    weight = _matrix(module)
     plain = not list(module.children()) and weight is not None and weight.is_floating_point()
     if plain and weight is not None and len(weight) == z.shape[-1]:
-        return weight.detach(), None if bias is None else bias.detach()
+        return None
     units = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
     with torch.no_grad():
         at_zero = module(torch.zeros_like(units[:1])).float()  # (1, out)
@@ -126,4 +140,8 @@ def _matrix(module: nn.Module) -> Tensor | None:
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 2 or isinstance(module, nn.Embedding):
         return None
+    return _oriented(module, weight)
+
+
+def _oriented(module: nn.Module, weight: Tensor) -> Tensor:
     return weight.T if hasattr(module, "in_features") else weight

@@ -19,7 +19,9 @@ def refuse_unseeable(structure: Structure) -> None:
     card = structure.card
     if not structure.attention_layers:
         reasons = {layer.reason for layer in card.per_layer if layer.reason}
-        raise SeamError(f"{card.id} has no attention heads to read ({'; '.join(sorted(reasons))})")
+        raise SeamError(
+            f"{card.id} has no attention heads to read ({'; '.join(sorted(reasons))}); use a model with softmax attention"
+        )
     if not any(hasattr(sys.modules.get(file), "ALL_ATTENTION_FUNCTIONS") for file in structure.files):
         raise SeamError(
             f"{card.id} ({card.family}) computes its attention by itself and never asks transformers' "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from headwise.dims import head_name
 from headwise.errors import DataError, SeamError
-from headwise.model import ModelCard, decoder_layers
+from headwise.model import ModelCard, decoder_layers, runs_on
 
 
 class Structure:
@@ -64,7 +64,7 @@ class Structure:
     @property
     def device(self) -> torch.device:
         """Where token ids go."""
-        return next(self.hf.parameters()).device
+        return runs_on(self.hf)
 
     def few_tokens(self, count: int = 3) -> Tensor:
         """Some token ids any model accepts, (1, count)."""

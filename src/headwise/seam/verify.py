@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -29,60 +28,18 @@ from headwise.errors import HeadwiseError, SeamError
 from headwise.kernels import Match, Reductions, Wanted
 from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights
-from headwise.markup import card, table
+from headwise.model import Model
 from headwise.seam.expected import eager_weights, gate_logits, plain_route
 from headwise.seam.frame import Frame, Shot
 from headwise.seam.interface import routed
 from headwise.seam.observation import observe
 from headwise.seam.projection import output_projections
 from headwise.seam.structure import Structure
+from headwise.seam.verdict import Check, Verdict
 from headwise.seam.watching import Instrument, Intervention
 
 UNDECIDED = 1e-4  # logits this near to nought may fall either way by rounding
 LENGTHS = (47, 31)  # two texts, so that a batch of them is padded
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of the verdict."""
-
-    name: str
-    passed: bool
-    says: str
-    error: float | None = None
-    limit: float | None = None
-
-
-@dataclass
-class Verdict:
-    """All checks of a model, and the layers that have no heads to read."""
-
-    model: str
-    checks: list[Check] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)  # layer -> why it has no heads
-
-    @property
-    def passed(self) -> bool:
-        """Whether this model can be measured."""
-        return all(check.passed for check in self.checks)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**asdict(self), "passed": self.passed}
-
-    def __repr__(self) -> str:
-        wrong = [check.name for check in self.checks if not check.passed]
-        return f"<Verdict {self.model}: {'ok' if self.passed else 'NOT ok: ' + ', '.join(wrong)}>"
-
-    def _repr_html_(self) -> str:
-        rows = [("✓" if one.passed else "✗ not ok", one.name, one.says, *_errors(one)) for one in self.checks]
-        rows += [("–", f"layer {layer}", reason, "", "") for layer, reason in self.refused.items()]
-        heading = "can be measured" if self.passed else "can NOT be measured right"
-        return card(f"{self.model} {heading}", table(rows, header=("", "check", "what was seen", "error", "limit")))
-
-
-def _errors(one: Check) -> tuple[str, str]:
-    return ("" if one.error is None else f"{one.error:.1e}", "" if one.limit is None else f"{one.limit:.0e}")
 
 
 class _Everything(Instrument):
@@ -150,8 +107,29 @@ def _comparable(reductions: Reductions) -> dict[str, Tensor]:
     return {name: value.clamp(min=FLOOR) if name == "log_diagonal" else value for name, value in found.items()}
 
 
-def check(model: Any) -> Verdict:
-    """Run all checks. A model the seam refuses outright gives a verdict with that one reason."""
+def check(model: Model | nn.Module) -> Verdict:
+    """Prove on the spot that what instruments see of this model is what it does.
+
+    Args:
+        model: what `headwise.load` gave, or a ``transformers`` model.
+
+    Returns:
+        One line a check, with the error that was found and the limit. A model that the seam refuses outright gives a
+        verdict with that one reason.
+
+    Examples:
+        >>> verdict = hw.check(model)
+        >>> verdict
+        <Verdict planted: ok>
+        >>> for one in verdict.checks:
+        ...     print(one.name, "ok" if one.passed else one.says)
+        layers ok
+        logits ok
+        reductions ok
+        heads ok
+        causality ok
+        padding ok
+    """
     structure = Structure.of(model)
     verdict = Verdict(structure.card.id)
     verdict.refused = {layer.index: layer.reason for layer in structure.card.per_layer if layer.reason is not None}
