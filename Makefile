@@ -7,12 +7,13 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench soak docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 	@echo "make check   linters and types;  make format   rewrite in the house style;  make bench   speed on this machine"
-	@echo "make clean   remove the environment and the demo"
+	@echo "make soak    faults and long runs, for as long as MINUTES says;  make docs   the site, in build/site"
+	@echo "make clean   remove the environment, the site and the demo"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -40,5 +41,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/cpu.py
 
+soak: $(READY)
+	$(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) .cache/bench demo
+	rm -rf $(VENV) .cache/bench build demo

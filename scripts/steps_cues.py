@@ -1,4 +1,4 @@
-"""What tells the functions of the packaged steps apart without any model? The second table of docs/function-data.md.
+"""What tells the functions of the packaged steps apart without any model? The second table of docs/studies/function-data.md.
 
     python scripts/steps_cues.py
 

@@ -1,4 +1,4 @@
-"""How many steps of each function does a model do? The table of docs/function-data.md.
+"""How many steps of each function does a model do? The table of docs/studies/function-data.md.
 
     python scripts/steps_table.py                                   all packaged steps, the default model
     python scripts/steps_table.py --steps FILE --sample 200         a user's file, or CogQA; evenly over functions

@@ -39,7 +39,19 @@ MAY_IMPORT = {
     "server": {"__version__", "atlas", "dims", "errors", "figures", "halting", "joins", "web"},
     "notebook": {"atlas", "dims", "errors", "figures", "instruments", "model", "seam"},
     # the door
-    "cli": {"__version__", "atlas", "corpora", "dims", "errors", "exports", "figures", "joins", "live", "model"}
+    "cli": {
+        "__version__",
+        "atlas",
+        "corpora",
+        "dims",
+        "engines",
+        "errors",
+        "exports",
+        "figures",
+        "joins",
+        "live",
+        "model",
+    }
     | {"seam", "server", "studies", "training", "web"},
 }
 READING_HALF = ("errors", "dims", "figures", "describe", "atlas", "joins", "web", "exports", "engines")

@@ -15,12 +15,24 @@ Names are loaded when first used: `import headwise` alone loads neither torch no
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` brings them
+    from headwise.atlas import Atlas
+    from headwise.engines import RayEngine
+    from headwise.errors import HeadwiseError
+    from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
+    from headwise.interventions import Mean, Resample, Scale, Steer
+    from headwise.model import Model, ModelCard, load
+    from headwise.seam import check, observe
+    from headwise.studies import AnswerScorer, build
+    from headwise.training import sparsify
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "headwise.atlas": ("Atlas",),
+    "headwise.engines": ("RayEngine",),
     "headwise.errors": ("HeadwiseError",),
     "headwise.instruments": ("HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"),
     "headwise.interventions": ("Mean", "Resample", "Scale", "Steer"),
@@ -33,7 +45,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile",
-    "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe", "sparsify",
+    "RayEngine", "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe", "sparsify",
 ]  # fmt: skip
 
 

@@ -67,15 +67,34 @@ _HEAD_NAME = re.compile(r"L(\d+)H(\d+)", re.IGNORECASE)
 
 
 def head_name(layer: int, head: int) -> str:
-    """``head_name(3, 7)`` is ``"L3H7"``."""
+    """How a head is called: layer and head, counted from 0.
+
+    Args:
+        layer: its layer.
+        head: its place in the layer.
+
+    Returns:
+        The name.
+
+    Examples:
+        >>> head_name(3, 7)
+        'L3H7'
+    """
     return f"L{layer}H{head}"
 
 
 def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
-    """A head given as ``"L3H7"`` or ``(3, 7)``, as a pair of ints.
+    """A head by name or pair, as a pair.
 
-    >>> parse_head("L3H7")
-    (3, 7)
+    Args:
+        name: ``"L3H7"`` or ``(3, 7)``.
+
+    Returns:
+        Layer and head.
+
+    Examples:
+        >>> parse_head("L3H7")
+        (3, 7)
     """
     if not isinstance(name, str):
         layer, head = name
@@ -87,7 +106,20 @@ def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
 
 
 def parse_heads(names: str | Iterable[str | tuple[int, int]]) -> list[tuple[int, int]]:
-    """Several heads: a list of names or pairs, or one string ``"L3H7, L4H0"``."""
+    """Several heads by name or pair, as pairs.
+
+    Args:
+        names: names or pairs, or one string of names.
+
+    Returns:
+        Layer and head of each, in the order given.
+
+    Examples:
+        >>> parse_heads("L3H7, L4H0")
+        [(3, 7), (4, 0)]
+        >>> parse_heads([(3, 7), "L4H0"])
+        [(3, 7), (4, 0)]
+    """
     if isinstance(names, str):
         names = [part for part in re.split(r"[,\s]+", names) if part]
     return [parse_head(name) for name in names]

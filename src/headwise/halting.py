@@ -20,7 +20,7 @@ LIMIT = 600.0  # seconds: a CPU that others use too needs minutes for 4,000 toke
 
 
 class Halted(HeadwiseError):  # noqa: N818  (it says what happened, not what is wrong)
-    """The computation was cancelled, or took too long."""
+    """The computation was cancelled, or took too long (docs/errors/explorer.md)."""
 
 
 class Halt:

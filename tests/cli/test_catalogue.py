@@ -12,7 +12,7 @@ from headwise.errors import StudyError
 
 
 def test_it_is_what_the_studies_say_when_they_are_loaded():
-    from headwise.studies.building import OPTIONS, STUDIES
+    from headwise.studies.catalogue import OPTIONS, STUDIES
 
     fields = {study: [field.name for field in dataclasses.fields(kind)] for study, kind in OPTIONS.items()}
     assert {study: list(options) for study, options in catalogue().items()} == fields
@@ -20,7 +20,7 @@ def test_it_is_what_the_studies_say_when_they_are_loaded():
 
 
 def test_types_are_what_the_dataclasses_say():
-    from headwise.studies.building import OPTIONS
+    from headwise.studies.catalogue import OPTIONS
 
     told = {(study, name): kind for study, options in catalogue().items() for name, kind in options.items()}
     hints = {

@@ -8,15 +8,6 @@ from answered import rows, write
 from headwise.atlas import Atlas
 
 
-@pytest.fixture(scope="module")
-def detected(headwise, tiny, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("detected")
-    questions = write(folder / "answers.jsonl", rows(90))
-    result = headwise("build", tiny, "--studies", "spectral", "--questions", questions, "-o", folder / "atlas")
-    assert result.code == 0, result.err
-    return folder / "atlas"
-
-
 def test_the_atlas_holds_maps_table_and_detector(detected):
     atlas = Atlas.open(detected)
     assert atlas.studies == ["answers", "detection", "spectral"]

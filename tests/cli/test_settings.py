@@ -7,7 +7,7 @@ import pytest
 
 from headwise.cli.settings import figure_options, study_options
 from headwise.errors import StudyError
-from headwise.studies.building import OPTIONS
+from headwise.studies.catalogue import OPTIONS
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,17 @@ def test_panels_do_not_overlap(make_profile: Callable[..., xr.Dataset], shape: t
     assert page.width <= 7.21
 
 
+def test_a_narrow_map_is_as_wide_as_the_longest_word_above_it() -> None:
+    """A model of four heads has maps a centimetre wide, and "Decision-mak / ing" above one is no title."""
+    titles = ("Decision-making", "Semantic Understanding", "Retrieval", "Inference")
+    axes = {"x": Axis("Head", tuple("0123")), "y": Axis("Layer", tuple(map(str, range(18))))}
+    panels = tuple(Heatmap(title, title, np.zeros((18, 4)), scale="score", **axes) for title in titles)
+    page = lay_out(Figure("A small model", panels, columns=4, scales={"score": Scale("score", 0.0, 1.0)}))
+    assert {word for slot in page.slots for line in slot.title for word in line.split()} == set(
+        " ".join(titles).split()
+    )
+
+
 def test_png_svg_and_pdf_are_valid_and_carry_their_words(profile: xr.Dataset, tmp_path: Path) -> None:
     figure = figure_of("profile", profile).with_alt("Maps of 270 heads & what they do.")
     png, svg, pdf = (save(figure, tmp_path / f"profile.{suffix}") for suffix in ("png", "svg", "pdf"))

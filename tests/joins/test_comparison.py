@@ -173,7 +173,9 @@ def test_unlike_shapes_are_compared_by_depth_only(tmp_path, pair):
     assert len(sink.depth) == 10 and sink.q < 0.05
     last = np.concatenate([deep[0, layer] for layer in range(24) if layer / 23 >= 0.9])
     assert sink.b[-1] == pytest.approx(np.median(last), abs=1e-6)
-    assert "no head of A is a head of B" in comparison_words(found).text()
+    text = comparison_words(found).text()
+    assert "no head of A is a head of B" in text
+    assert sink.q < 1e-4 and "(q below 0.001)" in text and "0.0000" not in text
     json.dumps(to_payload(comparison_figure(found)), allow_nan=False)
 
 

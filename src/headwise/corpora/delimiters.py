@@ -10,6 +10,16 @@ def delimiter_ids(tokenizer: Any) -> frozenset[int]:
     """Token ids whose text is nothing but punctuation or line ends; special tokens are not.
 
     Decoded one by one, so that the rule holds for every tokenizer, whatever its bytes look like inside.
+
+    Args:
+        tokenizer: a ``transformers`` tokenizer.
+
+    Returns:
+        The ids, as `Profile` takes them.
+
+    Examples:
+        >>> model.tokens(sorted(delimiter_ids(model.tokenizer))[1:6])
+        ['.', ',', ';', ':', '!']
     """
     special = set(tokenizer.all_special_ids) | set(getattr(tokenizer, "added_tokens_decoder", {}))
     texts = tokenizer.batch_decode([[index] for index in range(len(tokenizer))])

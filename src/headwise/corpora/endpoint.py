@@ -39,13 +39,22 @@ One word:"""
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is served, such as ``Endpoint("http://localhost:8000/v1", "my-model")``."""
+    """Where a model is served, by the OpenAI protocol (vLLM, llama.cpp, Ollama and others speak it).
 
-    url: str
-    model: str
-    key_variable: str = "OPENAI_API_KEY"
+    Examples:
+        >>> Endpoint("http://localhost:8000/v1", "my-model").together
+        8
+        >>> Endpoint("localhost:8000", "my-model")
+        Traceback (most recent call last):
+            ...
+        headwise.errors.DataError: an endpoint is a URL such as http://localhost:8000/v1, not 'localhost:8000'
+    """
+
+    url: str  # such as http://localhost:8000/v1
+    model: str  # its name there
+    key_variable: str = "OPENAI_API_KEY"  # the environment variable that holds the key, if one is needed
     timeout: float = 60.0  # seconds a request
-    tries: int = 4
+    tries: int = 4  # before it is given up
     pause: float = 0.5  # seconds before the second try; doubled before each further one
     together: int = 8  # requests at a time
 

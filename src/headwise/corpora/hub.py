@@ -38,8 +38,21 @@ Row = Mapping[str, Any]
 def find_questions(spec: str | Path | Questions | None = None, *, one_means: str | None = None) -> Questions:
     """Questions by whatever names them.
 
-    None: the packaged ones. A name of a set (``"triviaqa"``): from the hub. ``"triviaqa=FOLDER"``: rows of that set in
-    files. Anything else: a user's own file, for `read_questions`.
+    Args:
+        spec: None: the packaged ones. A name of a set (``"triviaqa"``): from the hub. ``"triviaqa=FOLDER"``: rows of that
+            set in files. Anything else: a user's own file, for `read_questions`.
+        one_means: "correct" or "wrong", what 1 in a user's column `label` stands for.
+
+    Returns:
+        The questions.
+
+    Examples:
+        >>> find_questions().name
+        'packaged questions'
+        >>> find_questions("triviaqaa")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.errors.DataError: there is no file 'triviaqaa' and no question set of that name. Did you mean 'triviaqa'? ...
     """
     if spec is None:
         return packaged_questions()

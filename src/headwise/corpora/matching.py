@@ -51,11 +51,16 @@ MANY = 4  # so many things after another, without "and" or "or", are a list of g
 
 @dataclass(frozen=True)
 class Verdict:
-    """A label, the rule that gave it, and the right answer it was matched with (empty if none)."""
+    """What was found about an answer.
 
-    label: str
-    rule: str
-    matched: str = ""
+    Examples:
+        >>> judge("I think it was Oslo", ["Oslo"])
+        Verdict(label='correct', rule='phrase', matched='Oslo')
+    """
+
+    label: str  # correct, wrong or refused
+    rule: str  # the rule that gave it
+    matched: str = ""  # the right answer it was matched with
 
 
 def judge(
@@ -66,10 +71,21 @@ def judge(
     With the `question`, right answers that stand in it are left aside where there are others: who repeats "the 8th
     president" has not said who that was.
 
-    >>> judge("It is Paris.", ["Paris"])
-    Verdict(label='correct', rule='phrase', matched='Paris')
-    >>> judge("It is not Paris.", ["Paris"]).rule, judge("I don't know.", ["Paris"]).label
-    ('negated', 'refused')
+    Args:
+        answer: what was said.
+        golds: all that count as right.
+        numeric: a word problem: the last number said is the answer.
+        wrong: known wrong answers, to tell near misses by.
+        question: what was asked.
+
+    Returns:
+        Correct, wrong or refused, with the rule that told it.
+
+    Examples:
+        >>> judge("It is Paris.", ["Paris"])
+        Verdict(label='correct', rule='phrase', matched='Paris')
+        >>> judge("It is not Paris.", ["Paris"]).rule, judge("I don't know.", ["Paris"]).label
+        ('negated', 'refused')
     """
     if not words(answer):
         return Verdict(REFUSED, "empty")

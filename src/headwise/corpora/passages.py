@@ -18,20 +18,31 @@ from headwise.errors import DataError
 
 @dataclass(frozen=True)
 class Passage:
-    """One text. `register` is its kind, such as "code"; `language` an ISO code."""
+    """One text.
 
-    id: str
-    text: str
-    register: str = "text"
-    language: str = "en"
+    Examples:
+        >>> Passage("greeting", "Good morning, all of you.", register="speech")
+        Passage(id='greeting', text='Good morning, all of you.', register='speech', language='en')
+    """
+
+    id: str  # its name, unlike all others
+    text: str  # what the model is shown
+    register: str = "text"  # its kind, such as "code"
+    language: str = "en"  # an ISO code
 
 
 @dataclass(frozen=True)
 class Passages:
-    """Texts with a name and a digest, so that a map can say what it was made from."""
+    """Texts with a name and a digest, so that a map can say what it was made from.
 
-    name: str
-    items: tuple[Passage, ...]
+    Examples:
+        >>> few = packaged_passages().first(3)
+        >>> len(few), [item.register for item in few.items]
+        (3, ['prose', 'dialogue', 'code'])
+    """
+
+    name: str  # what the atlas calls them
+    items: tuple[Passage, ...]  # the texts
 
     def __len__(self) -> int:
         return len(self.items)
@@ -51,16 +62,36 @@ class Passages:
 
 
 def packaged_passages() -> Passages:
-    """The texts that come with Headwise."""
+    """The texts that come with Headwise: short ones of several kinds, written for it.
+
+    Returns:
+        All of them.
+
+    Examples:
+        >>> texts = packaged_passages()
+        >>> len(texts), sorted({item.register for item in texts.items})
+        (84, ['code', 'dialogue', 'exposition', 'foreign', 'lists', 'maths', 'prose', 'tables'])
+    """
     lines = files("headwise.corpora").joinpath("data/passages.jsonl").read_text(encoding="utf-8").split("\n")
     return Passages("packaged passages", tuple(Passage(**json.loads(line)) for line in lines if line))
 
 
 def read_passages(path: str | Path) -> Passages:
-    """A user's texts: a .jsonl file, a .txt or .md file, or a folder of .txt files.
+    r"""A user's texts: a .jsonl file, a .txt or .md file, or a folder of .txt files.
 
     Every line of JSONL has a field "text" (and "id", "register", "language" if wanted). Plain text is cut at blank
     lines, one text a paragraph; a folder gives one text a file.
+
+    Args:
+        path: the file or folder.
+
+    Returns:
+        The texts, named after the file.
+
+    Examples:
+        >>> _ = (folder / "two.txt").write_text("The first paragraph.\n\nThe second one.")
+        >>> [item.text for item in read_passages(folder / "two.txt").items]
+        ['The first paragraph.', 'The second one.']
     """
     path = Path(path)
     if not path.exists():

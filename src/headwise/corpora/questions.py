@@ -35,12 +35,18 @@ __all__ = ["Question", "Questions", "packaged_questions", "read_questions"]
 
 @dataclass(frozen=True)
 class Question:
-    """One question."""
+    """One question; with a `response`, one that has been answered already.
 
-    id: str
-    question: str
+    Examples:
+        >>> asked = Question("q1", "What is the capital of Norway?", ("Oslo",), topic="capitals")
+        >>> asked.answers, asked.label
+        (('Oslo',), None)
+    """
+
+    id: str  # its name, unlike all others
+    question: str  # what is asked
     answers: tuple[str, ...]  # all that count as right; the first is the one to show
-    topic: str = ""
+    topic: str = ""  # samples are taken evenly over topics
     difficulty: int = 0  # 1 easy ... 3 hard; 0 where nobody said
     context: str = ""  # a text to answer from
     numeric: bool = False  # a word problem: the last number said is the answer
@@ -51,10 +57,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions with a name and a digest, so that a map can say what it was made from."""
+    """Questions with a name and a digest, so that a map can say what it was made from.
 
-    name: str
-    items: tuple[Question, ...]
+    Examples:
+        >>> some = packaged_questions().sample(48)
+        >>> len(some), len(some.topics)
+        (48, 24)
+    """
+
+    name: str  # what the atlas calls them
+    items: tuple[Question, ...]  # the questions
 
     def __len__(self) -> int:
         return len(self.items)
@@ -89,7 +101,16 @@ class Questions:
 
 
 def packaged_questions() -> Questions:
-    """The questions that come with Headwise."""
+    """The questions that come with Headwise, on twenty-four topics, easy to hard.
+
+    Returns:
+        All of them.
+
+    Examples:
+        >>> questions = packaged_questions()
+        >>> len(questions), questions.items[0].question, questions.items[0].answers
+        (2656, 'What is the young of a dog called?', ('puppy', 'pup'))
+    """
     lines = files("headwise.corpora").joinpath("data/questions.jsonl").read_text(encoding="utf-8").splitlines()
     rows = (json.loads(line) for line in lines)
     return Questions("packaged questions", tuple(Question(**row | {"answers": tuple(row["answers"])}) for row in rows))
@@ -110,7 +131,18 @@ TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0
 def read_questions(path: str | Path, *, one_means: str | None = None) -> Questions:
     """A user's questions: a .jsonl, .csv or .parquet file.
 
-    `one_means`: "correct" or "wrong", what 1 (or true) in the column `label` stands for.
+    Args:
+        path: the file. Fields: question, answers; and id, topic, difficulty, context, response, label where known.
+        one_means: "correct" or "wrong", what 1 (or true) in the column `label` stands for.
+
+    Returns:
+        The questions, named after the file.
+
+    Examples:
+        >>> row = '{"question": "What is the capital of Norway?", "answers": ["Oslo"], "response": "Bergen", "label": "wrong"}'
+        >>> _ = (folder / "mine.jsonl").write_text(row)
+        >>> read_questions(folder / "mine.jsonl").items[0].label
+        'wrong'
     """
     if one_means not in (None, "correct", "wrong"):
         raise DataError(f"1 can mean 'correct' or 'wrong' in a label, not {one_means!r}")

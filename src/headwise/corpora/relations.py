@@ -37,10 +37,16 @@ SLOT = "{s}"  # where a template has the source word
 
 @dataclass(frozen=True)
 class Relation:
-    """Pairs of words that stand in one relation."""
+    """Pairs of words that stand in one relation.
 
-    name: str
-    category: str
+    Examples:
+        >>> capitals = Relation("capital", "knowledge", (("France", "Paris"), ("Spain", "Madrid")))
+        >>> len(capitals), capitals.targets_of("Spain")
+        (2, ('Madrid',))
+    """
+
+    name: str  # such as "country-capital"
+    category: str  # such as "knowledge"; maps are coloured by it
     pairs: tuple[tuple[str, str], ...]  # source, target; without the blank in front that both get as tokens
     copying: bool = False  # the target is the source itself: a head must put it first, not among the first ten
     source: str = ""  # where the facts come from
@@ -56,10 +62,16 @@ class Relation:
 
 @dataclass(frozen=True)
 class Relations:
-    """Relations with a name and a digest, so that a map can say what it was made from."""
+    """Relations with a name and a digest, so that a map can say what it was made from.
 
-    name: str
-    items: tuple[Relation, ...]
+    Examples:
+        >>> relations = packaged_relations()
+        >>> relations["antonym"].pairs[0], relations.only(["plural", "antonym"]).names
+        (('hot', 'cold'), ['plural', 'antonym'])
+    """
+
+    name: str  # what the atlas calls them
+    items: tuple[Relation, ...]  # the relations
 
     def __len__(self) -> int:
         return len(self.items)
@@ -89,7 +101,16 @@ class Relations:
 
 
 def packaged_relations() -> Relations:
-    """The relations that come with Headwise, by category and then by name."""
+    """The relations that come with Headwise, by category and then by name.
+
+    Returns:
+        All of them.
+
+    Examples:
+        >>> relations = packaged_relations()
+        >>> len(relations), relations.names[-3:]
+        (26, ['english-french', 'english-german', 'english-spanish'])
+    """
     found = []
     for file in files("headwise.corpora").joinpath("data/relations").iterdir():
         if file.name.endswith(".json"):
@@ -99,7 +120,20 @@ def packaged_relations() -> Relations:
 
 
 def read_relations(path: str | Path) -> Relations:
-    """A user's relations: a .json, .csv or .tsv file, or a folder of them."""
+    r"""A user's relations: a .json, .csv or .tsv file, or a folder of them.
+
+    Args:
+        path: the file or folder. In CSV a pair a line, below the names source and target; in JSON also a category, a
+            source and templates.
+
+    Returns:
+        The relations, named after their files.
+
+    Examples:
+        >>> _ = (folder / "capital.csv").write_text("source,target\nFrance,Paris\nSpain,Madrid\n")
+        >>> read_relations(folder / "capital.csv")["capital"].pairs
+        (('France', 'Paris'), ('Spain', 'Madrid'))
+    """
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no file or folder {path}; give a file of pairs ({', '.join(SUFFIXES)})")

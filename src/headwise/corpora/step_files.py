@@ -53,7 +53,16 @@ Row = Mapping[str, Any]
 
 
 def packaged_steps() -> Steps:
-    """The steps that come with Headwise."""
+    """The steps that come with Headwise: main questions worked out in steps, each labelled with a function.
+
+    Returns:
+        All of them.
+
+    Examples:
+        >>> steps = packaged_steps()
+        >>> len(steps), len(steps.chains()), len(steps.functions)
+        (960, 300, 8)
+    """
     lines = files("headwise.corpora").joinpath("data/steps.jsonl").read_text(encoding="utf-8").splitlines()
     return Steps("packaged steps", tuple(map(_packaged, map(json.loads, lines))))
 
@@ -64,7 +73,29 @@ def _packaged(row: Row) -> Step:
 
 
 def read_steps(path: str | Path) -> Steps:
-    """A user's steps: a file of either layout, or a folder of them."""
+    r"""A user's steps: a file of either layout, or a folder of them.
+
+    Args:
+        path: the file or folder; the layouts are told on the page about own data.
+
+    Returns:
+        The steps of functions that have enough of them; `dropped` says what was left out, and why.
+
+    Examples:
+        >>> import json
+        >>> rows = [
+        ...     {"question": f"Word {n}, and {n} plus {n}?", "subquestion": asked, "answer": answer, "function": function}
+        ...     for n in range(20)
+        ...     for asked, answer, function in (
+        ...         ("Which number is named?", str(n), "Retrieval"),
+        ...         (f"What is {n} plus {n}?", str(2 * n), "Math Calculation"),
+        ...     )
+        ... ]
+        >>> _ = (folder / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        >>> steps = read_steps(folder / "mine.jsonl")
+        >>> len(steps), steps.functions
+        (40, ('Retrieval', 'Math Calculation'))
+    """
     path = Path(path)
     given = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
     if not given:

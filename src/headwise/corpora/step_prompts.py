@@ -19,7 +19,7 @@ and the model goes on from there. Any other step is a question, all in one user 
 
 A base model gets the same as plain text, which ends in the open sentence or in "A:". No worked examples are shown: a
 small model copies them (see `prompts`). The function of the step is not said. Small models do far more of the open
-sentences than of the questions (``docs/function-data.md``).
+sentences than of the questions (``docs/studies/function-data.md``).
 """
 
 from __future__ import annotations

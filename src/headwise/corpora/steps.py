@@ -32,26 +32,39 @@ SPLITS = (TRAIN, HELD_OUT)
 
 @dataclass(frozen=True)
 class Step:
-    """One subquestion of a main question."""
+    """One subquestion of a main question.
 
-    id: str
+    Examples:
+        >>> step = Step("s1", "c1", "", (), "What is 3 plus 4?", "7", ("7", "seven"), "Math Calculation", TRAIN, 1)
+        >>> step.function, step.answers
+        ('Math Calculation', ('7', 'seven'))
+    """
+
+    id: str  # its name, unlike all others
     chain: str  # the id of the main question
     question: str  # the main question
     earlier: tuple[tuple[str, str], ...]  # (subquestion, right answer) of the steps before this one
-    subquestion: str
+    subquestion: str  # what is asked in this step
     answer: str  # the right answer to show to later steps
     answers: tuple[str, ...]  # all that count as right; the first is `answer`
-    function: str
+    function: str  # the cognitive function that it needs
     split: str  # "train" or "held-out"
     number: int  # place in its chain, from 1
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps with a name and a digest, so that a map can say what it was made from."""
+    """Steps with a name and a digest, so that a map can say what it was made from.
 
-    name: str
-    items: tuple[Step, ...]
+    Examples:
+        >>> from headwise.corpora import packaged_steps
+        >>> steps = packaged_steps()
+        >>> steps.functions[:2], len(steps.of("Retrieval").split("held-out"))
+        (('Retrieval', 'Knowledge Recall'), 48)
+    """
+
+    name: str  # what the atlas calls them
+    items: tuple[Step, ...]  # the steps, of whole questions
     dropped: tuple[str, ...] = ()  # what a file had besides, and why it was left out, a sentence each
 
     def __len__(self) -> int:

@@ -51,7 +51,23 @@ _STUDIES: dict[str, Callable[..., Words]] = {
 
 
 def describe(study: str, dataset: xr.Dataset, **options: Any) -> Words:
-    """A study's Dataset in words."""
+    """A study's Dataset in words.
+
+    Args:
+        study: its name.
+        dataset: its maps, as an atlas gives them.
+        **options: the study's own.
+
+    Returns:
+        Sections of sentences, with the origin of every number in them.
+
+    Examples:
+        >>> words = describe("profile", atlas["profile"])
+        >>> list(words.sections())
+        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
+        >>> words.numbers[0]
+        Number(text='11', value=11.0, of='statistics')
+    """
     if study not in _STUDIES:
         raise StudyError(f"There are no words for the study {study!r}. {did_you_mean(study, _STUDIES)}")
     return _STUDIES[study](dataset, **options)

@@ -10,95 +10,37 @@ layers says more than one over heads.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, head_name
+from headwise.describe.map_facts import Cluster, Concentration, DepthTrend, HeadValue, Overlap, Share
+from headwise.dims import HEAD, LAYER
+
+__all__ = [
+    "THIRDS", "Cluster", "Concentration", "DepthTrend", "HeadValue", "Overlap", "Share", "cluster_by_chance", "clusters",
+    "concentration", "depth_trend", "overlap", "rank_correlation", "share_over", "spearman", "strongest",
+]  # fmt: skip
 
 THIRDS = ("early", "middle", "late")
 
 
-@dataclass(frozen=True)
-class HeadValue:
-    """A head and its value."""
-
-    layer: int
-    head: int
-    value: float
-
-    @property
-    def name(self) -> str:
-        return head_name(self.layer, self.head)
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Neighbouring cells over a threshold, as the box around them."""
-
-    first_layer: int
-    last_layer: int
-    first_head: int
-    last_head: int
-    size: int
-    """cells of the box that are over the threshold"""
-    area: int
-    """measured cells of the box"""
-    mean: float
-    """over all measured cells of the box"""
-
-
-@dataclass(frozen=True)
-class Share:
-    """How many cells, of how many."""
-
-    count: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        return self.count / self.total if self.total else math.nan
-
-
-@dataclass(frozen=True)
-class Concentration:
-    """How unevenly a non-negative quantity is spread over the heads."""
-
-    heads: int
-    """how many heads the top share is"""
-    share: float
-    """part of the total that these heads carry"""
-    gini: float
-    """0 when all heads have the same, near 1 when one head has all"""
-
-
-@dataclass(frozen=True)
-class DepthTrend:
-    """How layer means change from the first layer to the last."""
-
-    correlation: float
-    """Spearman's, of the layer mean with the layer"""
-    peak_layer: int
-    peak_third: str
-    """early, middle or late: the third of the layers with the largest mean"""
-    means: tuple[float, float, float]
-    """of the early, middle and late third"""
-    shares: tuple[float, float, float]
-    """of the total, NaN when values are negative"""
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """The heads that are among the n strongest of both maps."""
-
-    size: int
-    shared: tuple[str, ...]
-    jaccard: float
-
-
 def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[HeadValue]:
-    """The n heads with the ``largest`` (or ``smallest``) values, best first; equal ones in the order of the model."""
+    """The heads with the largest values.
+
+    Args:
+        values: a map, dims layer and head.
+        n: how many.
+        by: "largest" or "smallest".
+
+    Returns:
+        Best first; equal ones in the order of the model.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> [one.name for one in strongest(values, 2)]
+        ['L0H1', 'L1H1']
+    """
     array, layers, heads = _grid(values)
     ranked = -array if by == "largest" else array
     order = np.argsort(np.where(np.isfinite(ranked), ranked, np.inf), axis=None, kind="stable")
@@ -107,7 +49,20 @@ def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[
 
 
 def share_over(values: xr.DataArray, threshold: float) -> Share:
-    """How many cells are over a threshold."""
+    """How many cells are over a threshold.
+
+    Args:
+        values: a map, dims layer and head.
+        threshold: which they exceed.
+
+    Returns:
+        How many, of how many.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> share_over(values, 0.5)
+        Share(count=3, total=9)
+    """
     array, _, _ = _grid(values)
     return Share(int((array > threshold).sum()), int(np.isfinite(array).sum()))
 
@@ -115,7 +70,20 @@ def share_over(values: xr.DataArray, threshold: float) -> Share:
 def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> list[Cluster]:
     """Boxes around cells at or over the threshold that touch by their sides, largest first.
 
-    Boxes that overlap become one. Those with fewer than ``smallest`` cells are left out.
+    Boxes that overlap become one.
+
+    Args:
+        values: a map, dims layer and head.
+        threshold: of a cell.
+        smallest: boxes with fewer cells are left out.
+
+    Returns:
+        The boxes.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> [(box.first_layer, box.last_layer, box.size) for box in clusters(values, 0.5)]  # head 1, all layers
+        [(0, 2, 3)]
     """
     array, layers, heads = _grid(values)
     over = array >= threshold
@@ -132,7 +100,19 @@ def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> li
 def cluster_by_chance(values: xr.DataArray, threshold: float, *, draws: int = 99, seed: int = 0) -> int:
     """How large a cluster gets when the same values are dealt out to the heads at random: not larger in 95 % of draws.
 
-    A cluster that is not larger than this is no finding.
+    Args:
+        values: a map, dims layer and head.
+        threshold: of a cell.
+        draws: how often they are dealt.
+        seed: of the dealing.
+
+    Returns:
+        Cells. A cluster that is not larger than this is no finding.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> cluster_by_chance(values, 0.5)
+        3
     """
     array, _, _ = _grid(values)
     measured = np.isfinite(array)
@@ -146,7 +126,20 @@ def cluster_by_chance(values: xr.DataArray, threshold: float, *, draws: int = 99
 
 
 def concentration(values: xr.DataArray, *, top: float = 0.05) -> Concentration | None:
-    """What the top share of heads carries, and Gini's coefficient. None when values are negative or sum to nothing."""
+    """How unevenly a quantity is spread over the heads.
+
+    Args:
+        values: a map, dims layer and head.
+        top: share of the heads.
+
+    Returns:
+        What the top share of heads carries, and Gini's coefficient. None when values are negative or sum to nothing.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> round(concentration(values, top=1 / 3).share, 2)
+        0.75
+    """
     array, _, _ = _grid(values)
     finite = np.sort(array[np.isfinite(array)])
     if finite.size == 0 or finite[0] < 0 or finite.sum() <= 0:
@@ -158,7 +151,19 @@ def concentration(values: xr.DataArray, *, top: float = 0.05) -> Concentration |
 
 
 def depth_trend(values: xr.DataArray) -> DepthTrend | None:
-    """The trend over layers. None with fewer than three measured layers: there is no third to speak of."""
+    """The trend over layers.
+
+    Args:
+        values: a map, dims layer and head.
+
+    Returns:
+        None with fewer than three measured layers: there is no third to speak of.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> depth_trend(values).peak_layer, depth_trend(values).correlation
+        (0, -1.0)
+    """
     array, layers, _ = _grid(values)
     measured = np.isfinite(array).any(axis=1)
     if measured.sum() < 3:
@@ -180,13 +185,40 @@ def depth_trend(values: xr.DataArray) -> DepthTrend | None:
 
 
 def rank_correlation(one: xr.DataArray, other: xr.DataArray) -> float:
-    """Spearman's rank correlation of two maps, over the heads that both have; NaN when one of them is constant."""
+    """Spearman's rank correlation of two maps, over the heads that both have.
+
+    Args:
+        one: a map, dims layer and head.
+        other: another.
+
+    Returns:
+        From -1 to 1; NaN when one of them is constant.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> rank_correlation(values, -values)
+        -1.0
+    """
     one, other = xr.align(one, other, join="inner")
     return spearman(_grid(one)[0].ravel(), _grid(other)[0].ravel())
 
 
 def overlap(one: xr.DataArray, other: xr.DataArray, n: int = 10) -> Overlap:
-    """Which heads are among the n strongest of both, and the Jaccard index of the two sets."""
+    """Which heads are among the strongest of both maps.
+
+    Args:
+        one: a map, dims layer and head.
+        other: another.
+        n: how many are the strongest.
+
+    Returns:
+        Their names, and the Jaccard index of the two sets.
+
+    Examples:
+        >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
+        >>> overlap(values, values.isel(layer=[0, 1]), n=2)
+        Overlap(size=2, shared=('L0H1', 'L1H1'), jaccard=1.0)
+    """
     first = [each.name for each in strongest(one, n)]
     second = {each.name for each in strongest(other, n)}
     shared = tuple(name for name in first if name in second)
@@ -197,8 +229,16 @@ def overlap(one: xr.DataArray, other: xr.DataArray, n: int = 10) -> Overlap:
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
     """Pearson's correlation of ranks, ties given their mean rank; pairs with a NaN are left out.
 
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 27.0]))
-    1.0
+    Args:
+        one: numbers.
+        other: as many.
+
+    Returns:
+        From -1 to 1; NaN with fewer than three pairs, or where one side is constant.
+
+    Examples:
+        >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 27.0]))
+        1.0
     """
     both = np.isfinite(one) & np.isfinite(other)
     if both.sum() < 3:

@@ -29,25 +29,41 @@ _FLOWING = ("overview", "caveats")  # read as one paragraph; the others as one l
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it stands in the text, the value it was made from, and what it is (``"value sink L3H7"``)."""
+    """A number as it stands in the text, with where it comes from.
 
-    text: str
-    value: float
-    of: str
+    Examples:
+        >>> writer = Writer("A map")
+        >>> writer.percent(0.3815, "share of heads over 0.5")
+        '38 %'
+        >>> writer.finish("").numbers[0]
+        Number(text='38 %', value=38.15, of='share of heads over 0.5')
+    """
+
+    text: str  # as it is written
+    value: float  # what it was made from
+    of: str  # what it is, such as "value sink L3H7"
 
 
 @dataclass(frozen=True)
 class Words:
-    """A map in words. Each section is a tuple of entries, each entry one sentence or a few that belong together."""
+    """A map in words. Each section is a tuple of entries, each entry one sentence or a few that belong together.
 
-    title: str
-    overview: tuple[str, ...] = ()
-    axes: tuple[str, ...] = ()
-    detail: tuple[str, ...] = ()
-    observations: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-    headline: str = ""
-    numbers: tuple[Number, ...] = ()
+    Examples:
+        >>> words = atlas.describe("profile")
+        >>> print(words.short().partition("; ")[2])
+        the strongest previous-token head is L3H2 (0.848).
+        >>> print(words.markdown().splitlines()[0])
+        ## Where each head looks: HuggingFaceTB/SmolLM2-135M-Instruct
+    """
+
+    title: str  # of the map
+    overview: tuple[str, ...] = ()  # what, which model, which data
+    axes: tuple[str, ...] = ()  # ranges, ticks, colour scale
+    detail: tuple[str, ...] = ()  # the strongest heads, clusters
+    observations: tuple[str, ...] = ()  # shares, trends, overlaps
+    caveats: tuple[str, ...] = ()  # what to mind
+    headline: str = ""  # one or two sentences, the alt text
+    numbers: tuple[Number, ...] = ()  # every number of the text
 
     def sections(self) -> dict[str, list[str]]:
         """The entries by the heading of their section, without the sections that have none."""
@@ -87,7 +103,18 @@ class Words:
 
 
 class Writer:
-    """Collects sentences, and keeps the origin of every number that it turns into text."""
+    """Collects sentences, and keeps the origin of every number that it turns into text.
+
+    Args:
+        title: of the map.
+
+    Examples:
+        >>> writer = Writer("My map")
+        >>> writer.say("detail", f"L3H7 is the strongest, at {writer.number(0.87341, 'value L3H7')}.")
+        >>> words = writer.finish("One head stands out.")
+        >>> words.detail, words.numbers[0].value
+        (('L3H7 is the strongest, at 0.873.',), 0.87341)
+    """
 
     def __init__(self, title: str) -> None:
         self.title = title

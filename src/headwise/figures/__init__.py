@@ -100,12 +100,34 @@ _STUDIES: dict[str, Callable[..., Figure]] = {
 
 
 def has_figure(study: str) -> bool:
-    """Whether a study is drawn; answers, for one, are read as a table."""
+    """Whether a study is drawn; answers, for one, are read as a table.
+
+    Args:
+        study: its name.
+
+    Returns:
+        Whether `figure_of` knows it.
+
+    Examples:
+        >>> has_figure("profile"), has_figure("answers")
+        (True, False)
+    """
     return study in _STUDIES
 
 
 def options_of(study: str) -> dict[str, Any]:
-    """The options that a study's figure takes, with their types; none for a study without a figure."""
+    """The options that a study's figure takes; none for a study without a figure.
+
+    Args:
+        study: its name.
+
+    Returns:
+        Option -> type.
+
+    Examples:
+        >>> options_of("profile")
+        {'statistics': collections.abc.Iterable[str] | None, 'relative': <class 'bool'>}
+    """
     if study not in _STUDIES:
         return {}
     hints = typing.get_type_hints(_STUDIES[study])
@@ -113,15 +135,41 @@ def options_of(study: str) -> dict[str, Any]:
 
 
 def defaults_of(study: str) -> dict[str, Any]:
-    """What each option is where it is not given."""
+    """What each option of a study's figure is where it is not given.
+
+    Args:
+        study: its name.
+
+    Returns:
+        Option -> default.
+
+    Examples:
+        >>> defaults_of("profile")
+        {'statistics': None, 'relative': False}
+    """
     parameters = inspect.signature(_STUDIES[study]).parameters.values()
     return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:
-    """The figure of a study's Dataset. Options are the study's own, such as ``relative=True`` for ``profile``.
+    """The figure of a study's Dataset.
 
-    Options that the others leave without effect are refused (`options.refuse_conflicts`).
+    Args:
+        study: its name.
+        dataset: its maps, as an atlas gives them.
+        **options: the study's own, such as ``relative=True`` for ``profile``; `options_of` lists them. One that the
+            others leave without effect is refused.
+
+    Returns:
+        The figure as data.
+
+    Examples:
+        >>> figure_of("profile", atlas["profile"], statistics=["sink"])
+        <Figure 'Where each head looks: SmolLM2-135M-Instruct': sink>
+        >>> figure_of("profile", atlas["profile"], statistics=["sinks"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.errors.StudyError: The profile has no statistic 'sinks'. Did you mean 'sink'? ...
     """
     if study not in _STUDIES:
         raise StudyError(f"There is no figure for the study {study!r}. {did_you_mean(study, _STUDIES)}")
@@ -130,7 +178,21 @@ def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dpi: int = 300) -> Path:
-    """Write a figure as PDF, SVG or PNG, by the suffix of ``path``; at most ``width`` inches wide."""
+    """Write a figure as PDF, SVG or PNG; its words go into the file as its description.
+
+    Args:
+        figure: what `figure_of` or `Atlas.figure` gave.
+        path: the file; its suffix says which kind.
+        width: inches, at most.
+        dpi: of a PNG.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> save(atlas.figure("profile", statistics=["sink"]), folder / "sink.svg").name
+        'sink.svg'
+    """
     from headwise.figures import drawing  # matplotlib takes a second to load; who only reads numbers need not wait
 
     return drawing.save(figure, path, width=width, dpi=dpi)

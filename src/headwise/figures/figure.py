@@ -20,14 +20,22 @@ from headwise.figures.tiles import Tiles
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """Panels in reading order, ``columns`` to a row. A panel's place is its place in the list."""
+    """Panels in reading order, ``columns`` to a row. A panel's place is its place in the list.
 
-    title: str
-    panels: tuple[Panel, ...]
-    columns: int
-    scales: Mapping[str, Scale] = field(default_factory=dict)
-    subtitle: str = ""
-    notes: tuple[str, ...] = ()
+    Examples:
+        >>> figure = atlas.figure("profile", statistics=["sink", "induction"])
+        >>> [panel.key for panel in figure.panels], figure.columns
+        (['sink', 'induction', 'legend'], 3)
+        >>> figure.panel("induction").values.shape
+        (6, 6)
+    """
+
+    title: str  # in large letters
+    panels: tuple[Panel, ...]  # in reading order
+    columns: int  # panels in a row
+    scales: Mapping[str, Scale] = field(default_factory=dict)  # by the key that panels name
+    subtitle: str = ""  # under the title
+    notes: tuple[str, ...] = ()  # under the panels
     alt: str = ""  # the figure in one or two sentences, for who cannot see it
     provenance: str = ""  # model, data and versions on one line, small print
 

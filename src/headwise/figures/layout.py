@@ -121,13 +121,14 @@ class _Plan:
                     self.bar_rooms[column] = max(self.bar_rooms[column], legend_width(panel) - self.panel_width)
 
     def _widest(self, panel: Panel) -> float:
-        """Cells of a map get no flatter than they must."""
+        """Cells of a map get no flatter than they must, unless a word of its title would be cut."""
         if isinstance(panel, Heatmap | CategoryMap):
             rows, columns = panel.values.shape
             names = 0.0 if upright(panel.x.labels) else (columns + 1) * SMALL * 1.15 / 72  # all of them, turned
             if _is_large(panel):
                 return min(max(names, WIDEST), LARGEST)
-            return max(FLATTEST * self.tallest * columns / rows, names, 0.7)
+            word = max((text_width(word, PANEL_TITLE * 1.08) for word in panel.title.split()), default=0.0)
+            return max(FLATTEST * self.tallest * columns / rows, names, word, 0.7)
         if isinstance(panel, Tiles):
             return max(panel.columns * LARGEST_TILE, WIDEST)
         return 0.0 if isinstance(panel, Legend) else WIDEST

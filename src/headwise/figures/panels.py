@@ -18,88 +18,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from headwise.errors import DataError
+from headwise.figures.panel_parts import Axis, Category, Curve, Frame, Guide, Mark, floats, one_of, settle
 from headwise.figures.tiles import Tiles
 
-
-@dataclass(frozen=True)
-class Axis:
-    """One side of a panel. Maps have one label a cell; curves and scatters a range (None: as wide as the data).
-
-    The y axis of curves may have labels too: they name the places 0, 1, 2, ..., as the leaves of a tree.
-    """
-
-    name: str
-    labels: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A box around cells, first to last inclusive, counted from 0 in drawing order."""
-
-    first_row: int
-    last_row: int
-    first_column: int
-    last_column: int
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A cell that is pointed at: a ring (``sign="ring"``), a dot for one of many, a cross for one to be doubted, or text."""
-
-    row: int
-    column: int
-    text: str = ""
-    sign: str = "ring"
-
-    def __post_init__(self) -> None:
-        _one_of("sign of a mark", self.sign, ("ring", "dot", "cross", "text"))
-
-
-@dataclass(frozen=True)
-class Category:
-    """A colour (``#rrggbb``) and what it means. ``sign`` is how the legend draws it."""
-
-    key: str
-    label: str
-    colour: str = "#222222"
-    sign: str = "square"
-
-    def __post_init__(self) -> None:
-        _one_of(
-            "sign of a category",
-            self.sign,
-            ("square", "frame", "dot", "line", "dashed", "ring", "cross", "pointer", "texture"),
-        )
+__all__ = [
+    "Axis", "Category", "CategoryMap", "Curve", "Curves", "Frame", "Guide", "Heatmap", "Intervals", "Legend", "Mark", "Panel",
+    "Scatter",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """Numbers by colour. ``extras`` are maps of the same shape, to be asked of a cell (interval, baseline, p)."""
+    """Numbers by colour.
 
-    key: str
-    title: str
+    Examples:
+        A map of one's own, drawn as those of the studies are.
+
+        >>> from headwise.figures import Figure, scale_over
+        >>> values = np.array([[0.1, 0.9, 0.2], [0.3, 0.1, 0.0]])
+        >>> layers, heads = Axis("Layer", ("1", "0")), Axis("Head", ("0", "1", "2"))
+        >>> panel = Heatmap("mine", "My score", values, x=heads, y=layers, scale="score", marks=(Mark(0, 1, "L1H1"),))
+        >>> Figure("Which head?", (panel,), columns=1, scales={"score": scale_over(values, "score")})
+        <Figure 'Which head?': mine>
+    """
+
+    key: str  # its name in the figure
+    title: str  # over the panel
     values: np.ndarray  # (row, column)
-    x: Axis
-    y: Axis
+    x: Axis  # the columns
+    y: Axis  # the rows
     scale: str  # key of a scale of the figure
-    subtitle: str = ""
-    frames: tuple[Frame, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
+    subtitle: str = ""  # under the title
+    frames: tuple[Frame, ...] = ()  # boxes around cells
+    marks: tuple[Mark, ...] = ()  # cells pointed at
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)  # maps to be asked of a cell (interval, baseline, p)
     missing: str = "not measured"  # what a cell that is NaN means; written across a map that has no other cells
 
     def __post_init__(self) -> None:
-        _settle(self, values=_floats(self.values))
-        _settle(self, extras={name: _floats(extra) for name, extra in self.extras.items()})
+        settle(self, values=floats(self.values))
+        settle(self, extras={name: floats(extra) for name, extra in self.extras.items()})
         _check_cells(self.key, self.values, self.x, self.y, self.marks, self.frames)
         for name, extra in self.extras.items():
             if extra.shape != self.values.shape:
@@ -108,26 +69,33 @@ class Heatmap:
 
 @dataclass(frozen=True, eq=False)
 class CategoryMap:
-    """Categories by colour. ``values`` are places in ``categories``; -1 is a cell that was not measured."""
+    """Categories by colour.
 
-    key: str
-    title: str
-    values: np.ndarray  # (row, column), int
-    categories: tuple[Category, ...]
-    x: Axis
-    y: Axis
-    subtitle: str = ""
+    Examples:
+        >>> kinds = (Category("copying", "Copies", "#31688e"), Category("other", "Does not", "#bbbbbb"))
+        >>> layers, heads = Axis("Layer", ("0",)), Axis("Head", ("0", "1", "2"))
+        >>> CategoryMap("kinds", "Who copies?", [[0, 1, -1]], kinds, x=heads, y=layers).values
+        array([[ 0,  1, -1]])
+    """
+
+    key: str  # its name in the figure
+    title: str  # over the panel
+    values: np.ndarray  # (row, column), places in `categories`; -1: not measured
+    categories: tuple[Category, ...]  # colours and what they mean
+    x: Axis  # the columns
+    y: Axis  # the rows
+    subtitle: str = ""  # under the title
     shape: str = "square"  # or "dot": one mark a head
-    frames: tuple[Frame, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    extras: Mapping[str, np.ndarray] = field(default_factory=dict)
-    missing: str = "not measured"
+    frames: tuple[Frame, ...] = ()  # boxes around cells
+    marks: tuple[Mark, ...] = ()  # cells pointed at
+    extras: Mapping[str, np.ndarray] = field(default_factory=dict)  # maps to be asked of a cell
+    missing: str = "not measured"  # what a cell of -1 means
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.int64)
         values.flags.writeable = False
-        _settle(self, values=values, extras={name: _floats(extra) for name, extra in self.extras.items()})
-        _one_of("shape of a category map", self.shape, ("square", "dot"))
+        settle(self, values=values, extras={name: floats(extra) for name, extra in self.extras.items()})
+        one_of("shape of a category map", self.shape, ("square", "dot"))
         _check_cells(self.key, values, self.x, self.y, self.marks, self.frames)
         if values.size and not (values.min() >= -1 and values.max() < len(self.categories)):
             raise DataError(
@@ -136,79 +104,51 @@ class CategoryMap:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """One line, with a band from ``low`` to ``high`` where it is known."""
-
-    key: str
-    label: str
-    x: np.ndarray
-    y: np.ndarray
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-    colour: str = "#31688e"
-    style: str = "line"  # or "dashed", "step", "points"
-
-    def __post_init__(self) -> None:
-        _one_of("style of a curve", self.style, ("line", "dashed", "step", "points"))
-        _settle(
-            self,
-            **{name: _floats(side) for name in ("x", "y", "low", "high") if (side := getattr(self, name)) is not None},
-        )
-        if (
-            len({side.shape for side in (self.x, self.y, self.low, self.high) if side is not None}) != 1
-            or self.x.ndim != 1
-        ):
-            raise DataError(f"Curve {self.key!r}: x, y, low and high must be one-dimensional and equally long.")
-
-
-@dataclass(frozen=True)
-class Guide:
-    """A thin line behind the data: at a value of ``x`` or ``y`` (chance, an elbow), or the ``diagonal`` x = y."""
-
-    axis: str
-    at: float = 0.0
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        _one_of("axis of a guide", self.axis, ("x", "y", "diagonal"))
-
-
 @dataclass(frozen=True)
 class Curves:
-    """Lines over a numeric axis."""
+    """Lines over a numeric axis.
 
-    key: str
-    title: str
-    curves: tuple[Curve, ...]
-    x: Axis
-    y: Axis
-    subtitle: str = ""
-    guides: tuple[Guide, ...] = ()
+    Examples:
+        >>> line = Curve("accuracy", "Accuracy", x=[1, 2, 4], y=[0.9, 0.7, 0.4])
+        >>> panel = Curves("removal", "Without heads", (line,), Axis("Heads removed", log=True), Axis("Accuracy"))
+        >>> panel.curves[0].label
+        'Accuracy'
+    """
+
+    key: str  # its name in the figure
+    title: str  # over the panel
+    curves: tuple[Curve, ...]  # the lines
+    x: Axis  # to the right
+    y: Axis  # upwards
+    subtitle: str = ""  # under the title
+    guides: tuple[Guide, ...] = ()  # thin lines behind
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
     """Points with names.
 
-    ``groups`` are places in ``categories`` (empty: one group); ``shown`` are the points whose names are written.
+    Examples:
+        >>> x, y = Axis("Induction"), Axis("Previous token")
+        >>> Scatter("both", "One against the other", [0.9, 0.1], [0.0, 0.8], x, y, names=("L5H1", "L4H2"), shown=(0,)).names
+        ('L5H1', 'L4H2')
     """
 
-    key: str
-    title: str
-    x_values: np.ndarray
-    y_values: np.ndarray
-    x: Axis
-    y: Axis
-    names: tuple[str, ...] = ()
-    groups: tuple[int, ...] = ()
-    categories: tuple[Category, ...] = ()
-    shown: tuple[int, ...] = ()
-    subtitle: str = ""
-    guides: tuple[Guide, ...] = ()
+    key: str  # its name in the figure
+    title: str  # over the panel
+    x_values: np.ndarray  # (point,)
+    y_values: np.ndarray  # (point,)
+    x: Axis  # to the right
+    y: Axis  # upwards
+    names: tuple[str, ...] = ()  # of the points
+    groups: tuple[int, ...] = ()  # places in `categories`; none: one group
+    categories: tuple[Category, ...] = ()  # colours and what they mean
+    shown: tuple[int, ...] = ()  # points whose names are written
+    subtitle: str = ""  # under the title
+    guides: tuple[Guide, ...] = ()  # thin lines behind
 
     def __post_init__(self) -> None:
-        _settle(self, x_values=_floats(self.x_values), y_values=_floats(self.y_values))
+        settle(self, x_values=floats(self.x_values), y_values=floats(self.y_values))
         size = self.x_values.size
         lengths = {
             self.x_values.shape,
@@ -224,23 +164,26 @@ class Scatter:
 class Intervals:
     """A table of results as a picture: one row a name (``y.labels``, first on top), a dot and a line from low to high.
 
-    ``groups`` are places in ``categories`` (empty: one group).
+    Examples:
+        >>> rows = Axis("Detector", ("Laplacian", "length of the answer"))
+        >>> Intervals("auroc", "AUROC", [0.74, 0.61], [0.70, 0.57], [0.78, 0.65], Axis("AUROC"), rows).values
+        array([0.74, 0.61], dtype=float32)
     """
 
-    key: str
-    title: str
-    values: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    x: Axis
-    y: Axis
-    groups: tuple[int, ...] = ()
-    categories: tuple[Category, ...] = ()
-    subtitle: str = ""
-    guides: tuple[Guide, ...] = ()
+    key: str  # its name in the figure
+    title: str  # over the panel
+    values: np.ndarray  # (row,)
+    low: np.ndarray  # (row,), where the line begins
+    high: np.ndarray  # (row,), where it ends
+    x: Axis  # of the values
+    y: Axis  # of the rows
+    groups: tuple[int, ...] = ()  # places in `categories`; none: one group
+    categories: tuple[Category, ...] = ()  # colours and what they mean
+    subtitle: str = ""  # under the title
+    guides: tuple[Guide, ...] = ()  # thin lines behind
 
     def __post_init__(self) -> None:
-        _settle(self, values=_floats(self.values), low=_floats(self.low), high=_floats(self.high))
+        settle(self, values=floats(self.values), low=floats(self.low), high=floats(self.high))
         size = len(self.y.labels)
         lengths = {self.values.shape, self.low.shape, self.high.shape, (len(self.groups or range(size)),)}
         if lengths != {(size,)} or not size:
@@ -252,31 +195,20 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Legend:
-    """What colours and signs mean. Stands where a panel would stand, so its place is part of the figure."""
+    """What colours and signs mean. Stands where a panel would stand, so its place is part of the figure.
 
-    key: str
-    entries: tuple[Category, ...]
-    title: str = ""
-    subtitle: str = ""
+    Examples:
+        >>> Legend("legend", (Category("ring", "named in the text", sign="ring"),)).entries[0].label
+        'named in the text'
+    """
+
+    key: str  # its name in the figure
+    entries: tuple[Category, ...]  # colours, signs and what they mean
+    title: str = ""  # over it
+    subtitle: str = ""  # under the title
 
 
 Panel = Heatmap | CategoryMap | Curves | Scatter | Intervals | Tiles | Legend
-
-
-def _floats(values: Any) -> np.ndarray:
-    array = np.array(values, dtype=np.float32)
-    array.flags.writeable = False
-    return array
-
-
-def _settle(panel: Any, **fields: Any) -> None:
-    for name, value in fields.items():
-        object.__setattr__(panel, name, value)
-
-
-def _one_of(what: str, found: str, known: tuple[str, ...]) -> None:
-    if found not in known:
-        raise DataError(f"{found!r} is no {what}; use one of {', '.join(known)}.")
 
 
 def _check_cells(

@@ -37,12 +37,36 @@ _CLASSES = {
 
 
 def to_payload(figure: _figure.Figure) -> dict[str, Any]:
-    """The figure as a dict that ``json.dumps`` takes with ``allow_nan=False``."""
+    """The figure as JSON, for a browser.
+
+    Args:
+        figure: what is to be sent.
+
+    Returns:
+        A dict that ``json.dumps`` takes with ``allow_nan=False``.
+
+    Examples:
+        >>> payload = to_payload(atlas.figure("profile", statistics=["sink"]))
+        >>> payload["format"], [panel["type"] for panel in payload["panels"]]
+        ('headwise.figure/1', ['Heatmap'])
+    """
     return {"format": FORMAT, **_encode(figure)}
 
 
 def from_payload(payload: Mapping[str, Any]) -> _figure.Figure:
-    """The figure that `to_payload` wrote."""
+    """The figure that `to_payload` wrote.
+
+    Args:
+        payload: what it gave, or the same from JSON.
+
+    Returns:
+        The figure.
+
+    Examples:
+        >>> figure = atlas.figure("profile", statistics=["sink"])
+        >>> from_payload(to_payload(figure)).title == figure.title
+        True
+    """
     found = payload.get("format")
     if found != FORMAT:
         raise DataError(f"This is not a figure of Headwise: its format is {found!r}, expected {FORMAT!r}.")

@@ -28,23 +28,36 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class ScaleMark:
-    """A level worth knowing, drawn as a pointer on the colour bar: chance, or what a uniform head would get."""
+    """A level worth knowing, drawn as a pointer on the colour bar: chance, or what a uniform head would get.
 
-    value: float
-    label: str
+    Examples:
+        >>> Scale("AUROC", 0.4, 1.0, marks=(ScaleMark(0.5, "chance"),)).marks[0].label
+        'chance'
+    """
+
+    value: float  # where on the scale
+    label: str  # what it is
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From ``low`` to ``high`` through the colours of a named colour map."""
+    """From ``low`` to ``high`` through the colours of a named colour map.
 
-    label: str
-    low: float
-    high: float
-    colours: str = "viridis"
+    Examples:
+        >>> scale = Scale("weight on the first token", 0.0, 1.0, over=True)
+        >>> scale.ticks()
+        ((0.0, '0'), (0.5, '0.5'), (1.0, '1+'))
+        >>> scale.share(np.array([0.25, 1.5]))
+        array([0.25, 1.5 ])
+    """
+
+    label: str  # what the numbers are
+    low: float  # the number of the first colour
+    high: float  # the number of the last colour
+    colours: str = "viridis"  # viridis, cividis, magma, Blues or Greys; RdBu_r, PuOr_r or BrBG around a middle
     over: bool = False  # some cells lie above high: the last tick is written with a plus
     under: bool = False  # some cells lie below low
-    marks: tuple[ScaleMark, ...] = ()
+    marks: tuple[ScaleMark, ...] = ()  # levels worth knowing
     decimals: int | None = None  # of the ticks, so that all are written alike; None: as few as each needs
     log: bool = False  # equal steps of colour are equal factors
 
@@ -101,8 +114,22 @@ def scale_over(
 ) -> Scale:
     """A sequential scale from 0 (or the round number below the least value) to a round number.
 
-    ``ceiling`` is the largest value that is possible, 1 for a share. With ``clip`` below 1 the scale ends near that
-    quantile when a few cells are so much larger (over 1.5 times) that they would leave all others in one colour.
+    Args:
+        values: what is to be drawn; NaN is left aside.
+        label: what the numbers are.
+        ceiling: the largest value that is possible, 1 for a share.
+        clip: below 1 the scale ends near that quantile when a few cells are so much larger (over 1.5 times) that they
+            would leave all others in one colour.
+        colours: a colour map.
+        marks: levels worth knowing.
+
+    Returns:
+        The scale.
+
+    Examples:
+        >>> scale = scale_over(np.array([0.1, 0.3, 0.87]), "weight", ceiling=1.0)
+        >>> scale.low, scale.high
+        (0.0, 1.0)
     """
     finite = np.asarray(values, dtype=float)[np.isfinite(values)]
     if finite.size == 0:
@@ -121,7 +148,23 @@ def scale_over(
 def scale_around(
     values: np.ndarray, label: str, *, centre: float = 0.0, colours: str = "RdBu_r", clip: float = 1.0
 ) -> Scale:
-    """A diverging scale, equally long on both sides of ``centre``."""
+    """A diverging scale, equally long on both sides of ``centre``.
+
+    Args:
+        values: what is to be drawn; NaN is left aside.
+        label: what the numbers are.
+        centre: the middle: no difference, chance.
+        colours: a diverging colour map.
+        clip: as for `scale_over`.
+
+    Returns:
+        The scale.
+
+    Examples:
+        >>> scale = scale_around(np.array([0.31, 0.5, 0.58]), "AUROC", centre=0.5)
+        >>> scale.low, scale.high
+        (0.3, 0.7)
+    """
     away = np.abs(np.asarray(values, dtype=float) - centre)
     away = away[np.isfinite(away)]
     if away.size == 0:

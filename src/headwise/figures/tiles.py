@@ -20,20 +20,27 @@ LEVELS = 255  # 0 ... 254
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Small maps, ``columns`` to a row, filled row by row. Rows and columns of tiles may have names at the margins."""
+    """Small maps, ``columns`` to a row, filled row by row. Rows and columns of tiles may have names at the margins.
 
-    key: str
-    title: str
+    Examples:
+        >>> maps = np.array([[[1.0, np.nan], [0.5, 0.5]]])  # one head, two tokens
+        >>> Tiles("maps", "Attention", to_levels(maps, 0.0, 1.0), ("L0H0",), columns=1, scale="weight").levels
+        array([[[254, 255],
+                [127, 127]]], dtype=uint8)
+    """
+
+    key: str  # its name in the figure
+    title: str  # over the panel
     levels: np.ndarray  # (tile, row, column), uint8
     names: tuple[str, ...]  # one a tile
-    columns: int
+    columns: int  # tiles in a row
     scale: str  # key of a scale of the figure
-    subtitle: str = ""
+    subtitle: str = ""  # under the title
     row_name: str = ""  # what the rows of tiles are, such as "Head"
-    row_labels: tuple[str, ...] = ()
-    column_name: str = ""
-    column_labels: tuple[str, ...] = ()
-    missing: str = "masked"
+    row_labels: tuple[str, ...] = ()  # one a row of tiles
+    column_name: str = ""  # what the columns of tiles are, such as "Layer"
+    column_labels: tuple[str, ...] = ()  # one a column of tiles
+    missing: str = "masked"  # what a hidden pixel means
 
     def __post_init__(self) -> None:
         levels = np.array(self.levels, dtype=np.uint8)
@@ -55,6 +62,7 @@ class Tiles:
 
     @property
     def rows(self) -> int:
+        """How many rows of tiles there are."""
         return -(-len(self.names) // self.columns)
 
 

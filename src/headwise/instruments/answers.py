@@ -28,7 +28,22 @@ FEW = 10  # eigenvalues kept of the answer alone, and averaged into one number a
 
 
 class AnswerSpectrum(HeadReadings):
-    """Eigenvalues and row statistics of every head. `prompts`: how many first tokens of each example are the prompt."""
+    """The spectrum of a question with its answer: eigenvalues and row statistics of every head.
+
+    Args:
+        prompts: (example,), how many first tokens of each example are the prompt.
+        k: how many eigenvalues of the whole are kept.
+
+    Examples:
+        >>> import torch
+        >>> from headwise.instruments import AnswerSpectrum
+        >>> prompt, answer = "where was the river ?", "under the old house"
+        >>> asked = torch.tensor([len(model.ids(prompt))])
+        >>> with hw.observe(model, AnswerSpectrum(asked, k=5)) as seen:
+        ...     _ = model(**model.encode(f"{prompt} {answer}"))
+        >>> seen["answers"].lookback.sel(layer=0, part=1).values.round(2)  # part 0 is the whole, 1 the answer
+        array([[0.6 , 1.  , 0.57, 0.25, 0.67, 0.52]], dtype=float32)
+    """
 
     name = "answers"
     whole_sequences = True

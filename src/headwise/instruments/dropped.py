@@ -28,7 +28,19 @@ ENOUGH = 0.99  # of a row's weight
 
 
 class Dropped(HeadReadings):
-    """What rules would do to each head alone."""
+    """What rules would do to each head alone.
+
+    Args:
+        rules: ways to drop weights; several are tried in one pass.
+
+    Examples:
+        >>> from headwise.instruments import Dropped
+        >>> from headwise.kernels import Dropping
+        >>> with hw.observe(model, Dropped([Dropping("top", 1)])) as seen:
+        ...     _ = model(**model.encode("the old river was the old river"))
+        >>> seen["dropped"].mass.sel(layer=0).isel(example=0, rule=0).values.round(2)  # L0H3 looks at one token only
+        array([0.34, 0.  , 0.25, 0.  , 0.36, 0.23], dtype=float32)
+    """
 
     name = "dropped"
     tails = {"kept": (RULE,), "mass": (RULE,), "change": (RULE,), "needed": ()}

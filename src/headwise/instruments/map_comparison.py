@@ -34,7 +34,24 @@ COMPARED = ("similarity", "other", "elsewhere", "before", "after", "both")
 
 
 class MapComparison(HeadReadings):
-    """All of the above, dims (example, layer, head)."""
+    """How alike the maps of two models are: all numbers of the list, dims (example, layer, head).
+
+    Args:
+        beside: the whole maps of the first model, a reading of `Patterns`.
+        active: an edge with more weight is active.
+
+    Examples:
+        The same model with L0H3 switched off: in layer 1, which reads from it, the induction head L1H4 changes most.
+
+        >>> from headwise.instruments import MapComparison
+        >>> inputs = model.encode("the old river was the old river")
+        >>> with hw.observe(model, hw.Patterns()) as whole:
+        ...     _ = model(**inputs)
+        >>> with hw.observe(model, hw.Scale("L0H3"), MapComparison(whole["patterns"])) as seen:
+        ...     _ = model(**inputs)
+        >>> seen["map_comparison"].similarity.sel(layer=1).values.round(2)
+        array([[1.  , 0.81, 0.85, 0.94, 0.51, 0.81]], dtype=float32)
+    """
 
     name = "map_comparison"
     whole_sequences = True

@@ -14,7 +14,17 @@ from headwise.seam import Frame, Positions, check_positions, position_index
 
 
 class HeadOutputs(HeadReadings):
-    """z of every head at the given positions; NaN where an example has no such token."""
+    """z of every head at the given positions; NaN where an example has no such token.
+
+    Args:
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        >>> with hw.observe(model, hw.HeadOutputs(positions=[1, -1])) as seen:
+        ...     _ = model(**model.encode("the old river"))
+        >>> dict(seen["outputs"].z.sizes)
+        {'example': 1, 'layer': 3, 'head': 6, 'token': 2, 'width': 64}
+    """
 
     name = "outputs"
     tails = {"z": (TOKEN, WIDTH)}

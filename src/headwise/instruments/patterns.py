@@ -21,7 +21,21 @@ from headwise.seam import Frame, Instrument, Shot, Structure
 
 
 class Patterns(Instrument):
-    """Attention maps, dims (example, place, query, key); a place is a head, named L{l}H{h}."""
+    """Attention maps, dims (example, place, query, key); a place is a head, named L{l}H{h}.
+
+    Args:
+        heads: which heads, such as ``"L3H7, L4H0"``, names, or (layer, head) pairs; None: all of them.
+        limit: bytes that the maps may take.
+
+    Examples:
+        >>> with hw.observe(model, hw.Patterns("L0H3")) as seen:
+        ...     _ = model(**model.encode("the old river"))
+        >>> seen["patterns"].weights.sel(place="L0H3").isel(example=0).values.round(1)  # (query, key)
+        array([[ 1., nan, nan, nan],
+               [ 1.,  0., nan, nan],
+               [ 0.,  1.,  0., nan],
+               [ 0.,  0.,  1.,  0.]], dtype=float32)
+    """
 
     name = "patterns"
 

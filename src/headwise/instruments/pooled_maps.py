@@ -21,7 +21,21 @@ ROOM = 64_000_000  # numbers of T x T maps made at once
 
 
 class PooledMaps(HeadReadings):
-    """Maps with dims (example, layer, head, query, key)."""
+    """Every head's map, made small: dims (example, layer, head, query, key).
+
+    Args:
+        size: pixels of a side, at most.
+
+    Examples:
+        >>> from headwise.instruments import PooledMaps
+        >>> with hw.observe(model, PooledMaps(size=4)) as seen:
+        ...     _ = model(**model.encode("the old river was the old river"))  # 8 tokens, two a pixel
+        >>> seen["pooled_maps"].maps.sel(layer=0, head=3).isel(example=0).values.round(1)
+        array([[ 1., nan, nan, nan],
+               [ 1.,  1., nan, nan],
+               [ 0.,  1.,  1., nan],
+               [ 0.,  0.,  1.,  1.]], dtype=float32)
+    """
 
     name = "pooled_maps"
     whole_sequences = True

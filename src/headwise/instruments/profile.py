@@ -51,7 +51,7 @@ PREVIOUS = (1, 2)  # distances from 1 up to, not including, 2
 
 
 class Profile(HeadReadings):
-    """All statistics of the table, and the same for a head that looks evenly.
+    """Where each head looks: all statistics of the table, and the same for a head that looks evenly.
 
     Args:
         delimiters: token ids that count as punctuation and line ends, as

@@ -23,7 +23,22 @@ from headwise.seam import Frame, Instrument, Shot, Structure
 
 
 class HeadReadings(Instrument):
-    """Readings with dims (example, layer, head, ...). Subclasses say what to measure and name the further dims."""
+    """Readings with dims (example, layer, head, ...). Subclasses say what to measure and name the further dims.
+
+    Examples:
+        How long is what each head puts out, on average over the tokens of a text?
+
+        >>> class Length(HeadReadings):
+        ...     name = "length"
+        ...     tails = {"length": ()}
+        ...     def measure(self, frame):
+        ...         norms = frame.z.norm(dim=-1) * frame.valid[..., None]  # (batch, query, head)
+        ...         return {"length": norms.sum(dim=1) / frame.valid.sum(dim=1, keepdim=True)}
+        >>> with hw.observe(model, Length()) as seen:
+        ...     _ = model(**model.encode(["the old river", "a low door in the garden"]))
+        >>> dict(seen["length"].length.sizes)
+        {'example': 2, 'layer': 3, 'head': 6}
+    """
 
     tails: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
     whole_sequences = False  # whether a pass on top of a cache, where earlier rows are missing, is refused

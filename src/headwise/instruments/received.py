@@ -20,7 +20,20 @@ from headwise.seam import Frame, Positions, Shot, check_positions, position_inde
 
 
 class Received(HeadReadings):
-    """Attention that the chosen tokens receive in every head; NaN where an example has no such token."""
+    """Attention that the chosen tokens receive in every head; NaN where an example has no such token.
+
+    Args:
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        L0H1 looks at the first token, whatever the text.
+
+        >>> from headwise.instruments import Received
+        >>> with hw.observe(model, Received([0, 2])) as seen:
+        ...     _ = model(**model.encode("the old river was here"))
+        >>> seen["received"].received.sel(layer=0, head=1).values.round(2)
+        array([[1., 0.]], dtype=float32)
+    """
 
     name = "received"
     whole_sequences = True

@@ -42,7 +42,18 @@ SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
 
 
 class Sites(Instrument):
-    """Activation vectors, dims (example, site, layer, token, width)."""
+    """Activations beside the heads, dims (example, site, layer, token, width).
+
+    Args:
+        sites: of residual, attention_out, mlp_in, mlp_out.
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        >>> with hw.observe(model, hw.Sites(["residual", "mlp_out"])) as seen:
+        ...     _ = model(**model.encode(["the old river", "a door"]))
+        >>> dict(seen["sites"].activation.sizes)
+        {'example': 2, 'site': 2, 'layer': 3, 'token': 1, 'width': 384}
+    """
 
     name = "sites"
 

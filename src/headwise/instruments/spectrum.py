@@ -29,7 +29,17 @@ from headwise.seam import Frame, Shot
 
 
 class Spectrum(HeadReadings):
-    """The k largest Laplacian and attention eigenvalues of every head, and the mean log-diagonal."""
+    """The k largest Laplacian and attention eigenvalues of every head, and the mean log-diagonal.
+
+    Args:
+        k: how many eigenvalues are kept, the largest first.
+
+    Examples:
+        >>> with hw.observe(model, hw.Spectrum(k=3)) as seen:
+        ...     _ = model(**model.encode("the old river was the old river"))
+        >>> seen["spectrum"].laplacian.sel(layer=0, head=3).values.round(2)  # (example, rank)
+        array([[0.5 , 0.33, 0.25]], dtype=float32)
+    """
 
     name = "spectrum"
     whole_sequences = True

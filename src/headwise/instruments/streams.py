@@ -18,7 +18,19 @@ from headwise.seam import Frame, Instrument, Shot
 
 
 class HeadStreams(Instrument):
-    """z of the last pass: ``z[layer]``, (batch, query, head, width); and the attention modules it came from."""
+    """z of the last pass: ``z[layer]``, (batch, query, head, width); and the attention modules it came from.
+
+    Args:
+        attached: keep z in the graph of the pass, to be differentiated by.
+
+    Examples:
+        >>> from headwise.instruments import HeadStreams
+        >>> streams = HeadStreams()
+        >>> with hw.observe(model, streams):
+        ...     _ = model(**model.encode("the old river"))
+        >>> streams.z[0].shape
+        torch.Size([1, 4, 6, 64])
+    """
 
     name = "streams"
 

@@ -19,7 +19,21 @@ from headwise.seam import Frame, Positions, check_positions, position_index
 
 
 class HeadValues(HeadReadings):
-    """v of every query head at the given positions; NaN where an example has no such token."""
+    """v of every query head at the given positions; NaN where an example has no such token.
+
+    Args:
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        L0H3 puts all its attention on the token before: what it puts out at the last token is that token's value.
+
+        >>> from headwise.instruments import HeadValues
+        >>> with hw.observe(model, HeadValues(-2), hw.HeadOutputs(-1)) as seen:
+        ...     _ = model(**model.encode("the old river"))
+        >>> v, z = (seen[name].sel(layer=0, head=3) for name in ("values", "outputs"))
+        >>> bool(abs(v.v - z.z).max() < 1e-4)
+        True
+    """
 
     name = "values"
     tails = {"v": (TOKEN, WIDTH)}

@@ -23,8 +23,22 @@ __all__ = ["ByRow"]
 class ByRow(Intervention):
     """Scale, and shift, the heads of each row in its own way, at every token of every pass.
 
-    `factor` (row, layer, head); `shift` None or (row, layer, head, width); `lines` gives, at each pass, the row of
-    every line of the batch, (batch,); None: line b is row b.
+    Args:
+        factor: (row, layer, head), what z is multiplied by.
+        shift: None, or (row, layer, head, width), what is added.
+        lines: gives, at each pass, the row of every line of the batch, (batch,); None: line b is row b.
+
+    Examples:
+        Every head of layer 0 is switched off, each in a row of its own: which one does the induction head need?
+
+        >>> import torch
+        >>> from headwise.interventions import ByRow
+        >>> off = torch.ones(6, 3, 6)
+        >>> off[range(6), 0, range(6)] = 0.0  # row r is without L0Hr
+        >>> with hw.observe(model, ByRow(off), hw.Profile()) as seen:
+        ...     _ = model(**model.encode(["the old river was the old river"] * 6))
+        >>> seen["profile"].value.sel(layer=1, head=4, statistic="induction").values.round(2)
+        array([1.  , 1.  , 1.  , 0.14, 1.  , 1.  ], dtype=float32)
     """
 
     def __init__(self, factor: Tensor, shift: Tensor | None = None, lines: Callable[[], Tensor] | None = None):

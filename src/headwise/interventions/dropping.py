@@ -24,7 +24,21 @@ from headwise.seam import Frame, Intervention, Structure
 
 
 class Drop(Intervention):
-    """z -> z of the weights that a rule leaves."""
+    """Let heads attend with some of their weights left out: z -> z of the weights that a rule leaves.
+
+    Args:
+        rule: which weights go.
+        heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs; None: all heads.
+
+    Examples:
+        >>> from headwise.interventions import Drop
+        >>> from headwise.kernels import Dropping
+        >>> inputs = model.encode("the old river was the old river")
+        >>> with hw.observe(model, Drop(Dropping("top", 2), heads="L1H4")):
+        ...     few = model(**inputs).logits
+        >>> bool((few - model(**inputs).logits).abs().max() < 1e-3)  # two weights are all this head needs
+        True
+    """
 
     def __init__(self, rule: Dropping, heads: Heads | None = None):
         self.rule = rule

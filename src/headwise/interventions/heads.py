@@ -15,13 +15,32 @@ from headwise.errors import DataError
 from headwise.seam import Frame, Intervention, Positions, Structure, check_positions, position_mask
 
 Heads = str | Iterable[str | tuple[int, int]]
+"""Which heads: ``"L3H7, L4H0"``, names, or (layer, head) pairs."""
 
 
 class OnHeads(Intervention):
     """Changes z of some heads at some tokens. Subclasses say what the new z is.
 
-    `heads`: "L3H7, L4H0", or names, or (layer, head) pairs. `positions`: see `seam.positions`; "all" by default, which
-    under `generate` means the prompt and every decode step.
+    Args:
+        heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
+        positions: which tokens (see `headwise.seam.positions`); "all" by default, which under `generate`
+            means the prompt and every decode step.
+
+    Examples:
+        An intervention of one's own: heads say the opposite.
+
+        >>> from headwise.interventions import OnHeads
+        >>> class Opposite(OnHeads):
+        ...     def new(self, frame, heads, z):
+        ...         return -z
+        >>> inputs = model.encode("the old river")
+        >>> with hw.observe(model, hw.HeadOutputs()) as plain:
+        ...     _ = model(**inputs)
+        >>> with hw.observe(model, Opposite("L0H3"), hw.HeadOutputs()) as turned:
+        ...     _ = model(**inputs)
+        >>> z, other = (seen["outputs"].z.sel(layer=0, head=3) for seen in (plain, turned))
+        >>> bool((z == -other).all())
+        True
     """
 
     def __init__(self, heads: Heads, positions: Positions = "all"):

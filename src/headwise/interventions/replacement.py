@@ -16,9 +16,30 @@ from headwise.seam import Frame, Intervention
 
 
 class Replace(Intervention):
-    """z -> given z, for the heads that `where` names in each row.
+    """Put kept z in the place of z, for other heads in every row (activation patching, many at once).
 
-    `values`: layer -> (batch, query, head, width), such as `HeadStreams` keeps. `where`: (batch, layer, head) bool.
+    Args:
+        values: layer -> (batch, query, head, width), such as `HeadStreams` keeps.
+        where: (batch, layer, head) bool.
+
+    Examples:
+        One pass, two experiments: row 0 gets L0H3 of another text, row 1 gets L0H0. (L0H1 looks at the first token, so
+        that it says the same in every text.)
+
+        >>> import torch
+        >>> from headwise.instruments import HeadStreams
+        >>> from headwise.interventions import Replace
+        >>> other = HeadStreams()
+        >>> with hw.observe(model, other):
+        ...     _ = model(**model.encode(["a low door"] * 2))
+        >>> where = torch.zeros(2, 3, 6, dtype=torch.bool)
+        >>> where[0, 0, 3] = where[1, 0, 0] = True
+        >>> now = HeadStreams()
+        >>> with hw.observe(model, Replace(other.z, where), now):
+        ...     _ = model(**model.encode(["the old river"] * 2))
+        >>> (now.z[0] == other.z[0]).all(dim=1).all(dim=-1).int()  # (row, head) of layer 0
+        tensor([[0, 1, 0, 1, 0, 0],
+                [1, 1, 0, 0, 0, 0]], dtype=torch.int32)
     """
 
     def __init__(self, values: Mapping[int, Tensor], where: Tensor):

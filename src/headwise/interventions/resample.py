@@ -21,12 +21,29 @@ WHOLE = ("all", "decode", "prompt")  # positions that name no single tokens
 
 
 class Resample(OnHeads):
-    """z of example b -> z of another example.
+    """Let heads say what they say on another example (resample ablation): z of example b -> z of another.
 
-    `source`: a sequence of indices (example b takes z from example source[b] of this batch), or a DataArray with dims
-    (example, layer, head, token, width), one example for each of the batch, whose tokens are those that `positions`
-    names. Within a batch, tokens that `positions` names one by one ("last", 3, [0, -1]) take z from the token of that
-    name; otherwise from the token at the same place, which must not be padding.
+    Within a batch, tokens that `positions` names one by one ("last", 3, [0, -1]) take z from the token of that name;
+    otherwise from the token at the same place, which must not be padding.
+
+    Args:
+        heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
+        source: a sequence of indices (example b takes z from example source[b] of this batch), or a DataArray with dims
+            (example, layer, head, token, width), one example for each of the batch, whose tokens are those that
+            `positions` names.
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        Two texts of equal length exchange what L0H3 puts out.
+
+        >>> inputs = model.encode(["the old river", "a low door"])
+        >>> with hw.observe(model, hw.HeadOutputs()) as plain:
+        ...     _ = model(**inputs)
+        >>> with hw.observe(model, hw.Resample("L0H3", [1, 0]), hw.HeadOutputs()) as mixed:
+        ...     _ = model(**inputs)
+        >>> z, other = (seen["outputs"].z.sel(layer=0, head=3) for seen in (plain, mixed))
+        >>> bool((z.isel(example=0) == other.isel(example=1)).all())
+        True
     """
 
     def __init__(self, heads: Heads, source: Sequence[int] | xr.DataArray, positions: Positions = "all"):

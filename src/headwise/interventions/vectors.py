@@ -18,6 +18,7 @@ from headwise.interventions.heads import Heads, OnHeads
 from headwise.seam import Frame, Positions
 
 Vectors = Mapping[str | tuple[int, int], Tensor] | xr.DataArray
+"""One vector a head: a mapping, or a DataArray (layer, head, width)."""
 
 
 class _WithVectors(OnHeads):
@@ -38,7 +39,23 @@ class _WithVectors(OnHeads):
 
 
 class Mean(_WithVectors):
-    """z -> a given vector: the head says what it says on average, whatever the text (mean ablation)."""
+    """Let heads say what they say on average, whatever the text (mean ablation): z -> a given vector.
+
+    Args:
+        heads (Heads): ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
+        vectors (Vectors): head -> vector, or a DataArray (layer, head, width).
+        positions (Positions): which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        >>> texts = model.encode(["the old river", "a door in the garden", "her letter"])
+        >>> with hw.observe(model, hw.HeadOutputs()) as seen:
+        ...     _ = model(**texts)
+        >>> usual = seen["outputs"].z.mean("example").isel(token=0)  # (layer, head, width)
+        >>> with hw.observe(model, hw.Mean("L1H4, L2H5", usual), hw.HeadOutputs()) as now:
+        ...     _ = model(**texts)
+        >>> float(now["outputs"].z.sel(layer=1, head=4).std("example").max())  # says the same in every text
+        0.0
+    """
 
     def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
         """The vector, at every token."""
@@ -46,7 +63,26 @@ class Mean(_WithVectors):
 
 
 class Steer(_WithVectors):
-    """z -> z + strength * vector."""
+    """Push heads along a direction: z -> z + strength * vector.
+
+    Args:
+        heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
+        vectors: head -> vector, or a DataArray (layer, head, width).
+        strength: how far along the vector.
+        positions: which tokens (see `headwise.seam.positions`).
+
+    Examples:
+        >>> import torch
+        >>> push = {"L2H5": torch.ones(64)}
+        >>> inputs = model.encode("the old river")
+        >>> with hw.observe(model, hw.HeadOutputs()) as plain:
+        ...     _ = model(**inputs)
+        >>> with hw.observe(model, hw.Steer("L2H5", push, strength=3.0), hw.HeadOutputs()) as steered:
+        ...     _ = model(**inputs)
+        >>> moved = steered["outputs"].z - plain["outputs"].z
+        >>> moved.sel(layer=2).mean(["example", "token", "width"]).values.round(2)  # one head, and no other
+        array([0., 0., 0., 0., 0., 3.], dtype=float32)
+    """
 
     def __init__(self, heads: Heads, vectors: Vectors, strength: float = 1.0, positions: Positions = "all"):
         super().__init__(heads, vectors, positions)

@@ -102,29 +102,42 @@ TRAITS: Mapping[str, tuple[Trait, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One number a head: a map (layer, head), NaN where a head was not measured, and its companions or None."""
+    """One number a head: a map (layer, head), NaN where a head was not measured, and its companions or None.
 
-    name: str
-    study: str
-    label: str
-    values: np.ndarray
-    low: np.ndarray | None = None
-    high: np.ndarray | None = None
-    p: np.ndarray | None = None
-    q: np.ndarray | None = None
-    baseline: np.ndarray | None = None
-    baseline_name: str = ""
-    unit: str = ""
-    definition: str = ""
+    Examples:
+        >>> columns = columns_of({"profile": atlas["profile"]})
+        >>> one = next(column for column in columns.columns if column.name == "profile.induction")
+        >>> one.label, one.values.shape, one.baseline_name
+        ('Induction', (6, 6), 'a uniform head')
+    """
+
+    name: str  # as the head record has it
+    study: str  # where it comes from
+    label: str  # for readers
+    values: np.ndarray  # (layer, head)
+    low: np.ndarray | None = None  # lower ends of the 95 % intervals
+    high: np.ndarray | None = None  # upper ends
+    p: np.ndarray | None = None  # of the study's test
+    q: np.ndarray | None = None  # the same after Benjamini and Hochberg
+    baseline: np.ndarray | None = None  # what a head without this property would get
+    baseline_name: str = ""  # what the baseline is
+    unit: str = ""  # of the values
+    definition: str = ""  # in half a sentence
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """All columns of an atlas, over the same heads."""
+    """All columns of an atlas, over the same heads. Made by `columns_of`.
 
-    layers: int
-    heads: int
-    columns: tuple[Column, ...]
+    Examples:
+        >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
+        >>> columns.studies, columns.matrix().shape
+        (['profile', 'spectral'], (36, 23))
+    """
+
+    layers: int  # of the model
+    heads: int  # of a layer
+    columns: tuple[Column, ...]  # study by study
 
     @property
     def names(self) -> list[str]:
@@ -144,7 +157,18 @@ class Columns:
 
 
 def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
-    """The columns of all studies that measured heads, each laid on the same (layer, head) grid."""
+    """The columns of all studies that measured heads, each laid on the same (layer, head) grid.
+
+    Args:
+        datasets: by study, as an atlas gives them.
+
+    Returns:
+        What the joins are made from.
+
+    Examples:
+        >>> columns_of({"profile": atlas["profile"]}).names[:3]
+        ['L0H0', 'L0H1', 'L0H2']
+    """
     headed = {study: one for study, one in datasets.items() if {LAYER, HEAD} <= set(one.sizes)}
     if not headed:
         raise AtlasError(

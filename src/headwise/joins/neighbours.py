@@ -37,9 +37,18 @@ NAMED = 3  # columns named of a neighbour
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A head that is near another in the joined record."""
+    """A head that is near another in the joined record.
+
+    Examples:
+        >>> from headwise.joins import columns_of
+        >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
+        >>> nearest = Neighbourhood(columns).of("L3H2", most=1)[0]
+        >>> nearest.studies, 0 < nearest.distance < 1
+        (2, True)
+    """
 
     name: str
+    """such as "L3H7\" """
     distance: float
     """0: the same rank in everything; 0.41: unrelated"""
     nearer_than: float
@@ -55,7 +64,18 @@ class Neighbour:
 
 
 class Neighbourhood:
-    """The joined record as ranks, ready to be asked for the nearest heads of any head."""
+    """The joined record as ranks, ready to be asked for the nearest heads of any head.
+
+    Args:
+        columns: what `columns_of` gave.
+        seed: of the shuffled records that it is held against.
+
+    Examples:
+        >>> from headwise.joins import columns_of
+        >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
+        >>> len(Neighbourhood(columns).of("L3H2", most=3))
+        3
+    """
 
     def __init__(self, columns: Columns, *, seed: int = 0) -> None:
         self.names = columns.names

@@ -37,8 +37,15 @@ def places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
     """The head record with every number replaced by its percentile; layer, head and text are left out.
 
-    >>> percentiles(pd.DataFrame({"layer": [0, 0, 1], "profile.sink": [0.2, 0.9, 0.4]}))["profile.sink"].tolist()
-    [0.0, 100.0, 50.0]
+    Args:
+        frame: the head record, as `Atlas.heads` gives it.
+
+    Returns:
+        0 for the smallest of all heads, 100 for the largest.
+
+    Examples:
+        >>> percentiles(pd.DataFrame({"layer": [0, 0, 1], "profile.sink": [0.2, 0.9, 0.4]}))["profile.sink"].tolist()
+        [0.0, 100.0, 50.0]
     """
     numbers = frame.select_dtypes("number").drop(columns=[LAYER, HEAD], errors="ignore")
     found = places(numbers.to_numpy(dtype=float))[0]
@@ -46,5 +53,16 @@ def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_percentiles(frame: pd.DataFrame) -> pd.DataFrame:
-    """The head record with every number replaced by its percentile; layer, head and text are as they were."""
+    """The head record with every number replaced by its percentile; layer, head and text are as they were.
+
+    Args:
+        frame: the head record, as `Atlas.heads` gives it.
+
+    Returns:
+        The same table, in percentiles.
+
+    Examples:
+        >>> float(with_percentiles(atlas.heads()).loc["L3H2", "profile.previous"])
+        100.0
+    """
     return frame.assign(**{str(name): column for name, column in percentiles(frame).items()})

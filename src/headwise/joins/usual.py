@@ -29,10 +29,17 @@ FEW = 2  # columns of a study that has none of the usual ones
 
 
 def usual_columns(columns: Iterable[object]) -> list[str]:
-    """The usual ones that are there, then a few of every study that has none of them.
+    """The columns that a reader of the table of heads sees first.
 
-    >>> usual_columns(["layer", "head", "profile.sink", "profile.induction", "mine.a", "mine.b", "mine.c"])
-    ['profile.induction', 'profile.sink', 'mine.a', 'mine.b']
+    Args:
+        columns: of the head record.
+
+    Returns:
+        The usual ones that are there, then a few of every study that has none of them.
+
+    Examples:
+        >>> usual_columns(["layer", "head", "profile.sink", "profile.induction", "mine.a", "mine.b", "mine.c"])
+        ['profile.induction', 'profile.sink', 'mine.a', 'mine.b']
     """
     names = [str(name) for name in columns if name not in (LAYER, HEAD)]
     there = [name for name in USUAL if name in names]

@@ -38,12 +38,17 @@ NEWTON = 60  # steps at most; some ten are enough
 
 @dataclass(frozen=True)
 class Dropping:
-    """A rule. `amount` is k, t, w or a; `sink` the keys at the text's beginning that a window keeps."""
+    """A rule by which attention weights are left out.
 
-    kind: str
-    amount: float
-    sink: int = 0
-    renormalise: bool = True
+    Examples:
+        >>> Dropping("window", 16, sink=4).name
+        'window 16 + 4'
+    """
+
+    kind: str  # top, over, window, entmax or random
+    amount: float  # its k, t, w or a
+    sink: int = 0  # keys at the text's beginning that a window keeps
+    renormalise: bool = True  # scale what stays so that a row keeps its sum
     seed: int = 0  # of random
 
     def __post_init__(self) -> None:

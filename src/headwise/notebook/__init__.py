@@ -22,7 +22,7 @@ _HOMES = {"PatternView": "headwise.notebook.pattern_view", "look": "headwise.not
 
 
 class MissingExtraError(HeadwiseError, ImportError):
-    """A package of the extra is not installed."""
+    """A package of the extra is not installed (docs/errors/extras.md)."""
 
 
 def __getattr__(name: str) -> Any:

@@ -32,7 +32,22 @@ COLOURS = "Blues"
 
 
 class PatternView(anywidget.AnyWidget):
-    """A widget. ``view.chosen = "L12H3"`` opens a head, and says which one is open."""
+    """A widget. ``view.chosen = "L12H3"`` opens a head, and says which one is open.
+
+    Args:
+        source: an atlas with the study `patterns`, or a reading of the instrument `Patterns`.
+        tokens: of a reading's text, as ``model.tokens(text)`` gives them; an atlas has its own.
+        example: which text of a reading.
+        subject: which of an atlas's two models.
+        title: over the maps.
+        **options: of the widget, as anywidget takes them.
+
+    Examples:
+        >>> view = PatternView(atlas)
+        >>> view.chosen = "L3H2"
+        >>> view
+        <PatternView: 36 heads, 21 tokens, L3H2 open>
+    """
 
     _esm = Path(__file__).with_name("pattern_view.js")
 

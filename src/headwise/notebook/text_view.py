@@ -17,7 +17,20 @@ __all__ = ["look"]
 
 
 def look(model: Model, text: str, *, heads: str | Iterable[str | tuple[int, int]] | None = None) -> PatternView:
-    """The maps of every head, or of those named ("L3H7, L4H0"), for one text."""
+    """The attention maps of one text, to be looked at in a notebook.
+
+    Args:
+        model: what `headwise.load` gave.
+        text: what it reads.
+        heads: those that are shown, such as ``"L3H7, L4H0"``; None: all.
+
+    Returns:
+        A widget.
+
+    Examples:
+        >>> look(model, "the old river", heads="L0H3, L1H4")
+        <PatternView: 2 heads, 4 tokens, L0H3 open>
+    """
     with observe(model, Patterns(heads)) as seen:
         model(**model.encode(text))
     return PatternView(seen["patterns"], model.tokens(text), title=model.id)

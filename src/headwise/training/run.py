@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from headwise.errors import DataError, StudyError
-from headwise.model import Model
+from headwise.model import Model, is_offloaded
 from headwise.model.gate import training
 from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint
 from headwise.training.measures import Look, fit_of, look, visible_pairs
@@ -54,16 +54,39 @@ def sparsify(
     progress: Progress | None = None,
     stop_at: int | None = None,
 ) -> Path:
-    """Train a sparse version of a model; gives the folder, which `load` takes.
+    """Train a sparse version of a model: the same work over few attention edges.
 
-    Texts are made by `headwise.training.read_texts(paths, model)`.
-    ``texts`` are trained on, the loss is held on ``held_out`` (the same kinds, other documents), ``unseen`` kinds are only
-    measured at the end. A run that was killed goes on from its last checkpoint when called again; ``stop_at`` ends one
-    early, with a checkpoint, to go on later.
+    A run that was killed goes on from its last checkpoint when called again.
+
+    Args:
+        model: the dense model.
+        texts: what is trained on; made by `headwise.training.read_texts(paths, model)`.
+        held_out: the same kinds of text, other documents: here the loss is held.
+        recipe: how; None: the usual one.
+        unseen: other kinds of text, which are only measured at the end.
+        output: the folder of the result, its checkpoints and its record.
+        progress: called after each step with the step, the number of steps, and the numbers of this one.
+        stop_at: end after so many steps, with a checkpoint, to go on later.
+
+    Returns:
+        The folder, which `load` takes.
+
+    Examples:
+        Two steps, to see the form; a real run takes some thousand.
+
+        >>> from headwise.training import Recipe, read_texts
+        >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
+        >>> texts = read_texts([folder / "prose.txt"], model)
+        >>> recipe = Recipe(steps=2, batch=2, length=16, rank=0, evaluate=1, rows=1, checkpoint=2)
+        >>> done = hw.sparsify(model, texts, texts, recipe, output=folder / "sparse")
+        >>> (done / "training.json").exists(), (done / "model.safetensors").exists()
+        (True, True)
     """
     recipe = recipe or Recipe()
     folder = Path(output)
     refuse_finished(folder)
+    if is_offloaded(model.hf):
+        raise StudyError(f"sparsify trains {model.id}, and parts of it are offloaded; load it whole, on one device.")
     for given in (texts, held_out, unseen or Texts({})):
         if not isinstance(given, Texts):
             raise DataError(
@@ -88,7 +111,14 @@ def sparsify(
 
 
 def refuse_finished(folder: Path) -> None:
-    """A run that is done is not run over."""
+    """A run that is done is not run over.
+
+    Args:
+        folder: where the result would go.
+
+    Examples:
+        >>> refuse_finished(folder)  # empty: nothing to refuse
+    """
     if (folder / "training.json").is_file():
         raise StudyError(f"{folder} holds a finished run; choose another folder with -o.")
 

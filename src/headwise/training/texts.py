@@ -28,9 +28,16 @@ MANY = 512  # documents given to the tokenizer at a time
 
 @dataclass(frozen=True)
 class Texts:
-    """Token ids by kind."""
+    """Token ids by kind. Made by `read_texts`.
 
-    kinds: dict[str, Tokens]
+    Examples:
+        >>> texts = Texts({"counting": np.arange(100, dtype=np.int32)})
+        >>> texts.even("counting", rows=2, length=4)
+        array([[ 0,  1,  2,  3],
+               [96, 97, 98, 99]], dtype=int32)
+    """
+
+    kinds: dict[str, Tokens]  # one long row of token ids a kind of text
 
     @property
     def tokens(self) -> int:
@@ -72,7 +79,22 @@ class Texts:
 
 
 def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = None) -> Texts:
-    """The kinds of some files, or of all files in some folders; tokenised once, then read from `cache`."""
+    """The kinds of text in some files: a file is a kind, known by its name.
+
+    Args:
+        paths: .txt files, .jsonl files (a ``text`` a line), or folders of them.
+        model: whose tokenizer is used.
+        cache: a folder in which token ids are kept, so that a file is tokenised once; None: nowhere.
+
+    Returns:
+        Token ids by kind.
+
+    Examples:
+        >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
+        >>> texts = read_texts([folder], model)
+        >>> list(texts.kinds), texts.tokens
+        (['prose'], 181)
+    """
     files = [file for path in paths for file in _files(Path(path))]
     names = [file.stem for file in files]
     for name in names:

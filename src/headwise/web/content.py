@@ -117,14 +117,14 @@ class Content:
 
     def _opening(self) -> dict[str, Any]:
         return {
-            "name": self.atlas.path.name,
+            "name": self.atlas.place.name,
             "model": model_card(self.origins[key] for key in self.chapters or self.origins),
             "studies": [study.listing() for study in self.studies.values()],
             "missing": [
                 {
                     "key": study,
                     "question": chapter.question,
-                    "command": f"headwise build --studies {study} -o {self.atlas.path.name}",
+                    "command": f"headwise build --studies {study} -o {self.atlas.place.name}",
                 }
                 for study, chapter in CHAPTERS.items()
                 if study not in self.datasets

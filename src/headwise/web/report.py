@@ -32,12 +32,26 @@ Progress = Callable[[int, int], None]
 
 
 def write(atlas: Atlas, path: str | os.PathLike[str], *, progress: Progress | None = None) -> Path:
-    """Write the report of an atlas; ``progress(done, total)`` hears of every part."""
+    """Write the report of an atlas: one page that opens from disk, with all figures, words and heads.
+
+    Args:
+        atlas: with at least one study.
+        path: the .html file.
+        progress: called with the parts done and the parts in all.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> page = write(atlas, folder / "report.html")
+        >>> page.name, page.stat().st_size > 100_000
+        ('report.html', True)
+    """
     target = Path(path)
     _refuse(atlas, target)
     content = Content(atlas)
     model = content.at("atlas")["model"]["short"]
-    settings = {"mode": "report", "atlas": atlas.path.name}
+    settings = {"mode": "report", "atlas": atlas.place.name}
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with explained(target):
         try:
@@ -54,7 +68,7 @@ def write(atlas: Atlas, path: str | os.PathLike[str], *, progress: Progress | No
 
 def _refuse(atlas: Atlas, target: Path) -> None:
     if not atlas.studies:
-        raise AtlasError(f"The atlas {atlas.path} has no study yet; fill it with headwise build -o {atlas.path}.")
+        raise AtlasError(f"The atlas {atlas.place} has no study yet; fill it with headwise build -o {atlas.place}.")
     if target.is_dir():
         raise DataError(f"{target} is a folder; give the report a name of its own, such as {target / 'report.html'}.")
     if not target.parent.is_dir():

@@ -35,7 +35,24 @@ LEAST_SHARE = 0.5  # of the heads, for a map to be kept
 
 
 def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) -> Agreement:
-    """All pairs of head sets across the studies of an atlas."""
+    """Do the studies of an atlas name the same heads? All pairs of head sets across studies.
+
+    Args:
+        atlas: with at least two studies of heads.
+        permutations: shuffles a test.
+        seed: of the shuffles.
+
+    Returns:
+        Overlap and rank correlation of every pair, against heads shuffled over the model and within layers.
+
+    Examples:
+        >>> found = agreement(atlas, permutations=200)
+        >>> [one.key for one in found.sets][:3]
+        ['relations.algorithmic', 'relations.knowledge', 'relations.linguistic']
+        >>> pair = found.pair("relations.knowledge", "profile.previous")
+        >>> pair.count, round(pair.expected, 1), pair.q < 0.05  # heads in both, those that chance gives, and no more
+        (0, 0.3, False)
+    """
     return agreement_of({study: atlas[study] for study in atlas.studies}, permutations=permutations, seed=seed)
 
 

@@ -26,7 +26,19 @@ UNTESTED = "cannot be tested within layers"
 
 
 def agreement_figure(found: Agreement) -> Figure:
-    """Overlap and correlation of all pairs."""
+    """Overlap and correlation of all pairs.
+
+    Args:
+        found: what `agreement` gave.
+
+    Returns:
+        Two maps of sets by sets.
+
+    Examples:
+        >>> from headwise.joins import agreement
+        >>> agreement_figure(agreement(atlas, permutations=200))
+        <Figure 'Do the studies agree? SmolLM2-135M-Instruct': overlap, correlation, legend>
+    """
     labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
     ratio = _matrix(found, _ratio)
     rank = _matrix(found, lambda pair: pair.correlation_within)

@@ -14,6 +14,17 @@ AGREEMENT = "agreement"  # no study has this name
 
 
 def agreement_drawn(atlas: Atlas) -> Figure:
-    """The figure of an atlas's agreement, with what it shows in words as its alternative text."""
+    """The figure of an atlas's agreement, with what it shows in words as its alternative text.
+
+    Args:
+        atlas: with at least two studies of heads.
+
+    Returns:
+        What ``headwise show ATLAS agreement`` draws.
+
+    Examples:
+        >>> agreement_drawn(atlas).title
+        'Do the studies agree? SmolLM2-135M-Instruct'
+    """
     found = agreement(atlas)
     return agreement_figure(found).with_alt(agreement_words(found).short())

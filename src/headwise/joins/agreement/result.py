@@ -79,23 +79,34 @@ class Pair:
 
 @dataclass(frozen=True)
 class Agreement:
-    """All pairs of head sets of unlike studies."""
+    """All pairs of head sets of unlike studies. Made by `agreement`.
 
-    model: str
+    Examples:
+        >>> from headwise.joins import agreement
+        >>> found = agreement(atlas, permutations=200)
+        >>> found
+        <Agreement HuggingFaceTB/SmolLM2-135M-Instruct: 74 pairs of 15 head sets, 36 heads>
+        >>> found.frame().shape[0] == len(found.pairs)
+        True
+    """
+
+    model: str  # its name
     heads: int
     """that were measured by all these studies"""
-    sets: tuple[SetFact, ...]
-    pairs: tuple[Pair, ...]
-    permutations: int
-    seed: int
+    sets: tuple[SetFact, ...]  # the head sets
+    pairs: tuple[Pair, ...]  # every set against every set of another study
+    permutations: int  # shuffles a test
+    seed: int  # of the shuffles
     shuffled: str
     """how heads were shuffled, in words"""
     by_chance: float
     """mean number of pairs whose overlap has q < 0.05 when one map is shuffled within layers: should be near 0"""
     correlation_by_chance: float
+    """the same of the correlation"""
     left_out: tuple[str, ...] = ()
     """sentences"""
     provenance: str = ""
+    """model and versions on one line"""
 
     def pair(self, first: str, second: str) -> Pair:
         """The pair of these two sets, in either order."""

@@ -33,7 +33,19 @@ ASKED = (  # told whatever comes out
 
 
 def agreement_words(found: Agreement) -> Words:
-    """All that the test says."""
+    """The agreement in words.
+
+    Args:
+        found: what `agreement` gave.
+
+    Returns:
+        All that the test says.
+
+    Examples:
+        >>> from headwise.joins import agreement
+        >>> list(agreement_words(agreement(atlas, permutations=200)).sections())
+        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
+    """
     writer = Writer(f"Do the studies agree? {found.model}")
     _say_overview(writer, found)
     _say_axes(writer, found)

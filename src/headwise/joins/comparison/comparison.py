@@ -37,7 +37,24 @@ SHUFFLES = 1000
 def compare(
     a: Atlas, b: Atlas, *, studies: Iterable[str] | None = None, unlike: bool = False, seed: int = 0
 ) -> Comparison:
-    """Two atlases, or these ``studies`` of them; with ``unlike`` also studies of unlike data."""
+    """What changed between two atlases?
+
+    Args:
+        a: one, such as that of the base model.
+        b: the other.
+        studies: those that are compared; None: all that both have.
+        unlike: whether studies of unlike data are compared too, at the reader's own risk.
+        seed: of the shuffles.
+
+    Returns:
+        Column by column and head by head, with the noise that a re-run would give; by relative depth where the models
+        have unlike shapes.
+
+    Examples:
+        >>> found = compare(atlas, atlas, studies=["profile"])
+        >>> found.same, found.changed, found.tested
+        (True, 0, 396)
+    """
     matches = _matches(a, b, studies, unlike)
     shared = [match.study for match in matches if match.status in ("compared", "warned")]
     one, other = ({study: atlas[study] for study in shared} for atlas in (a, b))
@@ -78,7 +95,7 @@ def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, unlike: bool) ->
             found.append(match_of(study, study, a.provenance(study), b.provenance(study), unlike=unlike))
         else:
             where, other = ("A", b) if study in inside else ("B", a)
-            text = f"add it to the other with headwise build --studies {study} -o {other.path}"
+            text = f"add it to the other with headwise build --studies {study} -o {other.place}"
             found.append(StudyMatch(study, study, f"only in {where}", text, ()))
     return found
 

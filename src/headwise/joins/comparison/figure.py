@@ -49,7 +49,22 @@ UNTESTED = Category("untested", "no interval", "#31688e", "dot")
 def comparison_figure(
     found: Comparison, *, study: str | None = None, columns: Iterable[str] | str | None = None
 ) -> Figure:
-    """Of the columns asked for (such as "profile.sink"), or of those of a ``study`` that changed most."""
+    """What changed, as maps and scatter plots.
+
+    Args:
+        found: what `compare` gave.
+        study: of which the columns that changed most are drawn; None: of all studies.
+        columns: those that are drawn, such as "profile.sink".
+
+    Returns:
+        The figure.
+
+    Examples:
+        >>> from headwise.joins import compare
+        >>> found = compare(atlas, atlas, studies=["profile"])
+        >>> [panel.key for panel in comparison_figure(found, columns="profile.sink").panels]
+        ['change profile.sink', 'scatter profile.sink', 'legend']
+    """
     if not found.same_shape:
         return _by_depth(found, study, columns)
     chosen = _chosen(found.columns, study, columns, [_size(each) for each in found.columns])

@@ -71,7 +71,7 @@ def names_of(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
     """What to call two atlases: their models, with the folders where the models are called alike."""
     if one != other:
         return one, other
-    folders = a.path.resolve(), b.path.resolve()
+    folders = PurePath(a.place.address), PurePath(b.place.address)
     depth = 1
     while folders[0] != folders[1] and folders[0].parts[-depth:] == folders[1].parts[-depth:]:
         depth += 1

@@ -115,18 +115,29 @@ class DepthChange:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two atlases, A and B."""
+    """Two atlases, A and B. Made by `compare`.
+
+    Examples:
+        >>> from headwise.joins import compare
+        >>> found = compare(atlas, atlas, studies=["profile"])
+        >>> found.same_shape, found.within_noise, len(found.heads)
+        (True, True, 36)
+    """
 
     a: str
-    """names for a reader"""
+    """name of A, for a reader"""
     b: str
+    """name of B"""
     same_shape: bool
+    """whether both have as many layers and heads"""
     reason: str
     """why heads are not compared one by one; empty where they are"""
     models: tuple[str, ...]
     """what the two models differ in, as the provenance has it"""
     warnings: tuple[str, ...]
+    """what makes the comparison less sure, a sentence each"""
     studies: tuple[StudyMatch, ...]
+    """which studies could be compared"""
     columns: tuple[ColumnChange, ...]
     """empty where the shapes differ"""
     depths: tuple[DepthChange, ...]

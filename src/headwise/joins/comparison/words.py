@@ -16,11 +16,24 @@ from headwise.joins.comparison.result import ColumnChange, Comparison
 __all__ = ["comparison_words"]
 
 MOST = 6  # columns told
+TINY = 0.001  # q-values below are not written out
 HEADS = 5
 
 
 def comparison_words(found: Comparison) -> Words:
-    """What changed from A to B."""
+    """What changed from A to B, in words.
+
+    Args:
+        found: what `compare` gave.
+
+    Returns:
+        Sections of sentences.
+
+    Examples:
+        >>> from headwise.joins import compare
+        >>> comparison_words(compare(atlas, atlas, studies=["profile"])).headline.partition(":")[0]
+        'Nothing changed from SmolLM2-135M-Instruct (atlas) to SmolLM2-135M-Instruct (atlas)'
+    """
     writer = Writer(f"What changed: {found.a} to {found.b}")
     headline = _lead(writer, found) if found.same_shape else _depths_lead(writer, found)
     writer.say("overview", headline)
@@ -204,7 +217,8 @@ def _say_depths(writer: Writer, found: Comparison) -> None:
             writer.number(float(np.nanmedian(side)), f"{name} {one.name}", digits=2)
             for name, side in (("a", one.a), ("b", one.b))
         )
-        q = writer.number(one.q, f"q {one.name}", digits=2)
+        small = one.q < TINY
+        q = f"below {writer.number(TINY, 'constant')}" if small else writer.number(one.q, f"q {one.name}", digits=2)
         writer.say("detail", f"{one.label} ({one.name}): median over bands {a} in A and {b} in B (q {q}).")
     if len(order) > MOST:
         left = writer.count(len(order) - MOST, "columns left out", "more column")

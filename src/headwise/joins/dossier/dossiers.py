@@ -38,7 +38,16 @@ OWN_FACTS = ("functions", "relations")  # told by facts of their own, not as val
 
 
 class Dossiers(Mapping[str, Dossier]):
-    """The heads of one atlas by name, in the order of layers."""
+    """The heads of one atlas by name, in the order of layers. Made by `dossiers`.
+
+    Args:
+        datasets: by study, as an atlas gives them.
+
+    Examples:
+        >>> every = Dossiers({"profile": atlas["profile"]})
+        >>> len(every), list(every)[:3], every["L3H2"].layer
+        (36, ['L0H0', 'L0H1', 'L0H2'], 3)
+    """
 
     def __init__(self, datasets: Mapping[str, xr.Dataset]) -> None:
         refuse_other_models(datasets)
@@ -160,10 +169,35 @@ class Dossiers(Mapping[str, Dossier]):
 
 
 def dossiers(atlas: Atlas) -> Dossiers:
-    """The dossiers of all heads of an atlas."""
+    """The dossiers of all heads of an atlas, each made when it is asked for.
+
+    Args:
+        atlas: read once.
+
+    Returns:
+        A mapping from names of heads.
+
+    Examples:
+        >>> every = dossiers(atlas)
+        >>> len(every), "L3H2" in every
+        (36, True)
+    """
     return Dossiers({study: atlas[study] for study in atlas.studies})
 
 
 def dossier(atlas: Atlas, name: str) -> Dossier:
-    """The dossier of one head, named as "L12H3". For several heads keep what `dossiers` gives."""
+    """Everything an atlas knows of one head. For several heads keep what `dossiers` gives.
+
+    Args:
+        atlas: what is known.
+        name: of the head, such as "L12H3".
+
+    Returns:
+        Numbers with intervals, baselines and percentiles; relations, functions, patterns, neighbours.
+
+    Examples:
+        >>> known = dossier(atlas, "L3H2")
+        >>> known.model, [neighbour.name for neighbour in known.neighbours][:1]
+        ('HuggingFaceTB/SmolLM2-135M-Instruct', ['L1H1'])
+    """
     return dossiers(atlas)[name]

@@ -184,13 +184,27 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Dossier:
-    """Everything an atlas knows of one head."""
+    """Everything an atlas knows of one head. Made by `dossier`.
+
+    Examples:
+        >>> from headwise.joins import dossier
+        >>> known = dossier(atlas, "L3H2")
+        >>> known.values["profile"][3].label, known.values["profile"][3].rank, known.values["profile"][3].of
+        ('Previous token', 1, 36)
+        >>> sorted(known.missing)[:2]  # what nobody measured is said
+        ['circuits', 'functions']
+    """
 
     name: str
+    """such as "L3H7\" """
     layer: int
+    """counted from 0"""
     head: int
+    """its place in the layer"""
     model: str
+    """its name"""
     layers: int
+    """of the model"""
     heads: int
     """heads a layer"""
     summary: str
@@ -206,11 +220,15 @@ class Dossier:
     categories: tuple[str, ...] = ()
     """of relations; none: unclassified"""
     salient: tuple[SalientToken, ...] = ()
+    """tokens it acts on most"""
     patterns: PatternFact | None = None
+    """its maps"""
     neighbours: tuple[Neighbour, ...] = ()
+    """the heads most like it"""
     neighbours_note: str = ""
     """how near that is among all pairs of heads"""
     views: tuple[View, ...] = ()
+    """whether weights and data agree about it"""
     missing: Mapping[str, str] = field(default_factory=dict)
     """study -> why it says nothing of this head"""
 

@@ -21,7 +21,19 @@ PAIRS, TOKENS, TARGETS, NEAR = 8, 6, 3, 3
 
 
 def dossier_words(dossier: Dossier) -> Words:
-    """The dossier in sections."""
+    """A dossier in words.
+
+    Args:
+        dossier: what `headwise.joins.dossier` gave.
+
+    Returns:
+        Sections of sentences.
+
+    Examples:
+        >>> from headwise.joins import dossier
+        >>> dossier_words(dossier(atlas, "L3H2")).title
+        'L3H2: HuggingFaceTB/SmolLM2-135M-Instruct'
+    """
     writer = Writer(f"{dossier.name}: {dossier.model}")
     writer.say("overview", dossier.summary)
     for fact in dossier.relations:

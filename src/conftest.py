@@ -1,0 +1,84 @@
+"""What the examples in docstrings may use without making it. They are the reference's examples and run as tests.
+
+| name   | what it is                                                                                                  |
+|--------|-------------------------------------------------------------------------------------------------------------|
+| hw     | ``import headwise as hw``                                                                                   |
+| model  | a tiny model, 3 layers x 6 heads, whose heads are known by construction (`tests/planted.py`): L0H3 looks at the previous token, L1H4 does induction, L0H1 looks at the first token |
+| atlas  | a made-up atlas of 6 layers x 6 heads with four studies (`tests/synthetic`); to be read, not changed          |
+| answered | an atlas of `model` with the studies answers, spectral and detection, on 60 answers that are labelled by their length |
+| folder | an empty folder                                                                                             |
+
+Each is made when an example names it, once for all of them. `docs/reference/index.md` tells readers the same.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+NAMES = ("hw", "model", "atlas", "answered", "folder")
+STUDIES = ("profile", "patterns", "spectral", "relations")
+
+
+@pytest.fixture(scope="session")
+def hw() -> Any:
+    """The package, by the name that users give it."""
+    import headwise
+
+    return headwise
+
+
+@pytest.fixture(scope="session")
+def model() -> Any:
+    """The planted model."""
+    from planted import planted_profile_model
+
+    return planted_profile_model()
+
+
+@pytest.fixture(scope="session")
+def atlas(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The made-up atlas."""
+    from synthetic.atlas import synthetic_atlas
+
+    return synthetic_atlas(tmp_path_factory.mktemp("examples") / "atlas", 6, 6, STUDIES)
+
+
+@pytest.fixture(scope="session")
+def answered(tmp_path_factory: pytest.TempPathFactory, hw: Any, model: Any) -> Any:
+    """Answers that attention can judge: a long one is wrong."""
+    from answered import rows, write
+
+    from headwise.studies.spectral import SpectralOptions
+
+    folder = tmp_path_factory.mktemp("answered")
+    options = {"spectral": SpectralOptions(k=5, shuffles=200)}
+    questions = write(folder / "answers.jsonl", rows(60))
+    return hw.build(model, ["spectral"], questions=questions, output=folder / "atlas", options=options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder."""
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _named(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> Iterator[None]:
+    """Whatever of these an example names, and nothing else: most examples need no model."""
+    examples = getattr(getattr(request.node, "dtest", None), "examples", ())
+    words = set(re.findall(r"\w+", " ".join(example.source for example in examples)))
+    given = {name: request.getfixturevalue(name) for name in NAMES if name in words}
+    doctest_namespace.update(given)
+    yield
+    for name in given:
+        del doctest_namespace[name]

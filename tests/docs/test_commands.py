@@ -1,0 +1,54 @@
+"""Every command that a page or the README tells the reader to type is one that Headwise takes: its verb and its options.
+
+Tutorials are held to more than that (`test_tutorials`); blocks of `console` are run, mistakes and all (`test_code`). Nothing is
+run here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from headwise.cli.main import app
+from headwise.figures import has_figure, options_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if re.search(r"^\s*headwise [a-z]", page.read_text(encoding="utf-8"), re.MULTILINE)
+]
+VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+OPTION = re.compile(r"-[a-z]|--[a-z][a-z-]*")
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every command, without `headwise` and without the comment behind it."""
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    told = [part.split("  #")[0] for line in lines for part in line.split("&&")]
+    found = [re.match(r"\s*headwise ([a-z].*)", part) for part in told]
+    return [shlex.split(one[1]) for one in found if one]
+
+
+def unknown(verb: str, words: list[str]) -> set[str]:
+    """The options that the verb, and for `show` the figure, does not have."""
+    known = {name for parameter in VERBS[verb].params for name in parameter.opts} | {"--help"}
+    if verb == "show" and len(words) > 1 and has_figure(words[1]):
+        known |= {f"--{name.replace('_', '-')}" for name in options_of(words[1])}
+    return {word.partition("=")[0] for word in words if OPTION.fullmatch(word.partition("=")[0])} - known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_can_be_typed(page: Path):
+    for verb, *words in commands(page.read_text(encoding="utf-8")):
+        assert verb in VERBS, f"there is no verb {verb}: headwise {verb} {' '.join(words)}"
+        assert not unknown(verb, words), f"headwise {verb} {' '.join(words)}"
+
+
+def test_a_command_that_cannot_be_typed_would_be_found():
+    [(verb, *words)] = commands("    headwise show atlas profile --relativ -o x.pdf    # a slip\n")
+    assert verb == "show" and unknown(verb, words) == {"--relativ"}

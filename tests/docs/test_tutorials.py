@@ -1,0 +1,120 @@
+"""Tutorials: every page has its parts, every command on it is one that Headwise takes, every option that it names is there.
+
+Commands that draw make their figure from a made-up atlas (not the ink), those that read are run on it; of those that
+measure the words are checked against the verb's options. Numbers on the pages are of the real atlas: the studies' own
+tests hold those.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from synthetic.atlas import MAKERS, synthetic_atlas
+from typer.testing import CliRunner
+
+from headwise.atlas import Atlas
+from headwise.cli.main import app
+from headwise.cli.settings import figure_options
+from headwise.figures import figure_of, options_of
+from headwise.joins import AGREEMENT
+from headwise.studies.catalogue import OPTIONS
+
+FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
+PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
+PARTS = ["Read the figure", "Make it", "Options worth knowing", "Cost", "Keep in mind"]
+BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+READS = ("describe", "heads", "head")
+VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every command line of a page, as words, without the comment behind it."""
+    lines = [line for kind, text in BLOCK.findall(page.read_text("utf-8")) if not kind for line in text.splitlines()]
+    told = [line.split("  #")[0].strip() for line in lines]
+    return [shlex.split(line)[1:] for line in told if line.startswith("headwise ")]
+
+
+def ids(page: Path) -> str:
+    return page.stem
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory) -> Atlas:
+    return synthetic_atlas(tmp_path_factory.mktemp("tutorials") / "atlas", 30, 9, [*MAKERS, "salience"])
+
+
+def test_there_is_one_for_every_map():
+    names = ["functions", "joins", "patterns", "probing", "profile", "relations", "spectral"]
+    assert [page.stem for page in PAGES] == names
+    listed = (FOLDER / "index.md").read_text("utf-8")
+    assert all(f"({name}.md)" in listed for name in names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_page_has_its_parts(page):
+    text = page.read_text("utf-8")
+    found = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert [part for part in found if part in PARTS] == PARTS
+    assert text.index("![") < text.index("## Read the figure"), "a page opens with its figure"
+    reading = text.split("## Read the figure")[1].split("\n## ")[0]
+    assert re.findall(r"^(\d)\. ", reading, re.MULTILINE) == list("123456")
+    assert len(commands(page)) >= 5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_pictures_are_there_and_told(page):
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8"))
+    assert pictures
+    for told, path in pictures:
+        assert len(told) > 30 and (page.parent / path).resolve().is_file(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_verb_and_option_is_known(page):
+    for verb, *words in commands(page):
+        known = {name for parameter in VERBS[verb].params for name in parameter.opts}
+        if verb == "show":
+            known |= {f"--{name.replace('_', '-')}" for name in options_of(words[1])}
+        asked = {word for word in words if re.fullmatch(r"-\w|--[a-z-]+", word)}
+        assert asked <= known, (verb, words, asked - known)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_option_of_a_study_is_known(page):
+    fields = {study: {field.name for field in dataclasses.fields(kind)} for study, kind in OPTIONS.items()}
+    named = re.findall(r"(?:`|--set \"?)([a-z_]+)\.([a-z_]+)(?:=|`)", page.read_text("utf-8"))
+    for study, option in named:
+        if study in fields and option not in ("best",):
+            assert option in fields[study], f"{study}.{option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_what_draws_finds_its_figure(page, atlas):
+    for verb, *words in commands(page):
+        if verb == "show" and words[1] != AGREEMENT:
+            own = [word for at, word in enumerate(words[2:], 2) if "-o" not in (word, words[at - 1])]
+            assert figure_of(words[1], atlas[words[1]], **figure_options(own, options_of(words[1]), words[1])).panels
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_what_reads_runs(page, atlas, monkeypatch):
+    monkeypatch.chdir(atlas.path.parent)
+    for typed in commands(page):
+        words = [word.replace(",functions.best", "") for word in typed]  # which the made-up study does not have
+        if words[0] in READS and words[2:3] != [AGREEMENT]:
+            done = CliRunner().invoke(app, words)
+            assert done.exit_code == 0 and done.stdout.strip(), (words, done.output, done.exception)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_python_on_a_page_is_python(page):
+    blocks = [text for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind == "python"]
+    assert blocks
+    for block in blocks:
+        ast.parse(block)
