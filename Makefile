@@ -42,7 +42,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cpu.py
 
 soak: $(READY)
-	$(BIN)/python benchmarks/soak.py $(if $(MINUTES),--minutes $(MINUTES))
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py all --minutes $(or $(MINUTES),10) --page
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -7,7 +7,7 @@ import xarray as xr
 from safetensors.numpy import load_file, save_file
 
 from headwise.errors import AtlasError, DataError
-from headwise.probes import Detector, auroc
+from headwise.probes import Detector, auroc, detector_file
 
 from .test_classifier import sheet
 
@@ -181,13 +181,30 @@ class TestFiles:
         return tmp_path / "detector"
 
     def spoil(self, saved, **changes):
+        """Another JSON, rightly sealed."""
         path = saved.with_suffix(".json")
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        document = json.loads(path.read_text()) | changes
+        document.pop("seal")
+        path.write_text(json.dumps(document | {"seal": detector_file._seal(document)}))
 
     def test_another_version(self, saved):
-        self.spoil(saved, version=2)
-        with pytest.raises(AtlasError, match="has version 2, and this Headwise reads version 1; fit it again"):
+        self.spoil(saved, version=3)
+        with pytest.raises(AtlasError, match="has version 3, and this Headwise reads version 2; fit it again"):
             Detector.load(saved)
+
+    def test_a_digit_that_was_changed(self, saved):
+        path = saved.with_suffix(".json")
+        document = json.loads(path.read_text())
+        path.write_text(json.dumps(document | {"intercept": document["intercept"] + 1e-9}))
+        with pytest.raises(AtlasError, match="is damaged: it was changed after it was written; fit the detector again"):
+            Detector.load(saved)
+
+    def test_the_first_version_had_no_seal(self, saved):
+        path = saved.with_suffix(".json")
+        document = json.loads(path.read_text()) | {"version": 1}
+        document.pop("seal")
+        path.write_text(json.dumps(document))
+        assert Detector.load(saved).intercept == document["intercept"]
 
     def test_another_format(self, saved):
         self.spoil(saved, format="cake")

@@ -2,9 +2,9 @@
 code.
 
 The JSON holds the format and its version, the names, dims and shapes of the blocks, intercept, calibration, what it was
-fitted on, and the SHA-256 of the arrays, so that a file of one detector never meets the JSON of another. Numbers
-survive bit by bit (float64 arrays; JSON's shortest form that reads back the same). Each file is written beside and
-renamed.
+fitted on, and the SHA-256 of the arrays, so that a file of one detector never meets the JSON of another; and, since version
+2, its own SHA-256, so that a digit that was changed is seen. Numbers survive bit by bit (float64 arrays; JSON's shortest form
+that reads back the same). Each file is written beside and renamed.
 
 This module does not know what a detector does.
 """
@@ -30,7 +30,8 @@ from headwise.probes.calibration import Platt
 __all__ = ["FORMAT", "VERSION", "read", "write"]
 
 FORMAT = "headwise-detector"
-VERSION = 1
+VERSION = 2
+READ = (1, 2)  # versions that are read
 
 Parts = tuple[dict[str, Block], float, Platt, dict[str, Any]]
 """blocks, intercept, calibration, about"""
@@ -61,7 +62,7 @@ def write(
         "calibration": calibration._asdict(),
         "about": dict(about),
     }
-    text = json.dumps(document, indent=1, allow_nan=False)
+    text = json.dumps(document | {"seal": _seal(document)}, indent=1, allow_nan=False)
     json_path, arrays_path = _paths(path)
     try:
         json_path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,11 +86,13 @@ def read(path: str | os.PathLike[str]) -> Parts:
         raise _damaged(json_path, "it is not JSON") from cause
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise AtlasError(f"{json_path} is not a detector of Headwise; give the path that Detector.save was given.")
-    if document.get("version") != VERSION:
+    if document.get("version") not in READ:
         raise AtlasError(
             f"The detector {json_path} has version {document.get('version')}, and this Headwise reads version "
             f"{VERSION}; fit it again, or use the Headwise that wrote it."
         )
+    if document["version"] > 1 and document.pop("seal", None) != _seal(document):
+        raise _damaged(json_path, "it was changed after it was written")
     data = arrays_path.read_bytes()
     if hashlib.sha256(data).hexdigest() != document.get("sha256"):
         raise _damaged(arrays_path, f"it is not the file that {json_path.name} describes")
@@ -108,6 +111,11 @@ def _parts(document: dict[str, Any], arrays: Mapping[str, np.ndarray], path: Pat
             raise _damaged(path, f"{name!r} has the shape {mean.shape} where {shape} was promised")
         blocks[name] = Block(tuple(entry["dims"]), entry["kind"], int(entry["choice"]), mean, weights)
     return blocks, float(document["intercept"]), Platt(**document["calibration"]), dict(document["about"])
+
+
+def _seal(document: Mapping[str, Any]) -> str:
+    """The SHA-256 of all that the JSON says."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def _damaged(path: Path, why: str) -> AtlasError:
