@@ -42,12 +42,12 @@ def test_the_server_is_gone_in_mid_run(experiment: Experiment) -> None:
         short.make("bucket")
         how = {"environment": short.environment}
         run = experiment.zygote.start(
-            experiment.scene.arguments("s3://bucket/atlas", "profile"),
-            "s3://bucket/atlas",
+            experiment.scene.arguments("s3://bucket/gone-in-mid-run", "profile"),
+            "s3://bucket/gone-in-mid-run",
             {"do": "kill", "when": "measure profile 2"},
             **how,
         )
         assert run.wait().code == -signal.SIGKILL
-    gone = experiment.run("s3://bucket/atlas", None, "profile", **how)
+    gone = experiment.run("s3://bucket/gone-in-mid-run", None, "profile", **how)
     assert gone.code == 2
-    assert "s3://bucket/atlas" in gone.sentence
+    assert "s3://bucket/gone-in-mid-run" in gone.sentence
