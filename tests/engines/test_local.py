@@ -37,6 +37,18 @@ def test_all_are_done_in_order(tmp_path, store, work):
     assert same_bits(results, again)
 
 
+def test_results_are_read_when_asked_for_and_once(tmp_path, store, work, monkeypatch):
+    kept = store(tmp_path)
+    results = run(work(tmp_path / "log"), SHARDS, kept)
+    reads: list[int] = []
+    load = kept.load
+    monkeypatch.setattr(kept, "load", lambda shard: reads.append(shard.index) or load(shard))
+    assert reads == []
+    for _ in range(3):
+        assert [result.sizes["example"] for result in results] == [4, 4, 4, 4, 4, 3]
+    assert reads == [0, 1, 2, 3, 4, 5]
+
+
 def test_an_interrupt_keeps_what_is_done(tmp_path, store, work):
     real = work(tmp_path / "log")
 

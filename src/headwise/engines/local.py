@@ -6,9 +6,9 @@ interrupt (Ctrl-C, kill) costs the shard that was being measured and no other.
 
 What goes wrong here stops the build: there is no other worker to try it. Everything committed stays.
 
-Cost: one write and one read a shard, and one more read at the end: results stay on the disk and are read as they are asked
-for, so that memory does not grow with the examples measured. What a study's conclusion puts together it holds. This module
-does not know what is measured.
+Cost: one write and one read a shard, and one more read at the end: results stay on the disk while there is something to
+measure, so that memory does not grow with the examples measured. The conclusion reads them, each once, and holds them. This
+module does not know what is measured.
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ def run(
 
 
 class Results(Sequence[xr.Dataset]):
-    """What is committed, read when it is asked for."""
+    """What is committed, read when it is first asked for and held from then on: a conclusion looks at a shard many times."""
 
     def __init__(self, shards: Sequence[Shard], store: ShardStore) -> None:
         self._shards, self._store = shards, store
+        self._held: dict[int, xr.Dataset] = {}
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -101,10 +102,13 @@ class Results(Sequence[xr.Dataset]):
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         shard = self._shards[place]
+        if shard.index in self._held:
+            return self._held[shard.index]
         result = self._store.load(shard)
         if result is None:
             raise AtlasError(
                 f"Shard {shard.index} was written to {self._store.where} and could not be read back; the disk is failing, "
                 "or something else changes that folder. Choose another folder with -o."
             )
+        self._held[shard.index] = result
         return result
