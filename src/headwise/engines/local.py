@@ -72,16 +72,15 @@ def run(
 ) -> Results:
     """The results of all shards, in order; ``progress(done, total)`` counts examples, after each shard."""
     total = sum(shard.stop - shard.start for shard in shards)
-    results = Results(shards, store)
     done = 0
-    for place, shard in enumerate(shards):
+    for shard in shards:
         if store.load(shard) is None:
             store.commit(shard, work(shard))
-            results[place]  # what cannot be read back is found out now, not at the end
+            Results([shard], store)[0]  # what cannot be read back is found out now, not at the end
         done += shard.stop - shard.start
         if progress is not None:
             progress(done, total)
-    return results
+    return Results(shards, store)
 
 
 class Results(Sequence[xr.Dataset]):
