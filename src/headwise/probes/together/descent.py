@@ -52,7 +52,7 @@ __all__ = ["STEPS", "TOLERANCE", "Optimum", "minimise"]
 
 TOLERANCE = 1e-5
 STEPS = 1000
-_AGAIN = (3, 10, 25)  # the steps before which a better sketch is made: curvatures change most at first
+_AGAIN = (3, 10)  # the steps before which a better sketch is made: curvatures change most at first
 _DONE = -1.0
 _LEAVE = 0.9  # of the problems of a list: when no more than so many are left, the others go
 

@@ -31,7 +31,7 @@ from headwise.probes.together.shares import Shares
 
 __all__ = ["RANK", "Sketch", "sketch_of", "solve"]
 
-RANK = 48
+RANK = 32
 _SHIFT = 1e-6  # of the largest eigenvalue: what keeps the small system regular; removed again from the eigenvalues
 
 
