@@ -1,6 +1,6 @@
-"""How long the parts of the whole atlas take, from what `make demo` printed: one bar a study, with the time gone.
+"""How long the parts of the whole atlas take, from what `make demo` printed: a bar or a last line a study, with its time.
 
-The bars are those of `headwise build`; nothing is measured here.
+Bars and lines are those of `headwise build`; nothing is measured here.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-BAR = re.compile(r"^(\w+)\b.*?(\d+)/(\d+)\s+\w+,\s+(\d+):(\d\d):(\d\d) gone")
+BAR = re.compile(r"^(\w+)\b.*?(\d+)(?:/| of )(\d+)\s+\w+,\s+(?:done in )?(\d+):(\d\d):(\d\d)\b")
 
 
 def parts(log: str) -> dict[str, tuple[int, int]]:
-    """Study -> examples, seconds, of the bars that came to their end; the last one of a study counts.
+    r"""Study -> examples, seconds, of the bars and lines that came to their end; the last one of a study counts.
 
     >>> parts("profile   ━━━━ 100/100 examples, 0:01:37 gone, 0:00:00 left")
+    {'profile': (100, 97)}
+    >>> parts("profile: 60 of 100 examples, 0:01:00 gone\nprofile: 100 of 100 examples, done in 0:01:37")
     {'profile': (100, 97)}
     """
     found = {}

@@ -92,9 +92,25 @@ def test_only_what_was_asked_for_comes_back():
 
 
 @runs
-def test_the_same_bits_every_time():
+@pytest.mark.parametrize(
+    "setting", [Setting(queries=150), Setting(batch=3, window=5, padding="right"), Setting(sinks=True)]
+)
+def test_column_sums_alone_and_beside_rows_a_few_heads_at_a_time(setting, monkeypatch):
+    attention = attention_of(setting)
+    exact = reference.reduce(attention, Wanted(column_sums=True)).column_sums
+    alone = fused.reduce(on_device(attention), Wanted(column_sums=True)).column_sums
+    monkeypatch.setattr(fused, "ROOM", 3 * 4 * 4 * setting.queries**2)
+    beside = fused.reduce(on_device(attention), Wanted(column_sums=True, peak=True)).column_sums
+    for sums in (alone, beside):
+        torch.testing.assert_close(sums.cpu().double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@runs
+@pytest.mark.parametrize("also", [False, True])
+def test_the_same_bits_every_time(also):
     attention = on_device(attention_of(Setting(batch=1, heads=2, kv_heads=1, queries=300, width=16)))
-    first, second = (fused.reduce(attention, Wanted(column_sums=True)).column_sums for _ in range(2))
+    wanted = Wanted(column_sums=True, entropy=also)
+    first, second = (fused.reduce(attention, wanted).column_sums for _ in range(2))
     assert torch.equal(first, second)
 
 

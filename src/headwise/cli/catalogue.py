@@ -1,8 +1,9 @@
-"""Which studies there are, and which options each takes: read from their source, without running it.
+"""Which studies there are, which options each takes and what each is shown: read from their source, without running it.
 
 Running it loads torch and transformers, which takes seconds, and a misspelt name is to be refused at once. Steps: parse
 ``studies/catalogue.py``; go through its table ``OPTIONS`` (study -> dataclass); follow the imports to where the name and the
-dataclass are written down. Values are held against the types that stand there; what else they must be (a range, a
+dataclass are written down. What a study is shown is told by its line in the table ``STUDIES``: it reads ``sources.questions``,
+``sources.passages`` and so on. Values are held against the types that stand there; what else they must be (a range, a
 choice) the dataclass says when it is made.
 """
 
@@ -18,9 +19,9 @@ from typing import Any
 from headwise.cli.settings import parts_of, value_of
 from headwise.errors import StudyError, did_you_mean
 
-__all__ = ["catalogue", "refuse_unknown"]
+__all__ = ["catalogue", "chosen", "refuse_unknown", "shown"]
 
-STUDIES, TABLE = "headwise.studies.catalogue", "OPTIONS"
+STUDIES, TABLE, PREPARED, NEEDS, LATER = "headwise.studies.catalogue", "OPTIONS", "STUDIES", "NEEDS", "ON_REQUEST"
 SOURCE = Path(__file__).parents[2]
 TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple, "None": type(None)}
 
@@ -31,12 +32,46 @@ def catalogue() -> dict[str, dict[str, Any]]:
     assert isinstance(table, ast.Dict)
     found = {}
     for key, value in zip(table.keys, table.values, strict=True):
-        name, options = _follow(key), _follow(value)
-        assert isinstance(name, ast.Constant) and isinstance(options, ast.ClassDef)
+        options = _follow(value)
+        assert isinstance(options, ast.ClassDef)
         fields = [node for node in options.body if isinstance(node, ast.AnnAssign)]
-        found[str(name.value)] = {
+        found[_name(key)] = {
             one.target.id: _type(one.annotation) for one in fields if isinstance(one.target, ast.Name)
         }
+    return found
+
+
+def chosen(studies: Sequence[str] | None) -> list[str]:
+    """The studies that a build makes: those named, each after those it is made from; None is all but the slow ones.
+
+    >>> chosen(["spectral"])
+    ['answers', 'spectral']
+    """
+    later, needs = _find(STUDIES, LATER), _find(STUDIES, NEEDS)
+    assert isinstance(later, ast.Tuple) and isinstance(needs, ast.Dict)
+    on_request = {_name(one) for one in later.elts}
+    before = {
+        _name(study): [_name(need) for need in needed.elts]
+        for study, needed in zip(needs.keys, needs.values, strict=True)
+        if isinstance(needed, ast.Tuple)
+    }
+    named = [study for study in catalogue() if study not in on_request] if studies is None else studies
+    return list(dict.fromkeys(one for name in named for one in (*before.get(name, ()), name)))
+
+
+def shown() -> dict[str, list[str]]:
+    """What the model can be shown, as `studies.sources` calls it -> the studies that look at it.
+
+    >>> shown()["steps"]
+    ['functions', 'function_masking']
+    """
+    table = _find(STUDIES, PREPARED)
+    assert isinstance(table, ast.Dict)
+    found: dict[str, list[str]] = {}
+    for study, prepare in zip(table.keys, table.values, strict=True):
+        for node in ast.walk(prepare):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sources":
+                found.setdefault(node.attr, []).append(_name(study))
     return found
 
 
@@ -62,6 +97,13 @@ def _type(written: ast.expr) -> Any:
         each = _type(written.slice.elts[0])
         return None if each is None else tuple.__class_getitem__((each, ...))
     return TYPES.get(ast.unparse(written))
+
+
+def _name(written: ast.expr | None) -> str:
+    """The study that ``study.NAME`` in a table stands for."""
+    name = _follow(written)
+    assert isinstance(name, ast.Constant)
+    return str(name.value)
 
 
 def _follow(written: ast.expr | None) -> ast.AST | str:

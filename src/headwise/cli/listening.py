@@ -1,10 +1,10 @@
-"""What a build tells of itself, on the terminal: a bar a study, a line a worker, a sentence where something happened."""
+"""What a build tells of itself: a bar or some lines a study, a line a worker, a sentence where something happened."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headwise.cli.progress import Bars
+from headwise.cli.progress import Progressing
 from headwise.engines import Listener
 
 __all__ = ["Listening"]
@@ -15,12 +15,16 @@ LINES = 8  # workers that are shown one by one
 class Listening(Listener):
     """Hears, and shows it with the bars."""
 
-    def __init__(self, bars: Bars) -> None:
+    def __init__(self, bars: Progressing) -> None:
         self._bars = bars
 
     def progress(self, study: str, done: int, total: int) -> None:
         """So many examples of a study are done."""
         self._bars.update(study, done, total)
+
+    def ended(self, study: str) -> None:
+        """A study is in the atlas."""
+        self._bars.ended(study)
 
     def workers(self, study: str, doing: Mapping[str, str]) -> None:
         """What each worker does now; of many, how many do what."""

@@ -99,9 +99,8 @@ def sparsify(
         other = read_texts(unseen, loaded, kept) if unseen else None
 
         def report(done: int, total: int, numbers: dict[str, float]) -> None:
-            bars.update(
-                f"edges {numbers['share']:.1%}, loss {numbers['loss']:.3f} ({numbers['dense']:.3f} dense)", done, total
-            )
+            note = f"edges {numbers['share']:.1%}, loss {numbers['loss']:.3f} ({numbers['dense']:.3f} dense)"
+            bars.update("training", done, total, note)
 
         folder = run(loaded, texts, held, recipe, unseen=other, output=output, progress=report, stop_at=stop_at)
     _tell(folder, as_json)

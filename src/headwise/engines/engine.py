@@ -66,6 +66,9 @@ class Listener:
     def progress(self, study: str, done: int, total: int) -> None:
         """So many examples of a study are done."""
 
+    def ended(self, study: str) -> None:
+        """A study is measured, concluded and kept; not said of one that was there before."""
+
     def workers(self, study: str, doing: Mapping[str, str]) -> None:
         """What each worker does now."""
 

@@ -16,6 +16,10 @@ Every number is a mean over an example's real tokens but the first (the first to
 | top1      | the largest weight of the row                                                                         |
 | moved     | norm of what the head writes, z W_O, over the norm of the residual stream it reads from                |
 
+The weight on some keys (`sink`, `delimiter`), averaged over queries, is what these keys receive in all: it comes from column
+sums, which cost less than a sum a row, and nothing where the spectrum is read too. What queries that see a single key have
+given is taken off again.
+
 `uniform` holds the same numbers for a head that spreads its attention evenly over what it can see, from the same
 kernel and the same tokens: the level against which a raw score means something. (`moved` has none.)
 
@@ -47,6 +51,7 @@ STATISTICS = (
     "moved",
 )  # fmt: skip
 REPEATED = ("profile.duplicate", "profile.induction")
+MARKED = ("sink", "delimiter")
 PREVIOUS = (1, 2)  # distances from 1 up to, not including, 2
 
 
@@ -79,6 +84,7 @@ class Profile(HeadReadings):
         self._grams: dict[int, Gram] = {}
         self._residual: dict[int, Tensor] = {}
         self._spoken: dict[int, Tensor] = {}
+        self._lone: dict[int, Tensor] = {}
         self._uniform: dict[int, Tensor] = {}
         self._watching = False
 
@@ -95,6 +101,7 @@ class Profile(HeadReadings):
         super().begin(shot)
         self._residual.clear()
         self._spoken.clear()
+        self._lone.clear()
         self._uniform.clear()
         self._watching = True
 
@@ -111,24 +118,36 @@ class Profile(HeadReadings):
         first = torch.zeros_like(real).scatter_(1, real.int().argmax(dim=1, keepdim=True), True)
         self._matches = dict(zip(REPEATED, repeats(ids, real), strict=True))
         self._repeat = dict(zip(REPEATED, repeating(ids, real), strict=True))
-        self._marks = {
-            "profile.sink": first,
-            "profile.delimiter": torch.isin(ids, self.delimiters.to(ids.device)) & ~first,
-        }
+        delimiter = torch.isin(ids, self.delimiters.to(ids.device)) & ~first
+        self._marks = torch.stack([first, delimiter])  # (mark, batch, key) bool, as MARKED
         return self._wanted()
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Average one layer's rows."""
-        sight, batch = frame.attention.visibility, frame.batch
+        sight, batch, heads = frame.attention.visibility, frame.batch, frame.heads
+        gated = frame.attention.gate is not None
         if id(sight) not in self._uniform:
             self._spoken[id(sight)] = self._speaking(sight, batch)
-            even = self._rows(even_head(sight, batch, self._wanted()), sight, batch)
-            even["moved"] = torch.full_like(even["entropy"], torch.nan)
-            self._uniform[id(sight)] = _means(even, self._spoken[id(sight)], False)
-        rows = self._rows(frame.reductions, sight, batch)
-        rows["moved"] = self._moved(frame)
-        value = _means(rows, self._spoken[id(sight)], frame.attention.gate is not None)
-        return {"value": value, "uniform": self._uniform[id(sight)].expand(-1, frame.heads, -1)}
+            self._lone[id(sight)] = _lone(self._marks.to(sight.device), sight, batch)
+            even = even_head(sight, batch, self._wanted())
+            moved = torch.full((batch, 1, sight.queries), torch.nan, device=sight.device)
+            self._uniform[id(sight)] = self._value(even, moved, sight, gated=False)
+        value = self._value(frame.reductions, self._moved(frame), sight, gated)
+        return {"value": value, "uniform": self._uniform[id(sight)].expand(-1, heads, -1)}
+
+    def _value(self, reductions: Reductions, moved: Tensor, sight: Visibility, gated: bool) -> Tensor:
+        """(batch, head, statistic)."""
+        spoken, lone = self._spoken[id(sight)], self._lone[id(sight)]
+        rows = self._rows(reductions, sight, len(moved)) | {"moved": moved}
+        rowed = [name for name in STATISTICS if name in rows]
+        means = dict(zip(rowed, _means(torch.stack([rows[name] for name in rowed]), spoken, gated), strict=True))
+        assert reductions.column_sums is not None and reductions.peak is not None
+        received = torch.einsum("mbk,bhk->mbh", self._marks.to(lone), reductions.column_sums)
+        received -= torch.einsum("mbhq,bhq->mbh", lone.expand(-1, -1, moved.shape[1], -1), reductions.peak.nan_to_num())
+        spoken_of = spoken[0].sum(dim=-1)  # (batch, 1): every query, but those that see a single key
+        marked = torch.where(spoken_of > 0, received / spoken_of.clamp(min=1), torch.nan)
+        means |= dict(zip(MARKED, marked, strict=True))
+        return torch.stack([means[name] for name in STATISTICS], dim=-1)
 
     def read(self) -> xr.Dataset:
         """As every reading, with the statistics named."""
@@ -136,33 +155,33 @@ class Profile(HeadReadings):
 
     def _wanted(self) -> Wanted:
         return Wanted(
-            entropy=True, log_diagonal=True, distance=True, peak=True, offsets=frozenset([PREVIOUS]),
-            marks=self._marks, matches=self._matches,
+            column_sums=True, entropy=True, log_diagonal=True, distance=True, peak=True, offsets=frozenset([PREVIOUS]),
+            matches=self._matches,
         )  # fmt: skip
 
     def _rows(self, reductions: Reductions, sight: Visibility, batch: int) -> dict[str, Tensor]:
-        """Each statistic a query, (batch, head, query)."""
+        """Each statistic of a row, (batch, head, query)."""
         r = reductions
         assert r.entropy is not None and r.log_diagonal is not None and r.peak is not None
         assert r.distance_mean is not None and r.distance_variance is not None
         return {
             "entropy": r.entropy / sight.sees(batch).clamp(min=2).log(),
-            "sink": r.marks["profile.sink"],
             "diagonal": r.log_diagonal.exp(),
             "previous": r.offsets[PREVIOUS],
             "distance": r.distance_mean,
             "spread": r.distance_variance.sqrt(),
             "induction": r.matches["profile.induction"],
             "duplicate": r.matches["profile.duplicate"],
-            "delimiter": r.marks["profile.delimiter"],
             "top1": r.peak,
         }
 
     def _speaking(self, sight: Visibility, batch: int) -> Tensor:
-        """(statistic, batch, 1, query) bool: the queries that each statistic speaks of."""
+        """(statistic, batch, 1, query) bool: the queries that each statistic of a row speaks of."""
         counted = sight.counts(batch) & (sight.sees(batch)[:, 0] > 1)  # (batch, query)
         repeat = {name: where.to(counted.device) for name, where in self._repeat.items()}
-        return torch.stack([counted & repeat.get(f"profile.{name}", counted) for name in STATISTICS])[:, :, None]
+        return torch.stack(
+            [counted & repeat.get(f"profile.{name}", counted) for name in STATISTICS if name not in MARKED]
+        )[:, :, None]
 
     def _moved(self, frame: Frame) -> Tensor:
         """||z W_O^h|| / ||residual||, (batch, head, query)."""
@@ -182,17 +201,29 @@ class Profile(HeadReadings):
         return hook
 
 
-def _means(rows: dict[str, Tensor], spoken: Tensor, gated: bool) -> Tensor:
-    """(batch, head, statistic): means over the queries that each statistic speaks of.
+def _means(rows: Tensor, spoken: Tensor, gated: bool) -> Tensor:
+    """(statistic, batch, head) of (statistic, batch, head, query): means over the queries that each statistic speaks of.
 
     In a sparse model a row may look nowhere, and then has no entropy and no distance: it is left out of these means. In a
     dense one NaN is a fault, and stays.
     """
-    stacked = torch.stack([rows[name] for name in STATISTICS])  # (statistic, batch, head, query)
-    speaks = spoken & ~stacked.isnan() if gated else spoken
+    speaks = spoken & ~rows.isnan() if gated else spoken
     count = speaks.sum(dim=-1)
-    total = torch.where(speaks, stacked, 0.0).sum(dim=-1)
-    return torch.where(count > 0, total / count.clamp(min=1), torch.nan).movedim(0, -1)
+    total = torch.where(speaks, rows, 0.0).sum(dim=-1)
+    return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
+
+
+def _lone(marks: Tensor, sight: Visibility, batch: int) -> Tensor:
+    """(mark, batch, 1 or head, query) float: 1 where a query counts, sees a single key, and that key is marked."""
+    sees = sight.sees(batch)
+    if sight.mask is not None:
+        only = sight.mask.int().argmax(dim=-1).expand(batch, -1, -1)
+    else:
+        own = torch.arange(sight.queries, device=sight.device) + sight.offset
+        only = own.clamp(0, sight.keys - 1).expand(batch, 1, -1)
+    index = only[None].expand(len(marks), *only.shape)
+    marked = marks[:, :, None].expand(-1, -1, only.shape[1], -1).gather(-1, index)
+    return (marked & sight.counts(batch)[:, None] & (sees == 1)).float()
 
 
 def _projections(structure: Structure) -> dict[int, OutputProjection]:

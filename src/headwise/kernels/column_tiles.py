@@ -21,15 +21,15 @@ GIVEN = tl.constexpr(2)  # by row weights
 
 @triton.jit
 def _walk(
-    first, second, k, key, low, high, Q, LSE2, ROWS, b, h, bh, rows_stride, q_b, q_h, q_t, q_d, TQ, OFFSET, D, d,
-    qk_scale, softcap, window,
+    first, second, k, key, low, high, Q, LSE2, ROWS, b, h, bh, rows_stride, q_b, q_h, q_t, q_d, TQ, OFFSET,
+    D: tl.constexpr, d, qk_scale, softcap, window,
     FIRST: tl.constexpr, SECOND: tl.constexpr, EDGE: tl.constexpr, HAS_CAP: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Both sums over the queries [low, high)."""
     for start in range(low, high, BM):
         row = start + tl.arange(0, BM)
-        q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+        q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D, False)
         lse2 = tl.load(LSE2 + bh * TQ + row, mask=row < TQ, other=-FAR)
         s = log2_logits(tl.dot(q, tl.trans(k), input_precision=PRECISION), qk_scale, softcap, HAS_CAP) - lse2[:, None]
         if EDGE:
@@ -50,7 +50,7 @@ def _walk(
 
 @triton.jit
 def received(
-    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
     LSE2, ROWS, rows_stride, OUT, out_stride,
     FIRST: tl.constexpr, SECOND: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr,
     HAS_WINDOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
@@ -60,7 +60,7 @@ def received(
     b, h = bh // H, bh % H
     key = block * BN + tl.arange(0, BN)
     d = tl.arange(0, BD)
-    k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D)
+    k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D, False)
     first = tl.zeros([BM, BN], tl.float32)
     second = first
     low = tl.maximum(0, block * BN - OFFSET) // BM * BM
@@ -85,3 +85,31 @@ def received(
     tl.store(OUT + bh * TK + key, tl.where(counts, tl.sum(first, 0), 0.0), mask=inside)
     if SECOND == GIVEN:
         tl.store(OUT + out_stride + bh * TK + key, tl.where(counts, tl.sum(second, 0), 0.0), mask=inside)
+
+
+@triton.jit
+def gathered(
+    PARTS, OUT, TK, OFFSET, window, BLOCKS,
+    HAS_WINDOW: tl.constexpr, LINES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    HELD: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """Column sums from what `row_tiles` left of each block of BM queries: LINES partial sums of every key that it saw.
+
+    Blocks wrote whole tiles of BN keys, from the first tile that one of their queries sees to the last; the rest of their
+    lines was never written. PARTS is (head, block, line, key), OUT (head, key).
+    """
+    bh = tl.program_id(1)
+    key = tl.program_id(0) * HELD + tl.arange(0, HELD)
+    tile = key // BN * BN
+    lines = BLOCKS * LINES
+    first = tl.maximum(0, (tl.program_id(0) * HELD - OFFSET) // BM * LINES) // STEP * STEP
+    total = tl.zeros([STEP, HELD], tl.float32)
+    for start in range(first, lines, STEP):
+        line = start + tl.arange(0, STEP)
+        begin = line // LINES * BM + OFFSET  # the place of the block's first query
+        there = (line < lines)[:, None] & (key < TK)[None, :] & (tile[None, :] < (begin + BM)[:, None])
+        if HAS_WINDOW:
+            there = there & (tile[None, :] >= (tl.maximum(0, begin - window + 1) // BN * BN)[:, None])
+        at = PARTS + (bh.to(tl.int64) * lines + line)[:, None] * TK + key[None, :]
+        total += tl.load(at, mask=there, other=0.0)
+    tl.store(OUT + bh * TK + key, tl.sum(total, 0), mask=key < TK)

@@ -2,8 +2,9 @@
 
 | asked for                                              | kernel                   | walks over             |
 |--------------------------------------------------------|--------------------------|------------------------|
-| column sums, rows (two in one walk)                    | `column_tiles.received`  | queries, holding keys  |
-| entropy, distance, peak, four named sums a walk        | `row_tiles.asked`        | keys, holding queries  |
+| entropy, distance, peak, four named sums a walk;       | `row_tiles.asked`        | keys, holding queries  |
+| column sums beside them                                | `column_tiles.gathered`  |                        |
+| column sums alone, rows (two in one walk)              | `column_tiles.received`  | queries, holding keys  |
 | matches and marked keys, of many queries               | `meeting_tiles.met`      | the few keys asked for |
 | the diagonal, offsets of a few places                  | `tiles.near_logs`        | nothing: one key each  |
 
@@ -14,7 +15,7 @@ what was asked for is compiled in. Cost: one more QK^T with its exponentials for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,11 @@ from torch import Tensor
 from headwise.kernels import column_tiles, meeting_tiles, row_tiles, tiles
 from headwise.kernels.attention import Attention
 from headwise.kernels.contract import VANISHING, Range, Reductions, Wanted
+from headwise.kernels.launches import WARPS, Layer, by, kept, stacked
 from headwise.kernels.meetings import SIDES, Asking, Meetings, meetings
-from headwise.kernels.visibility import HIDDEN
 
 WIDEST = 256  # of a head
-LONG = 2048  # queries from which on a wider tile is quicker
+ROOM = 2**29  # bytes for the partial sums of columns: so many heads go at a time
 MANY = 16384  # queries from which on it is quicker to sort than to compare every key (H200: 32,768 yes, 8,192 not yet)
 NEARBY = 4  # places of an offset that are made one by one
 KINDS = ("marks", "matches", "over", "offsets")  # of named sums, in the order of a walk's slots
@@ -48,92 +49,24 @@ def can_reduce(attention: Attention, wanted: Wanted) -> bool:
 
 def reduce(attention: Attention, wanted: Wanted) -> Reductions:
     """All that is wanted, as `contract` has it."""
-    layer = _Layer.of(attention)
+    layer = Layer.of(attention)
     found = Reductions()
-    _columns(layer, wanted, found)
     few = _Few.of(layer, wanted)
     _rows(layer, wanted, few, found)
+    _columns(layer, wanted, found)
     _meet(layer, wanted, few, found)
     _nearby(layer, wanted, found)
     return found
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """One layer, ready to be launched over."""
-
-    attention: Attention
-    answers: Tensor | None  # (batch, head, query) bool; None: every query answers
-    lse2: Tensor  # (batch, head, query): the log-sum-exp to base 2, without bound where a query does not answer
-    arguments: tuple[Any, ...]  # that all kernels begin with
-    compiled: dict[str, Any]  # that all kernels are compiled with
-    exact: bool  # float32, multiplied as float32
-
-    @classmethod
-    def of(cls, attention: Attention) -> _Layer:
-        q, k, sight = attention.q, attention.k.to(attention.q.dtype), attention.visibility
-        batch, heads, queries, width = q.shape
-        valid = None if sight.key_valid is None else sight.key_valid.expand(batch, -1).to(torch.int8).contiguous()
-        arguments = (
-            q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], sight.offset, width,
-            attention.scale * tiles.LOG2E.value, attention.softcap or 1.0, sight.window or 0,
-        )  # fmt: skip
-        compiled = {
-            "HAS_CAP": attention.softcap is not None, "HAS_VALID": valid is not None,
-            "HAS_WINDOW": sight.window is not None, "BD": max(16, triton.next_power_of_2(width)),
-        }  # fmt: skip
-        exact = q.dtype == torch.float32
-        answers = None if sight.all_answer else sight.answers(batch).expand(batch, heads, queries)
-        bare = cls(attention, answers, q, arguments, compiled, exact)
-        return cls(attention, answers, bare._normaliser(), arguments, compiled, exact)
-
-    def _normaliser(self) -> Tensor:
-        """The log-sum-exp, learned sinks included."""
-        lse, attention = self.attention.lse, self.attention
-        if lse is None or attention.softcap is not None:
-            lse = self.new(3)
-            rows, columns = self.tile()
-            grid = (triton.cdiv(lse.shape[2], rows), lse.shape[0] * lse.shape[1])
-            tiles.log_sum_exp[grid](*self.arguments, lse, **self.setting(rows, columns))
-        if attention.sinks is not None:
-            lse = torch.logaddexp(lse.float(), attention.sinks.float()[:, None])
-        lse = lse.float() * tiles.LOG2E.value
-        return lse.contiguous() if self.answers is None else torch.where(self.answers, lse, -HIDDEN).contiguous()
-
-    def new(self, dims: int, *more: int) -> Tensor:
-        """Room for numbers (*more, batch, head, query), float32, or of keys where dims is 2."""
-        batch, heads, queries, _ = self.attention.q.shape
-        length = queries if dims == 3 else self.attention.k.shape[2]
-        return torch.empty(*more, batch, heads, length, dtype=torch.float32, device=self.attention.q.device)
-
-    def tile(self) -> tuple[int, int]:
-        """Held and walked places of a tile: the quickest of a dozen on an H200."""
-        return (64, 32) if self.exact or self.compiled["BD"] > 128 else (64, 64)
-
-    def long_tile(self) -> tuple[int, int]:
-        """The same for many sums over long rows."""
-        return (64, 128) if self.tile() == (64, 64) and self.attention.q.shape[2] >= LONG else self.tile()
-
-    def setting(self, rows: int, columns: int) -> dict[str, Any]:
-        """What a walking kernel is compiled with."""
-        precision, stages = "ieee" if self.exact else "tf32", 2 if columns == 128 else 3
-        return self.compiled | {
-            "BM": rows, "BN": columns, "PRECISION": precision, "num_warps": 4, "num_stages": stages,
-        }  # fmt: skip
-
-    def answered(self, values: Tensor) -> Tensor:
-        """NaN for queries that do not answer."""
-        return values if self.answers is None else values.masked_fill_(~self.answers, torch.nan)
-
-
-def _columns(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
-    """Column sums and `rows`: two in a walk, the plain one first."""
-    names: list[str | None] = [None] if wanted.column_sums else []
+def _columns(layer: Layer, wanted: Wanted, found: Reductions) -> None:
+    """`rows`, and column sums if no walk over keys has made them: two in a walk, the plain one first."""
+    names: list[str | None] = [None] if wanted.column_sums and found.column_sums is None else []
     names += list(wanted.rows)
     batch, queries = layer.attention.q.shape[0], layer.attention.q.shape[2]
-    weights = _kept(wanted, "rows", layer, lambda: _stacked(wanted.rows.values(), batch, layer, torch.float32))
+    weights = kept(wanted, "rows", layer, lambda: stacked(wanted.rows.values(), batch, layer, torch.float32))
     held, walked = layer.tile()
-    for some in _by(2, names):
+    for some in by(2, names):
         out = layer.new(2, len(some))
         given = [name for name in some if name is not None]
         first = list(wanted.rows).index(given[0]) if given else 0
@@ -159,21 +92,21 @@ class _Few:
     groups: tuple[tuple[str, tuple[str, ...]], ...]  # kind ("marks", "matches"), names; at most SIDES
 
     @classmethod
-    def of(cls, layer: _Layer, wanted: Wanted) -> _Few:
+    def of(cls, layer: Layer, wanted: Wanted) -> _Few:
         if layer.attention.q.shape[2] < MANY:
             return cls(())
         marked = [name for name, keys in wanted.marks.items() if keys.dtype == torch.bool]
         alike: dict[int, list[str]] = {}
         for name, match in wanted.matches.items():
             alike.setdefault(id(match.query), []).append(name)
-        groups = [("marks", some) for some in _by(SIDES, marked)]
-        groups += [("matches", some) for names in alike.values() for some in _by(SIDES, names)]
+        groups = [("marks", some) for some in by(SIDES, marked)]
+        groups += [("matches", some) for names in alike.values() for some in by(SIDES, names)]
         return cls(tuple((kind, tuple(some)) for kind, some in groups))
 
     def holds(self, kind: str, name: str) -> bool:
         return any(kind == one and name in names for one, names in self.groups)
 
-    def sorted(self, layer: _Layer, wanted: Wanted, block: int) -> Meetings:
+    def sorted(self, layer: Layer, wanted: Wanted, block: int) -> Meetings:
         """The same for all layers of a pass."""
         batch, device = layer.attention.q.shape[0], layer.attention.q.device
 
@@ -189,13 +122,13 @@ class _Few:
         return meetings([asking(*group) for group in self.groups], layer.attention.visibility.offset, block)
 
 
-def _meet(layer: _Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
+def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     """Matches and marked keys, all in one launch."""
     if not few.groups:
         return
     batch, heads, queries, _ = layer.attention.q.shape
     rows, columns = 64, 32
-    sorts: Meetings = _kept(wanted, "meetings", layer, lambda: few.sorted(layer, wanted, rows))
+    sorts: Meetings = kept(wanted, "meetings", layer, lambda: few.sorted(layer, wanted, rows))
     sums = layer.new(3, len(few.groups), SIDES)
     meeting_tiles.met[(triton.cdiv(queries, rows), batch * heads, len(few.groups))](
         *layer.arguments, layer.lse2, sorts.queries, sorts.query_ids, sorts.keys, sorts.key_ids, sorts.low, sorts.high,
@@ -206,49 +139,77 @@ def _meet(layer: _Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
             getattr(found, kind)[name] = layer.answered(side)
 
 
-def _rows(layer: _Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
+def _rows(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     """Entropy, distance and peak, in one walk with the first four named sums."""
     named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks if not few.holds("marks", name)]
     named += [("matches", name) for name in wanted.matches if not few.holds("matches", name)]
     named += [("over", threshold) for threshold in sorted(wanted.over)]
     named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
     statistics = wanted.entropy or wanted.distance or wanted.peak
-    for number, some in enumerate(_by(row_tiles.SLOTS, named) or ([[]] if statistics else [])):
-        planes = _walk(layer, wanted, some, statistics=number == 0)
+    for number, some in enumerate(by(row_tiles.SLOTS, named) or ([[]] if statistics else [])):
+        planes = _walk(layer, wanted, some, found if number == 0 else None)
         for (kind, name), sums in zip(some, planes[row_tiles.PLANES :], strict=False):
             getattr(found, kind)[name] = layer.answered(sums)
         if number == 0:
             _statistics(layer, wanted, planes, found)
 
 
-def _walk(layer: _Layer, wanted: Wanted, some: list[tuple[str, Any]], *, statistics: bool) -> Tensor:
-    """The planes of one walk: mass, sum a log a, mean distance, its squares, peak, then the named sums."""
+def _walk(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]], found: Reductions | None) -> Tensor:
+    """The planes of one walk: mass, sum a log a, mean distance, its squares, peak, then the named sums.
+
+    The first walk (`found` is given) makes the statistics, and the column sums too.
+    """
     batch, heads, queries, _ = layer.attention.q.shape
+    keys = layer.attention.k.shape[2]
     chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
 
-    def stacked(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
-        return _kept(wanted, f"{key} {some}", layer, lambda: _stacked(tensors, batch, layer, dtype))
+    def once(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
+        return kept(wanted, f"{key} {some}", layer, lambda: stacked(tensors, batch, layer, dtype))
 
     matches = [wanted.matches[name] for name in chosen["matches"]]
     planes = layer.new(3, row_tiles.PLANES + len(some))
-    rows, columns = layer.long_tile()
-    marks = stacked("marks", (wanted.marks[name] for name in chosen["marks"]), torch.float32)
-    row_tiles.asked[(triton.cdiv(queries, rows), batch * heads)](
+    beside = found is not None and wanted.column_sums
+    rows, columns = layer.tall_tile() if beside else layer.tile()
+    blocks, lines = triton.cdiv(queries, rows), WARPS if beside else 0
+    given = (
         *layer.arguments, layer.lse2,
-        marks, batch * layer.attention.k.shape[2],
-        stacked("keys", (match.key for match in matches), torch.int32), batch * layer.attention.k.shape[2],
-        stacked("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
+        once("marks", (wanted.marks[name] for name in chosen["marks"]), torch.float32), batch * keys,
+        once("keys", (match.key for match in matches), torch.int32), batch * keys,
+        once("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
         planes, planes[0].numel(),
-        N_MARKS=len(chosen["marks"]), N_MATCHES=len(matches), N_OVER=len(chosen["over"]), N_RANGES=len(chosen["offsets"]),
-        OVER=tuple(max(threshold, VANISHING) for threshold in chosen["over"]),
-        NEAR=tuple(near for near, _ in chosen["offsets"]), FURTHER=tuple(far for _, far in chosen["offsets"]),
-        WANT_ENTROPY=statistics and wanted.entropy, WANT_DISTANCE=statistics and wanted.distance,
-        WANT_PEAK=statistics and wanted.peak, **layer.setting(rows, columns),
     )  # fmt: skip
+    compiled = layer.setting(rows, columns) | {
+        "N_MARKS": len(chosen["marks"]), "N_MATCHES": len(matches), "N_OVER": len(chosen["over"]),
+        "N_RANGES": len(chosen["offsets"]), "OVER": tuple(max(threshold, VANISHING) for threshold in chosen["over"]),
+        "NEAR": tuple(near for near, _ in chosen["offsets"]), "FURTHER": tuple(far for _, far in chosen["offsets"]),
+        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.peak,
+        "WANT_DISTANCE": found is not None and wanted.distance, "LINES": lines,
+    }  # fmt: skip
+    if not beside:
+        row_tiles.asked[(blocks, batch * heads)](*given, None, 0, **compiled)
+        return planes
+    assert found is not None
+    found.column_sums = layer.new(2)
+    sums = found.column_sums.view(batch * heads, keys)
+    at_once = min(batch * heads, max(1, ROOM // (4 * blocks * lines * keys)))
+    partial = torch.empty(at_once, blocks * lines, keys, dtype=torch.float32, device=sums.device)
+    for first in range(0, batch * heads, at_once):
+        some_sums = sums[first : first + at_once]
+        row_tiles.asked[(blocks, len(some_sums))](*given, partial, first, **compiled)
+        _gather(layer, partial, some_sums, blocks, (rows, columns))
     return planes
 
 
-def _statistics(layer: _Layer, wanted: Wanted, planes: Tensor, found: Reductions) -> None:
+def _gather(layer: Layer, partial: Tensor, sums: Tensor, blocks: int, tile: tuple[int, int]) -> None:
+    """Column sums (head, key) from the partial ones (head, block and line, key) of blocks of queries."""
+    held, sight = 128, layer.attention.visibility
+    column_tiles.gathered[(triton.cdiv(sums.shape[1], held), len(sums))](
+        partial, sums, sums.shape[1], sight.offset, sight.window or 0, blocks, HAS_WINDOW=sight.window is not None,
+        LINES=WARPS, BM=tile[0], BN=tile[1], HELD=held, STEP=16, num_warps=4,
+    )  # fmt: skip
+
+
+def _statistics(layer: Layer, wanted: Wanted, planes: Tensor, found: Reductions) -> None:
     """What the first planes hold, put where the contract has it."""
     mass, a_log_a, mean, squares, peak = planes[: row_tiles.PLANES]
     if wanted.entropy:
@@ -259,7 +220,7 @@ def _statistics(layer: _Layer, wanted: Wanted, planes: Tensor, found: Reductions
         found.peak = layer.answered(peak)
 
 
-def _nearby(layer: _Layer, wanted: Wanted, found: Reductions) -> None:
+def _nearby(layer: Layer, wanted: Wanted, found: Reductions) -> None:
     """The diagonal and narrow offsets: distances that lie together are made together."""
     near = sorted(ends for ends in wanted.offsets if _is_near(ends))
     for first, last in _joined([(0, 1)] * wanted.log_diagonal + near):
@@ -294,22 +255,3 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
         else:
             found.append((low, high))
     return found
-
-
-def _by(count: int, items: list[Any]) -> list[list[Any]]:
-    return [items[start : start + count] for start in range(0, len(items), count)]
-
-
-def _stacked(tensors: Iterable[Tensor], batch: int, layer: _Layer, dtype: torch.dtype) -> Tensor | None:
-    """(tensor, batch, place), in one piece; None where there are none."""
-    device = layer.attention.q.device
-    found = [one.to(device, dtype).expand(batch, -1) for one in tensors]
-    return torch.stack(found).contiguous() if found else None
-
-
-def _kept(wanted: Wanted, key: str, layer: _Layer, make: Callable[[], Any]) -> Any:
-    """What is the same for all layers of a pass on one device is made once."""
-    place = (key, layer.attention.q.device)
-    if place not in wanted.kept:
-        wanted.kept[place] = make()
-    return wanted.kept[place]

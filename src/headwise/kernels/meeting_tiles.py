@@ -14,7 +14,7 @@ from headwise.kernels.tiles import FAR, block_of, log2_logits
 
 @triton.jit
 def met(
-    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
     LSE2, QUERIES, QUERY_IDS, KEYS, KEY_IDS, LOW, HIGH, REACH, OUT, out_stride, SIDES: tl.constexpr,
     HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
@@ -29,7 +29,7 @@ def met(
     wanted = tl.load(QUERY_IDS + (asking * batch + b) * TQ + slot, mask=inside, other=-2)
     last = row + OFFSET + tl.load(REACH + asking)  # the first key that is too late
     d = tl.arange(0, BD)
-    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D, True)
     lse2 = tl.load(LSE2 + bh * TQ + row, mask=inside, other=-FAR)
     for side in tl.static_range(SIDES):
         plane = asking * SIDES + side
@@ -42,7 +42,7 @@ def met(
             there = place < high
             key = tl.load(KEYS + keys + place, mask=there, other=0)
             named = tl.load(KEY_IDS + keys + place, mask=there, other=-1)
-            k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D)
+            k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D, True)
             s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
             s = log2_logits(s, qk_scale, softcap, HAS_CAP) - lse2[:, None]
             seen = (wanted[:, None] == named[None, :]) & (key[None, :] < last[:, None])

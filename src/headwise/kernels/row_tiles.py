@@ -4,6 +4,7 @@
     mean and squares       of the distance, joined tile by tile after Chan (a mean of squares loses the digits of a sink)
     peak                   the largest log
     named sums             up to four: keys by given weights, matching keys, counts over a threshold, ranges of distance
+    columns                what each key gets from the block's queries: a line a warp, added up by `column_tiles.gathered`
 
 Before the causal edge all keys of a tile are seen by all of its queries, and are earlier than they are: nothing is masked,
 and distances are summed by the place j of a key in its tile, two multiplications by constants. At the edge (and with a
@@ -28,7 +29,8 @@ def parts(x):
     """(row, key) as (row, eight keys, part, pair): part p of a row are the keys 2p and 2p + 1 of every eight.
 
     They are what one thread holds of a row that came out of a matrix product, so a part is summed without a word between
-    threads. That is a matter of speed only: the sums are right wherever the numbers lie.
+    threads. That is a matter of speed only: the sums are right wherever the numbers lie. Eight keys after eight, and pairs
+    last, a sum of products is a chain of fused multiply-adds.
     """
     return tl.reshape(x, [x.shape[0], x.shape[1] // 8, 4, 2])
 
@@ -36,7 +38,13 @@ def parts(x):
 @triton.jit
 def part_sums(x):
     """(row, part)."""
-    return tl.sum(tl.sum(parts(x), 3), 1)
+    return tl.sum(tl.sum(parts(x), 1), 2)
+
+
+@triton.jit
+def lines(x, LINES: tl.constexpr):
+    """(line, key): sums over the rows that one of LINES warps holds, sixteen of every 16 LINES: no warp waits for another."""
+    return tl.sum(tl.sum(tl.reshape(x, [x.shape[0] // (16 * LINES), LINES, 16, x.shape[1]]), 0), 1)
 
 
 @triton.jit
@@ -79,9 +87,11 @@ def _named(
 
 @triton.jit
 def _walk(
-    mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, low, high, K, VALID, k_t, k_d, TK, D, d, b,
+    mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, low, high, K, VALID, k_t, k_d, TK,
+    D: tl.constexpr, d, b,
     qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
-    EDGE: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr, WANT_PEAK: tl.constexpr,
+    COLUMNS, EDGE: tl.constexpr, LINES: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr,
+    WANT_PEAK: tl.constexpr,
     N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
     N_OVER: tl.constexpr, N_RANGES: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr,
     HAS_WINDOW: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
@@ -96,7 +106,7 @@ def _walk(
         k1 = _of_keys(1, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
         k2 = _of_keys(2, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
         k3 = _of_keys(3, b, key, TK, MARKS, KEY_IDS, marks_stride, ids_stride, N_MARKS, N_MATCHES)
-        k = block_of(K, 0, 0, key, d, 0, 0, k_t, k_d, TK, D)
+        k = block_of(K, 0, 0, key, d, 0, 0, k_t, k_d, TK, D, not EDGE)
         s = log2_logits(tl.dot(q, tl.trans(k), input_precision=PRECISION), qk_scale, softcap, HAS_CAP) - lse2[:, None]
         if EDGE:
             seen = (key[None, :] <= position[:, None]) & (key < TK)[None, :]
@@ -109,7 +119,10 @@ def _walk(
         if WANT_ENTROPY:
             a_log_a += part_sums(a * s)
         if WANT_PEAK:
-            peak = tl.maximum(peak, tl.max(tl.max(parts(s), 3), 1))
+            peak = tl.maximum(peak, tl.max(tl.max(parts(s), 1), 2))
+        if LINES > 0:
+            line = tl.arange(0, LINES)[:, None] * TK
+            tl.store(COLUMNS + line + key[None, :], lines(a, LINES), mask=(key < TK)[None, :])
         if WANT_ENTROPY or WANT_DISTANCE:
             own = part_sums(a)
             if WANT_DISTANCE:
@@ -117,12 +130,13 @@ def _walk(
                     lag = (position[:, None] - key[None, :]).to(tl.float32)
                     centre = part_sums(a * lag) / tl.maximum(own, TINY)
                     off = parts(lag) - centre[:, None, :, None]
-                    spread = tl.sum(tl.sum(parts(a) * off * off, 3), 1)
+                    spread = tl.sum(tl.sum(parts(a) * off * off, 1), 2)
                 else:
                     even, odd = tl.split(parts(a))  # (row, eight keys, part) of places 8n - middle, and one further
                     both = even + odd
                     first = tl.sum(both * place[None, :, None], 1) + tl.sum(odd, 1)
-                    second = tl.sum(both * (place * place)[None, :, None] + odd * (2 * place + 1)[None, :, None], 1)
+                    second = tl.sum(both * (place * place)[None, :, None], 1)
+                    second += tl.sum(odd * (2 * place + 1)[None, :, None], 1)
                     shift = first / tl.maximum(own, TINY)
                     centre = (position - start).to(tl.float32)[:, None] - origin[None, :] - shift
                     spread = tl.maximum(second - first * shift, 0.0)
@@ -149,20 +163,25 @@ def _mine(slot: tl.constexpr, QUERY_IDS, query_stride, b, row, TQ, N_MARKS: tl.c
 
 @triton.jit
 def asked(
-    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
     LSE2, MARKS, marks_stride, KEY_IDS, ids_stride, QUERY_IDS, query_stride, OUT, out_stride,
-    N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
-    N_OVER: tl.constexpr, N_RANGES: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr,
-    WANT_PEAK: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
+    COLUMNS, FIRST, LINES: tl.constexpr, N_MARKS: tl.constexpr, N_MATCHES: tl.constexpr, OVER: tl.constexpr,
+    NEAR: tl.constexpr, FURTHER: tl.constexpr, N_OVER: tl.constexpr, N_RANGES: tl.constexpr,
+    WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr, WANT_PEAK: tl.constexpr, HAS_CAP: tl.constexpr,
+    HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One query block of one head."""
+    """One query block of one head, the heads from FIRST on. COLUMNS (head, block, line, key) is written where LINES > 0."""
     block, bh = tl.program_id(0), tl.program_id(1)
     block = tl.num_programs(0) - 1 - block  # the longest rows first
+    columns = COLUMNS
+    if LINES > 0:
+        columns += (bh * tl.num_programs(0) + block).to(tl.int64) * LINES * TK
+    bh += FIRST
     b, h = bh // H, bh % H
     row = block * BM + tl.arange(0, BM)
     d = tl.arange(0, BD)
-    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D, False)
     lse2 = tl.load(LSE2 + bh * TQ + row, mask=row < TQ, other=-FAR)
     position = row + OFFSET
     keys = K + b * k_b + (h // GROUP) * k_h
@@ -183,14 +202,14 @@ def asked(
         mass, a_log_a, mean, m2, peak, x0, x1, x2, x3 = _walk(
             mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, low, edge, keys, VALID, k_t, k_d, TK, D,
             d, b, qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
-            False, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES,
-            HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
+            columns, False, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER,
+            N_OVER, N_RANGES, HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
         )  # fmt: skip
     mass, a_log_a, mean, m2, peak, x0, x1, x2, x3 = _walk(
         mass, a_log_a, mean, m2, peak, x0, x1, x2, x3, q, lse2, position, edge, high, keys, VALID, k_t, k_d, TK, D,
         d, b, qk_scale, softcap, window, MARKS, KEY_IDS, mine0, mine1, mine2, mine3, marks_stride, ids_stride,
-        True, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER, N_OVER, N_RANGES,
-        HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
+        columns, True, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_PEAK, N_MARKS, N_MATCHES, OVER, NEAR, FURTHER,
+        N_OVER, N_RANGES, HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
     )  # fmt: skip
     base = OUT + bh * TQ + row
     inside = row < TQ

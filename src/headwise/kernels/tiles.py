@@ -30,18 +30,24 @@ def log2_logits(products, qk_scale, softcap, HAS_CAP: tl.constexpr):
 
 
 @triton.jit
-def block_of(X, b, h, place, d, stride_b, stride_h, stride_t, stride_d, LENGTH, D):
-    """(place, width): the vectors of some places of one head; nought beyond the ends."""
-    inside = ((place >= 0) & (place < LENGTH))[:, None] & (d < D)[None, :]
-    return tl.load(
-        X + b * stride_b + h * stride_h + place[:, None] * stride_t + d[None, :] * stride_d, mask=inside, other=0.0
-    )
+def block_of(
+    X, b, h, place, d, stride_b, stride_h, stride_t, stride_d, LENGTH, D: tl.constexpr, INSIDE: tl.constexpr
+):  # fmt: skip
+    """(place, width): the vectors of some places of one head. Places beyond the ends (INSIDE: there are none) get one of the
+    vectors at the ends, and whoever asked strikes them out: a mask would cost three instructions for every sixteen bytes.
+    """
+    if not INSIDE:
+        place = tl.minimum(tl.maximum(place, 0), LENGTH - 1)
+    at = X + b * stride_b + h * stride_h + place[:, None] * stride_t + d[None, :] * stride_d
+    if d.shape[0] == D:
+        return tl.load(at)
+    return tl.load(at, mask=(d < D)[None, :], other=0.0)
 
 
 @triton.jit
 def log_sum_exp(
-    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window, LSE,
-    HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr,
+    qk_scale, softcap, window, LSE, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Natural log-sum-exp of the visible logits of each row, without the sink."""
@@ -49,7 +55,7 @@ def log_sum_exp(
     b, h = bh // H, bh % H
     row = block * BM + tl.arange(0, BM)
     d = tl.arange(0, BD)
-    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D, False)
     position = row + OFFSET
     zero = tl.zeros([BM], tl.float32)
     peak = zero + FAR
@@ -65,7 +71,7 @@ def log_sum_exp(
             seen = seen & (position[:, None] - key[None, :] < window)
         if HAS_VALID:
             seen = seen & (tl.load(VALID + b * TK + key, mask=key < TK, other=0) != 0)[None, :]
-        k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D)
+        k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D, False)
         s = log2_logits(tl.dot(q, tl.trans(k), input_precision=PRECISION), qk_scale, softcap, HAS_CAP)
         s = tl.where(seen, s, FAR)
         new = tl.maximum(peak, tl.max(s, 1))
@@ -76,7 +82,7 @@ def log_sum_exp(
 
 @triton.jit
 def near_logs(
-    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D, qk_scale, softcap, window,
+    Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
     LSE2, OUT, FIRST, out_stride,
     HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr, COUNT: tl.constexpr,
     BM: tl.constexpr, BD: tl.constexpr,
@@ -86,7 +92,7 @@ def near_logs(
     b, h = bh // H, bh % H
     row = block * BM + tl.arange(0, BM)
     d = tl.arange(0, BD)
-    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D).to(tl.float32)
+    q = block_of(Q, b, h, row, d, q_b, q_h, q_t, q_d, TQ, D, False).to(tl.float32)
     lse2 = tl.load(LSE2 + bh * TQ + row, mask=row < TQ, other=-FAR)
     for n in tl.static_range(COUNT):
         key = row + OFFSET - FIRST - n
@@ -95,6 +101,6 @@ def near_logs(
             seen = seen & (row + OFFSET - key < window)
         if HAS_VALID:
             seen = seen & (tl.load(VALID + b * TK + key, mask=seen, other=0) != 0)
-        k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D).to(tl.float32)
+        k = block_of(K, b, h // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D, False).to(tl.float32)
         s = log2_logits(tl.sum(q * k, 1), qk_scale, softcap, HAS_CAP) - lse2
         tl.store(OUT + n * out_stride + bh * TQ + row, tl.where(seen, s / LOG2E, float("-inf")), mask=row < TQ)

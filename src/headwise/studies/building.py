@@ -159,6 +159,7 @@ class _Build:
         before = _made(atlas, name)
         try:
             self._measure(session, atlas, job)
+            self._listener.ended(name)
         except (AtlasError, OSError):
             # another build of the same may have finished meanwhile, and taken the shards away
             if _made(atlas, name) in (None, before) or not _is_there(atlas, job.provenance):
