@@ -7,17 +7,20 @@ tests hold those.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 import shlex
+import shutil
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer
+from page_code import blocks
 from synthetic.atlas import MAKERS, synthetic_atlas
 from typer.testing import CliRunner
 
+import headwise as hw
 from headwise.atlas import Atlas
 from headwise.cli.main import app
 from headwise.cli.settings import figure_options
@@ -46,7 +49,10 @@ def ids(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def atlas(tmp_path_factory) -> Atlas:
-    return synthetic_atlas(tmp_path_factory.mktemp("tutorials") / "atlas", 30, 9, [*MAKERS, "salience"])
+    made = synthetic_atlas(tmp_path_factory.mktemp("tutorials") / "atlas", 30, 9, [*MAKERS, "salience"])
+    for other in ("dense", "sparse"):
+        shutil.copytree(made.path, made.path.with_name(other))
+    return made
 
 
 def test_there_is_one_for_every_map():
@@ -113,8 +119,12 @@ def test_what_reads_runs(page, atlas, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
-def test_python_on_a_page_is_python(page):
-    blocks = [text for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind == "python"]
-    assert blocks
-    for block in blocks:
-        ast.parse(block)
+def test_python_on_a_page_can_be_pasted(page, atlas, monkeypatch):
+    """In a folder with the atlases that the commands above it made; only the model of a scorer is made up."""
+    monkeypatch.chdir(atlas.path.parent)
+    monkeypatch.setattr(hw.AnswerScorer, "open", lambda where: mock.create_autospec(hw.AnswerScorer, instance=True))
+    python = [block.text for block in blocks(page) if block.language == "python"]
+    assert python
+    space: dict[str, object] = {}
+    for code in python:
+        exec(compile(code, str(page), "exec"), space)

@@ -45,14 +45,18 @@ class FolderStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             if (self.folder / ROOT).exists():
                 return
-            others = sorted({entry.name for entry in os.scandir(self.folder)} - OURS)
-            if others and not any(_is_study(self.folder / name) for name in others):
-                raise AtlasError(
-                    f"{self.folder} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; "
-                    "choose a new or empty folder with -o."
-                )
+            self.refuse_occupied()
             swap.create(self.folder, attrs)
             swap.recover(self.folder)
+
+    def refuse_occupied(self) -> None:
+        """AtlasError where the folder holds things, and neither an atlas nor studies of one are among them."""
+        others = sorted({entry.name for entry in os.scandir(self.folder)} - OURS)
+        if others and ROOT not in others and not any(_is_study(self.folder / name) for name in others):
+            raise AtlasError(
+                f"{self.folder} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; "
+                "choose a new or empty folder with -o."
+            )
 
     def root(self) -> Root | None:
         """The atlas's list; None where there is none. ValueError where it is broken."""

@@ -13,7 +13,8 @@ import typer
 from headwise.cli import options
 from headwise.cli.catalogue import refuse_unknown
 from headwise.cli.examples import examples
-from headwise.cli.places import beside, refuse_missing_file, refuse_missing_model
+from headwise.cli.places import beside, refuse_missing_file, refuse_missing_model, refuse_unwritable
+from headwise.cli.unused import refuse_unused
 from headwise.cli.workers import (
     AddressOption,
     EngineOption,
@@ -24,7 +25,7 @@ from headwise.cli.workers import (
     refuse_without_ray,
 )
 from headwise.dims import head_name, parse_heads
-from headwise.errors import ModelError, StudyError
+from headwise.errors import DataError, ModelError, StudyError
 
 SERVED = "Answers and labels from a server"
 
@@ -34,7 +35,7 @@ def build(
     studies: options.StudiesOption = None,
     data: options.DataOption = None,
     questions: options.QuestionsOption = None,
-    limit: options.LimitOption = 500,
+    limit: options.LimitOption = None,
     relations: Annotated[
         str | None,
         typer.Option(
@@ -117,8 +118,11 @@ def build(
     A killed build goes on where it was when the same command is given again. Figures and a report are written beside
     the atlas, or into the current folder where it is at a URL.
     """
-    names = options.split(studies)
-    refuse_unknown([*(names or []), *(options.split(redo) or [])], settings or [])
+    names, again = options.split(studies), options.split(redo) or []
+    refuse_unknown([*(names or []), *again], settings or [])
+    given: dict[str, Any] = {"--data": data, "--questions": questions, "--relations": relations, "--steps": steps}
+    given |= {"--against": against, "--limit": limit, "--one-means": one_means, "--endpoint": endpoint, "--judge": judge}
+    refuse_unused(names, given, settings or [], again)
     for option, place in (("--data", data), ("--relations", relations), ("--steps", steps)):
         refuse_missing_file(option, place)
     if questions is not None and Path(questions).suffix and "=" not in questions:
@@ -129,26 +133,29 @@ def build(
     cluster: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
     cluster |= {"threads_per_worker": threads_per_worker}
     refuse_without_ray(engine, {f"--{name.replace('_', '-')}": value for name, value in cluster.items()})
+    _refuse_no_room(output)
+    runs = engine_for(engine, **cluster)
+    served = _served({"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
+    from headwise.corpora import find_questions, read_passages, read_relations, read_steps
+
+    shown: dict[str, Any] = {  # read before what takes long to load: a fault in a file is told at once
+        "data": None if data is None else read_passages(data),
+        "questions": None if questions is None else find_questions(questions, one_means=one_means),
+        "relations": None if relations is None else read_relations(relations),
+        "steps": None if steps is None else read_steps(steps),
+    }
     from headwise.cli.listening import Listening
     from headwise.cli.pictures import write_pictures
     from headwise.cli.progress import progress_bars
     from headwise.cli.settings import study_options
-    from headwise.corpora import find_questions, read_passages, read_relations, read_steps
-    from headwise.corpora.hub import SETS
     from headwise.figures import has_figure
     from headwise.studies import build as run_build
     from headwise.studies.catalogue import OPTIONS
     from headwise.web.report import write as write_report
 
-    runs = engine_for(engine, **cluster)
     chosen = study_options(settings or [], OPTIONS)
-    _serve(chosen, OPTIONS["answers"], {"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
-    shown: dict[str, Any] = {
-        "data": None if data is None else read_passages(data),
-        "questions": questions if questions in (None, *SETS) else find_questions(questions, one_means=one_means),
-        "relations": None if relations is None else read_relations(relations),
-        "steps": None if steps is None else read_steps(steps),
-    }
+    if served:
+        chosen["answers"] = replace(chosen.get("answers") or OPTIONS["answers"](), **served)
     if off:
         _refuse_missing_heads(off, model, revision)
     with progress_bars(quiet=as_json) as bars:
@@ -160,11 +167,11 @@ def build(
             model,
             names,
             **shown,
-            limit=limit or None,
+            limit=options.at_most(limit),
             against=against,
             output=output,
             options=chosen,
-            redo=options.split(redo) or (),
+            redo=again,
             progress=Listening(bars),
             loading={**loading, "trust_remote_code": trust_remote_code},
             engine=runs,
@@ -207,17 +214,24 @@ build.examples = examples(  # type: ignore[attr-defined]
 )
 
 
-def _serve(chosen: dict[str, Any], kind: type, served: dict[str, tuple[str | None, str]]) -> None:
-    """Put the endpoints that were asked for into the options of the answers."""
-    from headwise.corpora import Endpoint
-    from headwise.errors import DataError
+def _refuse_no_room(output: Path) -> None:
+    """Refuse a place where the atlas, or the figures beside it, could not be written; asked before the model is loaded."""
+    refuse_unwritable("-o", output)
+    refuse_unwritable("-o", beside(output, "-figures"))
+    if output.is_dir() and not (output / "zarr.json").exists():
+        from headwise.atlas.folder_store import FolderStore
 
-    for name, (url, model) in served.items():
+        FolderStore(output).refuse_occupied()
+
+
+def _served(given: dict[str, tuple[str | None, str]]) -> dict[str, Any]:
+    """The endpoints that were asked for, as options of the answers."""
+    for name, (url, model) in given.items():
         if model and url is None:
             raise DataError(f"--{name}-model was given without --{name}; give the URL too")
-        if url is not None:
-            endpoint = Endpoint(url, model)
-            chosen["answers"] = replace(chosen.get("answers") or kind(), **{name: endpoint})
+    from headwise.corpora import Endpoint
+
+    return {name: Endpoint(url, model) for name, (url, model) in given.items() if url is not None}
 
 
 def _heads_off(settings: Sequence[str], against: str | None) -> list[tuple[int, int]]:

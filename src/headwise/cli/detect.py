@@ -10,6 +10,8 @@ import typer
 
 from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument
+from headwise.cli.places import refuse_missing_file
+from headwise.errors import DataError
 
 if TYPE_CHECKING:
     from headwise.corpora import Question
@@ -42,26 +44,30 @@ def detect(
     `heads` and `others` are log-odds added to "wrong". `unusual` names features outside of all that the detector was fitted
     on: it knows answers in the model's own style, so score what the model says, or whole sentences like it.
     """
-    from headwise.corpora import Question
-    from headwise.corpora.questions import read_questions
-    from headwise.errors import DataError
-    from headwise.studies.spectral.scoring import AnswerScorer
-
     if (ask is None) == (data is None):
         raise DataError('give either a question with --ask "...", or a file of answers with --data')
+    if data != "-":
+        refuse_missing_file("--data", data)
+    from headwise.atlas import Atlas
+
+    Atlas.open(atlas)  # one that is not there is told before anything heavier is loaded
+    from headwise.corpora import Question
+    from headwise.corpora.questions import read_questions
+
     if ask is not None:
         items = [Question("asked", ask, (), response=answer)]
     elif data == "-":
         items = [_from_line(number, line) for number, line in enumerate(sys.stdin, start=1) if line.strip()]
     else:
         items = list(read_questions(str(data)).items)
+    from headwise.studies.spectral.scoring import AnswerScorer
+
     for score in AnswerScorer.open(atlas, model).scores(items):
         typer.echo(json.dumps(score.to_dict(), ensure_ascii=False))
 
 
 def _from_line(number: int, line: str) -> Question:
     from headwise.corpora import Question
-    from headwise.errors import DataError
 
     try:
         row = json.loads(line)

@@ -96,9 +96,16 @@ QuestionsOption = Annotated[
         rich_help_panel=SHOWN,
     ),
 ]
+LIMIT = 500
 LimitOption = Annotated[
-    int,
-    typer.Option("--limit", help="How many questions, evenly over topics; 0 is all.", rich_help_panel=SHOWN),
+    int | None,
+    typer.Option(
+        "--limit",
+        min=0,
+        help=f"How many questions, evenly over topics; 0 is all. Default: {LIMIT}.",
+        show_default=False,
+        rich_help_panel=SHOWN,
+    ),
 ]
 StudiesOption = Annotated[
     str | None,
@@ -144,6 +151,15 @@ OneMeansOption = Annotated[
         rich_help_panel=SHOWN,
     ),
 ]
+
+
+def at_most(limit: int | None) -> int | None:
+    """How many questions `--limit` asks for; None: all.
+
+    >>> at_most(None), at_most(0), at_most(20)
+    (500, None, 20)
+    """
+    return LIMIT if limit is None else limit or None
 
 
 def split(names: str | None) -> list[str] | None:

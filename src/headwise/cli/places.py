@@ -1,6 +1,7 @@
-"""Is what the command line names there? Asked before anything heavy is loaded, so that a slip costs a second.
+"""Is what the command line names there, and can what is made go where it is to go? Asked before anything heavy is loaded, so that a slip costs a second.
 
-A file or folder must exist. An adapter, or a model to compare with, is a folder or a name on the hub, written owner/name;
+A file or folder must exist, and a file must hold something. What is made must find room where it goes: a folder that may
+be written to, and no file in its way. An adapter, or a model to compare with, is a folder or a name on the hub, written owner/name;
 a bare word that is no folder is taken for a slip, because asking the hub for it takes half a minute where it does not
 answer. With ``HF_HUB_OFFLINE`` set, a name that is not in the local cache is refused, too.
 
@@ -14,9 +15,9 @@ import os
 import re
 from pathlib import Path
 
-from headwise.errors import DataError, ModelError
+from headwise.errors import AtlasError, DataError, ModelError
 
-__all__ = ["beside", "refuse_missing_file", "refuse_missing_model", "typed"]
+__all__ = ["beside", "refuse_missing_file", "refuse_missing_model", "refuse_unwritable", "typed"]
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 CONFIGS = ("config.json", "adapter_config.json")
@@ -46,14 +47,32 @@ def beside(atlas: Path, ending: str) -> Path:
 
 
 def refuse_missing_file(option: str, place: str | Path | None) -> None:
-    """A file or folder of the user's own that is not there."""
-    if place is None or Path(place).expanduser().exists():
+    """A file or folder of the user's own that is not there, or a file with nothing in it."""
+    if place is None:
+        return
+    if Path(place).expanduser().exists():
+        if Path(place).expanduser().is_file() and not Path(place).expanduser().stat().st_size:
+            raise DataError(f"{option} names {str(place)!r}, and that file is empty: it holds no text; give one that does.")
         return
     folder = Path(place).expanduser().parent
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     near = difflib.get_close_matches(Path(place).name, there, n=1)
     hint = f"did you mean {str(folder / near[0])!r}?" if near else "check the path."
     raise DataError(f"{option} names {str(place)!r}, and there is no such file or folder; {hint}")
+
+
+def refuse_unwritable(option: str, folder: Path) -> None:
+    """A folder that cannot be made or written to; a URL is looked at by who writes there."""
+    if _REMOTE.match(str(folder)):
+        return
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        what = f"{there} is a file where a folder is needed; choose another folder with {option}."
+    elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        what = f"{there} may not be read and written to; change its permissions, or choose another folder with {option}."
+    else:
+        return
+    raise AtlasError(f"Nothing can be written to {folder}: {what}")
 
 
 def refuse_missing_model(option: str, name: str | None, configs: tuple[str, ...] = CONFIGS) -> None:

@@ -21,9 +21,11 @@ from headwise.cli.options import (
     RevisionOption,
     StepsOption,
     StudiesOption,
+    at_most,
     split,
 )
 from headwise.cli.places import refuse_missing_file
+from headwise.cli.unused import refuse_unused
 
 if TYPE_CHECKING:
     from headwise.engines.ray.cluster import Cluster
@@ -74,7 +76,7 @@ def plan(
     studies: StudiesOption = None,
     data: DataOption = None,
     questions: QuestionsOption = None,
-    limit: LimitOption = 500,
+    limit: LimitOption = None,
     steps: StepsOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
@@ -92,25 +94,29 @@ def plan(
     not there.
     """
     refuse_unknown(split(studies) or [])
+    given: dict[str, Any] = {"--data": data, "--questions": questions, "--limit": limit, "--steps": steps}
+    refuse_unused(split(studies), given)
     for option, place in (("--data", data), ("--steps", steps)):
         refuse_missing_file(option, place)
+    from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
+
+    asked = len(find_questions(questions))
+    passages = packaged_passages() if data is None else read_passages(data)
+    stepped = None if steps is None else read_steps(steps)
     import torch
 
-    from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
     from headwise.model import choose_device, choose_dtype, read_card
     from headwise.studies.catalogue import check_studies, default_studies, with_needed
     from headwise.studies.loads import Shown
     from headwise.studies.planning import plan as estimate
 
     names = with_needed(check_studies(split(studies) or default_studies()))
-    asked = len(find_questions(questions))
-    passages = packaged_passages() if data is None else read_passages(data)
     card = read_card(model, revision=revision)
     asked_of = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
     cluster = _cluster(engine, address, [name for name, value in asked_of.items() if value is not None])
     over = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
     where = torch.device("cuda") if over else choose_device(device)
-    shown = Shown(passages, min(limit, asked) if limit else asked, None if steps is None else read_steps(steps))
+    shown = Shown(passages, min(at_most(limit) or asked, asked), stepped)
     wanted = choose_dtype(dtype, card.config, where)
     asked_of |= {"gpus": gpus_per_worker if over or gpus_per_worker is not None else 0}
     more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **asked_of}

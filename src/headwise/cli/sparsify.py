@@ -10,7 +10,8 @@ import typer
 
 from headwise.cli import options
 from headwise.cli.examples import examples
-from headwise.cli.places import refuse_missing_file
+from headwise.cli.places import refuse_missing_file, refuse_unwritable
+from headwise.errors import DataError
 
 
 def sparsify(
@@ -40,7 +41,7 @@ def sparsify(
         ),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Where the adapter goes.")] = Path("sparse"),
-    steps: Annotated[int, typer.Option("--steps", help="Steps of training.")] = 1000,
+    steps: Annotated[int, typer.Option("--steps", help="Steps of training.", min=1)] = 1000,
     slack: Annotated[float, typer.Option("--slack", help="Nats a token that may be lost.")] = 0.03,
     rank: Annotated[int, typer.Option("--rank", help="Of the adapter; 0 trains all weights.")] = 16,
     dense_control: Annotated[
@@ -68,18 +69,18 @@ def sparsify(
     A killed run goes on from its last checkpoint when the same command is given again. The result is an adapter that
     every verb takes with --adapter. Small models train on a CPU; others want a GPU.
     """
-    from headwise.cli.progress import progress_bars
-    from headwise.cli.settings import fields_of
-    from headwise.errors import DataError
-    from headwise.model import load
-    from headwise.training import Recipe, read_texts, refuse_finished
-    from headwise.training import sparsify as run
-
     if not data or not held_out:
         raise DataError("Give texts with --data, and texts of the same kinds that are not trained on with --held-out.")
     for option, places in (("--data", data), ("--held-out", held_out), ("--unseen", unseen or [])):
         for place in places:
             refuse_missing_file(option, place)
+    refuse_unwritable("-o", output)
+    from headwise.cli.progress import progress_bars
+    from headwise.cli.settings import fields_of
+    from headwise.model import load
+    from headwise.training import Recipe, read_texts, refuse_finished, refuse_unreadable
+    from headwise.training import sparsify as run
+
     recipe = Recipe(
         **{
             "steps": steps,
@@ -90,6 +91,8 @@ def sparsify(
         }
     )
     refuse_finished(output)
+    for places in (data, held_out, unseen or []):
+        refuse_unreadable(places)
     with progress_bars(quiet=as_json, of="steps") as bars:
         bars.say(f"loading {model or 'the default model'}")
         loaded = load(model, dtype=dtype, device=device, revision=revision)

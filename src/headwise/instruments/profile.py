@@ -16,9 +16,8 @@ Every number is a mean over an example's real tokens but the first (the first to
 | top1      | the largest weight of the row                                                                         |
 | moved     | norm of what the head writes, z W_O, over the norm of the residual stream it reads from                |
 
-The weight on some keys (`sink`, `delimiter`), averaged over queries, is what these keys receive in all: it comes from column
-sums, which cost less than a sum a row, and nothing where the spectrum is read too. What queries that see a single key have
-given is taken off again.
+The weight on some keys (`sink`, `delimiter`) comes from column sums (see `averages`), which cost less than a sum a row, and
+nothing where the spectrum is read too.
 
 `uniform` holds the same numbers for a head that spreads its attention evenly over what it can see, from the same
 kernel and the same tokens: the level against which a raw score means something. (`moved` has none.)
@@ -40,6 +39,7 @@ from torch import Tensor, nn
 
 from headwise.dims import STATISTIC
 from headwise.errors import SeamError
+from headwise.instruments.averages import Averages
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.repeats import repeating, repeats
@@ -52,6 +52,7 @@ STATISTICS = (
 )  # fmt: skip
 REPEATED = ("profile.duplicate", "profile.induction")
 MARKED = ("sink", "delimiter")
+ROWED = tuple(name for name in STATISTICS if name not in MARKED)
 PREVIOUS = (1, 2)  # distances from 1 up to, not including, 2
 
 
@@ -83,9 +84,8 @@ class Profile(HeadReadings):
         self._projections: dict[int, OutputProjection] = {}
         self._grams: dict[int, Gram] = {}
         self._residual: dict[int, Tensor] = {}
-        self._spoken: dict[int, Tensor] = {}
-        self._lone: dict[int, Tensor] = {}
-        self._uniform: dict[int, Tensor] = {}
+        self._sights: dict[int, tuple[Visibility, Averages]] = {}  # of a pass, by id
+        self._seen: dict[int, int] = {}  # layer -> the id of its sight
         self._watching = False
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
@@ -100,13 +100,15 @@ class Profile(HeadReadings):
         """From here to the end of the pass the residual stream is looked at."""
         super().begin(shot)
         self._residual.clear()
-        self._spoken.clear()
-        self._lone.clear()
-        self._uniform.clear()
+        self._sights.clear()
+        self._seen.clear()
         self._watching = True
 
     def end(self, shot: Shot) -> None:
-        """As every reading."""
+        """The level of each sight, last of all, when a GPU is busy yet; then as every reading."""
+        even = {key: self._even(*found) for key, found in self._sights.items()}
+        for layer, values in self._layers.items():
+            values["uniform"] = even[self._seen[layer]].expand_as(values["value"])
         super().end(shot)
         self._watching = False
 
@@ -118,36 +120,35 @@ class Profile(HeadReadings):
         first = torch.zeros_like(real).scatter_(1, real.int().argmax(dim=1, keepdim=True), True)
         self._matches = dict(zip(REPEATED, repeats(ids, real), strict=True))
         self._repeat = dict(zip(REPEATED, repeating(ids, real), strict=True))
-        delimiter = torch.isin(ids, self.delimiters.to(ids.device)) & ~first
+        self.delimiters = self.delimiters.to(ids.device)
+        delimiter = torch.isin(ids, self.delimiters) & ~first
         self._marks = torch.stack([first, delimiter])  # (mark, batch, key) bool, as MARKED
         return self._wanted()
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Average one layer's rows."""
-        sight, batch, heads = frame.attention.visibility, frame.batch, frame.heads
-        gated = frame.attention.gate is not None
-        if id(sight) not in self._uniform:
-            self._spoken[id(sight)] = self._speaking(sight, batch)
-            self._lone[id(sight)] = _lone(self._marks.to(sight.device), sight, batch)
-            even = even_head(sight, batch, self._wanted())
-            moved = torch.full((batch, 1, sight.queries), torch.nan, device=sight.device)
-            self._uniform[id(sight)] = self._value(even, moved, sight, gated=False)
-        value = self._value(frame.reductions, self._moved(frame), sight, gated)
-        return {"value": value, "uniform": self._uniform[id(sight)].expand(-1, heads, -1)}
+        sight = frame.attention.visibility
+        if id(sight) not in self._sights:
+            repeat = [self._repeat.get(f"profile.{name}") for name in ROWED]
+            self._sights[id(sight)] = sight, Averages.of(sight, repeat, self._marks)
+        self._seen[frame.layer] = id(sight)
+        return {"value": self._value(frame.reductions, self._moved(frame), id(sight), frame.attention.gate is not None)}
 
-    def _value(self, reductions: Reductions, moved: Tensor, sight: Visibility, gated: bool) -> Tensor:
+    def _value(self, reductions: Reductions, moved: Tensor, key: int, gated: bool) -> Tensor:
         """(batch, head, statistic)."""
-        spoken, lone = self._spoken[id(sight)], self._lone[id(sight)]
+        sight, averages = self._sights[key]
         rows = self._rows(reductions, sight, len(moved)) | {"moved": moved}
-        rowed = [name for name in STATISTICS if name in rows]
-        means = dict(zip(rowed, _means(torch.stack([rows[name] for name in rowed]), spoken, gated), strict=True))
+        means = averages.of_rows(torch.stack([rows[name] for name in ROWED]), gated)
         assert reductions.column_sums is not None and reductions.peak is not None
-        received = torch.einsum("mbk,bhk->mbh", self._marks.to(lone), reductions.column_sums)
-        received -= torch.einsum("mbhq,bhq->mbh", lone.expand(-1, -1, moved.shape[1], -1), reductions.peak.nan_to_num())
-        spoken_of = spoken[0].sum(dim=-1)  # (batch, 1): every query, but those that see a single key
-        marked = torch.where(spoken_of > 0, received / spoken_of.clamp(min=1), torch.nan)
-        means |= dict(zip(MARKED, marked, strict=True))
-        return torch.stack([means[name] for name in STATISTICS], dim=-1)
+        marked = averages.of_marks(reductions.column_sums, reductions.peak)
+        by_name = dict(zip(ROWED + MARKED, [*means, *marked], strict=True))
+        return torch.stack([by_name[name] for name in STATISTICS], dim=-1)
+
+    def _even(self, sight: Visibility, averages: Averages) -> Tensor:
+        """(batch, 1, statistic): the same for a head that looks evenly."""
+        batch = averages.spoken.shape[1]
+        moved = torch.full((batch, 1, sight.queries), torch.nan, device=sight.device)
+        return self._value(even_head(sight, batch, self._wanted()), moved, id(sight), gated=False)
 
     def read(self) -> xr.Dataset:
         """As every reading, with the statistics named."""
@@ -175,14 +176,6 @@ class Profile(HeadReadings):
             "top1": r.peak,
         }
 
-    def _speaking(self, sight: Visibility, batch: int) -> Tensor:
-        """(statistic, batch, 1, query) bool: the queries that each statistic of a row speaks of."""
-        counted = sight.counts(batch) & (sight.sees(batch)[:, 0] > 1)  # (batch, query)
-        repeat = {name: where.to(counted.device) for name, where in self._repeat.items()}
-        return torch.stack(
-            [counted & repeat.get(f"profile.{name}", counted) for name in STATISTICS if name not in MARKED]
-        )[:, :, None]
-
     def _moved(self, frame: Frame) -> Tensor:
         """||z W_O^h|| / ||residual||, (batch, head, query)."""
         residual, layer, z = self._residual.pop(frame.layer), frame.layer, frame.z
@@ -199,31 +192,6 @@ class Profile(HeadReadings):
                 self._residual[layer] = torch.linalg.vector_norm(hidden.detach(), dim=-1, dtype=torch.float32)
 
         return hook
-
-
-def _means(rows: Tensor, spoken: Tensor, gated: bool) -> Tensor:
-    """(statistic, batch, head) of (statistic, batch, head, query): means over the queries that each statistic speaks of.
-
-    In a sparse model a row may look nowhere, and then has no entropy and no distance: it is left out of these means. In a
-    dense one NaN is a fault, and stays.
-    """
-    speaks = spoken & ~rows.isnan() if gated else spoken
-    count = speaks.sum(dim=-1)
-    total = torch.where(speaks, rows, 0.0).sum(dim=-1)
-    return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
-
-
-def _lone(marks: Tensor, sight: Visibility, batch: int) -> Tensor:
-    """(mark, batch, 1 or head, query) float: 1 where a query counts, sees a single key, and that key is marked."""
-    sees = sight.sees(batch)
-    if sight.mask is not None:
-        only = sight.mask.int().argmax(dim=-1).expand(batch, -1, -1)
-    else:
-        own = torch.arange(sight.queries, device=sight.device) + sight.offset
-        only = own.clamp(0, sight.keys - 1).expand(batch, 1, -1)
-    index = only[None].expand(len(marks), *only.shape)
-    marked = marks[:, :, None].expand(-1, -1, only.shape[1], -1).gather(-1, index)
-    return (marked & sight.counts(batch)[:, None] & (sees == 1)).float()
 
 
 def _projections(structure: Structure) -> dict[int, OutputProjection]:

@@ -15,6 +15,7 @@ what was asked for is compiled in. Cost: one more QK^T with its exponentials for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +32,7 @@ from headwise.kernels.meetings import SIDES, Asking, Meetings, meetings
 
 WIDEST = 256  # of a head
 ROOM = 2**29  # bytes for the partial sums of columns: so many heads go at a time
-MANY = 16384  # queries from which on it is quicker to sort than to compare every key (H200: 32,768 yes, 8,192 not yet)
+MANY = 1024  # queries from which on it is quicker to sort than to compare every key (H200: 2,048 yes, 512 not yet)
 NEARBY = 4  # places of an offset that are made one by one
 KINDS = ("marks", "matches", "over", "offsets")  # of named sums, in the order of a walk's slots
 
@@ -128,11 +129,14 @@ def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
         return
     batch, heads, queries, _ = layer.attention.q.shape
     rows, columns = 64, 32
-    sorts: Meetings = kept(wanted, "meetings", layer, lambda: few.sorted(layer, wanted, rows))
+    together = math.gcd(layer.attention.group, 8)  # heads with the same keys
+    each = rows // together
+    sorts: Meetings = kept(wanted, f"meetings of {each}", layer, lambda: few.sorted(layer, wanted, each))
     sums = layer.new(3, len(few.groups), SIDES)
-    meeting_tiles.met[(triton.cdiv(queries, rows), batch * heads, len(few.groups))](
+    meeting_tiles.met[(triton.cdiv(queries, each), batch * heads // together, len(few.groups))](
         *layer.arguments, layer.lse2, sorts.queries, sorts.query_ids, sorts.keys, sorts.key_ids, sorts.low, sorts.high,
-        sorts.reach, sums, sums[0, 0].numel(), SIDES=SIDES, **layer.setting(rows, columns) | {"num_stages": 2},
+        sorts.reach, sums, sums[0, 0].numel(), SIDES=SIDES, HEADS=together,
+        **layer.setting(rows, columns) | {"num_stages": 2},
     )  # fmt: skip
     for (kind, names), sides in zip(few.groups, sums, strict=True):
         for name, side in zip(names, sides, strict=False):

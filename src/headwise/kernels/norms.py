@@ -15,7 +15,7 @@ from headwise.kernels.choice import with_triton
 TILES = "headwise.kernels.norm_tiles"
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 256  # of a head
-BLOCK = 128  # tokens
+BLOCK = 256  # tokens
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tens
         heads,
         width,
         BM=BLOCK,
-        BC=min(32, deep),
+        BC=min(64, deep),
         BD=deep,
-        num_warps=BLOCK // 16,
+        num_warps=8,
     )
     return out.mul_(unit[:, None])

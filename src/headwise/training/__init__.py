@@ -7,6 +7,6 @@ model's. `recipe` says what a run does, `texts` what it reads, `student` what is
 
 from headwise.training.recipe import Recipe
 from headwise.training.run import refuse_finished, sparsify
-from headwise.training.texts import Texts, read_texts
+from headwise.training.texts import Texts, read_texts, refuse_unreadable
 
-__all__ = ["Recipe", "Texts", "read_texts", "refuse_finished", "sparsify"]
+__all__ = ["Recipe", "Texts", "read_texts", "refuse_finished", "refuse_unreadable", "sparsify"]

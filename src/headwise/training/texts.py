@@ -20,7 +20,7 @@ from headwise.errors import DataError
 from headwise.model import Model, tokenizer_digest
 from headwise.model.quiet import quiet
 
-__all__ = ["Texts", "read_texts"]
+__all__ = ["Texts", "read_texts", "refuse_unreadable"]
 
 Tokens = NDArray[np.int32]
 MANY = 512  # documents given to the tokenizer at a time
@@ -95,12 +95,32 @@ def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = N
         >>> list(texts.kinds), texts.tokens
         (['prose'], 181)
     """
+    return Texts({file.stem: _tokens(file, model, cache) for file in _kinds(paths)})
+
+
+def refuse_unreadable(paths: Sequence[str | Path]) -> None:
+    """Refuse files that hold no text, or begin with something else; asked before a model is loaded.
+
+    Args:
+        paths: as for `read_texts`. Of a file only the first text is looked at.
+
+    Examples:
+        >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
+        >>> refuse_unreadable([folder])  # nothing to refuse
+    """
+    for file in _kinds(paths):
+        with file.open("rb") as lines:
+            _documents(file, next((line for line in lines if line.strip()), b""))
+
+
+def _kinds(paths: Sequence[str | Path]) -> list[Path]:
+    """The files of some paths, each of another name."""
     files = [file for path in paths for file in _files(Path(path))]
     names = [file.stem for file in files]
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"Two files are named {name}; a kind of text is known by its file's name, so rename one.")
-    return Texts({file.stem: _tokens(file, model, cache) for file in files})
+    return files
 
 
 def _files(path: Path) -> list[Path]:
@@ -121,8 +141,6 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
     if kept is not None and kept.is_file():
         return np.load(kept, allow_pickle=False)
     documents = _documents(file, raw)
-    if not documents:
-        raise DataError(f"{file} holds no text; give text to train on.")
     tokenizer = model.tokenizer
     assert tokenizer is not None
     ids: list[int] = []
@@ -140,10 +158,14 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
 def _documents(file: Path, raw: bytes) -> list[str]:
     try:
         text = raw.decode("utf-8")
-        if file.suffix != ".jsonl":
-            return [text] if text.strip() else []
-        return [str(json.loads(line)["text"]) for line in text.splitlines() if line.strip()]
+        lines = text.splitlines() if file.suffix == ".jsonl" else [text]
+        found = [line for line in lines if line.strip()]
+        if file.suffix == ".jsonl":
+            found = [str(json.loads(line)["text"]) for line in found]
     except (UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} a line.'
         ) from error
+    if not found:
+        raise DataError(f"{file} holds no text; give text to train on.")
+    return found

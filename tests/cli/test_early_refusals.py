@@ -1,0 +1,157 @@
+"""What needs no model is refused before one is loaded, and what would be ignored is refused, too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from answered import rows, write
+
+import headwise.model
+import headwise.studies.spectral.scoring
+import headwise.studies.workshop
+from headwise.cli.catalogue import chosen, shown
+from headwise.cli.unused import refuse_unused
+from headwise.errors import StudyError
+from headwise.studies.catalogue import STUDIES, default_studies, with_needed
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loads one fails the test."""
+
+    def loaded(*given: object, **how: object) -> None:
+        raise AssertionError("a model was loaded before the refusal")
+
+    for module in (headwise.model, headwise.studies.workshop, headwise.studies.spectral.scoring):
+        for name in ("load", "open_stored"):
+            monkeypatch.setattr(module, name, loaded, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "head.csv").write_text("question,answers\n", encoding="utf-8")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (tmp_path / "texts.jsonl").write_text('{"txt": 1}\n', encoding="utf-8")
+    (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
+    (tmp_path / "good.txt").write_text("the old river", encoding="utf-8")
+    (tmp_path / "pairs.json").write_text("[1]", encoding="utf-8")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("years of work", encoding="utf-8")
+    write(tmp_path / "ones.jsonl", [{**row, "label": 1} for row in rows(4)])
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("build --questions empty.csv", "--questions names 'empty.csv', and that file is empty"),
+        ("build --questions head.csv", "head.csv holds no rows"),
+        ("build --questions other.csv", "has no field 'question'; it has a, b"),
+        ("build --questions nowhere.csv", "--questions names 'nowhere.csv', and there is no such file"),
+        ("build --questions triviaqaa", "Did you mean 'triviaqa'?"),
+        ("build --questions ones.jsonl", "--one-means"),
+        ("build --questions triviaqa=nowhere", "nowhere"),
+        ("build --data texts.jsonl", 'needs a field "text"'),
+        ("build --relations pairs.json", "pairs.json"),
+        ("build --steps other.csv", "other.csv"),
+        ("build --limit -1", "--limit"),
+        ("build --studies spectre", "no study 'spectre'"),
+        ("build --against nowhere", "there is no such folder"),
+        ("build -o good.txt", "good.txt is a file where a folder is needed; choose another folder with -o"),
+        ("build -o good.txt/atlas", "good.txt is a file where a folder is needed"),
+        ("build -o thesis", "thesis is not empty (it holds thesis.tex) and is not an atlas"),
+        ("build --engine ray --workers 0", "workers=0 makes no sense for an engine"),
+        ("build --endpoint localhost --endpoint-model m", "an endpoint is a URL"),
+        ("build --judge-model m", "--judge-model was given without --judge"),
+        ("build --set answers.temperature=-1", "give at least 0"),
+        ("plan --questions other.csv", "has no field 'question'"),
+        ("plan --studies profile --questions head.csv", "leave --questions out"),
+        ("detect nowhere --ask why", "no atlas at nowhere"),
+        ("detect nowhere --data nowhere.csv", "--data names 'nowhere.csv'"),
+        ("detect nowhere", "give either a question"),
+        ("sparsify --data good.txt", "--held-out"),
+        ("sparsify --data nowhere.txt --held-out good.txt", "--data names 'nowhere.txt'"),
+        ("sparsify --data empty.csv --held-out good.txt", "that file is empty"),
+        ("sparsify --data blank.txt --held-out good.txt", "blank.txt holds no text"),
+        ("sparsify --data texts.jsonl --held-out good.txt", "texts.jsonl could not be read"),
+        ("sparsify --data good.txt --held-out good.txt --steps 0", "--steps was not understood: input should be greater"),
+        ("sparsify --data good.txt --held-out good.txt -o good.txt", "is a file where a folder is needed"),
+    ],
+)
+def test_a_fault_is_told_before_the_model_is_loaded(headwise, here, words, sentence):
+    assert sentence in headwise(*words.split()).refused()
+    assert not (here / "atlas").exists()
+
+
+@pytest.mark.parametrize("words", ["build --studies profile", "build --studies relations"])
+def test_nothing_refused_would_be_found(headwise, here, words):
+    """The loaders that these tests watch are the ones that a build calls."""
+    assert "a model was loaded before the refusal" in headwise(*words.split()).err
+
+
+def test_a_missing_package_is_told_before_the_model_is_loaded(headwise, here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert 'pip install "headwise[datasets]"' in headwise("build", "--questions", "triviaqa").refused()
+
+
+@pytest.mark.parametrize("words", [("-o", "made/atlas"), ("-o", "made")])
+def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words):
+    """Also where only the figures beside the atlas would find no room."""
+    (here / "made").mkdir()
+    closed = here / "made" if words[1] == "made/atlas" else here
+    monkeypatch.setattr("os.access", lambda place, how: Path(place).resolve() != closed)
+    said = headwise("build", *words).refused()
+    assert f"{closed.name} may not be read and written to" in said or ". may not be" in said
+    assert "choose another folder with -o" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "--studies profile,relations --questions ones.jsonl",
+            "--questions is for answers, spectral, probing and samples, and this build makes profile, relations; add one of "
+            "them to --studies, or leave --questions out.",
+        ),
+        ("--studies profile --limit 20", "leave --limit out"),
+        ("--studies profile --one-means wrong", "leave --one-means out"),
+        ("--studies profile --endpoint http://localhost/v1 --endpoint-model m", "leave --endpoint out"),
+        ("--studies profile --judge http://localhost/v1 --judge-model m", "leave --judge out"),
+        ("--studies relations --data good.txt", "--data is for profile, patterns and sparsity, and this build"),
+        ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, and"),
+        ("--studies profile --steps other.csv", "--steps is for functions and function_masking, and"),
+        ("--studies profile --against good.txt", "--against is for patterns and circuits, and"),
+        ("--studies profile --set spectral.k=5", "--set spectral.k=5 is for the study spectral, and this build makes profile"),
+        ("--redo samples", "--redo names samples, and this build makes profile, patterns, answers"),
+    ],
+)
+def test_an_option_that_nothing_looks_at_is_refused(headwise, here, words, sentence):
+    assert sentence in headwise("build", *words.split()).refused()
+
+
+def test_options_that_something_looks_at_pass():
+    refuse_unused(["spectral"], {"--questions": "mine.csv", "--limit": 0}, ["answers.few_shot=1"], ["answers"])
+    refuse_unused(["profile"], {"--against": "none", "--questions": None})
+    refuse_unused(None, dict.fromkeys(("--data", "--questions", "--relations", "--steps", "--against"), "given"))
+    with pytest.raises(StudyError):
+        refuse_unused(["relations"], {"--data": "given"})
+
+
+def test_the_studies_of_a_build_are_those_of_the_catalogue():
+    assert chosen(None) == with_needed(default_studies())
+    for study in STUDIES:
+        assert chosen([study]) == with_needed([study])
+
+
+def test_what_is_shown_to_each_study():
+    assert shown() == {
+        "passages": ["profile", "patterns", "sparsity"],
+        "against": ["patterns", "circuits"],
+        "questions": ["answers", "samples"],
+        "relations": ["relations", "relation_validation"],
+        "steps": ["functions", "function_masking"],
+    }
