@@ -5,9 +5,10 @@
     python benchmarks/gpu.py --endurance 10000         memory over many batches (see `endurance`); nothing else
 
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
-reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. Times are medians of repeats
-after two to warm up, each closed by a synchronisation; memory is the allocator's peak. Eager attention and the peers
-run where their maps fit. The peers run last, on the same weights in the same process, since they change the model.
+reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. The cases take turns, since a GPU
+that grows warm runs slower: a round is one pass of each, closed by a synchronisation, and ratios are medians over rounds
+of the ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit. The
+peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import endurance
@@ -113,19 +115,36 @@ def timed(function: Callable[[], None], repeats: int) -> tuple[float, float]:
     return sorted(seconds)[repeats // 2], torch.cuda.max_memory_allocated() / 2**30
 
 
-def measure(model: Any, shapes: list[str], repeats: int) -> list[dict[str, Any]]:
+def in_turns(functions: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every case in every round."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    with torch.no_grad():
+        for _ in range(rounds):
+            for name, function in functions.items():
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                function()
+                torch.cuda.synchronize()
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def measure(model: Any, shapes: list[str], rounds: int) -> list[dict[str, Any]]:
     """One row a case and shape."""
     structure = Structure(model)
     rows = []
     for shape in shapes:
         ids = tokens_like_text(VOCABULARY, *shape_of(shape), device="cuda")
-        found = {name: timed(function, repeats) for name, function in cases(model, structure, ids).items()}
-        base, room = found["plain"]
-        for name, (seconds, memory) in found.items():
+        functions = cases(model, structure, ids)
+        room = {name: timed(function, 1)[1] for name, function in functions.items()}  # and all is warm
+        seconds = in_turns(functions, rounds)
+        for name, memory in room.items():
+            ratios = [mine / plain for mine, plain in zip(seconds[name], seconds["plain"], strict=True)]
             rows.append(
                 {
-                    "shape": shape, "case": CASES[name], "seconds": seconds, "ratio": seconds / base, "memory": memory,
-                    "memory_ratio": memory / room,
+                    "shape": shape, "case": CASES[name], "seconds": median(seconds[name]), "ratio": median(ratios),
+                    "lowest": min(ratios), "highest": max(ratios), "memory": memory,
+                    "memory_ratio": memory / room["plain"],
                 }
             )  # fmt: skip
             print(json.dumps(rows[-1]), flush=True)
@@ -178,8 +197,9 @@ def _line(row: dict[str, Any]) -> str:
     if "refused" in row:
         return f"| {row['shape']} | {row['case']} | {row['refused']} | | | | |"
     apart = f"{row['difference']:.0e}" if "difference" in row else ""
+    spread = f" ({row['lowest']:.2f} to {row['highest']:.2f})" if "lowest" in row else ""
     return (
-        f"| {row['shape']} | {row['case']} | {1000 * row['seconds']:.0f} | **{row['ratio']:.2f}** | "
+        f"| {row['shape']} | {row['case']} | {1000 * row['seconds']:.0f} | **{row['ratio']:.2f}**{spread} | "
         f"{row['memory']:.1f} GiB | {row['memory_ratio']:.2f} | {apart} |"
     )
 
@@ -188,7 +208,7 @@ def arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--shapes", default="16x512,4x2048,1x8192,1x32768")
     parser.add_argument("--peers", action="store_true", help="TransformerLens and nnsight, where they can be imported")
     parser.add_argument(
@@ -224,13 +244,14 @@ def compare(options: argparse.Namespace) -> None:
     errors, shapes = parity(), options.shapes.split(",")
     print(errors)
     model = random_model(options.layers, "cuda")
-    rows = measure(model, shapes, options.repeats)
-    rows += peers_of(model, rows, shapes, options.repeats) if options.peers else []
+    rows = measure(model, shapes, options.rounds)
+    rows += peers_of(model, rows, shapes, options.rounds) if options.peers else []
     command = f"python benchmarks/gpu.py --layers {options.layers}{' --peers' if options.peers else ''}"
     ordered = sorted(rows, key=lambda row: shapes.index(row["shape"]))
     text = (
         f"## Observing on a GPU: the shape of Llama-3.1-8B ({options.layers} layers), bfloat16\n\n"
-        f"Ratios to a plain SDPA forward of the decoder, in one run; medians of {options.repeats} repeats.\n\n"
+        f"Ratios to a plain SDPA forward of the decoder, in one run; medians over {options.rounds} rounds of the ratio within "
+        f"a round (lowest to highest round).\n\n"
         f"{PEERS_SAY if options.peers else ''}{errors}\n\n{table(ordered)}\n\n{made_by(command)}"
     )
     publish("gpu", text, options.page)

@@ -139,6 +139,36 @@ def test_nested_observations_see_one_another(model):
     assert inner.frames[0].reductions.flat().keys() == plain.frames[0].reductions.flat().keys()
 
 
+def test_a_layer_looked_at_when_the_next_one_is_queued_looks_the_same(model, monkeypatch):
+    order: list[str] = []
+
+    class Told(Recorder):
+        def see(self, frame):
+            order.append(f"saw {frame.layer}")
+            super().see(frame)
+
+    def readings() -> tuple[list[xr.Dataset], list[str]]:
+        everyone = [one() for one in EVERYONE[:-1]]
+        hooks = [
+            layer.register_forward_hook(lambda *_, place=place: order.append(f"ran {place}"))
+            for place, layer in enumerate(model.model.layers)
+        ]
+        with torch.no_grad(), observe(model, *everyone, Told()):
+            order.clear()  # attaching runs layers too
+            model(input_ids=ids())
+        for hook in hooks:
+            hook.remove()
+        return [one.read() for one in everyone], list(order)
+
+    at_once, told = readings()
+    assert told[:2] == ["saw 0", "ran 0"]
+    monkeypatch.setattr(forward, "RUNS_BEHIND", ("cpu",))
+    behind, told = readings()
+    assert told[:2] == ["ran 0", "saw 0"] and told[-1].startswith("saw")
+    for one, other in zip(at_once, behind, strict=True):
+        xr.testing.assert_identical(one, other)
+
+
 def test_interventions_in_one_observation_act_in_their_order(model):
     recorder = Recorder()
     with torch.no_grad(), observe(model, recorder):

@@ -20,7 +20,7 @@ from headwise.kernels.attention import Attention
 from headwise.kernels.contract import Wanted
 from headwise.kernels.visibility import HIDDEN
 
-LONG = 8192  # queries from which on it pays to hold more of them, where columns are summed beside rows
+LONG = 2048  # queries from which on it pays to hold more of them, where columns are summed beside rows
 WARPS = 4
 
 

@@ -51,7 +51,7 @@ def meetings(askings: Sequence[Asking], offset: int, block: int) -> Meetings:
     """Sort them; `offset` is where the first query stands among the keys, `block` how many queries a stretch is for."""
     query = torch.stack([one.query for one in askings]).long()
     key = torch.stack([_sides(one.keys) for one in askings]).long()
-    reach = torch.tensor([int(one.own) for one in askings], device=query.device)
+    reach = torch.cat([query.new_full((1,), int(one.own)) for one in askings])  # filled there: nobody waits for a copy
     own = torch.arange(query.shape[-1], device=query.device) + offset
     place = torch.arange(key.shape[-1], device=query.device)
     span = max(query.shape[-1] + offset, key.shape[-1]) + 1

@@ -15,7 +15,7 @@ from headwise.kernels.choice import with_triton
 TILES = "headwise.kernels.norm_tiles"
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 256  # of a head
-BLOCK = 256  # tokens
+BLOCK, CHUNK = 256, 64  # tokens, and columns of G, at a time; of heads wider than 128, half as many
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tens
     batch, tokens, heads, width = z.shape
     out = torch.empty(batch, heads, tokens, dtype=torch.float32, device=z.device)
     deep = max(16, 1 << (width - 1).bit_length())
-    kernels.squares[(-(-tokens // BLOCK), batch * heads)](
+    block, chunk = (BLOCK, CHUNK) if deep <= 128 else (BLOCK // 2, CHUNK // 2)
+    kernels.squares[(-(-tokens // block), batch * heads)](
         z,
         coarse,
         fine,
@@ -68,8 +69,8 @@ def fused_squares(z: Tensor, coarse: Tensor, fine: Tensor, unit: Tensor) -> Tens
         tokens,
         heads,
         width,
-        BM=BLOCK,
-        BC=min(64, deep),
+        BM=block,
+        BC=min(chunk, deep),
         BD=deep,
         num_warps=8,
     )

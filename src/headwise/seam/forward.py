@@ -38,6 +38,8 @@ from headwise.seam.sight import sight_of
 from headwise.seam.structure import Structure
 from headwise.seam.watching import Instrument, Intervention
 
+RUNS_BEHIND = ("cuda",)  # devices that work through a queue: a layer is looked at when the next one is in it
+
 
 class Watchers(Protocol):
     """What a pass needs of an observation."""
@@ -53,10 +55,14 @@ class Pass:
 
     def __init__(self, structure: Structure, observations: Sequence[Watchers], arguments: dict[str, Any]):
         self.structure = structure
-        shot = take(0, arguments, _one_valid(observations))
-        self.valid = None if bool(shot.valid.all()) else shot.valid
+        valid = _one_valid(observations)
+        shot = take(0, arguments, valid)
+        untold = valid is None and arguments.get("attention_mask") is None  # then a GPU need not be asked
+        self.valid = None if untold or bool(shot.valid.all()) else shot.valid
         self.watchers = [(one, replace(shot, index=one.passes)) for one in observations]
         self.seen: Counter[int] = Counter()
+        self.changes = any(one.interventions for one in observations)
+        self.waiting: Frame | None = None  # a layer that was run and not looked at yet
         self.sights: dict[tuple[Any, ...], tuple[Tensor | None, Visibility]] = {}
         self.wanted = Wanted()
 
@@ -71,6 +77,7 @@ class Pass:
             result = forward(*args, **kwargs)
         finally:
             CURRENT.reset(token)
+        self._look_at(None)
         refuse_unseen(self.structure, self.seen)
         with torch.no_grad():
             for instrument, shot in self._instruments():
@@ -104,19 +111,36 @@ class Pass:
         z, lse = attention_output(module, q, k, v, mask, scale, options)
         sight = self._sight(mask, q.shape[2], k.shape[2], q.device)
         attention = Attention(q, k, scale, sight, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
-        with torch.no_grad():
-            reductions = reduce(attention, self.wanted) if self.wanted else Reductions()
         self.seen[layer] += 1
-        frame = Frame(self.watchers[0][1], layer, module, attention, mask, v, z, reductions)
+        frame = Frame(self.watchers[0][1], layer, module, attention, mask, v, z, Reductions())
+        if q.device.type in RUNS_BEHIND and not self.changes:
+            self._look_at(frame)
+            return z
+        self._reduce(frame)
         for observation, shot in self.watchers:
             frame.shot = shot
             for intervention in observation.interventions:
                 frame.z = intervention.change(frame)
+        self._see(frame)
+        return frame.z
+
+    def _look_at(self, frame: Frame | None) -> None:
+        """The layer that waits is looked at, and this one waits. A GPU has the next layer to run meanwhile."""
+        before, self.waiting = self.waiting, frame
+        if before is not None:
+            self._reduce(before)
+            self._see(before)
+
+    def _reduce(self, frame: Frame) -> None:
+        if self.wanted:
+            with torch.no_grad():
+                frame.reductions = reduce(frame.attention, self.wanted)
+
+    def _see(self, frame: Frame) -> None:
         with torch.no_grad():
             for instrument, shot in self._instruments():
                 frame.shot = shot
                 instrument.see(frame)
-        return frame.z
 
     def _instruments(self) -> Iterator[tuple[Instrument, Shot]]:
         return ((instrument, shot) for one, shot in self.watchers for instrument in one.instruments)
