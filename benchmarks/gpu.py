@@ -6,8 +6,8 @@
 
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
 reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. The cases take turns, since a GPU
-that grows warm runs slower: a round is one pass of each, closed by a synchronisation, and ratios are medians over rounds
-of the ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit. The
+that grows warm runs slower: a round is one pass of each, closed by a synchronisation, in an order that is drawn anew (a
+pass is quicker after one that is easy on the chip), and ratios are medians over rounds of the ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit. The
 peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -118,9 +119,11 @@ def timed(function: Callable[[], None], repeats: int) -> tuple[float, float]:
 def in_turns(functions: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
     """Seconds of every case in every round."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
+    order, dice = list(functions.items()), random.Random(0)
     with torch.no_grad():
         for _ in range(rounds):
-            for name, function in functions.items():
+            dice.shuffle(order)
+            for name, function in order:
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 function()
@@ -208,7 +211,7 @@ def arguments() -> argparse.Namespace:
     """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--shapes", default="16x512,4x2048,1x8192,1x32768")
     parser.add_argument("--peers", action="store_true", help="TransformerLens and nnsight, where they can be imported")
     parser.add_argument(
