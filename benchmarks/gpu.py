@@ -7,8 +7,9 @@
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
 reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. The cases take turns, since a GPU
 that grows warm runs slower: a round is one pass of each, closed by a synchronisation, in an order that is drawn anew (a
-pass is quicker after one that is easy on the chip), and ratios are medians over rounds of the ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit. The
-peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
+pass is quicker after one that is easy on the chip), and ratios are medians over rounds of the ratio within a round. Memory
+is the allocator's peak. Eager attention and the peers run where their maps fit. The peers run last, on the same weights in
+the same process, since they change the model; theirs are medians of repeats.
 """
 
 from __future__ import annotations
