@@ -19,6 +19,7 @@ from torch import Tensor
 
 from headwise.dims import EXAMPLE, HEAD, LAYER
 from headwise.errors import SeamError
+from headwise.instruments.sending import Sending
 from headwise.seam import Frame, Instrument, Shot, Structure
 
 
@@ -46,7 +47,7 @@ class HeadReadings(Instrument):
     def __init__(self) -> None:
         self._layers: dict[int, dict[str, Tensor]] = {}
         self._passes: list[dict[str, Tensor]] = []
-        self._arrival: torch.cuda.Event | None = None
+        self._sending = Sending()
         self._shape = (0, 0)
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:
@@ -74,19 +75,11 @@ class HeadReadings(Instrument):
         """Stack the layers of a pass and bring them to the CPU."""
         stacked = {}
         for name in next(iter(self._layers.values())):
-            stacked[name] = self._sent(self._stacked({layer: values[name] for layer, values in self._layers.items()}))
+            stacked[name] = self._sending.send(
+                self._stacked({layer: values[name] for layer, values in self._layers.items()})
+            )
         self._passes.append(stacked)
         self._layers.clear()
-
-    def _sent(self, values: Tensor) -> Tensor:
-        """On its way to the CPU: there when `_arrival` is."""
-        if not values.is_cuda:
-            return values.cpu()
-        room = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
-        room.copy_(values, non_blocking=True)
-        self._arrival = torch.cuda.Event()
-        self._arrival.record(torch.cuda.current_stream(values.device))
-        return room
 
     def _stacked(self, found: dict[int, Tensor]) -> Tensor:
         """(example, layer, head, ...) float32 of the layers' tensors, all on the device of the first."""
@@ -105,8 +98,7 @@ class HeadReadings(Instrument):
         """All passes so far, one after the other along `example`."""
         if not self._passes:
             raise SeamError(f"{type(self).__name__} has seen nothing yet; run the model inside the `with observe(...)`")
-        if self._arrival is not None:
-            self._arrival.synchronize()
+        self._sending.arrive()
         variables = {
             name: ((EXAMPLE, LAYER, HEAD, *self.tails[name]), torch.cat([one[name] for one in self._passes]).numpy())
             for name in self._passes[0]

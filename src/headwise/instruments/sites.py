@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from headwise.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.errors import DataError, SeamError, did_you_mean
+from headwise.instruments.sending import Sending
 from headwise.seam import (
     Frame,
     Instrument,
@@ -65,6 +66,7 @@ class Sites(Instrument):
         self.sites = sites
         self.positions = check_positions(positions)
         self._passes: list[Tensor] = []
+        self._sending = Sending()
         self._kept: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
         self._index: Tensor | None = None  # (batch, token), from the beginning of a pass to its end
 
@@ -96,7 +98,7 @@ class Sites(Instrument):
         whole = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
         for (site, layer), values in self._kept.items():
             whole[:, self.sites.index(site), layer] = values.to(device)
-        self._passes.append(whole.cpu())  # one copy a pass, not one a layer
+        self._passes.append(self._sending.send(whole))  # one copy a pass, not one a layer
         self._kept.clear()
         self._index = None
 
@@ -104,6 +106,7 @@ class Sites(Instrument):
         """All passes so far."""
         if not self._passes:
             raise SeamError("Sites has seen nothing yet; run the model inside the `with observe(...)`")
+        self._sending.arrive()
         return xr.Dataset(
             {"activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), torch.cat(self._passes).numpy())},
             coords={SITE: np.array(self.sites), LAYER: np.arange(self._shape[0])},

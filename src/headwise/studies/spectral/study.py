@@ -33,7 +33,7 @@ from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
 from headwise.model import Model
 from headwise.probes import KS, combine_ranks, differences, match_lengths, permutation_null
 from headwise.probes.permutation import FEWEST
-from headwise.seam import Structure, observe
+from headwise.seam import Observation, Structure, observe
 from headwise.studies.spectral import detection
 from headwise.studies.work import Work
 
@@ -216,15 +216,18 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     examples = [
         Example(name, "answer", _ids(prompt) + _ids(said)) for name, (prompt, said) in zip(names, tokens, strict=True)
     ]
-    parts: list[xr.Dataset] = []
+    observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
     places: list[int] = []
     for batch in batches(examples, options.batch_tokens, structure.device):
         spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.places)]), options.k or max(KS))
         with torch.no_grad(), observe(structure, spectrum, Sites(("residual",), "last"), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        hidden = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True)
-        parts.append(seen["answers"].assign(hidden=hidden))
+        observed.append(seen)
         places.extend(batch.places)
+    parts = [
+        seen["answers"].assign(hidden=seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True))
+        for seen in observed
+    ]
     readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
     return readings.assign_coords({EXAMPLE: names})
 
