@@ -3,17 +3,20 @@
 with serving() as server:
     server.make("bucket")
     os.environ.update(server.environment)      # then s3://bucket/... is there, also for child processes
+
+A test that takes the fixture `server` (the conftest of all tests imports it) has one with an empty bucket.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import urllib.request
 from collections.abc import Iterator
 
-from moto.server import ThreadedMotoServer
+import pytest
 
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
@@ -40,7 +43,7 @@ class Server:
 @contextlib.contextmanager
 def serving() -> Iterator[Server]:
     """A server at any free port, and its environment in this process until the end."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = importlib.import_module("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     before = dict(os.environ)
     try:
@@ -51,3 +54,12 @@ def serving() -> Iterator[Server]:
         os.environ.clear()
         os.environ.update(before)
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One a file of tests, with an empty bucket of the name ``bucket``."""
+    pytest.importorskip("moto", reason="the package moto is not installed (pip install 'headwise[dev]')")
+    with serving() as found:
+        found.make("bucket")
+        yield found

@@ -159,7 +159,11 @@ def test_times_of_the_demo_come_from_finished_bars_only(tmp_path):
     log.write_text("pip said 3/3 things\n" + "\n".join(bars), encoding="utf-8")
     assert demo.parts(log.read_text(encoding="utf-8")) == {"profile": (100, 97), "relations": (30, 3605)}
     assert "| together | | 3702 s |" in demo.section(log)
-    lines = ["profile: 0 of 100 examples", "profile: 50 of 100 examples, 0:01:00 gone", "profile: 100 of 100 examples, 0:02:00 gone"]
+    lines = [
+        "profile: 0 of 100 examples",
+        "profile: 50 of 100 examples, 0:01:00 gone",
+        "profile: 100 of 100 examples, 0:02:00 gone",
+    ]
     log.write_text("\n".join([*lines, "profile: 100 of 100 examples, done in 0:02:09", lines[1]]), encoding="utf-8")
     assert demo.parts(log.read_text(encoding="utf-8")) == {"profile": (100, 129)}
     log.write_text("nothing")

@@ -4,38 +4,20 @@ The parent forks and never touches Zarr itself, so that every child starts clean
 prints one JSON object.
 """
 
-import contextlib
 import json
 import os
-import random
 import runpy
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import xarray as xr
+from forked import at_random, child, result
 
 from headwise.atlas import Atlas, swap
 
 make_profile = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["make_profile"]
-
-
-def child(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
-        os._exit(0)
-    return pid
-
-
-def result(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def version_of(dataset: xr.Dataset) -> int:
@@ -66,31 +48,11 @@ def looked(path: Path, note: Path) -> list:
     return json.loads(note.read_text())
 
 
-def at_random(atlas: Atlas, note: Path, kills: int) -> dict:
-    """Kill a child that replaces the study again and again, at any moment after its first replacement."""
-    hear, tell = os.pipe()
-
-    def replace_from(number: int) -> None:
-        while True:
-            number += 1
-            atlas.add("toy", version(number))
-            os.write(tell, b".")
-
-    draw = random.Random(0)
-    seen = []
-    for kill in range(kills):
-        began = time.monotonic()
-        pid = child(lambda kill=kill: replace_from(1000 * kill))
-        os.read(hear, 1)
-        time.sleep(draw.uniform(0, 1.5) * (time.monotonic() - began))  # however slow this machine is today
-        os.kill(pid, signal.SIGKILL)
-        assert result(pid) == -signal.SIGKILL
-        os.set_blocking(hear, False)
-        with contextlib.suppress(BlockingIOError):
-            os.read(hear, 1000)
-        os.set_blocking(hear, True)
-        seen.append(looked(atlas.path, note))
-    return {"seen": seen}
+def killed(atlas: Atlas, note: Path, kills: int) -> dict:
+    """At any moment of a child that replaces the study again and again."""
+    return {
+        "seen": at_random(lambda number: atlas.add("toy", version(number)), lambda: looked(atlas.path, note), kills)
+    }
 
 
 def count_down(left: int) -> None:
@@ -148,7 +110,7 @@ def main() -> None:
     verb, folder = sys.argv[1], Path(sys.argv[2])
     atlas, note = Atlas.create(folder / "atlas"), folder / "note.json"
     assert result(child(lambda: atlas.add("toy", version(0)))) == 0
-    verbs = {"random": lambda: at_random(atlas, note, 25), "rename": lambda: at_each_rename(atlas, note)}
+    verbs = {"random": lambda: killed(atlas, note, 25), "rename": lambda: at_each_rename(atlas, note)}
     found = verbs.get(verb, lambda: together(atlas, note))()
     assert result(child(lambda: atlas.add("toy", version(99_999)))) == 0
     found["left"] = sorted(entry.name for entry in (atlas.path / ".swap").iterdir() if entry.suffix != ".lock")

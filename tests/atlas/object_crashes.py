@@ -4,20 +4,18 @@ The parent forks and never touches the store itself, so that every child starts 
 prints one JSON object.
 """
 
-import contextlib
 import json
 import os
-import random
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import obstore.store
 import xarray as xr
+from forked import at_random, child, result
 from zarr.storage import ObjectStore
 
 from headwise.atlas import Atlas
@@ -48,22 +46,6 @@ def version_of(dataset: xr.Dataset) -> int:
         assert (dataset[name] == number).all(), f"{name} is not of version {number}"
     assert dataset.sizes["layer"] == 3 + number % 2
     return int(number)
-
-
-def child(work: Callable[[], object]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            os._exit(1)
-        os._exit(0)
-    return pid
-
-
-def result(pid: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def done(work: Callable[[], object]) -> None:
@@ -115,32 +97,9 @@ def kill(url: str, note: Path) -> list:
     return seen
 
 
-def at_random(url: str, note: Path, kills: int) -> list:
-    """Kill a child that replaces the study again and again, at any moment after its first replacement."""
-    hear, tell = os.pipe()
-    draw = random.Random(0)
-
-    def replace_from(number: int) -> None:
-        atlas = Atlas(url)
-        while True:
-            number += 1
-            atlas.store.write("toy", version(number))
-            os.write(tell, b".")
-
-    seen = []
-    for kill in range(kills):
-        began = time.monotonic()
-        pid = child(lambda kill=kill: replace_from(1000 * kill))
-        os.read(hear, 1)
-        time.sleep(draw.uniform(0, 1.5) * (time.monotonic() - began))  # however slow this machine is today
-        os.kill(pid, signal.SIGKILL)
-        assert result(pid) == -signal.SIGKILL
-        os.set_blocking(hear, False)
-        with contextlib.suppress(BlockingIOError):
-            os.read(hear, 1000)
-        os.set_blocking(hear, True)
-        seen.append(looked(url, note))
-    return seen
+def killed(url: str, note: Path, kills: int) -> list:
+    """At any moment of a child that replaces the study again and again."""
+    return at_random(lambda number: Atlas(url).store.write("toy", version(number)), lambda: looked(url, note), kills)
 
 
 def together(url: str, note: Path) -> list:
@@ -162,7 +121,7 @@ def together(url: str, note: Path) -> list:
 
 def main() -> None:
     verb, url = sys.argv[1:3]
-    verbs = {"kill": kill, "together": together, "random": lambda url, note: at_random(url, note, int(sys.argv[3]))}
+    verbs = {"kill": kill, "together": together, "random": lambda url, note: killed(url, note, int(sys.argv[3]))}
     with tempfile.TemporaryDirectory() as folder:
         note = Path(folder, "note.json")
         done(lambda: Atlas.create(url).store.write("toy", version(0)))

@@ -5,20 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_s3 import Server, serving
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as found:
-        found.make("bucket")
-        yield found
 
 
 def crash(verb: str, url: str, *more: str) -> dict:

@@ -2,12 +2,10 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import xarray as xr
-from loopback_s3 import Server, serving
 from obstore.store import from_url
 from zarr.storage import ObjectStore
 
@@ -20,13 +18,6 @@ from headwise.atlas.root import Root, keys_of
 from headwise.errors import AtlasError
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as found:
-        found.make("bucket")
-        yield found
 
 
 @pytest.fixture(params=["memory", "s3"])

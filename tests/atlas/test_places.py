@@ -1,25 +1,16 @@
 """The verbs of all places: a folder, a store in memory, and S3 as a real server speaks it."""
 
 import itertools
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from loopback_s3 import Server, serving
 
 from headwise.atlas.places import Folder, Objects, Place, is_url, objects, place_of
 from headwise.errors import AtlasError
 
 KINDS = ("folder", "memory", "s3")
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as found:
-        found.make("bucket")
-        yield found
 
 
 @pytest.fixture(params=KINDS)

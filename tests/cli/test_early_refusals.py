@@ -78,7 +78,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sparsify --data empty.csv --held-out good.txt", "that file is empty"),
         ("sparsify --data blank.txt --held-out good.txt", "blank.txt holds no text"),
         ("sparsify --data texts.jsonl --held-out good.txt", "texts.jsonl could not be read"),
-        ("sparsify --data good.txt --held-out good.txt --steps 0", "--steps was not understood: input should be greater"),
+        (
+            "sparsify --data good.txt --held-out good.txt --steps 0",
+            "--steps was not understood: input should be greater",
+        ),
         ("sparsify --data good.txt --held-out good.txt -o good.txt", "is a file where a folder is needed"),
     ],
 )
@@ -125,7 +128,10 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
         ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, and"),
         ("--studies profile --steps other.csv", "--steps is for functions and function_masking, and"),
         ("--studies profile --against good.txt", "--against is for patterns and circuits, and"),
-        ("--studies profile --set spectral.k=5", "--set spectral.k=5 is for the study spectral, and this build makes profile"),
+        (
+            "--studies profile --set spectral.k=5",
+            "--set spectral.k=5 is for the study spectral, and this build makes profile",
+        ),
         ("--redo samples", "--redo names samples, and this build makes profile, patterns, answers"),
     ],
 )

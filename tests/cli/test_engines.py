@@ -10,13 +10,15 @@ from toy_order import on_the_path
 from headwise.atlas import Atlas
 
 
-def test_options_of_workers_without_them_are_refused(headwise):
-    said = headwise("build", "--workers", "2").refused()
+@pytest.mark.parametrize("verb", ["build", "plan"])
+def test_options_of_workers_without_them_are_refused(headwise, verb):
+    said = headwise(verb, "--workers", "2").refused()
     assert said == "headwise: --workers is for workers, and --engine local has none; add --engine ray, or leave it out."
 
 
-def test_an_unknown_engine_is_refused_with_a_guess(headwise):
-    assert "no engine 'rya'. Did you mean 'ray'? Known: local, ray." in headwise("build", "--engine", "rya").refused()
+@pytest.mark.parametrize("verb", ["build", "plan"])
+def test_an_unknown_engine_is_refused_with_a_guess(headwise, verb):
+    assert "no engine 'rya'. Did you mean 'ray'? Known: local, ray." in headwise(verb, "--engine", "rya").refused()
 
 
 @pytest.mark.parametrize(

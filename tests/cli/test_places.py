@@ -53,6 +53,9 @@ def test_a_slip_costs_a_second(words: tuple[str, ...], sentence: str) -> None:
 
 def test_files_that_are_nearly_there(tmp_path: Path) -> None:
     (tmp_path / "steps.jsonl").touch()
+    with pytest.raises(DataError, match=r"and that file is empty: it holds no text"):
+        refuse_missing_file("--steps", tmp_path / "steps.jsonl")
+    (tmp_path / "steps.jsonl").write_text("{}", encoding="utf-8")
     refuse_missing_file("--steps", tmp_path / "steps.jsonl")
     refuse_missing_file("--steps", None)
     with pytest.raises(DataError, match=r"did you mean '.*steps.jsonl'\?"):

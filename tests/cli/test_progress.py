@@ -11,7 +11,10 @@ import pytest
 from headwise.cli.lines import EVERY, Lines
 from headwise.cli.progress import Bars, progress_bars
 
-STARTED, ENDED = re.compile(r"profile: 0 of (\d+) examples"), re.compile(r"profile: (\d+) of \1 examples, done in 0:00:\d\d")
+STARTED, ENDED = (
+    re.compile(r"profile: 0 of (\d+) examples"),
+    re.compile(r"profile: (\d+) of \1 examples, done in 0:00:\d\d"),
+)
 
 
 class Clock:

@@ -8,18 +8,10 @@ import shutil
 import pytest
 import xarray as xr
 from answered import rows
-from loopback_s3 import serving
 
 from headwise.atlas import Atlas
 
 URL = "s3://bucket/models/tiny"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving() as found:
-        found.make("bucket")
-        yield found
 
 
 @pytest.fixture(scope="module")

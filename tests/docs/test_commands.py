@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import typer
 
 from headwise.cli.main import app
+from headwise.cli.unused import LOOKED_AT, refuse_unused
 from headwise.figures import has_figure, options_of
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,18 @@ def test_every_command_can_be_typed(page: Path):
     for verb, *words in commands(page.read_text(encoding="utf-8")):
         assert verb in VERBS, f"there is no verb {verb}: headwise {verb} {' '.join(words)}"
         assert not unknown(verb, words), f"headwise {verb} {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_option_of_a_build_is_looked_at(page: Path):
+    """None of those that the build of a page would refuse, since none of its studies reads it."""
+    for verb, *words in commands(page.read_text(encoding="utf-8")):
+        if verb == "build" and "STUDY" not in words:
+            after = dict(pairwise(words))
+            studies, redo = after.get("--studies"), after.get("--redo", "")
+            settings = [value for name, value in pairwise(words) if name == "--set"]
+            given = {option: after.get(option) for option in LOOKED_AT}
+            refuse_unused(studies.split(",") if studies else None, given, settings, redo.split(",") if redo else ())
 
 
 def test_a_command_that_cannot_be_typed_would_be_found():

@@ -28,10 +28,8 @@ def missing(codes: list[str]) -> list[str]:
         for node in nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 bound |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                bound.add(node.name)
-            elif isinstance(node, ast.ExceptHandler) and node.name:
-                bound.add(node.name)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler):
+                bound.add(str(node.name))
             elif isinstance(node, ast.arg):
                 bound.add(node.arg)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -38,7 +38,9 @@ VERBS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 def commands(page: Path) -> list[list[str]]:
     """Every command line of a page, as words, without the comment behind it."""
-    lines = [line for kind, text in BLOCK.findall(page.read_text("utf-8")) if not kind for line in text.splitlines()]
+    lines = [
+        line for kind, text in BLOCK.findall(page.read_text("utf-8")) if kind == "sh" for line in text.splitlines()
+    ]
     told = [line.split("  #")[0].strip() for line in lines]
     return [shlex.split(line)[1:] for line in told if line.startswith("headwise ")]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import answered
 from planted import save_tiny, tiny_passages
 
+from headwise.cli.catalogue import chosen
+
 TEXTS, REPEATS, QUESTIONS = 12, 4, 60
 SETTINGS = {
     "profile.repeats": REPEATS, "profile.period": 10, "profile.shard": 4,
@@ -38,9 +40,12 @@ class Scene:
         self, atlas: str | Path, studies: str = "profile,spectral", *more: str, **settings: object
     ) -> list[str]:
         """What is typed after `headwise`; settings as profile__shard=2."""
-        chosen = SETTINGS | {name.replace("__", "."): value for name, value in settings.items()}
-        given = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+        made = chosen(studies.split(","))
+        those = {name: value for name, value in SETTINGS.items() if name.partition(".")[0] in made}
+        those |= {name.replace("__", "."): value for name, value in settings.items()}
+        given = [part for name, value in those.items() for part in ("--set", f"{name}={value}")]
+        given += ["--data", str(self.texts)] if "profile" in made else []
+        given += ["--questions", str(self.questions)] if "answers" in made else []
         return [
-            "build", str(self.model), "--studies", studies, "--data", str(self.texts), "--questions", str(self.questions),
-            "--device", "cpu", "--json", "-o", str(atlas), *given, *more,
+            "build", str(self.model), "--studies", studies, "--device", "cpu", "--json", "-o", str(atlas), *given, *more,
         ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,13 +11,6 @@ from faults.experiment import Experiment
 pytest.importorskip("moto", reason="the package moto is not installed (pip install 'headwise[dev]')")
 pytest.importorskip("obstore", reason="the package obstore is not installed (pip install 'headwise[cloud]')")
 from loopback_s3 import Server, serving
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with serving() as server:
-        server.make("bucket")
-        yield server
 
 
 def test_killed_between_requests(experiment: Experiment, server: Server) -> None:

@@ -28,6 +28,7 @@ from headwise.dims import head_name, parse_heads
 from headwise.errors import DataError, ModelError, StudyError
 
 SERVED = "Answers and labels from a server"
+SALIENCE = "salience"
 
 
 def build(
@@ -121,7 +122,13 @@ def build(
     names, again = options.split(studies), options.split(redo) or []
     refuse_unknown([*(names or []), *again], settings or [])
     given: dict[str, Any] = {"--data": data, "--questions": questions, "--relations": relations, "--steps": steps}
-    given |= {"--against": against, "--limit": limit, "--one-means": one_means, "--endpoint": endpoint, "--judge": judge}
+    given |= {
+        "--against": against,
+        "--limit": limit,
+        "--one-means": one_means,
+        "--endpoint": endpoint,
+        "--judge": judge,
+    }
     refuse_unused(names, given, settings or [], again)
     for option, place in (("--data", data), ("--relations", relations), ("--steps", steps)):
         refuse_missing_file(option, place)
@@ -185,7 +192,7 @@ def build(
         written = [str(file) for file in (report, *files)]
         typer.echo(json.dumps({"atlas": str(atlas.place), "studies": atlas.studies, "files": written}))
         return
-    typer.echo(f"The atlas is in {atlas.place}: {', '.join(atlas.studies)}.")
+    typer.echo(f"The atlas is in {atlas.place}: {_listed(atlas.studies)}.")
     typer.echo(f"The report is {report}; open it in a browser.")
     if files:
         typer.echo(f"Figures for papers are in {files[0].parent}.")
@@ -212,6 +219,17 @@ build.examples = examples(  # type: ignore[attr-defined]
     ("headwise build ./llama-70b --engine ray --address auto --gpus-per-worker 4", "on a cluster, four GPUs a worker"),
     ("headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model", "answers from a server"),
 )
+
+
+def _listed(studies: Sequence[str]) -> str:
+    """The studies that the report counts, then the table that has no page there.
+
+    >>> _listed(["profile", "relations", "salience"])
+    'profile, relations. Part of relations, without a page of its own: salience, the tokens that each head acts on most'
+    """
+    own = ", ".join(study for study in studies if study != SALIENCE)
+    part = f". Part of relations, without a page of its own: {SALIENCE}, the tokens that each head acts on most"
+    return f"{own}{part if SALIENCE in studies else ''}"
 
 
 def _refuse_no_room(output: Path) -> None:

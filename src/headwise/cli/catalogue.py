@@ -35,9 +35,7 @@ def catalogue() -> dict[str, dict[str, Any]]:
         options = _follow(value)
         assert isinstance(options, ast.ClassDef)
         fields = [node for node in options.body if isinstance(node, ast.AnnAssign)]
-        found[_name(key)] = {
-            one.target.id: _type(one.annotation) for one in fields if isinstance(one.target, ast.Name)
-        }
+        found[_name(key)] = {one.target.id: _type(one.annotation) for one in fields if isinstance(one.target, ast.Name)}
     return found
 
 

@@ -1,9 +1,9 @@
-"""Is what the command line names there, and can what is made go where it is to go? Asked before anything heavy is loaded, so that a slip costs a second.
+"""Is what the command line names there, and is there room for what is made? Asked before anything heavy is loaded.
 
 A file or folder must exist, and a file must hold something. What is made must find room where it goes: a folder that may
-be written to, and no file in its way. An adapter, or a model to compare with, is a folder or a name on the hub, written owner/name;
-a bare word that is no folder is taken for a slip, because asking the hub for it takes half a minute where it does not
-answer. With ``HF_HUB_OFFLINE`` set, a name that is not in the local cache is refused, too.
+be written to, and no file in its way. An adapter, or a model to compare with, is a folder or a name on the hub, written
+owner/name; a bare word that is no folder is taken for a slip, because asking the hub for it takes half a minute where it does
+not answer. With ``HF_HUB_OFFLINE`` set, a name that is not in the local cache is refused, too.
 
 What is inside a file, and whether an adapter fits a model, is not looked at here.
 """
@@ -52,7 +52,9 @@ def refuse_missing_file(option: str, place: str | Path | None) -> None:
         return
     if Path(place).expanduser().exists():
         if Path(place).expanduser().is_file() and not Path(place).expanduser().stat().st_size:
-            raise DataError(f"{option} names {str(place)!r}, and that file is empty: it holds no text; give one that does.")
+            raise DataError(
+                f"{option} names {str(place)!r}, and that file is empty: it holds no text; give one that does."
+            )
         return
     folder = Path(place).expanduser().parent
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
@@ -69,7 +71,9 @@ def refuse_unwritable(option: str, folder: Path) -> None:
     if not there.is_dir():
         what = f"{there} is a file where a folder is needed; choose another folder with {option}."
     elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        what = f"{there} may not be read and written to; change its permissions, or choose another folder with {option}."
+        what = (
+            f"{there} may not be read and written to; change its permissions, or choose another folder with {option}."
+        )
     else:
         return
     raise AtlasError(f"Nothing can be written to {folder}: {what}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,49 +26,18 @@ from headwise.cli.options import (
 )
 from headwise.cli.places import refuse_missing_file
 from headwise.cli.unused import refuse_unused
+from headwise.cli.workers import (
+    AddressOption,
+    EngineOption,
+    GpusOption,
+    ThreadsOption,
+    WorkersOption,
+    refuse_without_ray,
+)
 
 if TYPE_CHECKING:
     from headwise.engines.ray.cluster import Cluster
     from headwise.studies.planning import Plan
-
-
-CLUSTER = "Workers"
-EngineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", help="local, or ray: the workers of a cluster.", show_default=False, rich_help_panel=CLUSTER
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        help="Of a Ray that runs, such as auto or ray://HOST:10001. Default: this machine.",
-        show_default=False,
-        rich_help_panel=CLUSTER,
-    ),
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", help="At most so many.", show_default=False, rich_help_panel=CLUSTER)
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option(
-        "--gpus-per-worker",
-        help="Default: as few as hold the model.",
-        show_default=False,
-        rich_help_panel=CLUSTER,
-    ),
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--threads-per-worker",
-        help="Default: as many as this process computes with.",
-        show_default=False,
-        rich_help_panel=CLUSTER,
-    ),
-]
 
 
 def plan(
@@ -81,7 +50,7 @@ def plan(
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
     revision: RevisionOption = None,
-    engine: EngineOption = None,
+    engine: EngineOption = "local",
     address: AddressOption = None,
     workers: WorkersOption = None,
     gpus_per_worker: GpusOption = None,
@@ -98,6 +67,9 @@ def plan(
     refuse_unused(split(studies), given)
     for option, place in (("--data", data), ("--steps", steps)):
         refuse_missing_file(option, place)
+    asked_of: dict[str, Any] = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
+    of_ray = {"--address": address, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
+    refuse_without_ray(engine, {**of_ray, "--threads-per-worker": threads_per_worker})
     from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
 
     asked = len(find_questions(questions))
@@ -112,8 +84,7 @@ def plan(
 
     names = with_needed(check_studies(split(studies) or default_studies()))
     card = read_card(model, revision=revision)
-    asked_of = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
-    cluster = _cluster(engine, address, [name for name, value in asked_of.items() if value is not None])
+    cluster = _cluster(address) if engine == "ray" else None
     over = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
     where = torch.device("cuda") if over else choose_device(device)
     shown = Shown(passages, min(at_most(limit) or asked, asked), stepped)
@@ -130,17 +101,10 @@ def plan(
         raise typer.Exit(1)
 
 
-def _cluster(engine: str | None, address: str | None, given: list[str]) -> Cluster | None:
+def _cluster(address: str | None) -> Cluster:
     """The machines that were asked for: this one, or those of a Ray that runs."""
     from headwise.engines.ray.cluster import connected, here, memory_of_gpus
-    from headwise.errors import EngineError
 
-    if engine not in (None, "local", "ray"):
-        raise EngineError(f"There is no engine {engine!r}; there are local (this process) and ray.")
-    if engine != "ray":
-        if address is not None or given:
-            raise EngineError("--address and what a worker has are for the workers of Ray; add --engine ray.")
-        return None
     if address is None and not os.environ.get("RAY_ADDRESS"):
         return here()
     from headwise.engines.ray.connection import connection

@@ -32,7 +32,7 @@ AddressOption = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="A Ray that runs: auto, HOST:6379, or ray://HOST:10001. Default: one is started here for this run.",
+        help="A Ray that runs: auto, HOST:6379, or ray://HOST:10001. Default: this machine alone.",
         show_default=False,
         rich_help_panel=PANEL,
     ),
@@ -50,8 +50,8 @@ GpusOption = Annotated[
     float | None,
     typer.Option(
         "--gpus-per-worker",
-        help="2 and more spread a large model over several GPUs, 0.5 lets two workers share one. Default: 1 where there "
-        "are any.",
+        help="2 and more spread a large model over several GPUs, 0.5 lets two workers share one. Default: build takes 1 "
+        "where there are any, plan as few as hold the model.",
         show_default=False,
         rich_help_panel=PANEL,
     ),

@@ -151,6 +151,24 @@ def test_planted_heads_are_named(spectral: xr.Dataset) -> None:
     assert "more than with shuffled labels" in words.short()
 
 
+def test_the_lead_says_what_is_left_when_answers_are_paired_by_length(spectral: xr.Dataset) -> None:
+    spectral["q"][:] = spectral["q_matched"][:] = 0.8
+    for key, found, left in (("attention_score", 9, 1), ("laplacian", 4, 0)):
+        spectral["q"].loc[{"part": "whole", "feature": key, "layer": 3}] = [0.01] * found + [0.8] * (9 - found)
+        spectral["q_matched"].loc[{"part": "whole", "feature": key, "layer": 3}] = [0.04] * left + [0.8] * (9 - left)
+    new = {"part": "whole", "feature": "laplacian", "layer": 5, "head": 0}
+    spectral["q_matched"].loc[new] = 0.01  # of a head that was not among those found
+    wrong, correct = (f"{lengths(spectral, kind):g}" for kind in ("wrong", "correct"))
+    pairs = json.loads(spectral.attrs["counts"])["pairs"]
+    told = (
+        f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians): with wrong "
+        f"and correct answers paired by length ({pairs} pairs), q < 0.05 is kept by 1 of 9 heads for AttnScore and 0 of 4 "
+        "heads for Laplacian eigenvalues."
+    )
+    assert describe("spectral", spectral).short().endswith(told)
+    assert "paired" not in describe("spectral", spectral.drop_vars(["p_matched", "q_matched"])).short()
+
+
 def test_what_differs_in_nothing_is_told_as_nothing(make_spectral: Callable[..., xr.Dataset]) -> None:
     words = describe("spectral", make_spectral(strength=0.0))
     assert words.observations[0].startswith("No sign that AttnScore or Laplacian eigenvalues differs")

@@ -6,6 +6,8 @@ computed from the Dataset and kept, with what it is, in `Words.numbers`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headwise.describe.account import Account
@@ -125,7 +127,37 @@ def _headline(writer: Writer, reading: SpectralReading) -> str:
         f"{writer.number(LEVEL, 'constant')} for {reading.label(key)} ({_verdict(writer, reading, key)})"
         for key in pair
     ]
-    return f"{first} {listed(shares)}." if shares else first
+    told = f"{first} {listed(shares)}." if shares else first
+    return f"{told} {_paired(writer, reading, pair)}".strip()
+
+
+def _paired(writer: Writer, reading: SpectralReading, pair: Sequence[str]) -> str:
+    """What is left of the maps with answers paired by length; nothing where that was not tested, or nothing was found."""
+    tested = [(key, kept) for key in pair if (kept := reading.kept(key)) is not None and reading.under(key, "q").count]
+    if not tested:
+        return ""
+    parts = [
+        f"{writer.count(kept, f'stay {key}')} of {writer.count(reading.under(key, 'q').count, f'under q {key}', 'head')} "
+        f"for {reading.label(key)}"
+        for key, kept in tested
+    ]
+    pairs = f" ({writer.count(reading.counts['pairs'], 'count pairs', 'pair')})" if "pairs" in reading.counts else ""
+    return (
+        f"{_longer(writer, reading)}with wrong and correct answers paired by length{pairs}, q < "
+        f"{writer.number(LEVEL, 'constant')} is kept by {listed(parts)}."
+    )
+
+
+def _longer(writer: Writer, reading: SpectralReading) -> str:
+    """The beginning of a sentence, with the lengths where they are recorded."""
+    lengths = reading.lengths()
+    if lengths is None:
+        return "Attention depends on the length of a text: "
+    wrong, correct = (
+        writer.number(float(np.median(tokens)), f"length {kind}")
+        for tokens, kind in zip(lengths, ("wrong", "correct"), strict=True)
+    )
+    return f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians): "
 
 
 def _verdict(writer: Writer, reading: SpectralReading, key: str) -> str:

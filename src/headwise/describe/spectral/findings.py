@@ -174,10 +174,9 @@ def _matched(writer: Writer, reading: SpectralReading, key: str) -> str:
         f"({writer.percent(left.share, f'under-percent p_matched {key}')}) "
         f"{'has' if left.count == 1 else 'have'} p < {writer.number(LEVEL, 'constant')}"
     )
-    chosen = reading.under(key, "q").count
-    if not (chosen and reading.has(key, "q_matched")):
+    chosen, stay = reading.under(key, "q").count, reading.kept(key)
+    if not chosen or stay is None:
         return f"{text}."
-    stay = int(((reading.map(key, "q_matched") < LEVEL) & (reading.chosen(key) > 0)).sum())
     of = f"the {writer.count(chosen, f'under q {key}')} heads" if chosen > 1 else "the one head"
     kept = f"{writer.count(stay, f'stay {key}')} {'keeps' if stay == 1 else 'keep'}" if stay else "none keeps"
     return f"{text}; of {of} with q < {writer.number(LEVEL, 'constant')}, {kept} it."

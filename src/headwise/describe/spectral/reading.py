@@ -57,6 +57,12 @@ class SpectralReading:
         q = self.map(key, "q")
         return (q < LEVEL).astype(float).where(q.notnull())
 
+    def kept(self, key: str) -> int | None:
+        """Heads with q < 0.05 that have it with answers paired by length, too; None where that was not tested."""
+        if not self.has(key, "q_matched"):
+            return None
+        return int(((self.map(key, "q_matched") < LEVEL) & (self.chosen(key) > 0)).sum())
+
     def at(self, head: maps.HeadValue, key: str, variable: str) -> float:
         row, column = self.layers.index(head.layer), self.heads.index(head.head)
         return float(self.map(key, variable).transpose(LAYER, HEAD).values[row, column])
