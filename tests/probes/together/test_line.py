@@ -23,7 +23,7 @@ def lines(*, far):
 def test_the_lowest_point_is_that_of_the_function(far, monkeypatch):
     monkeypatch.setattr(module, "_CLOSE", 1e-9)
     begin, line, weights, labels = lines(far=far)
-    t, there, slope = line.lowest(begin, begin.curvature(weights), weights, -weights * labels)
+    t, there, slope = line.lowest(begin, weights, -weights * labels)
     for p in range(3):
 
         def loss(step, p=p):
@@ -34,10 +34,12 @@ def test_the_lowest_point_is_that_of_the_function(far, monkeypatch):
         assert float(t[p]) == pytest.approx(minimize_scalar(loss, tol=1e-12).x, rel=1e-5)
     assert slope.abs().max() <= 1e-9 * line.slope.abs().max()
     torch.testing.assert_close(there.margin, begin.margin + t * line.along)
-    torch.testing.assert_close(there.residual, weights * (there.margin.sigmoid() - labels))
+    chance = there.margin.sigmoid()
+    torch.testing.assert_close(there.residual, weights * (chance - labels))
+    torch.testing.assert_close(there.curvature, weights * chance * (1 - chance))
 
 
 def test_a_fifth_of_the_slope_is_enough():
     begin, line, weights, labels = lines(far=1.0)
-    _, _, slope = line.lowest(begin, begin.curvature(weights), weights, -weights * labels)
+    _, _, slope = line.lowest(begin, weights, -weights * labels)
     assert (slope.abs() <= 0.2 * line.slope.abs()).all()

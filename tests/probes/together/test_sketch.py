@@ -45,8 +45,8 @@ def test_solving_in_the_sketch_is_its_formula_written_out():
     shares = Shares(torch.tensor([0, 1, 1]), 2)
     values = sketch.values[shares.cells] * torch.tensor([[1.0], [0.5], [2.0]])
     gradient = torch.randn(3, 150, generator=torch.Generator().manual_seed(2))
-    found = solve(shares, sketch.vectors, values, gradient, ridge)
+    found = solve(shares, sketch.vectors, 1 / (values + ridge), gradient)
     for place, cell in enumerate(shares.cells):
-        v, rest = sketch.vectors[cell], values[place, -1] / 2 + ridge
+        v, rest = sketch.vectors[cell], values[place, -1] + ridge
         whole = v @ torch.diag(values[place] + ridge - rest) @ v.T + rest * torch.eye(150)
         torch.testing.assert_close(found[place], torch.linalg.solve(whole, gradient[place]), atol=1e-3, rtol=1e-3)

@@ -26,21 +26,17 @@ class Reached(NamedTuple):
     """Where each problem stands, seen from its rows: (problem, row)."""
 
     margin: Tensor
-    chance: Tensor
-    """σ(margin)"""
     residual: Tensor
-    """s (chance - y)"""
+    """s (p - y), p = σ(margin)"""
+    curvature: Tensor
+    """s p (1 - p)"""
 
     @classmethod
     def at(cls, margin: Tensor, weights: Tensor, aim: Tensor) -> Reached:
         """``weights`` s and ``aim`` -s y, (problem, row)."""
         chance = torch.sigmoid(margin)
-        return cls(margin, chance, torch.addcmul(aim, weights, chance))
-
-    def curvature(self, weights: Tensor) -> Tensor:
-        """(problem, row): s p (1 - p)."""
-        share = weights * self.chance
-        return torch.addcmul(share, share, self.chance, value=-1)
+        share = weights * chance
+        return cls(margin, share + aim, share.addcmul_(share, chance, value=-1))
 
 
 class Line(NamedTuple):
@@ -55,9 +51,9 @@ class Line(NamedTuple):
     stiffness: Tensor
     """the penalty's curvature along the line"""
 
-    def lowest(self, begin: Reached, curvature: Tensor, weights: Tensor, aim: Tensor) -> tuple[Tensor, Reached, Tensor]:
-        """How far to go (problem, 1), what is reached there, and the slope left; ``curvature``: of the rows at first."""
-        t = -self.slope / (dot(curvature * self.along, self.along) + self.stiffness).clamp(min=1e-30)
+    def lowest(self, begin: Reached, weights: Tensor, aim: Tensor) -> tuple[Tensor, Reached, Tensor]:
+        """How far to go (problem, 1), what is reached there, and the slope left."""
+        t = -self.slope / self._bent(begin)
         low: Tensor | None = None
         enough = _CLOSE * self.slope.abs()
         for tries in range(_TRIES):
@@ -65,16 +61,19 @@ class Line(NamedTuple):
             slope = dot(there.residual, self.along) + self.pull + t * self.stiffness
             if tries == _TRIES - 1 or bool((slope.abs() <= enough).all()):
                 break
-            bent = dot(there.curvature(weights) * self.along, self.along) + self.stiffness
             if low is None:
                 low, high = torch.zeros_like(t), torch.full_like(t, torch.inf)
             low, high = torch.where(slope < 0, t, low), torch.where(slope > 0, t, high)
-            newton = t - slope / bent.clamp(min=1e-30)
+            newton = t - slope / self._bent(there)
             middle = torch.where(high.isinf(), 2 * t, (low + high) / 2)
             t = torch.where((newton > low) & (newton < high), newton, middle)
         return t, there, slope
 
+    def _bent(self, there: Reached) -> Tensor:
+        """(problem, 1): the curvature along the line."""
+        return (dot(there.curvature * self.along, self.along) + self.stiffness).clamp_(min=1e-30)
+
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """(problem, 1): of two vectors a problem."""
-    return torch.linalg.vecdot(a, b)[:, None]
+    return (a * b).sum(dim=1, keepdim=True)

@@ -60,16 +60,26 @@ def points_of(features: Tensor, trains: Tensor, *, standardise: bool) -> Points:
 def _spreads(x: Tensor, subsets: Tensor) -> tuple[Tensor, Tensor]:
     """(cell, subset, feature): mean and standard deviation of each subset of rows; 0 where it is constant."""
     means = _means(x, subsets)
-    variance = (_means(x.square(), subsets) - means.square()).clamp(min=0)
+    variance = (_means_of_squares(x, subsets) - means.square()).clamp(min=0)
     if bool((variance <= _CLEAR * means.square()).any()):
         exact = x.double()
         means = _means(exact, subsets)
-        variance = (_means(exact.square(), subsets) - means.square()).clamp(min=0)
+        variance = (_means_of_squares(exact, subsets) - means.square()).clamp(min=0)
     spreads = torch.where(variance <= _NONE * means.square(), 0.0, variance.sqrt())
     return means.float(), spreads.float()
 
 
 def _means(x: Tensor, subsets: Tensor) -> Tensor:
     """(cell, subset, feature): mean over each subset (subset, row)."""
-    shares = subsets.to(x.dtype) / subsets.sum(dim=1, keepdim=True)
-    return shares.expand(len(x), -1, -1) @ x
+    return _shares(subsets, x.dtype).expand(len(x), -1, -1) @ x
+
+
+def _means_of_squares(x: Tensor, subsets: Tensor) -> Tensor:
+    """The same of x²; cell by cell, since fresh memory for all squares takes as long as to make them."""
+    shares = _shares(subsets, x.dtype)
+    return torch.stack([shares @ cell.square() for cell in x])
+
+
+def _shares(subsets: Tensor, dtype: torch.dtype) -> Tensor:
+    """(subset, row): 1 / the size of the subset, or 0."""
+    return subsets.to(dtype) / subsets.sum(dim=1, keepdim=True)

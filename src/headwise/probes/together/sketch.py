@@ -9,12 +9,12 @@ of a cell,
 
 The Hessian of a problem is about k X'DX + 1/C, k its own curvature over the mean; its inverse, in the sketch, is
 
-    M^-1 g  =  g / (k λ_r / 2 + 1/C)  +  V [1 / (k λ + 1/C) - 1 / (k λ_r / 2 + 1/C)] V' g
+    M^-1 g  =  g / (k λ_r + 1/C)  +  V [1 / (k λ + 1/C) - 1 / (k λ_r + 1/C)] V' g
 
-with λ_r the smallest eigenvalue of the sketch. It only has to be roughly right: it changes how fast the optimum is
-reached, not where it is. One sketch serves all problems of a cell. D changes on the way, so a sketch is made anew now and
-then, with Ω the directions of the last one: each time that is also a step of a power iteration, and the directions come
-nearer to the largest ones, which spares more steps than a sketch of more directions does.
+with λ_r the smallest eigenvalue of the sketch (with half of it, two steps more). It only has to be roughly right: it
+changes how fast the optimum is reached, not where it is. One sketch serves all problems of a cell. D changes on the way, so
+a sketch is made anew now and then, with Ω the directions of the last one: each time that is also a step of a power
+iteration, and the directions come nearer to the largest ones, which spares more steps than a sketch of more directions does.
 
 Cost: two products with RANK columns. This module does not know what is minimised.
 """
@@ -31,7 +31,7 @@ from headwise.probes.together.shares import Shares
 
 __all__ = ["RANK", "Sketch", "sketch_of", "solve"]
 
-RANK = 32
+RANK = 48
 _SHIFT = 1e-6  # of the largest eigenvalue: what keeps the small system regular; removed again from the eigenvalues
 
 
@@ -65,12 +65,11 @@ def sketch_of(x: Tensor, curvature: Tensor, start: Tensor | None = None) -> Sket
     return Sketch(vectors.float(), (values - shift[:, 0]).clamp(min=0).float())
 
 
-def solve(shares: Shares, vectors: Tensor, values: Tensor, gradient: Tensor, ridge: float) -> Tensor:
-    """M^-1 of gradients (problem, feature); ``values`` (problem, rank) are k λ, ``vectors`` the sketch's (cell, ...)."""
-    bent = values + ridge
-    rest = 2 / (bent[:, -1:] + ridge)
-    inside = shares.product(gradient, vectors).mul_(bent.reciprocal_().sub_(rest))
-    return torch.addcmul(shares.product(inside, vectors.mT), rest, gradient)
+def solve(shares: Shares, vectors: Tensor, inverse: Tensor, gradient: Tensor) -> Tensor:
+    """M^-1 of gradients (problem, feature); ``inverse`` (problem, rank): 1 / (k λ + 1/C); ``vectors`` (cell, ...)."""
+    rest = inverse[:, -1:]
+    inside = shares.product(gradient, vectors).mul_(inverse - rest)
+    return shares.product(inside, vectors.mT).addcmul_(rest, gradient)
 
 
 @cache
