@@ -65,7 +65,7 @@ def _blocks(attention: Attention, batch: slice, heads: slice, block: int, reduce
     sight, group = attention.visibility, attention.group
     queries, keys = attention.q.shape[2], attention.k.shape[2]
     items = (batch.stop - batch.start) * (heads.stop - heads.start) * group
-    height = min(queries, max(LEAST_ROWS, min(block // (items * keys), queries // 16, 256)))
+    height = min(queries, max(LEAST_ROWS, min(block // (items * keys), queries // 8, 256)))
     source = LogWeights(attention, batch, heads, height)
     second = torch.empty_like(source.buffer) if keep_logs or scratch else source.buffer
     query_heads = slice(heads.start * group, heads.stop * group)

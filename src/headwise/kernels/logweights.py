@@ -2,7 +2,7 @@
 
 What is constant over a row or a column enters the product as a further column of q and k, where it costs nothing:
 
-    q' = [scale q, -lse, 1]        k' = [k, 1, key bias]        q' . k' = log a_ij, padding keys hidden
+    q' = [q, -lse, 1]        k' = [scale k, 1, key bias]        q' . k' = log a_ij, padding keys hidden
 
 Without a log-sum-exp from the forward kernel (soft-cap, sinks, explicit masks), the block's own rows give it: a block
 holds all keys its rows can see. Under a soft-cap the key bias is added after the cap, which would lift it otherwise.
@@ -37,8 +37,8 @@ class LogWeights:
         self.known = attention.lse is not None and attention.softcap is None and attention.gate is None
         answers = self.sight.answers(attention.q.shape[0])[batch]
         answers = answers[:, query_heads] if answers.shape[1] > 1 else answers  # (batch, head or 1, query)
-        q = attention.q[batch, query_heads].float() * attention.scale
-        k = attention.k[batch, heads].float()
+        q = attention.q[batch, query_heads].float()
+        k = attention.k[batch, heads].float() * attention.scale  # there are fewer keys than queries to scale
         extra_q, extra_k = [], []
         if self.known:
             assert attention.lse is not None
