@@ -16,6 +16,7 @@ help:
 	@echo "make clean   remove the environment, the site and the demo"
 
 $(READY): pyproject.toml constraints.txt
+	@echo "setting up $(VENV): a few minutes, 3.7 GB; pip is told to be quiet"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"

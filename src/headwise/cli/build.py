@@ -197,7 +197,7 @@ def build(
     if files:
         typer.echo(f"Figures for papers are in {files[0].parent}.")
     for study in filter(has_figure, atlas.studies):
-        typer.echo(f"\n{atlas.describe(study).short()}")
+        typer.echo(f"\n{study}: {atlas.describe(study).short()}")
 
 
 build.examples = examples(  # type: ignore[attr-defined]

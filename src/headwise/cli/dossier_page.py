@@ -72,11 +72,14 @@ def _study(console: Console, values: tuple[Value, ...]) -> None:
 
 def _values(values: tuple[Value, ...]) -> Padding:
     tested = any(math.isfinite(value.q) for value in values)
-    table = _table("", "value", "95 %", "held against", *(("q",) if tested else ()), "percentile", "")
+    paired = any(math.isfinite(value.q_paired) for value in values)
+    tests = (("q",) if tested else ()) + (("q paired",) if paired else ())
+    table = _table("", "value", "95 %", "held against", *tests, "percentile", "")
     for value in values:
         against = f"{_number(value.baseline)} {value.baseline_name}" if value.baseline_name else ""
         row = [value.label, _number(value.value), _range(value.low, value.high), against]
         row += [_number(value.q)] if tested else []
+        row += [_number(value.q_paired)] if paired else []
         table.add_row(*map(escape, [*row, f"{value.percentile:.0f}", _bar(value.percentile)]))
     return _indented(table)
 

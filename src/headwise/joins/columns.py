@@ -36,6 +36,8 @@ class Trait:
     high: str = ""
     p: str = ""
     q: str = ""
+    q_paired: str = ""
+    """the same with answers paired by length"""
     baseline: str = ""
     """a variable"""
     level: float = np.nan
@@ -59,7 +61,7 @@ TRAITS: Mapping[str, tuple[Trait, ...]] = {
     ),
     "spectral": (
         Trait(
-            "effect", "effect_low", "effect_high", "p", "q", level=0.5, baseline_name="no difference",
+            "effect", "effect_low", "effect_high", "p", "q", "q_matched", level=0.5, baseline_name="no difference",
             definition="AUROC of this number alone: over 0.5 it is larger in wrong answers",
         ),
     ),
@@ -119,6 +121,7 @@ class Column:
     high: np.ndarray | None = None  # upper ends
     p: np.ndarray | None = None  # of the study's test
     q: np.ndarray | None = None  # the same after Benjamini and Hochberg
+    q_paired: np.ndarray | None = None  # the same with answers paired by length
     baseline: np.ndarray | None = None  # what a head without this property would get
     baseline_name: str = ""  # what the baseline is
     unit: str = ""  # of the values
@@ -185,7 +188,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
         chosen = dataset.sel({dim: [label] for dim, label in trait.only.items() if dim in dataset.dims})
         beside = {
             role: _maps(study, chosen, variable, layers, heads)
-            for role in ("low", "high", "p", "q", "baseline")
+            for role in ("low", "high", "p", "q", "q_paired", "baseline")
             if (variable := getattr(trait, role)) and variable in chosen
         }
         for place, (name, array) in enumerate(record_columns(study, chosen, [trait.variable])):
@@ -202,6 +205,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 high=companions.get("high"),
                 p=companions.get("p"),
                 q=companions.get("q"),
+                q_paired=companions.get("q_paired"),
                 baseline=companions.get("baseline"),
                 baseline_name=trait.baseline_name,
                 unit=words["unit"],

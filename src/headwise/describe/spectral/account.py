@@ -23,7 +23,7 @@ FEW = 100  # answers of the rarer kind below which the sample is called small
 
 def _say_overview(writer: Writer, reading: SpectralReading) -> None:
     text = "the whole text, prompt and answer" if reading.part == WHOLE else "the answer's tokens"
-    what = writer.count(len(reading.keys), "features", "feature")
+    what = writer.count(len(reading.measured), "features", "feature")
     writer.say(
         "overview",
         f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) behave differently when its answer is "
@@ -106,7 +106,8 @@ def _length(writer: Writer, reading: SpectralReading) -> str:
     ]
     text = (
         f"Length is a confounder: wrong answers have {medians[0]} tokens and correct ones {medians[1]} (medians), and "
-        f"length alone tells them apart with an AUROC of {writer.number(auroc(wrong, correct), 'length auroc')}"
+        f"length alone tells them apart with an AUROC of {writer.number(auroc(wrong, correct), 'length auroc')} "
+        "over all answers at once"
     )
     if not any(reading.has(key, "p_matched") for key in reading.measured):
         return f"{text}."

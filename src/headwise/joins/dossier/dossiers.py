@@ -142,6 +142,7 @@ class Dossiers(Mapping[str, Dossier]):
             of=int(self._of[place]),
             p=at(column.p),
             q=at(column.q),
+            q_paired=at(column.q_paired),
             unit=column.unit,
             definition=column.definition,
         )
@@ -150,7 +151,7 @@ class Dossiers(Mapping[str, Dossier]):
         found = {}
         for study in TRAITS:
             if study not in self._titles and study in SCHEMAS:
-                found[study] = f"not in this atlas; add it with headwise build --studies {study}"
+                found[study] = f"not in this atlas; add it with headwise build --studies {study} -o ATLAS"
             elif study in self._titles and not (salient if study == "salience" else values.get(study)):
                 found[study] = "this study did not measure this head"
         return found

@@ -52,6 +52,8 @@ class Value:
     """measured heads"""
     p: float = math.nan
     q: float = math.nan
+    q_paired: float = math.nan
+    """the same with answers paired by length, where that was tested"""
     """Benjamini-Hochberg, over the heads of this map"""
     unit: str = ""
     definition: str = ""

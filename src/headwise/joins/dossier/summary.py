@@ -6,7 +6,8 @@ a statistic of the profile, the statistic's own direction not judged. This modul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from headwise.describe.words import listed, percent, significant
 from headwise.joins.dossier.facts import FunctionFact, RelationFact, Value
@@ -86,9 +87,18 @@ def _by_answers(values: Mapping[str, tuple[Value, ...]]) -> str:
         best = max(tested, key=lambda value: abs(value.value - 0.5))
         parts.append(
             f"{len(tested)} of {len(values['spectral'])} spectral numbers differ between wrong and correct answers at q < "
-            f"0.05 ({best.label}: AUROC {best.value:.3g})"
+            f"0.05 ({best.label}: AUROC {best.value:.3g}{_paired(tested)})"
         )
     if probe is not None:
         parts.append(f"a probe on its output tells wrong answers at AUROC {probe.value:.3g}")
     text = listed(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _paired(tested: Sequence[Value]) -> str:
+    """How many of the numbers keep their q with answers paired by length, which is what most of them are about."""
+    known = [value for value in tested if math.isfinite(value.q_paired)]
+    if not known:
+        return ""
+    kept = sum(value.q_paired < 0.05 for value in known)
+    return f"; paired by length, {kept or 'none'} of them"
