@@ -5,12 +5,7 @@ Errors meant for the person at the keyboard are printed as one sentence, without
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import typer
 
@@ -21,6 +16,7 @@ from headwise.cli.check import check
 from headwise.cli.compare import compare
 from headwise.cli.describe import describe
 from headwise.cli.detect import detect
+from headwise.cli.endings import INTERRUPTED, TERMINATED, ends_when_told
 from headwise.cli.examples import examples
 from headwise.cli.export import export
 from headwise.cli.head import head
@@ -32,8 +28,6 @@ from headwise.cli.show import show
 from headwise.cli.sparsify import sparsify
 from headwise.cli.usage import UsageError, paragraphs, sentence
 from headwise.errors import HeadwiseError
-
-INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, and SIGTERM (a scheduler that takes its machine back)
 
 app = typer.Typer(
     name="headwise",
@@ -71,7 +65,7 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 def main() -> None:
     """The entry point: user errors without a traceback."""
     try:
-        with _ends_when_told():
+        with ends_when_told():
             code = app(standalone_mode=False, prog_name="headwise") or 0
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
@@ -95,20 +89,3 @@ def main() -> None:
             "headwise: interrupted; what was measured is kept, and the same command goes on from there.", err=True
         )
     sys.exit(code)
-
-
-@contextmanager
-def _ends_when_told() -> Iterator[None]:
-    """SIGTERM unwinds what is under way, as Ctrl-C does, so that nothing half written is left lying about."""
-
-    def end(number: int, frame: Any) -> None:
-        raise SystemExit(TERMINATED)
-
-    if threading.current_thread() is not threading.main_thread():  # only there may signals be listened to
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
