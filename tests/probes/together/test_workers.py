@@ -1,6 +1,7 @@
 """Blocks side by side: the same results by processes, by threads and one after the other; failures arrive."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -45,6 +46,22 @@ def test_a_failure_is_raised_as_it_was(three_threads, monkeypatch, forks):
 
     with pytest.raises(DataError, match="row 4 is not a number"):
         side_by_side(fails, range(10), CPU)
+
+
+def test_a_worker_does_not_end_as_its_parent_would(three_threads, monkeypatch):
+    monkeypatch.setattr(workers, "_can_fork", lambda: True)
+    ours = os.getpid()
+
+    def leave(number, frame):
+        raise AssertionError("the parent's way to end") if os.getpid() == ours else SystemExit("a worker took it")
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        found = side_by_side(lambda _: signal.getsignal(signal.SIGTERM), range(6), CPU)
+        assert set(found) == {signal.SIG_DFL} and signal.getsignal(signal.SIGTERM) is leave
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_worker_that_is_killed_is_told(three_threads, monkeypatch):

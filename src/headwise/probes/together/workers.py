@@ -9,7 +9,8 @@ Workers are processes, made by fork: they see the features without a copy, start
 Threads would: an operation of a descent takes a few microseconds and asks for Python's lock before and after, so that two
 threads were 1.2 times as fast as one. Threads it is where a fork is not safe: on other systems than Linux, in another thread
 than the main one (a server's, while a model may be running beside it), and inside a worker. A worker keeps to one thread,
-and so never meets the threads that torch had before the fork: what torch's own DataLoader relies on.
+and so never meets the threads that torch had before the fork: what torch's own DataLoader relies on. What the parent does when
+it is told to end is not for a worker to do, half-way out of a fork least of all: SIGTERM waits until it simply ends.
 
 On a GPU blocks come one after the other. Cost: some milliseconds to make a worker; results travel through a pipe.
 This module does not know what a block is.
@@ -18,6 +19,7 @@ This module does not know what a block is.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 import threading
 import warnings
@@ -68,7 +70,7 @@ def _by_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> l
         for _ in range(workers):
             end, other = fork.Pipe(duplex=False)
             process = fork.Process(target=_worker, args=(work, items, turn, other), daemon=True)
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _held(signal.SIGTERM):
                 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside torch's idle threads
                 process.start()
             other.close()
@@ -82,8 +84,20 @@ def _by_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> l
             process.join()
 
 
+@contextmanager
+def _held(number: signal.Signals) -> Iterator[None]:
+    """A signal that comes meanwhile is followed afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _worker(work: Callable[[T], R], items: Sequence[T], turn: Any, end: Connection) -> None:
     """Take the next item until there is none; send each result with its place, or the failure."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     torch.set_num_threads(1)
     try:
         while True:
