@@ -47,6 +47,7 @@ class AnswerSpectrum(HeadReadings):
 
     name = "answers"
     whole_sequences = True
+    beside = True
     tails = {
         "laplacian": (RANK,), "attention": (RANK,), "few_laplacian": (PART,), "few_attention": (PART,),
         "attention_score": (PART,), "sink": (PART,), "entropy": (PART,), "lookback": (PART,),
@@ -59,7 +60,8 @@ class AnswerSpectrum(HeadReadings):
     def wants(self, shot: Shot) -> Wanted:
         """Where the prompt and the first token are."""
         place = shot.valid.cumsum(dim=1) - 1  # among the real tokens
-        self._answer = shot.valid & (place >= self.prompts.to(place.device)[:, None])
+        self.prompts = self.prompts.to(place.device)
+        self._answer = shot.valid & (place >= self.prompts[:, None])
         marks = {
             "answers.sink": (shot.valid & (place == 0)).float(),
             "answers.prompt": (shot.valid & ~self._answer).float(),
@@ -75,8 +77,9 @@ class AnswerSpectrum(HeadReadings):
         diagonal = r.log_diagonal.exp()
         laplacian = r.column_sums / sight.seen_by(frame.batch).clamp(min=1) - diagonal
         later = frame.valid & (seen[:, 0] > 1)  # the first token has no choice where to look
-        parts = (frame.valid, self._answer)
-        rows = (later, later & self._answer)
+        answer = self._answer.to(diagonal.device)
+        parts = (frame.valid, answer)
+        rows = (later, later & answer)
         return {
             "laplacian": largest(laplacian, frame.valid, self.k),
             "attention": largest(diagonal, frame.valid, self.k),
@@ -85,14 +88,14 @@ class AnswerSpectrum(HeadReadings):
             "attention_score": _each([_mean(r.log_diagonal, part) for part in parts]),
             "sink": _each([_mean(r.marks["answers.sink"], part) for part in rows]),
             "entropy": _each([_mean(r.entropy / seen.clamp(min=2).log(), part) for part in rows]),
-            "lookback": self._lookback(r.marks["answers.prompt"], r.marks["answers.answer"]),
+            "lookback": self._lookback(r.marks["answers.prompt"], r.marks["answers.answer"], answer),
         }
 
-    def _lookback(self, on_prompt: Tensor, on_answer: Tensor) -> Tensor:
+    def _lookback(self, on_prompt: Tensor, on_answer: Tensor, answer: Tensor) -> Tensor:
         """(batch, head, part): of the answer's tokens; the whole has no such number."""
         x = on_prompt / self.prompts.to(on_prompt.device).clamp(min=1)[:, None, None]
-        y = on_answer / self._answer.cumsum(dim=1).clamp(min=1)[:, None, :]  # answer tokens up to and with this one
-        ratio = _mean(x / (x + y).clamp(min=1e-30), self._answer)
+        y = on_answer / answer.cumsum(dim=1).clamp(min=1)[:, None, :]  # answer tokens up to and with this one
+        ratio = _mean(x / (x + y).clamp(min=1e-30), answer)
         return _each([torch.full_like(ratio, torch.nan), ratio])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.dims import TOKEN, WIDTH
 from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame, Positions, check_positions, position_index
+from headwise.seam import Frame, Positions, Shot, check_positions, position_index
 
 
 class HeadOutputs(HeadReadings):
@@ -33,9 +33,14 @@ class HeadOutputs(HeadReadings):
         super().__init__()
         self.positions = check_positions(positions)
 
+    def begin(self, shot: Shot) -> None:
+        """Find the tokens."""
+        super().begin(shot)
+        self._index = position_index(self.positions, shot)  # (batch, token)
+
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        index = position_index(self.positions, frame.shot).to(frame.z.device)  # (batch, token)
+        index = self._index.to(frame.z.device)
         z = frame.z.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *frame.z.shape[2:]))
         z = z.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
         return {"z": z.transpose(1, 2)}  # (batch, head, token, width)

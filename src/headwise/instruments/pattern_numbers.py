@@ -58,6 +58,7 @@ class PatternNumbers(HeadReadings):
 
     name = "pattern_numbers"
     whole_sequences = True
+    beside = True
     tails = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
 
     def __init__(self, active: float = 0.01, peak: float = 0.3):

@@ -76,6 +76,7 @@ class Profile(HeadReadings):
 
     name = "profile"
     whole_sequences = True
+    beside = True
     tails = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
 
     def __init__(self, delimiters: Iterable[int] = ()):
@@ -83,7 +84,7 @@ class Profile(HeadReadings):
         self.delimiters = torch.tensor(sorted(delimiters), dtype=torch.long)
         self._projections: dict[int, OutputProjection] = {}
         self._grams: dict[int, Gram] = {}
-        self._residual: dict[int, Tensor] = {}
+        self._residual: dict[int, Tensor] = {}  # of a pass: another queue may read them to its end
         self._sights: dict[int, tuple[Visibility, Averages]] = {}  # of a pass, by id
         self._seen: dict[int, int] = {}  # layer -> the id of its sight
         self._watching = False
@@ -110,6 +111,7 @@ class Profile(HeadReadings):
         for layer, values in self._layers.items():
             values["uniform"] = even[self._seen[layer]].expand_as(values["value"])
         super().end(shot)
+        self._residual.clear()
         self._watching = False
 
     def wants(self, shot: Shot) -> Wanted:
@@ -178,7 +180,7 @@ class Profile(HeadReadings):
 
     def _moved(self, frame: Frame) -> Tensor:
         """||z W_O^h|| / ||residual||, (batch, head, query)."""
-        residual, layer, z = self._residual.pop(frame.layer), frame.layer, frame.z
+        residual, layer, z = self._residual[frame.layer], frame.layer, frame.z
         if layer not in self._projections:
             return torch.full((z.shape[0], z.shape[2], z.shape[1]), torch.nan, device=z.device)
         if layer not in self._grams:

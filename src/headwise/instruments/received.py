@@ -37,11 +37,17 @@ class Received(HeadReadings):
 
     name = "received"
     whole_sequences = True
+    beside = True
     tails = {"received": (TOKEN,)}
 
     def __init__(self, positions: Positions = "last"):
         super().__init__()
         self.positions = check_positions(positions)
+
+    def begin(self, shot: Shot) -> None:
+        """Find the tokens."""
+        super().begin(shot)
+        self._index = position_index(self.positions, shot)  # (batch, token)
 
     def wants(self, shot: Shot) -> Wanted:
         """Column sums and the diagonal."""
@@ -54,6 +60,6 @@ class Received(HeadReadings):
         later = frame.attention.visibility.seen_by(frame.batch) - 1  # (batch, 1, key)
         whole = (sums - log_diagonal.exp()) / later.clamp(min=1)
         whole = whole.masked_fill(later < 1, torch.nan)  # (batch, head, key)
-        index = position_index(self.positions, frame.shot).to(whole.device)  # (batch, token)
+        index = self._index.to(whole.device)
         picked = whole.gather(2, index.clamp(min=0)[:, None].expand(-1, whole.shape[1], -1))
         return {"received": picked.masked_fill((index < 0)[:, None], torch.nan)}

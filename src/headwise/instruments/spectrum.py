@@ -43,6 +43,7 @@ class Spectrum(HeadReadings):
 
     name = "spectrum"
     whole_sequences = True
+    beside = True
     tails = {"laplacian": (RANK,), "attention": (RANK,), "log_determinant": ()}
 
     def __init__(self, k: int = 10):

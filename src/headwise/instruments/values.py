@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.dims import TOKEN, WIDTH
 from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame, Positions, check_positions, position_index
+from headwise.seam import Frame, Positions, Shot, check_positions, position_index
 
 
 class HeadValues(HeadReadings):
@@ -43,9 +43,14 @@ class HeadValues(HeadReadings):
         super().__init__()
         self.positions = check_positions(positions)
 
+    def begin(self, shot: Shot) -> None:
+        """Find the tokens."""
+        super().begin(shot)
+        self._index = position_index(self.positions, shot)  # (batch, token)
+
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        index = position_index(self.positions, frame.shot).to(frame.v.device)  # (batch, token)
+        index = self._index.to(frame.v.device)
         v = frame.v.transpose(1, 2)  # (batch, key, kv_head, width)
         v = v.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *v.shape[2:]))
         v = v.float().masked_fill((index < 0)[:, :, None, None], torch.nan)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from headwise.errors import SeamError
 from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
 from headwise.model.gate import gate_of
+from headwise.seam.behind import RUNS_BEHIND, Behind
 from headwise.seam.frame import Frame, Shot
 from headwise.seam.interface import CURRENT, installed
 from headwise.seam.outputs import attention_output
@@ -37,8 +38,6 @@ from headwise.seam.shots import take
 from headwise.seam.sight import sight_of
 from headwise.seam.structure import Structure
 from headwise.seam.watching import Instrument, Intervention
-
-RUNS_BEHIND = ("cuda",)  # devices that work through a queue: a layer is looked at when the next one is in it
 
 
 class Watchers(Protocol):
@@ -62,7 +61,7 @@ class Pass:
         self.watchers = [(one, replace(shot, index=one.passes)) for one in observations]
         self.seen: Counter[int] = Counter()
         self.changes = any(one.interventions for one in observations)
-        self.waiting: Frame | None = None  # a layer that was run and not looked at yet
+        self.behind = Behind(all(one.beside for one, _ in self._instruments()))
         self.sights: dict[tuple[Any, ...], tuple[Tensor | None, Visibility]] = {}
         self.wanted = Wanted()
 
@@ -75,9 +74,10 @@ class Pass:
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
+            self.behind.finish(self._look)
         finally:
             CURRENT.reset(token)
-        self._look_at(None)
+            self.behind.drop()
         refuse_unseen(self.structure, self.seen)
         with torch.no_grad():
             for instrument, shot in self._instruments():
@@ -114,7 +114,7 @@ class Pass:
         self.seen[layer] += 1
         frame = Frame(self.watchers[0][1], layer, module, attention, mask, v, z, Reductions())
         if q.device.type in RUNS_BEHIND and not self.changes:
-            self._look_at(frame)
+            self.behind.hand(frame, self._look)
             return z
         self._reduce(frame)
         for observation, shot in self.watchers:
@@ -124,12 +124,9 @@ class Pass:
         self._see(frame)
         return frame.z
 
-    def _look_at(self, frame: Frame | None) -> None:
-        """The layer that waits is looked at, and this one waits. A GPU has the next layer to run meanwhile."""
-        before, self.waiting = self.waiting, frame
-        if before is not None:
-            self._reduce(before)
-            self._see(before)
+    def _look(self, frame: Frame) -> None:
+        self._reduce(frame)
+        self._see(frame)
 
     def _reduce(self, frame: Frame) -> None:
         if self.wanted:

@@ -45,6 +45,7 @@ class Instrument(ABC):
     """
 
     name: str  # the key under which an observation gives its reading
+    beside = False  # whether `see` may run in a GPU's second queue: it reads the frame, and what it holds until `end`
 
     def attach(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027  (most need nothing more)
         """An observation begins. What is put on the model's modules is taken off by callbacks left on `stack`."""
