@@ -136,11 +136,13 @@ def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Data
 
 
 @on_a_gpu
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize(
     ("family", "side"),
     [("llama", "none"), ("llama", "right"), ("llama", "left"), ("gemma2", "none"), ("gpt2", "right")],
 )
-def test_the_same_bits_in_a_second_queue(family, side, monkeypatch):
+def test_the_same_bits_in_a_second_queue(family, side, large, monkeypatch):
+    monkeypatch.setattr("headwise.seam.behind.LIGHT", 0 if large else 2**28)
     model = build(family).cuda()
     batches = []
     for seed in range(4):
