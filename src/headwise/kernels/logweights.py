@@ -37,8 +37,8 @@ class LogWeights:
         self.known = attention.lse is not None and attention.softcap is None and attention.gate is None
         answers = self.sight.answers(attention.q.shape[0])[batch]
         answers = answers[:, query_heads] if answers.shape[1] > 1 else answers  # (batch, head or 1, query)
-        q = attention.q[batch, query_heads].float()
-        k = attention.k[batch, heads].float() * attention.scale  # there are fewer keys than queries to scale
+        self.q = attention.q[batch, query_heads].unflatten(1, (-1, group))  # (batch, kv_head, group, query, width)
+        k = attention.k[batch, heads].transpose(-1, -2)  # (batch, kv_head, width, key)
         extra_q, extra_k = [], []
         if self.known:
             assert attention.lse is not None
@@ -46,28 +46,34 @@ class LogWeights:
             if self.sinks is not None:
                 lse = torch.logaddexp(lse, self.sinks.flatten()[:, None])
             lse = torch.where(answers, lse, -HIDDEN)  # rows that do not answer get no weight at all
-            extra_q.append(-lse[..., None])
-            extra_k.append(torch.ones_like(k[..., :1]))
+            extra_q.append(-lse.unflatten(1, (-1, group)))
+            extra_k.append(torch.ones_like(k[:, :, 0]))
         bias = self.sight.key_bias()
         self.late_bias = None if bias is None or self.softcap is None else bias[batch, None, None, None]
         if bias is not None and self.softcap is None:
-            extra_q.append(torch.ones_like(q[..., :1]))
-            extra_k.append(bias[batch, None, :, None].expand(-1, k.shape[1], -1, -1))
-        self.q = torch.cat([q, *extra_q], dim=-1).unflatten(1, (-1, group))  # (batch, kv_head, group, query, width)
-        self.k = torch.cat([k, *extra_k], dim=-1).transpose(-1, -2).contiguous()  # (batch, kv_head, width, key)
+            extra_q.append(torch.ones_like(self.q[..., 0]))
+            extra_k.append(bias[batch, None].expand(-1, k.shape[1], -1))
+        self.extra_q = extra_q  # (batch, kv_head, group, query), each
+        self.k = k.new_empty((*k.shape[:2], k.shape[2] + len(extra_k), k.shape[3]), dtype=torch.float32)
+        torch.mul(
+            k.float(), attention.scale, out=self.k[:, :, : k.shape[2]]
+        )  # there are fewer keys than queries to scale
+        for place, extra in enumerate(extra_k, start=k.shape[2]):
+            self.k[:, :, place] = extra
         self.answers = answers.unflatten(
             1, (-1, group if answers.shape[1] > 1 else 1)
         )  # (batch, kv_head, group, query)
         items = self.q.shape[0] * self.q.shape[1] * group
-        self.buffer = torch.empty(items * height * k.shape[2], dtype=torch.float32, device=k.device)
+        self.rows = self.k.new_empty(items * height * self.k.shape[2])
+        self.buffer = self.k.new_empty(items * height * k.shape[3])
 
     def block(self, start: int, stop: int, low: int, high: int) -> Tensor:
         """(batch, kv_head, group, query, key) of rows [start, stop) and keys [low, high); overwritten by the next."""
-        q = self.q[:, :, :, start:stop]
+        q = self._rows(start, stop)
         shape = (*q.shape[:4], high - low)
         flat = self.buffer[: torch.Size(shape).numel()]
         torch.bmm(
-            q.reshape(-1, shape[2] * shape[3], q.shape[-1]),
+            q.view(-1, shape[2] * shape[3], q.shape[-1]),
             self.k[..., low:high].flatten(0, 1),
             out=flat.view(-1, shape[2] * shape[3], high - low),
         )
@@ -83,6 +89,16 @@ class LogWeights:
             if closed is not None:
                 logits.masked_fill_(closed, HIDDEN)
         return logits
+
+    def _rows(self, start: int, stop: int) -> Tensor:
+        """The queries' side of these rows, (batch, kv_head, group, query, width), in one piece."""
+        q = self.q[:, :, :, start:stop]
+        shape = torch.Size((*q.shape[:4], self.k.shape[2]))
+        rows = self.rows[: shape.numel()].view(shape)
+        rows[..., : q.shape[-1]] = q
+        for place, extra in enumerate(self.extra_q, start=q.shape[-1]):
+            rows[..., place] = extra[..., start:stop]
+        return rows
 
     def _normaliser(self, logits: Tensor, start: int, stop: int) -> Tensor:
         """Whole rows' log-sum-exp, the learned sink included; without bound for rows that do not answer."""

@@ -109,14 +109,20 @@ class LogDiagonal(PerRow):
 
     name = "log_diagonal"
 
+    def __init__(self, attention: Attention):
+        super().__init__(attention)
+        self.rows.fill_(-torch.inf)
+
     def see_logs(self, block: Block) -> None:
         own = block.start + block.offset - block.low  # where the first row's own key is in the block
         rows, keys = block.logs.shape[-2:]
         first, last = max(0, -own), min(rows, keys - own)  # rows whose own key is in the block
-        logs = block.logs.new_full(block.logs.shape[:-1], -torch.inf)
         if first < last:
-            logs[..., first:last] = block.logs.diagonal(own, dim1=-2, dim2=-1)
-        self.put(block, logs.masked_fill_(logs < HIDDEN / 2, -torch.inf))
+            where = slice(block.start + first, block.start + last)
+            self.rows[block.batch, block.heads, where] = block.logs.diagonal(own, dim1=-2, dim2=-1)
+
+    def result(self) -> Tensor:
+        return super().result().masked_fill_(self.rows < HIDDEN / 2, -torch.inf)
 
 
 class Peak(PerRow):

@@ -96,11 +96,11 @@ class Visibility:
             return
         edge = max(low, start + self.offset + 1)  # every row of the block sees the keys before it
         if edge < high:
-            logits[..., edge - low :] += (~self._band(start, stop, edge, high)).to(logits.dtype) * HIDDEN
+            logits[..., edge - low :] += self._hiding(start, stop, edge, high)
         if self.window is not None:
             edge = min(high, stop + self.offset - self.window)
             if low < edge:
-                logits[..., : edge - low] += (~self._band(start, stop, low, edge)).to(logits.dtype) * HIDDEN
+                logits[..., : edge - low] += self._hiding(start, stop, low, edge)
 
     def key_bias(self) -> Tensor | None:
         """(batch, key) float: 0 for real keys, HIDDEN for padding; None where every key is real."""
@@ -155,6 +155,17 @@ class Visibility:
         stop = (own + 1).clamp(0, self.keys)
         start = torch.zeros_like(stop) if self.window is None else (own + 1 - self.window).clamp(0, self.keys)
         return (total[:, stop] - total[:, start])[:, None, :]
+
+    def _hiding(self, start: int, stop: int, low: int, high: int) -> Tensor:
+        """HIDDEN outside the band. Corners that stand alike to the diagonal are alike, so few are made a pass."""
+        place = (stop - start, high - low, start + self.offset - low)
+        if place not in self._corners:
+            self._corners[place] = (~self._band(start, stop, low, high)).float() * HIDDEN
+        return self._corners[place]
+
+    @cached_property
+    def _corners(self) -> dict[tuple[int, int, int], Tensor]:
+        return {}
 
     def _band(self, start: int, stop: int, low: int, high: int) -> Tensor:
         """(stop - start, high - low) bool: causality and window, for a corner of the mask."""
