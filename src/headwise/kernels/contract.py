@@ -13,7 +13,7 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 | peak            | max_j a_ij                                                         | batch head query         |
 | top             | the k largest a_ij and their keys                                  | batch head query k       |
 | offsets         | sum of a_ij over low <= own(i) - j < high                          | batch head query, each   |
-| marks           | sum_j a_ij m_j for given key weights m (batch, key), or, bool, few keys | batch head query, each |
+| marks           | sum_j a_ij m_j for given key weights m (batch, key)                   | batch head query, each |
 | matches         | sum of a_ij over earlier keys j < own(i) whose id is the query's   | batch head query, each   |
 | over            | how many a_ij > threshold                                          | batch head query, each   |
 
@@ -82,9 +82,7 @@ class Wanted:
     offsets: frozenset[Range] = frozenset()
     over: frozenset[float] = frozenset()
     rows: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, query) float
-    marks: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # name -> (batch, key) float; or bool: the keys that are meant, a few
+    marks: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, key) float
     matches: Mapping[str, Match] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Room for whoever computes: what serves all layers of a pass is made once."""

@@ -5,7 +5,7 @@
 | entropy, distance, peak, four named sums a walk;       | `row_tiles.asked`        | keys, holding queries  |
 | column sums beside them                                | `column_tiles.gathered`  |                        |
 | column sums alone, rows (two in one walk)              | `column_tiles.received`  | queries, holding keys  |
-| matches and marked keys, of many queries               | `meeting_tiles.met`      | the few keys asked for |
+| matches, of many queries                               | `meeting_tiles.met`      | the few keys asked for |
 | the diagonal, offsets of a few places                  | `tiles.near_logs`        | nothing: one key each  |
 
 Nothing of the size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated. Only
@@ -88,43 +88,36 @@ def _columns(layer: Layer, wanted: Wanted, found: Reductions) -> None:
 
 @dataclass(frozen=True)
 class _Few:
-    """Sums over few keys that are made by sorting, by the queries they share: (what they ask with, their names)."""
+    """Matches that are made by sorting, those of the same queries together."""
 
-    groups: tuple[tuple[str, tuple[str, ...]], ...]  # kind ("marks", "matches"), names; at most SIDES
+    groups: tuple[tuple[str, ...], ...]  # names; at most SIDES a group
 
     @classmethod
     def of(cls, layer: Layer, wanted: Wanted) -> _Few:
         if layer.attention.q.shape[2] < MANY:
             return cls(())
-        marked = [name for name, keys in wanted.marks.items() if keys.dtype == torch.bool]
         alike: dict[int, list[str]] = {}
         for name, match in wanted.matches.items():
             alike.setdefault(id(match.query), []).append(name)
-        groups = [("marks", some) for some in by(SIDES, marked)]
-        groups += [("matches", some) for names in alike.values() for some in by(SIDES, names)]
-        return cls(tuple((kind, tuple(some)) for kind, some in groups))
+        return cls(tuple(tuple(some) for names in alike.values() for some in by(SIDES, names)))
 
-    def holds(self, kind: str, name: str) -> bool:
-        return any(kind == one and name in names for one, names in self.groups)
+    def holds(self, name: str) -> bool:
+        return any(name in names for names in self.groups)
 
     def sorted(self, layer: Layer, wanted: Wanted, block: int) -> Meetings:
         """The same for all layers of a pass."""
         batch, device = layer.attention.q.shape[0], layer.attention.q.device
 
-        def asking(kind: str, names: tuple[str, ...]) -> Asking:
-            if kind == "marks":
-                every = torch.zeros(batch, layer.attention.q.shape[2], dtype=torch.long, device=device)
-                marked = tuple(wanted.marks[name].to(device).long().expand(batch, -1) - 1 for name in names)
-                return Asking(every, marked, own=True)
+        def asking(names: tuple[str, ...]) -> Asking:
             matches = [wanted.matches[name] for name in names]
             keys = tuple(match.key.to(device).expand(batch, -1) for match in matches)
-            return Asking(matches[0].query.to(device).expand(batch, -1), keys, own=False)
+            return Asking(matches[0].query.to(device).expand(batch, -1), keys)
 
-        return meetings([asking(*group) for group in self.groups], layer.attention.visibility.offset, block)
+        return meetings([asking(names) for names in self.groups], layer.attention.visibility.offset, block)
 
 
 def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
-    """Matches and marked keys, all in one launch."""
+    """Matches, all in one launch."""
     if not few.groups:
         return
     batch, heads, queries, _ = layer.attention.q.shape
@@ -135,18 +128,17 @@ def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     sums = layer.new(3, len(few.groups), SIDES)
     meeting_tiles.met[(triton.cdiv(queries, each), batch * heads // together, len(few.groups))](
         *layer.arguments, layer.lse2, sorts.queries, sorts.query_ids, sorts.keys, sorts.key_ids, sorts.low, sorts.high,
-        sorts.reach, sums, sums[0, 0].numel(), SIDES=SIDES, HEADS=together,
-        **layer.setting(rows, columns) | {"num_stages": 2},
+        sums, sums[0, 0].numel(), SIDES=SIDES, HEADS=together, **layer.setting(rows, columns) | {"num_stages": 2},
     )  # fmt: skip
-    for (kind, names), sides in zip(few.groups, sums, strict=True):
+    for names, sides in zip(few.groups, sums, strict=True):
         for name, side in zip(names, sides, strict=False):
-            getattr(found, kind)[name] = layer.answered(side)
+            found.matches[name] = layer.answered(side)
 
 
 def _rows(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     """Entropy, distance and peak, in one walk with the first four named sums."""
-    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks if not few.holds("marks", name)]
-    named += [("matches", name) for name in wanted.matches if not few.holds("matches", name)]
+    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks]
+    named += [("matches", name) for name in wanted.matches if not few.holds(name)]
     named += [("over", threshold) for threshold in sorted(wanted.over)]
     named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
     statistics = wanted.entropy or wanted.distance or wanted.peak
@@ -164,44 +156,62 @@ def _walk(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]], found: Redu
     The first walk (`found` is given) makes the statistics, and the column sums too.
     """
     batch, heads, queries, _ = layer.attention.q.shape
+    planes = layer.new(3, row_tiles.PLANES + len(some))
+    given = (*layer.arguments, layer.lse2, *_named(layer, wanted, some), planes, planes[0].numel())
+    compiled = _compiled(some) | {
+        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.peak,
+        "WANT_DISTANCE": found is not None and wanted.distance,
+    }  # fmt: skip
+    if found is not None and wanted.column_sums:
+        _with_columns(layer, given, compiled, found)
+        return planes
+    rows, columns = layer.tile()
+    grid = (triton.cdiv(queries, rows), batch * heads)
+    row_tiles.asked[grid](*given, None, 0, LINES=0, **compiled, **layer.setting(rows, columns))
+    return planes
+
+
+def _with_columns(layer: Layer, given: tuple[Any, ...], compiled: dict[str, Any], found: Reductions) -> None:
+    """A walk that makes column sums beside: as many heads at a time as there is room for their partial sums."""
+    batch, heads, queries, _ = layer.attention.q.shape
     keys = layer.attention.k.shape[2]
-    chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
+    rows, columns = layer.tall_tile()
+    blocks = triton.cdiv(queries, rows)
+    found.column_sums = layer.new(2)
+    sums = found.column_sums.view(batch * heads, keys)
+    at_once = min(batch * heads, max(1, ROOM // (4 * blocks * WARPS * keys)))
+    partial = torch.empty(at_once, blocks * WARPS, keys, dtype=torch.float32, device=sums.device)
+    for first in range(0, batch * heads, at_once):
+        some_sums = sums[first : first + at_once]
+        row_tiles.asked[(blocks, len(some_sums))](
+            *given, partial, first, LINES=WARPS, **compiled, **layer.setting(rows, columns)
+        )
+        _gather(layer, partial, some_sums, blocks, (rows, columns))
+
+
+def _named(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]]) -> tuple[Tensor | int | None, ...]:
+    """What a walk reads for its named sums: weights of keys, ids of keys, ids of queries, each with its stride."""
+    batch, queries, keys = len(layer.attention.q), layer.attention.q.shape[2], layer.attention.k.shape[2]
+    matches = [wanted.matches[name] for kind, name in some if kind == "matches"]
 
     def once(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
         return kept(wanted, f"{key} {some}", layer, lambda: stacked(tensors, batch, layer, dtype))
 
-    matches = [wanted.matches[name] for name in chosen["matches"]]
-    planes = layer.new(3, row_tiles.PLANES + len(some))
-    beside = found is not None and wanted.column_sums
-    rows, columns = layer.tall_tile() if beside else layer.tile()
-    blocks, lines = triton.cdiv(queries, rows), WARPS if beside else 0
-    given = (
-        *layer.arguments, layer.lse2,
-        once("marks", (wanted.marks[name] for name in chosen["marks"]), torch.float32), batch * keys,
+    return (
+        once("marks", (wanted.marks[name] for kind, name in some if kind == "marks"), torch.float32), batch * keys,
         once("keys", (match.key for match in matches), torch.int32), batch * keys,
         once("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
-        planes, planes[0].numel(),
     )  # fmt: skip
-    compiled = layer.setting(rows, columns) | {
-        "N_MARKS": len(chosen["marks"]), "N_MATCHES": len(matches), "N_OVER": len(chosen["over"]),
+
+
+def _compiled(some: list[tuple[str, Any]]) -> dict[str, Any]:
+    """What a walk is compiled with: how many named sums of each kind, and their thresholds and ranges."""
+    chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
+    return {
+        "N_MARKS": len(chosen["marks"]), "N_MATCHES": len(chosen["matches"]), "N_OVER": len(chosen["over"]),
         "N_RANGES": len(chosen["offsets"]), "OVER": tuple(max(threshold, VANISHING) for threshold in chosen["over"]),
         "NEAR": tuple(near for near, _ in chosen["offsets"]), "FURTHER": tuple(far for _, far in chosen["offsets"]),
-        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.peak,
-        "WANT_DISTANCE": found is not None and wanted.distance, "LINES": lines,
     }  # fmt: skip
-    if not beside:
-        row_tiles.asked[(blocks, batch * heads)](*given, None, 0, **compiled)
-        return planes
-    assert found is not None
-    found.column_sums = layer.new(2)
-    sums = found.column_sums.view(batch * heads, keys)
-    at_once = min(batch * heads, max(1, ROOM // (4 * blocks * lines * keys)))
-    partial = torch.empty(at_once, blocks * lines, keys, dtype=torch.float32, device=sums.device)
-    for first in range(0, batch * heads, at_once):
-        some_sums = sums[first : first + at_once]
-        row_tiles.asked[(blocks, len(some_sums))](*given, partial, first, **compiled)
-        _gather(layer, partial, some_sums, blocks, (rows, columns))
-    return planes
 
 
 def _gather(layer: Layer, partial: Tensor, sums: Tensor, blocks: int, tile: tuple[int, int]) -> None:

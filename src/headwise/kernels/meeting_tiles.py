@@ -2,7 +2,7 @@
 
 It walks over the stretches of sorted keys that may be theirs; vectors are fetched by their places, so nothing is moved in
 memory. Heads that share their keys are held together, HEADS of them: fewer queries a tile, hence shorter stretches, and
-each key is fetched once for all. A weight counts where the ids are the same and the key is not later than the query.
+each key is fetched once for all. A weight counts where the ids are the same and the key is earlier than the query.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwise.kernels.tiles import FAR, block_of, log2_logits
 @triton.jit
 def met(
     Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
-    LSE2, QUERIES, QUERY_IDS, KEYS, KEY_IDS, LOW, HIGH, REACH, OUT, out_stride, SIDES: tl.constexpr,
+    LSE2, QUERIES, QUERY_IDS, KEYS, KEY_IDS, LOW, HIGH, OUT, out_stride, SIDES: tl.constexpr,
     HEADS: tl.constexpr,
     HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
@@ -31,7 +31,7 @@ def met(
     inside = slot < TQ
     row = tl.load(QUERIES + (asking * batch + b) * TQ + slot, mask=inside, other=0)
     wanted = tl.load(QUERY_IDS + (asking * batch + b) * TQ + slot, mask=inside, other=-2)
-    last = row + OFFSET + tl.load(REACH + asking)  # the first key that is too late
+    own = row + OFFSET
     d = tl.arange(0, BD)
     q = block_of(Q, b, head[:, None], row, d, q_b, q_h, q_t, q_d, TQ, D, True)
     line = (b * H + head) * TQ + row
@@ -50,9 +50,9 @@ def met(
             k = block_of(K, b, first // GROUP, key, d, k_b, k_h, k_t, k_d, TK, D, True)
             s = tl.dot(q, tl.trans(k), input_precision=PRECISION)
             s = log2_logits(s, qk_scale, softcap, HAS_CAP) - lse2[:, None]
-            seen = (wanted[:, None] == named[None, :]) & (key[None, :] < last[:, None])
+            seen = (wanted[:, None] == named[None, :]) & (key[None, :] < own[:, None])
             if HAS_WINDOW:
-                seen = seen & ((row + OFFSET)[:, None] - key[None, :] < window)
+                seen = seen & (own[:, None] - key[None, :] < window)
             if HAS_VALID:
                 seen = seen & (tl.load(VALID + b * TK + key) != 0)[None, :]
             total += tl.exp2(tl.where(seen, s, FAR))

@@ -1,6 +1,6 @@
 """Which keys has each block of queries to be shown, where it asks for few? Both are sorted: those who meet lie together.
 
-A query asks for keys by an id: those with the id of its own token (a match), or those that are marked (all have the id 0).
+A query asks for earlier keys by an id, as a match does: those with the id of its own token.
 Queries are sorted by id, then by place, and so are keys; the keys that 64 sorted queries ask for are then one stretch,
 
     from the first key of the first query's id    up to the last query itself
@@ -31,7 +31,6 @@ class Asking:
 
     query: Tensor  # (batch, query)
     keys: tuple[Tensor, ...]  # (batch, key), each
-    own: bool  # whether a query's own token may be among its keys
 
 
 @dataclass(frozen=True)
@@ -44,23 +43,21 @@ class Meetings:
     key_ids: Tensor  # (asking, side, batch, key)
     low: Tensor  # (asking, side, batch, block): the stretch of sorted keys that a block of sorted queries is shown
     high: Tensor  # (asking, side, batch, block)
-    reach: Tensor  # (asking,): 1 where a query's own token may be among its keys, else 0
 
 
 def meetings(askings: Sequence[Asking], offset: int, block: int) -> Meetings:
     """Sort them; `offset` is where the first query stands among the keys, `block` how many queries a stretch is for."""
     query = torch.stack([one.query for one in askings]).long()
     key = torch.stack([_sides(one.keys) for one in askings]).long()
-    reach = torch.cat([query.new_full((1,), int(one.own)) for one in askings])  # filled there: nobody waits for a copy
     own = torch.arange(query.shape[-1], device=query.device) + offset
     place = torch.arange(key.shape[-1], device=query.device)
     span = max(query.shape[-1] + offset, key.shape[-1]) + 1
     query_codes, queries = torch.where(query < 0, NOBODY, query * span + own.clamp(min=0)).sort(dim=-1)
     key_codes, keys = torch.where(key < 0, -1, key * span + place).sort(dim=-1)
-    low, high = _stretches(query_codes, key_codes, reach, span, block)
+    low, high = _stretches(query_codes, key_codes, span, block)
     query_ids = query.gather(-1, queries)
     query_ids = query_ids.masked_fill(query_ids < 0, -2)  # which is no key's
-    parts = (queries, query_ids, keys, key.gather(-1, keys), low, high, reach)
+    parts = (queries, query_ids, keys, key.gather(-1, keys), low, high)
     return Meetings(*(part.int().contiguous() for part in parts))
 
 
@@ -69,14 +66,14 @@ def _sides(keys: Sequence[Tensor]) -> Tensor:
     return torch.stack([*keys, *[torch.full_like(keys[0], -1)] * (SIDES - len(keys))])
 
 
-def _stretches(query_codes: Tensor, key_codes: Tensor, reach: Tensor, span: int, block: int) -> tuple[Tensor, Tensor]:
+def _stretches(query_codes: Tensor, key_codes: Tensor, span: int, block: int) -> tuple[Tensor, Tensor]:
     """(asking, side, batch, block), twice: from the first key of the block's first id up to the block's last query."""
     begin = torch.arange(0, query_codes.shape[-1], block, device=query_codes.device).expand(*query_codes.shape[:-1], -1)
     asking = (query_codes < NOBODY).sum(dim=-1, keepdim=True)
     end = (begin + block).minimum(asking).clamp(min=1) - 1
     nobody = (begin >= asking)[:, None]
     first = query_codes.gather(-1, begin) // span * span
-    last = query_codes.gather(-1, end) + reach[:, None, None]
+    last = query_codes.gather(-1, end)
     shape = (-1, key_codes.shape[1], -1, -1)
     low, high = (torch.searchsorted(key_codes, codes[:, None].expand(*shape).contiguous()) for codes in (first, last))
     return low.masked_fill(nobody, 0), high.masked_fill(nobody, 0)
