@@ -44,12 +44,18 @@ def explained(path: Path) -> Iterator[None]:
         elif cause.errno == errno.EFBIG:
             what = "no file may be longer than it allows (see ulimit -f); raise that, or choose another folder with -o"
         elif cause.errno in _CROSSED:
-            what = f"{cause.filename or path} is a file where a folder is needed; choose another folder with -o"
+            file = _in_the_way(Path(cause.filename or path))
+            what = f"{file} is a file where a folder is needed; choose another folder with -o"
         else:
             raise
         raise AtlasError(
             f"Could not write to {path}: {what}, then run the same command again. What was there before is intact."
         ) from cause
+
+
+def _in_the_way(path: Path) -> Path:
+    """The file that stands where a folder of this path should be."""
+    return next((one for one in (*reversed(path.parents), path) if one.is_file()), path)
 
 
 @contextlib.contextmanager
