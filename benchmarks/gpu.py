@@ -7,9 +7,9 @@
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
 reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. The cases take turns, since a GPU
 that grows warm runs slower: a round is one pass of each, closed by a synchronisation, in an order that is drawn anew (a
-pass is quicker after one that is easy on the chip), and ratios are medians over rounds of the ratio within a round. Memory
-is the allocator's peak. Eager attention and the peers run where their maps fit. The peers run last, on the same weights in
-the same process, since they change the model; theirs are medians of repeats.
+pass is quicker after one that is easy on the chip), and ratios are those of the median times; beside them the lowest and
+the highest ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit.
+The peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def measure(model: Any, shapes: list[str], rounds: int) -> list[dict[str, Any]]:
             ratios = [mine / plain for mine, plain in zip(seconds[name], seconds["plain"], strict=True)]
             rows.append(
                 {
-                    "shape": shape, "case": CASES[name], "seconds": median(seconds[name]), "ratio": median(ratios),
+                    "shape": shape, "case": CASES[name], "seconds": median(seconds[name]),
+                    "ratio": median(seconds[name]) / median(seconds["plain"]),
                     "lowest": min(ratios), "highest": max(ratios), "memory": memory,
                     "memory_ratio": memory / room["plain"],
                 }
@@ -256,8 +257,8 @@ def compare(options: argparse.Namespace) -> None:
     ordered = sorted(rows, key=lambda row: shapes.index(row["shape"]))
     text = (
         f"## Observing on a GPU: the shape of Llama-3.1-8B ({options.layers} layers), bfloat16\n\n"
-        f"Ratios to a plain SDPA forward of the decoder, in one run; medians over {options.rounds} rounds of the ratio within "
-        f"a round (lowest to highest round).\n\n"
+        f"Ratios to a plain SDPA forward of the decoder, in one run: of median times over {options.rounds} rounds (lowest and "
+        f"highest ratio within a round).\n\n"
         f"{PEERS_SAY if options.peers else ''}{errors}\n\n{table(ordered)}\n\n{made_by(command)}"
     )
     publish("gpu", text, options.page)
