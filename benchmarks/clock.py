@@ -1,12 +1,13 @@
 """How time and memory are taken, the same way here and in the peers' own environments. Knows neither torch nor Headwise.
 
-Cases run in one process, in turn, round after round. A case's ratio is the median over rounds of its time over the
-base's time in the same round, so that a machine that slows down slows all of them. Memory is the largest resident set,
-and means something only in a process that does nothing else.
+Cases run in one process, in turn, round after round, so that a machine that slows down slows all of them; in an order that is
+drawn anew for each round, since a pass is quicker after an easy one. A case's ratio is that of the median times. Memory is the
+largest resident set, and means something only in a process that does nothing else.
 """
 
 from __future__ import annotations
 
+import random
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,31 +20,37 @@ class Ratio(NamedTuple):
     """Of the rounds of one case."""
 
     seconds: float  # median
-    ratio: float  # median of the ratio within a round
-    lowest: float
+    ratio: float  # of the median times
+    lowest: float  # of the ratios within a round
     highest: float
 
 
-def in_turn(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every case in every round, after one round to warm up."""
+def in_turn(
+    cases: Mapping[str, Callable[[], object]], rounds: int, settle: Callable[[], object] = lambda: None
+) -> dict[str, list[float]]:
+    """Seconds of every case in every round, after one round to warm up; `settle` waits for a device's queue."""
     seconds: dict[str, list[float]] = {name: [] for name in cases}
+    order, dice = list(cases.items()), random.Random(0)
     for turn in range(rounds + 1):
-        for name, case in cases.items():
+        for name, case in order:
+            settle()
             start = time.perf_counter()
             case()
+            settle()
             if turn:
                 seconds[name].append(time.perf_counter() - start)
+        dice.shuffle(order)
     return seconds
 
 
 def ratio(seconds: Sequence[float], base: Sequence[float]) -> Ratio:
-    """A case against its base, round by round.
+    """A case against its base.
 
-    >>> ratio([2.0, 9.0, 4.0], [1.0, 3.0, 1.0])
-    Ratio(seconds=4.0, ratio=3.0, lowest=2.0, highest=4.0)
+    >>> ratio([2.0, 9.0, 4.0], [1.0, 3.0, 2.0])
+    Ratio(seconds=4.0, ratio=2.0, lowest=2.0, highest=3.0)
     """
     ratios = [own / plain for own, plain in zip(seconds, base, strict=True)]
-    return Ratio(median(seconds), median(ratios), min(ratios), max(ratios))
+    return Ratio(median(seconds), median(seconds) / median(base), min(ratios), max(ratios))
 
 
 def peak() -> float:

@@ -1,6 +1,6 @@
 """What observing costs on a CPU: ratios to a plain SDPA forward, in one run. Writes its section of docs/benchmarks.md.
 
-    make bench                                   (about a quarter of an hour on two quiet cores, peers installed)
+    make bench                                   (about twenty minutes on two quiet cores, peers installed)
     python benchmarks/cpu.py --quick             one round at 2 x 128 tokens, no memory, for a look; leaves the page alone
     HEADWISE_BENCH_PEERS=FOLDER python benchmarks/cpu.py       with the peers' environments FOLDER/NAME/bin/python
     python benchmarks/cpu.py --peers "" --demo-log demo.log    without peers; with the times of `make demo > demo.log`
@@ -99,7 +99,7 @@ def memory(case: str, batch: int, tokens: int) -> float:
 
 def own_rows(model: hw.Model, shape: str, options: argparse.Namespace, apart: float) -> list[dict[str, Any]]:
     """One row a case; `apart` is how far eager is from us."""
-    seconds = in_turn(cases(model, *shape_of(shape)), options.rounds)
+    seconds = in_turn(cases(model, *shape_of(shape)), options.rounds * _more(shape, options.shapes))
     held = {} if options.quick else {case: memory(case, *shape_of(shape)) for case in CASES}
     return [
         {"shape": shape, "case": name}
@@ -126,9 +126,15 @@ def measure(model: hw.Model, options: argparse.Namespace, folder: Path) -> list[
             )
         rows += own_rows(model, shape, options, apart)
         for name in options.peers:
-            rows.append(peer_row(name, shape, folder, readings, options.peer_rounds, memory=not options.quick))
+            rounds = options.peer_rounds * _more(shape, options.shapes)
+            rows.append(peer_row(name, shape, folder, readings, rounds, memory=not options.quick))
         print(table([row for row in rows if row["shape"] == shape]), file=sys.stderr, flush=True)
     return rows
+
+
+def _more(shape: str, shapes: list[str]) -> int:
+    """How many times as many rounds a short shape gets as the longest: they are over sooner, and differ more."""
+    return max(shape_of(one)[1] for one in shapes) // shape_of(shape)[1]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -155,10 +161,11 @@ def section(rows: list[dict[str, Any]], options: argparse.Namespace, others: lis
     rest = "\n\n".join(others)
     return f"""## Observing on a CPU: SmolLM2-135M-Instruct, float32
 
-Ratios to a plain SDPA forward with its logits, all cases in one run; {options.rounds} rounds, medians of the ratio within
-a round. Memory is the largest resident set of a process of its own, weights and libraries included. Other libraries run
-in environments of their own, against a plain forward in their own process ({options.peer_rounds} rounds), and make the
-same numbers: *apart* is the largest distance from Headwise's column sums and diagonal, |theirs - ours| / (1 + |ours|).
+Ratios of median times to a plain SDPA forward with its logits, all cases in one run of {_told(options.rounds, options.shapes)}
+(in brackets the lowest and highest ratio within a round). Memory is the largest resident set of a process of its own, weights
+and libraries included. Other libraries run in environments of their own, against a plain forward in their own process
+({_told(options.peer_rounds, options.shapes)}), and make the same numbers: *apart* is the largest distance from
+Headwise's column sums and diagonal, |theirs - ours| / (1 + |ours|).
 
 {table(rows)}
 
@@ -168,10 +175,14 @@ same numbers: *apart* is the largest distance from Headwise's column sums and di
 """
 
 
+def _told(rounds: int, shapes: list[str]) -> str:
+    return ", ".join(f"{rounds * _more(shape, shapes)} rounds at {shape}" for shape in shapes)
+
+
 def arguments() -> argparse.Namespace:
     """What was asked for; `--quick` sets the rest."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="of the longest shape; shorter ones get more")
     parser.add_argument("--peer-rounds", type=int, default=2)
     parser.add_argument("--shapes", default="4x256,4x1024")
     parser.add_argument("--peers", default=",".join(PEERS), help="which, or none: ''")

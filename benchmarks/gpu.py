@@ -5,10 +5,8 @@
     python benchmarks/gpu.py --endurance 10000         memory over many batches (see `endurance`); nothing else
 
 The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
-reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. The cases take turns, since a GPU
-that grows warm runs slower: a round is one pass of each, closed by a synchronisation, in an order that is drawn anew (a
-pass is quicker after one that is easy on the chip), and ratios are those of the median times; beside them the lowest and
-the highest ratio within a round. Memory is the allocator's peak. Eager attention and the peers run where their maps fit.
+reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. How times are taken stands in `clock`;
+a pass is closed by a synchronisation. Memory is the allocator's peak. Eager attention and the peers run where their maps fit.
 The peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
 """
 
@@ -18,15 +16,14 @@ import argparse
 import gc
 import json
 import os
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import endurance
 import torch
+from clock import in_turn, ratio
 from columns import ours
 from page import PAGE, made_by, write_section
 from peers.in_process import peer_rows
@@ -119,22 +116,6 @@ def timed(function: Callable[[], None], repeats: int) -> tuple[float, float]:
     return sorted(seconds)[repeats // 2], torch.cuda.max_memory_allocated() / 2**30
 
 
-def in_turns(functions: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of every case in every round."""
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    order, dice = list(functions.items()), random.Random(0)
-    with torch.no_grad():
-        for _ in range(rounds):
-            dice.shuffle(order)
-            for name, function in order:
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                function()
-                torch.cuda.synchronize()
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
 def measure(model: Any, shapes: list[str], rounds: int) -> list[dict[str, Any]]:
     """One row a case and shape."""
     structure = Structure(model)
@@ -143,17 +124,11 @@ def measure(model: Any, shapes: list[str], rounds: int) -> list[dict[str, Any]]:
         ids = tokens_like_text(VOCABULARY, *shape_of(shape), device="cuda")
         functions = cases(model, structure, ids)
         room = {name: timed(function, 1)[1] for name, function in functions.items()}  # and all is warm
-        seconds = in_turns(functions, rounds)
+        with torch.no_grad():
+            seconds = in_turn(functions, rounds, torch.cuda.synchronize)
         for name, memory in room.items():
-            ratios = [mine / plain for mine, plain in zip(seconds[name], seconds["plain"], strict=True)]
-            rows.append(
-                {
-                    "shape": shape, "case": CASES[name], "seconds": median(seconds[name]),
-                    "ratio": median(seconds[name]) / median(seconds["plain"]),
-                    "lowest": min(ratios), "highest": max(ratios), "memory": memory,
-                    "memory_ratio": memory / room["plain"],
-                }
-            )  # fmt: skip
+            held = {"memory": memory, "memory_ratio": memory / room["plain"]}
+            rows.append({"shape": shape, "case": CASES[name]} | ratio(seconds[name], seconds["plain"])._asdict() | held)
             print(json.dumps(rows[-1]), flush=True)
     return rows
 
