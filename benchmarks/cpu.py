@@ -3,7 +3,7 @@
     make bench                                   (about twenty minutes on two quiet cores, peers installed)
     python benchmarks/cpu.py --quick             one round at 2 x 128 tokens, no memory, for a look; leaves the page alone
     HEADWISE_BENCH_PEERS=FOLDER python benchmarks/cpu.py       with the peers' environments FOLDER/NAME/bin/python
-    python benchmarks/cpu.py --peers "" --demo-log demo.log    without peers; with the times of `make demo > demo.log`
+    python benchmarks/cpu.py --peers ""          without peers
 
 How times and memory are taken stands in `clock`; every case's memory is that of a process of its own, weights
 included. All cases see the same tokens (`tokens`). The plain forward is the model's ordinary SDPA call with its logits.
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import demo
 import outputs
 import relations_cpu
 import torch
@@ -186,7 +185,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peer-rounds", type=int, default=2)
     parser.add_argument("--shapes", default="4x256,4x1024")
     parser.add_argument("--peers", default=",".join(PEERS), help="which, or none: ''")
-    parser.add_argument("--demo-log", type=Path, help="what `make demo` printed, for the times of the whole atlas")
     parser.add_argument("--quick", action="store_true", help="one round, 2 x 128 tokens, no memory, nothing written")
     parser.add_argument("--json", action="store_true", help="print JSON and leave the page alone")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page whose section is written")
@@ -202,14 +200,13 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, and write the page."""
     options = arguments()
-    others = [demo.section(options.demo_log)] if options.demo_log else []  # a log that cannot be read is said at once
     model = hw.load()
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(model, options, Path(folder))
     if options.json:
         print(json.dumps(rows))
         return
-    others = [outputs.section(model, options.shapes[0], options.rounds), relations_cpu.section(model), *others]
+    others = [outputs.section(model, options.shapes[0], options.rounds), relations_cpu.section(model)]
     text = section(rows, options, others)
     print(text)
     if not options.quick:

@@ -1,12 +1,17 @@
-"""How long the parts of the whole atlas take, from what `make demo` printed: a bar or a last line a study, with its time.
+"""How long the parts of the whole atlas take, from what `make demo` printed. Writes its section of docs/benchmarks.md.
 
-Bars and lines are those of `headwise build`; nothing is measured here.
+    make demo > demo.log; python benchmarks/demo.py demo.log
+
+Bars and lines are those of `headwise build`, one a study, with its time; nothing is measured here.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
+
+from page import PAGE, made_by, write_section
 
 BAR = re.compile(r"^(\w+)\b.*?(\d+)(?:/| of )(\d+)\s+\w+,\s+(?:done in )?(\d+):(\d\d):(\d\d)\b")
 
@@ -32,7 +37,22 @@ def section(path: Path) -> str:
     found = parts(path.read_text(encoding="utf-8", errors="replace"))
     if not found:
         raise SystemExit(f"{path} has no finished bar of `headwise build`; give what `make demo` printed")
-    lines = ["### The whole atlas of `make demo`", "", "| study | examples or layers | time |", "|---|---|---|"]
+    lines = ["## The whole atlas of `make demo`", "", "| study | examples or layers | time |", "|---|---|---|"]
     lines += [f"| {study} | {count} | {seconds} s |" for study, (count, seconds) in found.items()]
     total = sum(seconds for _, seconds in found.values())
     return "\n".join([*lines, f"| together | | {total} s |"])
+
+
+def main() -> None:
+    """Read the log, print the table, and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", type=Path, help="what `make demo` printed")
+    parser.add_argument("--page", type=Path, default=PAGE, help="the page whose section is written")
+    options = parser.parse_args()
+    text = f"{section(options.log)}\n\n{made_by('make demo > demo.log; python benchmarks/demo.py demo.log')}"
+    print(text)
+    write_section("demo", text, options.page)
+
+
+if __name__ == "__main__":
+    main()
