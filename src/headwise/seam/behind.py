@@ -8,13 +8,13 @@ other (H200, the shape of Llama-3.1-8B, 16 x 512 tokens: Spectrum and Profile 1.
 Two queues and one memory: what Python lets go of may be given out anew in the queue it was made in, while the other still
 reads it. So a layer's frame is held until its looking is over, and the model's queue is told to wait for that; by then it
 has been over for long. A large frame does not wait for the next layer, so that never two of them are held. All that is
-made in the second queue is read by the first one after `finish`.
+made in the second queue is read by the first one after `finish`, and what a later pass makes there waits for that.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from functools import cache
 
 import torch
 
@@ -24,6 +24,7 @@ RUNS_BEHIND = ("cuda",)  # devices that work through a queue
 LIGHT = 2**28  # bytes of a frame that may wait; a GPU has enough to do with a larger one
 
 Look = Callable[[Frame], None]  # what is done with a frame
+Timed = tuple[Frame, torch.cuda.Event | None]  # with a point of a queue
 
 
 class Behind:
@@ -35,10 +36,8 @@ class Behind:
 
     def __init__(self, beside: bool):
         self.beside = beside
-        self.waiting: tuple[Frame, torch.cuda.Event | None] | None = (
-            None  # run, not looked at; when its tensors are there
-        )
-        self.running: tuple[Frame, torch.cuda.Event | None] | None = None  # being looked at; when that is over
+        self.waiting: Timed | None = None  # run, not looked at; and when its tensors are there
+        self.running: Timed | None = None  # being looked at; and when that is over
 
     def hand(self, frame: Frame, look: Look) -> None:
         """A layer has run: look at the one before, and at a large one at once."""
@@ -68,7 +67,7 @@ class Behind:
         if there is None:
             look(frame)
             return
-        queue = _queue(frame.z.device)
+        queue = QUEUES.of(frame.z.device)
         queue.wait_event(there)
         with torch.cuda.stream(queue):
             look(frame)
@@ -84,10 +83,19 @@ class Behind:
         return torch.cuda.current_stream(device).record_event() if self.beside and device.type == "cuda" else None
 
 
-@cache
-def _queue(device: torch.device) -> torch.cuda.Stream:
-    """One a device, always the same: memory that was freed in it serves it again."""
-    return torch.cuda.Stream(device)
+class _Queues(threading.local):
+    """One a device and a thread, always the same: memory that was freed in it serves it again, and nobody else."""
+
+    def __init__(self) -> None:
+        self.known: dict[torch.device, torch.cuda.Stream] = {}
+
+    def of(self, device: torch.device) -> torch.cuda.Stream:
+        if device not in self.known:
+            self.known[device] = torch.cuda.Stream(device)
+        return self.known[device]
+
+
+QUEUES = _Queues()
 
 
 def _size(frame: Frame) -> int:
