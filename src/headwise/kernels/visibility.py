@@ -112,14 +112,14 @@ class Visibility:
         """(batch, 1 or head, key) float: how many counting queries can see each key."""
         return self._kept("seen_by", batch, lambda: self._count_sight(batch))
 
-    def _kept(self, name: str, batch: int, make: Callable[[], Tensor]) -> Tensor:
+    def _kept(self, name: str, place: int | tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:
         """Made once: all layers of a pass and all reducers ask for the same."""
-        if (name, batch) not in self._made:
-            self._made[name, batch] = make()
-        return self._made[name, batch]
+        if (name, place) not in self._made:
+            self._made[name, place] = make()
+        return self._made[name, place]
 
     @cached_property
-    def _made(self) -> dict[tuple[str, int], Tensor]:
+    def _made(self) -> dict[tuple[str, int | tuple[int, ...]], Tensor]:
         return {}
 
     def _count_sight(self, batch: int) -> Tensor:
@@ -159,13 +159,7 @@ class Visibility:
     def _hiding(self, start: int, stop: int, low: int, high: int) -> Tensor:
         """HIDDEN outside the band. Corners that stand alike to the diagonal are alike, so few are made a pass."""
         place = (stop - start, high - low, start + self.offset - low)
-        if place not in self._corners:
-            self._corners[place] = (~self._band(start, stop, low, high)).float() * HIDDEN
-        return self._corners[place]
-
-    @cached_property
-    def _corners(self) -> dict[tuple[int, int, int], Tensor]:
-        return {}
+        return self._kept("hiding", place, lambda: (~self._band(start, stop, low, high)).float() * HIDDEN)
 
     def _band(self, start: int, stop: int, low: int, high: int) -> Tensor:
         """(stop - start, high - low) bool: causality and window, for a corner of the mask."""
