@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from headwise.dims import TOKEN, WIDTH
-from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame, Positions, Shot, check_positions, position_index
+from headwise.instruments.readings import PickedReadings
+from headwise.seam import Frame
 
 
-class HeadOutputs(HeadReadings):
+class HeadOutputs(PickedReadings):
     """z of every head at the given positions; NaN where an example has no such token.
 
     Args:
@@ -28,15 +28,6 @@ class HeadOutputs(HeadReadings):
 
     name = "outputs"
     tails = {"z": (TOKEN, WIDTH)}
-
-    def __init__(self, positions: Positions = "last"):
-        super().__init__()
-        self.positions = check_positions(positions)
-
-    def begin(self, shot: Shot) -> None:
-        """Find the tokens."""
-        super().begin(shot)
-        self._index = position_index(self.positions, shot)  # (batch, token)
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""

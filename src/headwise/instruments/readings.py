@@ -20,7 +20,7 @@ from torch import Tensor
 from headwise.dims import EXAMPLE, HEAD, LAYER
 from headwise.errors import SeamError
 from headwise.instruments.sending import Sending
-from headwise.seam import Frame, Instrument, Shot, Structure
+from headwise.seam import Frame, Instrument, Positions, Shot, Structure, check_positions, position_index
 
 
 class HeadReadings(Instrument):
@@ -105,3 +105,20 @@ class HeadReadings(Instrument):
         }
         layers, heads = self._shape
         return xr.Dataset(variables, coords={LAYER: np.arange(layers), HEAD: np.arange(heads)})
+
+
+class PickedReadings(HeadReadings):
+    """Readings at chosen tokens. They are found once a pass: a GPU would have to be waited for in every layer.
+
+    Args:
+        positions: which tokens (see `headwise.seam.positions`).
+    """
+
+    def __init__(self, positions: Positions = "last"):
+        super().__init__()
+        self.positions = check_positions(positions)
+
+    def begin(self, shot: Shot) -> None:
+        """Find the tokens."""
+        super().begin(shot)
+        self._index = position_index(self.positions, shot)  # (batch, token)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from headwise.dims import TOKEN
-from headwise.instruments.readings import HeadReadings
+from headwise.instruments.readings import PickedReadings
 from headwise.kernels import Wanted
-from headwise.seam import Frame, Positions, Shot, check_positions, position_index
+from headwise.seam import Frame, Shot
 
 
-class Received(HeadReadings):
+class Received(PickedReadings):
     """Attention that the chosen tokens receive in every head; NaN where an example has no such token.
 
     Args:
@@ -39,15 +39,6 @@ class Received(HeadReadings):
     whole_sequences = True
     beside = True
     tails = {"received": (TOKEN,)}
-
-    def __init__(self, positions: Positions = "last"):
-        super().__init__()
-        self.positions = check_positions(positions)
-
-    def begin(self, shot: Shot) -> None:
-        """Find the tokens."""
-        super().begin(shot)
-        self._index = position_index(self.positions, shot)  # (batch, token)
 
     def wants(self, shot: Shot) -> Wanted:
         """Column sums and the diagonal."""

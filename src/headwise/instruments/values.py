@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from headwise.dims import TOKEN, WIDTH
-from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame, Positions, Shot, check_positions, position_index
+from headwise.instruments.readings import PickedReadings
+from headwise.seam import Frame
 
 
-class HeadValues(HeadReadings):
+class HeadValues(PickedReadings):
     """v of every query head at the given positions; NaN where an example has no such token.
 
     Args:
@@ -38,15 +38,6 @@ class HeadValues(HeadReadings):
     name = "values"
     tails = {"v": (TOKEN, WIDTH)}
     whole_sequences = True
-
-    def __init__(self, positions: Positions = "last"):
-        super().__init__()
-        self.positions = check_positions(positions)
-
-    def begin(self, shot: Shot) -> None:
-        """Find the tokens."""
-        super().begin(shot)
-        self._index = position_index(self.positions, shot)  # (batch, token)
 
     def measure(self, frame: Frame) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
