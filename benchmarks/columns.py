@@ -10,7 +10,7 @@ from peers.comparison import Readings
 from torch import Tensor
 
 import headwise as hw
-from headwise.dims import TOKEN
+from headwise.core.dims import TOKEN
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Wanted
 from headwise.seam import Frame, Shot, Structure

@@ -12,7 +12,7 @@ from answered import rows, write
 from planted import tiny_model, tiny_passages
 from starlette.testclient import TestClient
 
-from headwise.halting import Halt
+from headwise.core.cancellation import CancelToken
 from headwise.live import Session
 from headwise.model import load
 from headwise.server import address, bound, create_app
@@ -113,7 +113,7 @@ class Slow:
     def check(self, text, **options):
         return None
 
-    def look(self, text, *, halt: Halt, **options):
+    def look(self, text, *, halt: CancelToken, **options):
         halt.begin(text)
         self.begun.append(text)
         self.started.set()

@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headwise.core.errors import EngineError, StudyError
 from headwise.engines.crew import PREPARE
 from headwise.engines.pool import Answered, Call, Died, Event, Failed, Refused
-from headwise.errors import EngineError, StudyError
 
 Fate = Callable[
     [str, Call], str

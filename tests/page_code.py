@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pytest
 
 from headwise.cli import main as door
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 DOCS = Path(__file__).parents[1] / "docs"
 RUN = ("python", "console")

@@ -24,9 +24,9 @@ from planted import WIDTH
 from planted_tasks import HEADS, planted_tasks, planted_tasks_model
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, HEAD, LAYER
+from headwise.core.dims import WIDTH as ENTRIES
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps
-from headwise.dims import EXAMPLE, HEAD, LAYER
-from headwise.dims import WIDTH as ENTRIES
 from headwise.model import Model
 
 FUNCTIONS = ("alpha", "beta")

@@ -13,8 +13,8 @@ import sys
 import pytest
 
 import headwise as hw
+from headwise.core.errors import ModelError
 from headwise.corpora import Passages, packaged_passages
-from headwise.errors import ModelError
 from headwise.studies import ProfileOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("default model")]

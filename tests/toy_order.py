@@ -20,8 +20,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.errors import EngineError, StudyError
 from headwise.engines import Job, Outcome, Shard, Threads
-from headwise.errors import EngineError, StudyError
 
 OPEN, PREPARE, CONCLUDE = -1, -2, -3
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` brings them
     from headwise.atlas import Atlas
+    from headwise.core.errors import HeadwiseError
     from headwise.engines import RayEngine
-    from headwise.errors import HeadwiseError
     from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
     from headwise.interventions import Mean, Resample, Scale, Steer
     from headwise.model import Model, ModelCard, load
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "headwise.atlas": ("Atlas",),
     "headwise.engines": ("RayEngine",),
-    "headwise.errors": ("HeadwiseError",),
+    "headwise.core.errors": ("HeadwiseError",),
     "headwise.instruments": ("HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"),
     "headwise.interventions": ("Mean", "Resample", "Scale", "Steer"),
     "headwise.model": ("Model", "ModelCard", "load"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.atlas.provenance import Provenance
+from headwise.core.provenance import Provenance
 
 STATISTICS = ["entropy", "induction"]
 

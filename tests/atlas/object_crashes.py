@@ -20,7 +20,7 @@ from zarr.storage import ObjectStore
 
 from headwise.atlas import Atlas
 from headwise.atlas.places import Objects
-from headwise.atlas.provenance import Provenance
+from headwise.core.provenance import Provenance
 
 VERBS = ("read_tagged", "write", "_put", "delete", "delete_many", "keys")
 

@@ -7,7 +7,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.atlas.long_names import with_long_names
-from headwise.errors import AtlasError, StudyError
+from headwise.core.errors import AtlasError, StudyError
 
 
 @pytest.fixture

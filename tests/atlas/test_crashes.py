@@ -11,7 +11,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.atlas.store import write_study
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -9,7 +9,7 @@ import pytest
 
 from headwise.atlas import Atlas
 from headwise.atlas.store import write_file
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from synthetic.profile import profile_dataset
 from headwise.atlas import Atlas
 from headwise.atlas.hub import Address, committed
 from headwise.atlas.hub_card import hub_card
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 PLACE = "hf://datasets/me/atlas"
 

@@ -10,7 +10,7 @@ import pytest
 from headwise.atlas.places import lease as leases
 from headwise.atlas.places import place_of
 from headwise.atlas.places.lease import Lease, LeaseLostError, leased
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 _numbers = itertools.count()
 

@@ -10,7 +10,7 @@ from headwise.atlas.long_names import LONG_NAMES, explained_in, with_long_names
 from headwise.atlas.long_names.coordinates import COORDINATES
 from headwise.atlas.schemas import SCHEMAS
 from headwise.atlas.schemas.patterns import BETWEEN
-from headwise.dims import DIMS
+from headwise.core.dims import DIMS
 
 
 @pytest.mark.parametrize("study", SCHEMAS)

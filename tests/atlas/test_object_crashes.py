@@ -12,7 +12,7 @@ from headwise.atlas import Atlas
 from headwise.atlas.encoding import memory as memory_store
 from headwise.atlas.places import Objects
 from headwise.atlas.places import lease as leases
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 crashes = runpy.run_path(str(Path(__file__).with_name("object_crashes.py")))
 version, version_of = crashes["version"], crashes["version_of"]

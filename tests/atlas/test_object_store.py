@@ -15,7 +15,7 @@ from headwise.atlas.long_names import with_long_names
 from headwise.atlas.packing import parts_of
 from headwise.atlas.places import Objects, place_of
 from headwise.atlas.root import Root, keys_of
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 _numbers = itertools.count()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwise.atlas.places import Folder, Objects, Place, is_url, objects, place_of
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 KINDS = ("folder", "memory", "s3")
 _numbers = itertools.count()

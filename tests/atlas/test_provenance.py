@@ -1,8 +1,8 @@
 import pytest
 import xarray as xr
 
-from headwise.atlas.provenance import Provenance, difference
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
+from headwise.core.provenance import Provenance, difference
 
 
 def test_key_does_not_depend_on_the_order_of_mappings(provenance):

@@ -6,7 +6,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.atlas.record import heads
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 
 def numbered(profile, **changes) -> xr.Dataset:

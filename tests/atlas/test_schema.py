@@ -3,7 +3,7 @@ import pytest
 
 from headwise.atlas.schema import Schema, check
 from headwise.atlas.schemas import SCHEMAS, schema_of
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 PROFILE = SCHEMAS["profile"]
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from headwise.atlas.selection import select
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 
 @pytest.fixture

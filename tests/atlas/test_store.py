@@ -8,7 +8,7 @@ import xarray as xr
 from headwise.atlas import Atlas
 from headwise.atlas.long_names import with_long_names
 from headwise.atlas.store import read_file, read_study, write_file, write_study
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 
 def odd_dataset() -> xr.Dataset:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headwise.atlas import Atlas, Provenance
 from headwise.cli.main import app
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 ROWS = [  # id, topic, question, answer, gold, label, rule
     ("c1", "capitals", "Capital of France?", "It is Paris.", "Paris", "correct", "phrase"),

@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from headwise.cli.catalogue import catalogue, refuse_unknown
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 
 def test_it_is_what_the_studies_say_when_they_are_loaded():

@@ -13,7 +13,7 @@ import headwise.studies.spectral.scoring
 import headwise.studies.workshop
 from headwise.cli.catalogue import chosen, shown
 from headwise.cli.unused import refuse_unused
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.catalogue import STUDIES, default_studies, with_needed
 
 

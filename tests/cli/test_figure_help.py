@@ -11,7 +11,7 @@ from synthetic.patterns import patterns_dataset
 
 from headwise.atlas import Atlas
 from headwise.cli.figure_help import study_in
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import _STUDIES, defaults_of, options_of
 from headwise.figures.options import OPTIONS, refuse_conflicts
 

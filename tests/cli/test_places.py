@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwise.cli.places import refuse_missing_file, refuse_missing_model
-from headwise.errors import DataError, ModelError
+from headwise.core.errors import DataError, ModelError
 
 QUICK = """
 import sys

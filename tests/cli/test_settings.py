@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from headwise.cli.settings import figure_options, study_options
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.catalogue import OPTIONS
 
 

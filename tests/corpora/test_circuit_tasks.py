@@ -3,8 +3,8 @@
 import pytest
 from planted import tiny_tokenizer
 
+from headwise.core.errors import DataError
 from headwise.corpora import CIRCUIT_TASKS, circuit_pairs
-from headwise.errors import DataError
 
 
 def letters(text: str) -> list[int]:

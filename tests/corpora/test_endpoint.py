@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from served import Stub
 
+from headwise.core.errors import DataError
 from headwise.corpora import Endpoint, Question, answers_from, judged_by
-from headwise.errors import DataError
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import find_questions, hub_questions, packaged_questions, rows_as
 from headwise.corpora.hub import SETS
-from headwise.errors import DataError
 
 STORY = "Mia has a red boat. She sails to an island."
 TRIVIA = {

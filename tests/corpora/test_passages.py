@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headwise.core.errors import DataError, ModelError
 from headwise.corpora import Passage, Passages, packaged_passages, read_passages
-from headwise.errors import DataError, ModelError
 from headwise.model import Model, load
 
 # ---- the packaged ones ----------------------------------------------------------------------------------------------

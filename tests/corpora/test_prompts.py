@@ -1,8 +1,8 @@
 import pytest
 from planted import tiny_model
 
+from headwise.core.errors import DataError
 from headwise.corpora import Question, answer_ids, default_few_shot, has_chat, prompt_ids, prompt_of
-from headwise.errors import DataError
 from headwise.model import load
 
 QUESTION = Question("q", "What is the old river?", ("stone",))

@@ -4,9 +4,9 @@ import json
 import pandas as pd
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import Question, Questions, packaged_questions, read_questions
 from headwise.corpora.prompts import EXAMPLES, PROBLEMS
-from headwise.errors import DataError
 
 
 def jsonl(path, *rows):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import CATEGORIES, SLOT, Relation, Relations, packaged_relations, read_relations
-from headwise.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 SHEET = {

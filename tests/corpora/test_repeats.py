@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import REPEATS, repeated_random
-from headwise.errors import DataError
 
 VOCABULARY = range(4, 200)
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import read_steps
-from headwise.errors import DataError
 
 
 def jsonl(path, *rows):

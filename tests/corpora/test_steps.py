@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headwise.core.errors import DataError
 from headwise.corpora import FUNCTIONS, HIGH_ORDER, LOW_ORDER, Step, Steps, packaged_steps, right, step_prompt
-from headwise.errors import DataError
 
 ROOT = Path(__file__).parents[2]
 

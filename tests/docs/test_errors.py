@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headwise
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRORS = DOCS / "errors"

@@ -18,7 +18,7 @@ import griffe
 import pytest
 
 import headwise
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 from headwise.studies.catalogue import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,9 @@ def test_every_study_s_options_and_every_error_have_a_place():
     places = {one.path for one in shown()}
     wanted = {f"{options.__module__}.{options.__qualname__}" for options in OPTIONS.values()}
     wanted |= {
-        f"headwise.errors.{error.__name__}" for error in HeadwiseError.__subclasses__() if "errors" in error.__module__
+        f"headwise.core.errors.{error.__name__}"
+        for error in HeadwiseError.__subclasses__()
+        if "errors" in error.__module__
     }
     assert not sorted(wanted - places)
 

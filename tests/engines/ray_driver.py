@@ -8,8 +8,8 @@ from pathlib import Path
 
 from toy_order import ToyOrder
 
+from headwise.core.errors import HeadwiseError
 from headwise.engines import Listener, RayEngine, ShardStore
-from headwise.errors import HeadwiseError
 
 EXAMPLES = 200  # fifty shards
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from headwise.core.errors import EngineError
 from headwise.engines import RayEngine
 from headwise.engines.ray import Cluster, Node
 from headwise.engines.ray.cluster import _nodes, here
 from headwise.engines.ray.pool import cause_of
-from headwise.errors import EngineError
 
 TWO = Cluster((Node("a", cpus=16, gpus=4, memory=64 * 10**9), Node("b", cpus=4, gpus=8, memory=32 * 10**9)))
 

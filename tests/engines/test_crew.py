@@ -9,11 +9,11 @@ from fake_pool import FakePool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwise.core.errors import EngineError, StudyError
 from headwise.engines import Listener
 from headwise.engines.crew import PREPARE, Crew, Round
 from headwise.engines.leases import Terms
 from headwise.engines.pool import Call
-from headwise.errors import EngineError, StudyError
 
 TERMS = Terms(first=300, times=50, least=100)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from headwise.core.errors import AtlasError
 from headwise.engines import Shard, cut, run
-from headwise.errors import AtlasError
 
 SHARDS = cut(23, 4)
 

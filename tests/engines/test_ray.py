@@ -12,11 +12,11 @@ from loopback_s3 import serving
 from toy_order import CONCLUDE, EXAMPLES, OPEN, ToyOrder, on_the_path
 
 from headwise.atlas.places import place_of
+from headwise.core.errors import AtlasError, EngineError, StudyError
 from headwise.engines import Job, Listener, LocalEngine, Outcome, RayEngine, SetAsideError, ShardStore, cut
 from headwise.engines.leases import Terms
 from headwise.engines.ray.cluster import connected
 from headwise.engines.ray.connection import connection
-from headwise.errors import AtlasError, EngineError, StudyError
 
 pytestmark = [pytest.mark.xdist_group("ray")]
 pytest.importorskip("ray", reason="the package ray is not installed (pip install 'headwise[ray]')")

@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas, pack
+from headwise.core.errors import AtlasError
 from headwise.engines import Shard, cut
-from headwise.errors import AtlasError
 
 
 def test_cut():

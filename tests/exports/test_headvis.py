@@ -11,7 +11,7 @@ from synthetic.patterns import patterns_dataset
 from synthetic.profile import profile_dataset
 
 from headwise.atlas import Atlas
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 from headwise.exports import write_headvis
 from headwise.exports.headvis_sequences import Shown, head_payload
 

@@ -10,7 +10,7 @@ from synthetic.sparsity import sparsity_dataset
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
 
 

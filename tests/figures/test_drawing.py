@@ -15,7 +15,7 @@ from legibility import assert_legible
 from matplotlib.axes import Axes
 from matplotlib.image import imread
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures import Axis, Curve, Curves, Figure, Heatmap, Panel, Scale, drawing, figure_of, save
 from headwise.figures.layout import lay_out
 

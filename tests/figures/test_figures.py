@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from headwise import figures
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 
 def test_unknown_study(profile: xr.Dataset) -> None:

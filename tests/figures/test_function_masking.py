@@ -13,7 +13,7 @@ from synthetic.functions import EIGHT, ELEVEN
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
 
 KINDS = ("masking", "effects", "cross", "augment", "hierarchy")

@@ -13,7 +13,7 @@ from synthetic.functions import EIGHT, ELEVEN, REASON, functions_dataset
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, options_of, save, to_payload
 
 SHEET = [

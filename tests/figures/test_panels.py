@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures import Axis, Category, CategoryMap, Curve, Figure, Heatmap, Intervals, Mark, Scale, Scatter
 
 X, Y = Axis("Head", ("0", "1", "2")), Axis("Layer", ("0", "1"))

@@ -15,7 +15,7 @@ from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import DataError, StudyError
+from headwise.core.errors import DataError, StudyError
 from headwise.figures import Heatmap, Tiles, figure_of, from_payload, save, to_payload
 from headwise.figures.drawing.mosaic import mosaic
 from headwise.figures.patterns.subjects import token_labels

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures import Axis, Figure, Heatmap, Scale, figure_of, from_payload, to_payload
 
 GALLERY = runpy.run_path(str(Path(__file__).with_name("gallery.py")))["gallery"]()

@@ -10,7 +10,7 @@ from synthetic.probing import probing_dataset as make_probing
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Heatmap, Intervals, figure_of, save
 
 KINDS = ("tokens", "heads", "transfer", "table")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Heatmap, Legend, figure_of
 
 

@@ -10,7 +10,7 @@ from synthetic.relation_validation import relation_validation_dataset as make
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import Curves, Intervals, Scatter, figure_of, from_payload, to_payload
 
 

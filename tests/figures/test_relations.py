@@ -10,7 +10,7 @@ from legibility import assert_legible
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.figures import CategoryMap, Curves, Figure, Heatmap, Legend, figure_of, save, to_payload
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures import Scale, scale_around, scale_over
 from headwise.figures.ticks import round_up, thinned, tick_text, ticks_between
 

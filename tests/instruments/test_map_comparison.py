@@ -7,7 +7,7 @@ import pytest
 import torch
 from planted import tiny_model
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import MapComparison, Patterns
 from headwise.model import load
 from headwise.model.gate import put_gate

@@ -5,7 +5,7 @@ import pytest
 import torch
 from families import FAMILIES, build, padded, texts, tiny
 
-from headwise.errors import DataError, SeamError
+from headwise.core.errors import DataError, SeamError
 from headwise.instruments import HeadOutputs, Patterns
 from headwise.seam import Structure, observe, output_projections
 from headwise.seam.interface import routed

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.repeats import repeating, repeats
 from headwise.kernels import Match

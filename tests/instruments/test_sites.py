@@ -8,7 +8,7 @@ import torch
 from families import FAMILIES, padded, texts, tiny
 from watchers import Call
 
-from headwise.errors import DataError, SeamError
+from headwise.core.errors import DataError, SeamError
 from headwise.instruments import Sites
 from headwise.instruments.sites import SITES
 from headwise.seam import observe

@@ -6,7 +6,7 @@ import torch
 from families import build, padded, texts, tiny
 from watchers import Call
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.instruments import Spectrum
 from headwise.seam import observe
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from families import FAMILIES, padded, texts, tiny
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, HeadValues
 from headwise.seam import observe
 

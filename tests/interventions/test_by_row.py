@@ -5,7 +5,7 @@ import pytest
 import torch
 from planted import tiny_model
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.instruments import HeadOutputs
 from headwise.interventions import ByRow, Scale
 from headwise.model import load

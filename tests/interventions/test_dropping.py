@@ -4,7 +4,7 @@ import pytest
 import torch
 from planted import tiny_model
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.interventions import Drop, Replace
 from headwise.kernels import Dropping
 from headwise.model import load

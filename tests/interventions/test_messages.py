@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 from families import padded, texts, tiny
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.interventions import Mean, Resample, Scale, Steer
 from headwise.seam import observe
 

@@ -11,8 +11,8 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
+from headwise.core.errors import DataError, StudyError
 from headwise.describe.maps import spearman
-from headwise.errors import DataError, StudyError
 from headwise.figures import from_payload, to_payload
 from headwise.joins.agreement import agreement_figure, agreement_of, agreement_words
 from headwise.joins.agreement.evidence import Heads, evidence_of, ranks, within

@@ -9,7 +9,7 @@ from synthetic.profile import profile_dataset
 from synthetic.spectral import spectral_dataset
 
 from headwise.atlas.record import heads
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 from headwise.joins.columns import columns_of
 
 

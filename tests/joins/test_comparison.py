@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from headwise.atlas import Atlas
 from headwise.cli.main import app
-from headwise.errors import AtlasError, StudyError
+from headwise.core.errors import AtlasError, StudyError
 from headwise.figures import from_payload, to_payload
 from headwise.joins import compare, comparison_figure, comparison_words
 from headwise.joins.columns import columns_of

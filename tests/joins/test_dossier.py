@@ -14,7 +14,7 @@ from synthetic.relation_validation import relation_validation_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures.tiles import HIDDEN
 from headwise.joins import dossier, dossier_words
 from headwise.joins.dossier import Dossiers

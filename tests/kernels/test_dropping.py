@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.kernels import Attention, Dropping, Visibility, dropped_output, row_blocks
 from headwise.kernels.dropping import entmax
 

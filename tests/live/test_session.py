@@ -9,8 +9,8 @@ import torch
 from planted import PLANTED
 from wire_maps import opened, plain
 
-from headwise.errors import DataError
-from headwise.halting import Halt, Halted
+from headwise.core.cancellation import Cancelled, CancelToken
+from headwise.core.errors import DataError
 from headwise.interventions import Scale
 from headwise.live import Session
 from headwise.seam import observe
@@ -176,8 +176,8 @@ def test_a_cancelled_look_stops_and_the_next_is_right(session):
         if stage == "reading every head" and share > 0:
             halt.cancel()
 
-    halt = Halt(tell=stop)
-    with pytest.raises(Halted, match="cancelled"):
+    halt = CancelToken(on_progress=stop)
+    with pytest.raises(Cancelled, match="cancelled"):
         session.look(TEXT, mode="text", max_new_tokens=3, halt=halt)
     assert "answering" in seen
     assert {name for name, _ in session.kept._held} == {plainly["id"]}  # nothing of it is kept
@@ -185,7 +185,7 @@ def test_a_cancelled_look_stops_and_the_next_is_right(session):
 
 
 def test_what_takes_too_long_is_stopped(session):
-    halt = Halt(seconds=0.0)
+    halt = CancelToken(seconds=0.0)
     halt.start()
-    with pytest.raises(Halted, match="longer than 0 seconds"):
+    with pytest.raises(Cancelled, match="longer than 0 seconds"):
         session.look(TEXT, mode="text", halt=halt)

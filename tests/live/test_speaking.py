@@ -7,7 +7,7 @@ import torch
 from families import tiny as family
 from planted import tiny_model, tiny_tokenizer
 
-from headwise.halting import Halt
+from headwise.core.cancellation import CancelToken
 from headwise.live.speaking import begin, follow, speak, spread
 from headwise.model import load
 
@@ -38,7 +38,7 @@ def test_a_given_answer_is_as_likely_as_in_one_plain_pass(model):
 def test_the_likeliest_tokens_are_said_and_the_state_serves_twice(model):
     state = begin(model, PROMPT)
     follow(model, state, (40, 41, 50))  # reads on a copy: what is said after it does not change
-    said = speak(model, copy.deepcopy(state), 6, never, Halt())
+    said = speak(model, copy.deepcopy(state), 6, never, CancelToken())
     ids = PROMPT
     for token, row in zip(said.ids, said.before, strict=True):
         plain = logprobs(model, ids)[-1]
@@ -53,8 +53,8 @@ def test_the_likeliest_tokens_are_said_and_the_state_serves_twice(model):
 
 def test_an_end_is_not_part_of_the_answer():
     model = load(*tiny_model(layers=2))
-    first = speak(model, begin(model, PROMPT), 4, never, Halt()).ids
-    said = speak(model, begin(model, PROMPT), 4, lambda so_far, token: len(so_far) == 2, Halt())
+    first = speak(model, begin(model, PROMPT), 4, never, CancelToken()).ids
+    said = speak(model, begin(model, PROMPT), 4, lambda so_far, token: len(so_far) == 2, CancelToken())
     assert said.ids == first[:2] and said.finished
 
 

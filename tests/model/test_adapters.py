@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import load
 
 peft = pytest.importorskip("peft")

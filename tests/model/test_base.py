@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import load
 from headwise.model.base import base_digest, refuse_other_base
 from headwise.model.gate import gate_of, write_gate

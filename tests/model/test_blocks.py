@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, LlamaModel
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.blocks import decoder_layers, embedding, unembedding
 from headwise.model.card import ModelCard
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.cache import ABANDONED_AFTER, UNFINISHED, cache_folder, keep
 
 

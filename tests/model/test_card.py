@@ -11,7 +11,7 @@ import torch
 from transformers import CONFIG_MAPPING, AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.card import ModelCard
 
 BASE = {"num_hidden_layers": 4, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "vocab_size": 64}

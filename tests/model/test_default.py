@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import DEFAULT, check_finite, load
 from headwise.model.default import _packaged_file, default_source
 

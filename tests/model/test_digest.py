@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.card import ModelCard
 from headwise.model.digest import SAMPLE, _sample, check_finite, tokenizer_digest, weights_digest
 

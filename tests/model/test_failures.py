@@ -6,7 +6,7 @@ import pytest
 import torch
 from huggingface_hub import errors
 
-from headwise.errors import DataError, ModelError
+from headwise.core.errors import DataError, ModelError
 from headwise.model.failures import in_words, is_path, unreachable
 
 

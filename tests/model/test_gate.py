@@ -8,7 +8,7 @@ import torch
 from planted import save_tiny, tiny_model
 
 import headwise as hw
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.kernels.reference import reduce_weights
 from headwise.model import packaged_adapter
 from headwise.model.gate import FILE, gate_of, put_gate

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import gguf_file, load
 from headwise.model.cache import UNFINISHED, cache_folder
 from headwise.model.gguf_file import dequantised

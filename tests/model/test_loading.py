@@ -10,7 +10,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, T5Config
 
-from headwise.errors import DataError, ModelError
+from headwise.core.errors import DataError, ModelError
 from headwise.model import Model, load
 
 

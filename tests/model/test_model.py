@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.model import Model, load
 
 

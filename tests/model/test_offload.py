@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import Model, check_finite, is_offloaded, load, runs_on, values_of, weights_digest, whole
 from headwise.model.digest import named_weights
 from headwise.seam import Structure, check, output_projections

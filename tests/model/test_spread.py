@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import ModelCard, load
 from headwise.model.spread import Spread, read_memory
 

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.model.tokens import _byte_alphabet, is_chat, readable, token_ids
 
 HELLO = [{"role": "user", "content": "the cat"}]

@@ -17,6 +17,7 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 
 from headwise.atlas import Atlas
+from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Words
 from headwise.figures import Figure, Heatmap, display, figure_of
 from headwise.figures.panels import Axis, Curve, Curves
@@ -24,7 +25,6 @@ from headwise.figures.scale import Scale
 from headwise.figures.thumbnail import thumbnail
 from headwise.joins import Comparison, dossier
 from headwise.joins.agreement.result import Agreement, Pair
-from headwise.markup import Html, card, facts, listing, paragraph, table
 from headwise.seam.verify import Check, Verdict
 from headwise.studies.planning import Plan
 from headwise.studies.spectral.scoring import Score

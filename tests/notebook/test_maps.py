@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.notebook.maps import Maps
 
 

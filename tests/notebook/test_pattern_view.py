@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("anywidget", reason='anywidget is not installed (pip install "headwise[notebook]")')
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.notebook import PatternView, look
 
 
@@ -61,7 +61,7 @@ def test_a_reading_of_the_instrument_is_shown(tiny):
 def test_without_anywidget_one_sentence_tells_what_to_install():
     code = (
         "import sys\nsys.modules['anywidget'] = None\n"
-        "from headwise.errors import HeadwiseError\n"
+        "from headwise.core.errors import HeadwiseError\n"
         "try:\n    from headwise.notebook import PatternView\nexcept HeadwiseError as error:\n    print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ pytest.importorskip("ipykernel", reason="ipykernel is not installed (pip install
 
 from notebooks.running import run
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import open_stored
 
 pytestmark = [

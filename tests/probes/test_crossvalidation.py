@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.calibration import brier, fit_platt
 from headwise.probes.classifier import fit

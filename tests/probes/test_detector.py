@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 from safetensors.numpy import load_file, save_file
 
-from headwise.errors import AtlasError, DataError
+from headwise.core.errors import AtlasError, DataError
 from headwise.probes import Detector, auroc, detector_file
 
 from .test_classifier import sheet

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes import benjamini_hochberg, differences
 from headwise.probes.multiplicity import combine_ranks
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes import Detector, detector_table, differences
 from headwise.probes.labels import as_groups, as_labels
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes import differences, match_lengths
 
 

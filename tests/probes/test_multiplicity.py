@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.probes import benjamini_hochberg, combine_ranks
 from headwise.probes.multiplicity import cauchy, min_p
 

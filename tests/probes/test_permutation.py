@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.probes import differences, permutation_null
 
 

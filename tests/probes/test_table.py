@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 from sklearn.metrics import roc_auc_score
 
-from headwise.dims import DIMS
-from headwise.errors import DataError
+from headwise.core.dims import DIMS
+from headwise.core.errors import DataError
 from headwise.probes import TableOptions, compare_rows, detector_table, with_noise
 from headwise.probes.features import named
 from headwise.probes.transfer import transfer

@@ -10,7 +10,7 @@ import torch
 import xarray as xr
 from families import build, padded, texts
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import AnswerSpectrum, HeadOutputs, HeadValues, PatternNumbers, Profile, Received, Spectrum
 from headwise.seam import Instrument, forward, observe
 from headwise.seam.behind import Behind

@@ -8,7 +8,7 @@ from families import FAMILIES, HYBRID, SCALED, build, padded, texts, tiny
 from transformers import StaticCache
 from watchers import Recorder
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, Profile, Sites, Spectrum
 from headwise.interventions import Scale
 from headwise.seam import observe

@@ -10,7 +10,7 @@ import torch
 from families import HYBRID, UNSEEABLE, build, tiny
 from torch import Tensor
 
-from headwise.errors import ModelError, SeamError
+from headwise.core.errors import ModelError, SeamError
 from headwise.model import ModelCard, load, open_stored
 from headwise.model.checkpoint import Checkpoint
 from headwise.seam import HeadWeights

@@ -5,7 +5,7 @@ import torch
 from families import WINDOW, build, padded, texts, tiny
 from watchers import Recorder
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
 from headwise.interventions import Scale
 from headwise.seam import observe

@@ -12,7 +12,7 @@ from accelerate.hooks import ModelHook, add_hook_to_module
 from families import build, padded, texts, tiny
 from watchers import Change, Recorder
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, Profile, Sites, Spectrum
 from headwise.interventions import Scale
 from headwise.model import load

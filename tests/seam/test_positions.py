@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.seam import Shot, check_positions, position_index, position_mask
 
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]]).bool()

@@ -6,7 +6,7 @@ from families import FAMILIES, HEADLESS, UNSEEABLE, build, padded, texts, tiny
 from transformers import AttentionInterface
 from watchers import Call, Recorder
 
-from headwise.errors import DataError, SeamError
+from headwise.core.errors import DataError, SeamError
 from headwise.instruments import HeadOutputs, Profile, Spectrum
 from headwise.seam import Structure, check, observe
 from headwise.seam.interface import NAME, attend

@@ -9,7 +9,7 @@ import pytest
 from explorer import Slow, client_of, until
 from wire_maps import opened
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.server import create_app
 from headwise.server.desk import Busy, Desk
 

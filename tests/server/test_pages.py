@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from explorer import client_of
 
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 from headwise.server import create_app
 from headwise.server.shelf import Shelf
 

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.server.running import address, bound, is_loopback
 
 CODE = "import sys; sys.argv[0] = 'headwise'; from headwise.cli.main import main; main()"
@@ -68,7 +68,7 @@ def test_it_serves_and_ends_at_ctrl_c(atlas):
 def test_a_missing_extra_is_one_sentence():
     code = (
         "import sys; sys.modules['fastapi'] = None\n"
-        "from headwise.errors import HeadwiseError\n"
+        "from headwise.core.errors import HeadwiseError\n"
         "try:\n    import headwise.server\nexcept HeadwiseError as error:\n    print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

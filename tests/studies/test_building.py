@@ -12,8 +12,8 @@ import xarray as xr
 from planted import save_tiny, tiny_model, tiny_passages
 
 from headwise.atlas import Atlas
+from headwise.core.errors import AtlasError, ModelError, StudyError
 from headwise.corpora import Passages
-from headwise.errors import AtlasError, ModelError, StudyError
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
 from headwise.studies import profile as study

@@ -17,9 +17,9 @@ from planted import save_tiny, tiny_passages
 from toy_order import on_the_path
 
 from headwise.atlas import Atlas
+from headwise.core.errors import DataError, EngineError
 from headwise.corpora import read_questions
 from headwise.engines import RayEngine
-from headwise.errors import DataError, EngineError
 from headwise.model import load
 from headwise.studies import ProfileOptions, build
 from headwise.studies.answers.study import AnsweringOptions

@@ -16,8 +16,8 @@ from planted_steps import planted_steps, planted_steps_model
 
 import headwise as hw
 from headwise.atlas import Provenance
+from headwise.core.errors import StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Steps, find_questions
-from headwise.errors import StudyError
 from headwise.interventions import Scale
 from headwise.model import Model, is_offloaded, load
 from headwise.seam import observe

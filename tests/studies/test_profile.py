@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 from planted import HEADS, LAYERS, PLANTED, planted_profile_model, tiny_model, tiny_passages
 
+from headwise.core.errors import DataError, HeadwiseError, StudyError
 from headwise.corpora import Passage, Passages, delimiter_ids
-from headwise.errors import DataError, HeadwiseError, StudyError
 from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build

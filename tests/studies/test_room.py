@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+from headwise.core.errors import EngineError
 from headwise.corpora import packaged_passages
 from headwise.engines.ray.cluster import Cluster, Node
-from headwise.errors import EngineError
 from headwise.model import ModelCard
 from headwise.studies import planning, room
 from headwise.studies.loads import Load, Shown

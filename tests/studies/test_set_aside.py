@@ -12,9 +12,9 @@ import xarray as xr
 from planted import tiny_passages
 
 from headwise.atlas import Atlas
+from headwise.core.errors import EngineError
 from headwise.corpora import Passages, read_questions
 from headwise.engines import Job, Listener, LocalEngine, Order, Outcome, Session, SetAsideError, ShardStore
-from headwise.errors import EngineError
 from headwise.model import Model
 from headwise.studies import ProfileOptions, build
 

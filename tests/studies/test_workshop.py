@@ -11,9 +11,9 @@ import pytest
 import torch
 from planted import save_tiny, tiny_passages
 
+from headwise.core.errors import EngineError, ModelError
 from headwise.corpora import Endpoint, Passages
 from headwise.engines import Threads
-from headwise.errors import EngineError, ModelError
 from headwise.model import load
 from headwise.studies.answers.study import AnsweringOptions
 from headwise.studies.sources import Sources

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.errors import DataError, StudyError
+from headwise.core.errors import DataError, StudyError
 from headwise.training import Recipe, Texts, read_texts
 from headwise.training.measures import fit_of, visible_pairs
 from headwise.training.pressure import Pressure

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headwise as hw
-from headwise.errors import DataError, ModelError, StudyError
+from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.model.gate import gate_of, put_gate
 from headwise.training import Texts, sparsify
 from headwise.training.measures import fit_of

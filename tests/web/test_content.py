@@ -8,7 +8,7 @@ import pytest
 from synthetic.atlas import MAKERS, SMALL, synthetic_atlas
 
 from headwise.atlas import SCHEMAS, Provenance
-from headwise.errors import DataError, HeadwiseError, StudyError
+from headwise.core.errors import DataError, HeadwiseError, StudyError
 from headwise.figures import Heatmap, figure_of, has_figure, to_payload
 from headwise.web.card import data_facts
 from headwise.web.chapters import CHAPTERS, figures_of

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headwise.atlas import Atlas
 from headwise.cli.main import app
-from headwise.errors import AtlasError, DataError
+from headwise.core.errors import AtlasError, DataError
 from headwise.web import report
 from headwise.web.content import Content
 from headwise.web.page import ASSETS, modules_of, safe_json, served_page

@@ -12,7 +12,7 @@ from chromium import watched
 from synthetic.atlas import HOSTILE, synthetic_atlas
 
 from headwise.atlas import select
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.joins.percentiles import percentiles
 from headwise.web.content import Content
 from headwise.web.report import write

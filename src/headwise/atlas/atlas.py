@@ -28,13 +28,13 @@ from headwise.atlas.display import atlas_html, headlines
 from headwise.atlas.hub_card import hub_card
 from headwise.atlas.long_names import with_long_names
 from headwise.atlas.places import Place, place_of
-from headwise.atlas.provenance import Provenance
 from headwise.atlas.recognition import ATTRS, refuse_other
 from headwise.atlas.root import ROOT
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS, schema_of
+from headwise.core.errors import AtlasError, StudyError, did_you_mean
+from headwise.core.provenance import Provenance
 from headwise.describe import Words, describe
-from headwise.errors import AtlasError, StudyError, did_you_mean
 from headwise.figures import Figure, figure_of
 
 __all__ = ["Atlas"]

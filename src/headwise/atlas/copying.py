@@ -10,10 +10,10 @@ Cost: one reading and one writing. This module does not know what a study holds.
 from __future__ import annotations
 
 from headwise.atlas.places import Place
-from headwise.atlas.provenance import Provenance
 from headwise.atlas.root import Listing
 from headwise.atlas.store import Store
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
+from headwise.core.provenance import Provenance
 
 __all__ = ["BESIDE", "copy_studies"]
 

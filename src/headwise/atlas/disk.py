@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 try:
     import fcntl

@@ -12,12 +12,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from headwise.atlas.provenance import Provenance
+from headwise.core.errors import HeadwiseError
+from headwise.core.markup import Html, card, image, paragraph, table
+from headwise.core.provenance import Provenance
 from headwise.describe import describe
-from headwise.errors import HeadwiseError
 from headwise.figures import figure_of, has_figure
 from headwise.figures.thumbnail import thumbnail
-from headwise.markup import Html, card, image, paragraph, table
 
 if TYPE_CHECKING:
     from headwise.atlas.atlas import Atlas

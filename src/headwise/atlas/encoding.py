@@ -21,7 +21,7 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["DamageError", "decode", "encode", "memory"]
 

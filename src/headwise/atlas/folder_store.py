@@ -21,9 +21,9 @@ import xarray as xr
 from headwise.atlas import swap
 from headwise.atlas.disk import explained, lock, sync_tree
 from headwise.atlas.encoding import DamageError, decode, encode
-from headwise.atlas.provenance import ATTRIBUTE
 from headwise.atlas.root import ROOT, Listing, Root, compare
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
+from headwise.core.provenance import ATTRIBUTE
 
 __all__ = ["FolderStore"]
 

@@ -27,7 +27,7 @@ import huggingface_hub as hf  # light: it loads its parts when they are first us
 from headwise.atlas import store, swap
 from headwise.atlas.copying import BESIDE
 from headwise.atlas.root import ROOT
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Address", "fetch", "push"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from headwise.atlas.provenance import Provenance
+from headwise.core.provenance import Provenance
 
 __all__ = ["hub_card"]
 

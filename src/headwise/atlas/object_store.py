@@ -41,7 +41,7 @@ from headwise.atlas.places import Objects
 from headwise.atlas.places.lease import Lease, LeaseLostError, leased
 from headwise.atlas.places.objects import Tagged
 from headwise.atlas.root import ROOT, Listing, Root, compare, keys_of
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["ObjectStore"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headwise.atlas.places import Place
 from headwise.atlas.root import ROOT, Root
 from headwise.atlas.store import Store
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["ATTRS", "refuse_other"]
 

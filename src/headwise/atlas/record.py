@@ -20,10 +20,10 @@ from itertools import product
 import pandas as pd
 import xarray as xr
 
-from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import recorded
-from headwise.dims import EXAMPLE, HEAD, LAYER, head_name
-from headwise.errors import AtlasError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, head_name
+from headwise.core.errors import AtlasError
+from headwise.core.provenance import Provenance
 
 __all__ = ["columns_of", "heads", "refuse_other_models"]
 

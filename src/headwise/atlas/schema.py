@@ -1,6 +1,6 @@
 """What must a study's Dataset look like? One promise that those who measure give to those who show.
 
-Steps of ``check``: every dim is one of ``headwise.dims.DIMS``; ``layer`` and ``head``, where present, are numbered
+Steps of ``check``: every dim is one of ``headwise.core.dims.DIMS``; ``layer`` and ``head``, where present, are numbered
 0, 1, 2, ...; the provenance is there and is about this study; every variable listed for the head record exists and
 has layer and head; then what the study's own ``Schema`` asks for: names, dims, dtypes, attributes. What a Dataset holds
 beyond that is allowed. Nothing is converted: a misshapen Dataset is refused, naming the variable.
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from headwise import dims
-from headwise.atlas.provenance import Provenance
-from headwise.errors import AtlasError, did_you_mean
+from headwise.core import dims
+from headwise.core.errors import AtlasError, did_you_mean
+from headwise.core.provenance import Provenance
 
 __all__ = ["Schema", "check", "recorded"]
 
@@ -76,7 +76,7 @@ def check(dataset: xr.Dataset, schema: Schema) -> None:
         >>> check(atlas["profile"].drop_vars("value").assign_attrs(record="[]"), SCHEMAS["profile"])
         Traceback (most recent call last):
             ...
-        headwise.errors.AtlasError: profile: the variable 'value' with dims (statistic, layer, head) is missing.
+        headwise.core.errors.AtlasError: profile: the variable 'value' with dims (statistic, layer, head) is missing.
     """
     study = schema.study
     _check_dims(dataset, study)

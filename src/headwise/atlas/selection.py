@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 
 __all__ = ["nearest_columns", "select"]
 

@@ -24,7 +24,7 @@ from headwise.atlas.object_store import ObjectStore
 from headwise.atlas.packing import pack, unpack
 from headwise.atlas.places import Objects, Place, place_of
 from headwise.atlas.root import Listing, Root
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Store", "pack", "read_file", "read_study", "store_of", "unpack", "write_file", "write_study"]
 

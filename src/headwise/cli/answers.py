@@ -81,8 +81,8 @@ answers.examples = examples(  # type: ignore[attr-defined]
 
 def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
     """The answers with the text of their exact answers; empty where there is none."""
+    from headwise.core.errors import DataError, did_you_mean
     from headwise.corpora.exact_answers import WAYS, exact_answer
-    from headwise.errors import DataError, did_you_mean
 
     if spans not in WAYS:
         raise DataError(f"exact answers are not found by {spans!r}. {did_you_mean(spans, WAYS)}")
@@ -95,7 +95,7 @@ def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
 
 
 def _refuse_unknown(frame: pd.DataFrame, column: str, wanted: str | None) -> None:
-    from headwise.errors import DataError, did_you_mean
+    from headwise.core.errors import DataError, did_you_mean
 
     known = [str(value) for value in frame[column].unique()]
     if wanted is not None and wanted not in known:

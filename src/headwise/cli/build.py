@@ -24,8 +24,8 @@ from headwise.cli.workers import (
     engine_for,
     refuse_without_ray,
 )
-from headwise.dims import head_name, parse_heads
-from headwise.errors import DataError, ModelError, StudyError
+from headwise.core.dims import head_name, parse_heads
+from headwise.core.errors import DataError, ModelError, StudyError
 
 SERVED = "Answers and labels from a server"
 SALIENCE = "salience"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.cli.settings import parts_of, value_of
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 
 __all__ = ["catalogue", "chosen", "refuse_unknown", "shown"]
 

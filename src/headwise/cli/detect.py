@@ -11,7 +11,7 @@ import typer
 from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument
 from headwise.cli.places import refuse_missing_file
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 if TYPE_CHECKING:
     from headwise.corpora import Question

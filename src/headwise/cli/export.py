@@ -36,7 +36,7 @@ def export(
 ) -> None:
     """Write an atlas for another tool, put it on the hub (hf://datasets/OWNER/NAME), or copy it to another place."""
     from headwise.atlas import Atlas
-    from headwise.errors import DataError, did_you_mean
+    from headwise.core.errors import DataError, did_you_mean
     from headwise.exports import write_headvis
 
     if to != HEADVIS and not to.startswith(HUB) and "://" not in to:
@@ -56,7 +56,7 @@ def export(
 
 def _refuse_idle(to: str, output: Path | None, private: bool, revision: str | None) -> None:
     """Refuse options that the chosen format has no use for."""
-    from headwise.errors import DataError
+    from headwise.core.errors import DataError
 
     hub = {"--private": private, "--revision": revision is not None}
     idle = (hub if not to.startswith(HUB) else {}) | ({"-o": output is not None} if to != HEADVIS else {})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headwise.atlas.disk import explained
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["written"]
 

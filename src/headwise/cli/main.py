@@ -27,7 +27,7 @@ from headwise.cli.serve import serve
 from headwise.cli.show import show
 from headwise.cli.sparsify import sparsify
 from headwise.cli.usage import UsageError, paragraphs, sentence
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 app = typer.Typer(
     name="headwise",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from headwise.atlas import SCHEMAS, Atlas
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["refuse_missing_studies", "refuse_unquoted"]
 

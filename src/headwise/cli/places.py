@@ -15,7 +15,7 @@ import os
 import re
 from pathlib import Path
 
-from headwise.errors import AtlasError, DataError, ModelError
+from headwise.core.errors import AtlasError, DataError, ModelError
 
 __all__ = ["beside", "refuse_missing_file", "refuse_missing_model", "refuse_unwritable", "typed"]
 

@@ -27,7 +27,7 @@ def report(
     """
     from headwise.atlas import Atlas
     from headwise.cli.progress import progress_bars
-    from headwise.errors import DataError
+    from headwise.core.errors import DataError
     from headwise.web.report import write
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):

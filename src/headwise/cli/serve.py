@@ -55,7 +55,7 @@ def serve(
 def _model_of(atlas: Path) -> str:
     """The model that an atlas names."""
     from headwise.atlas import Atlas
-    from headwise.errors import AtlasError
+    from headwise.core.errors import AtlasError
 
     opened = Atlas.open(atlas)
     if not opened.studies:

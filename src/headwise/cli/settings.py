@@ -20,7 +20,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 
 __all__ = ["fields_of", "figure_options", "kind_of", "parts_of", "study_options", "value_of"]
 

@@ -11,7 +11,7 @@ import typer
 from headwise.cli import options
 from headwise.cli.examples import examples
 from headwise.cli.places import refuse_missing_file, refuse_unwritable
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 
 def sparsify(

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headwise.atlas.selection import nearest_columns
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 SUFFIXES = (".csv", ".json", ".parquet")
 PLACES = ("layer", "head")  # what a row's name says already

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["refuse_unpictured"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headwise.cli.catalogue import catalogue, chosen, shown
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["refuse_unused"]
 

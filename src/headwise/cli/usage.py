@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from headwise.cli.catalogue import catalogue
-from headwise.errors import did_you_mean
+from headwise.core.errors import did_you_mean
 
 __all__ = ["UsageError", "paragraphs", "sentence"]
 

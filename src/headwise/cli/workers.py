@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.errors import EngineError, did_you_mean
+from headwise.core.errors import EngineError, did_you_mean
 
 if TYPE_CHECKING:
     from headwise.engines import Engine

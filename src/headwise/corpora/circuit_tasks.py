@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 
 __all__ = ["CIRCUIT_TASKS", "CircuitTask", "PromptPair", "TaskPairs", "circuit_pairs"]
 

@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict
 from headwise.corpora.questions import Question
 from headwise.corpora.wording import words
-from headwise.errors import DataError
 
 __all__ = ["Endpoint", "answers_from", "judged_by"]
 
@@ -47,7 +47,7 @@ class Endpoint:
         >>> Endpoint("localhost:8000", "my-model")
         Traceback (most recent call last):
             ...
-        headwise.errors.DataError: an endpoint is a URL such as http://localhost:8000/v1, not 'localhost:8000'
+        headwise.core.errors.DataError: an endpoint is a URL such as http://localhost:8000/v1, not 'localhost:8000'
     """
 
     url: str  # such as http://localhost:8000/v1

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions, unique
 from headwise.corpora.rows import read_rows
-from headwise.errors import DataError, did_you_mean
 
 __all__ = ["SETS", "find_questions", "hub_questions", "rows_as"]
 
@@ -52,7 +52,7 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
         >>> find_questions("triviaqaa")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.errors.DataError: there is no file 'triviaqaa' and no question set of that name. Did you mean 'triviaqa'? ...
+        headwise.core.errors.DataError: there is no file 'triviaqaa' and no question set of that name. Did you mean 'triviaqa'? ...
     """
     if spec is None:
         return packaged_questions()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from headwise.core.errors import DataError
 from headwise.corpora.digest import digest_of
-from headwise.errors import DataError
 
 
 @dataclass(frozen=True)

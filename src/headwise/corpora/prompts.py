@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwise.core.errors import DataError
 from headwise.corpora.questions import Question
-from headwise.errors import DataError
 
 __all__ = ["answer_ids", "default_few_shot", "has_chat", "prompt_ids", "prompt_of"]
 

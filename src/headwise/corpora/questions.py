@@ -26,9 +26,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.digest import digest_of
 from headwise.corpora.rows import read_rows
-from headwise.errors import DataError, did_you_mean
 
 __all__ = ["Question", "Questions", "packaged_questions", "read_questions"]
 

@@ -24,9 +24,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.digest import digest_of
 from headwise.corpora.relation_files import SUFFIXES, fields_of, fields_of_json
-from headwise.errors import DataError, did_you_mean
 
 __all__ = ["CATEGORIES", "SLOT", "Relation", "Relations", "packaged_relations", "read_relations"]
 

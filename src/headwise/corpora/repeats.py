@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Sequence
 
+from headwise.core.errors import DataError
 from headwise.corpora.sequences import Example
-from headwise.errors import DataError
 
 REPEATS = "repeats"  # the register of these examples
 

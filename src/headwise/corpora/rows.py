@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 
 __all__ = ["SUFFIXES", "read_rows"]
 

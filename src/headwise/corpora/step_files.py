@@ -35,9 +35,9 @@ from itertools import chain as joined
 from pathlib import Path
 from typing import Any
 
+from headwise.core.errors import DataError
 from headwise.corpora.rows import SUFFIXES, read_rows
 from headwise.corpora.steps import FUNCTIONS, HELD_OUT, SPLITS, TRAIN, Step, Steps
-from headwise.errors import DataError
 
 __all__ = ["packaged_steps", "read_steps"]
 

@@ -18,8 +18,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.digest import digest_of
-from headwise.errors import DataError, did_you_mean
 
 __all__ = ["FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LOW_ORDER", "SPLITS", "TRAIN", "Step", "Steps"]
 

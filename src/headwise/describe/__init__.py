@@ -14,6 +14,7 @@ from typing import Any
 
 import xarray as xr
 
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.describe import (
     circuits,
     detection,
@@ -30,7 +31,6 @@ from headwise.describe import (
 )
 from headwise.describe.relations import validation
 from headwise.describe.words import Number, Words, Writer
-from headwise.errors import StudyError, did_you_mean
 
 __all__ = ["Number", "Words", "Writer", "describe", "maps"]
 

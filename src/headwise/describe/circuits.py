@@ -11,10 +11,10 @@ import json
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import KEPT, SUBJECT, TASK, UNIT
 from headwise.describe import maps
 from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
-from headwise.dims import KEPT, SUBJECT, TASK, UNIT
 
 NAMED = 3  # heads and edges that are named, a task
 LITTLE = 0.001  # a share below which nothing is explained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from headwise.dims import head_name
+from headwise.core.dims import head_name
 
 __all__ = ["Cluster", "Concentration", "DepthTrend", "HeadValue", "Overlap", "Share"]
 

@@ -14,8 +14,8 @@ import math
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import HEAD, LAYER
 from headwise.describe.map_facts import Cluster, Concentration, DepthTrend, HeadValue, Overlap, Share
-from headwise.dims import HEAD, LAYER
 
 __all__ = [
     "THIRDS", "Cluster", "Concentration", "DepthTrend", "HeadValue", "Overlap", "Share", "cluster_by_chance", "clusters",

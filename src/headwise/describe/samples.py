@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
-from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.figures.origin import origin_of
 
 NAMES = {

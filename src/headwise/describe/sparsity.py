@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import RULE
 from headwise.describe import maps
 from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
-from headwise.dims import RULE
 
 KINDS = {
     "top": "The largest of a row",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwise.markup import card, listing, paragraph
+from headwise.core.markup import card, listing, paragraph
 
 SECTIONS = {
     "overview": "Overview",

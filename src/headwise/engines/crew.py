@@ -21,10 +21,10 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from headwise.core.errors import EngineError
 from headwise.engines.engine import Listener
 from headwise.engines.leases import USUAL, Leases, Terms
 from headwise.engines.pool import Answered, Call, Died, Event, Failed, Pool, Refused
-from headwise.errors import EngineError
 
 __all__ = ["PREPARE", "Crew", "Round"]
 

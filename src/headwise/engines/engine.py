@@ -20,9 +20,9 @@ from typing import NamedTuple, Protocol
 
 import xarray as xr
 
-from headwise.atlas.provenance import Provenance
+from headwise.core.errors import EngineError
+from headwise.core.provenance import Provenance
 from headwise.engines.shards import Shard, ShardStore
-from headwise.errors import EngineError
 
 __all__ = ["Desk", "Engine", "Job", "Listener", "Order", "Outcome", "Session", "SetAsideError", "Threads"]
 

@@ -19,9 +19,9 @@ from typing import overload
 
 import xarray as xr
 
+from headwise.core.errors import AtlasError
 from headwise.engines.engine import Desk, Job, Listener, Order, Outcome
 from headwise.engines.shards import Shard, ShardStore, cut
-from headwise.errors import AtlasError
 
 __all__ = ["LocalEngine", "Results", "run"]
 

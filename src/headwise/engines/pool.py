@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 __all__ = ["Answered", "Call", "Died", "Event", "Failed", "Pool", "Refused"]
 

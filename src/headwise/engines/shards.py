@@ -25,9 +25,9 @@ import xarray as xr
 
 from headwise.atlas.encoding import DamageError
 from headwise.atlas.places import Place, place_of
-from headwise.atlas.provenance import Provenance
 from headwise.atlas.store import pack, unpack
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
+from headwise.core.provenance import Provenance
 
 __all__ = ["Shard", "ShardStore", "cut", "shards_of"]
 

@@ -35,8 +35,8 @@ import pandas as pd
 
 from headwise.atlas import Atlas
 from headwise.atlas.disk import explained
-from headwise.dims import HEAD, LAYER
-from headwise.errors import AtlasError
+from headwise.core.dims import HEAD, LAYER
+from headwise.core.errors import AtlasError
 from headwise.exports.headvis_sequences import Shown, head_payload
 
 __all__ = ["write_headvis"]

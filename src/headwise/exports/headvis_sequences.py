@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, SUBJECT
+from headwise.core.dims import HEAD, LAYER, SUBJECT
 from headwise.figures.patterns.subjects import row_tokens
 
 __all__ = ["Shown", "head_payload"]

@@ -18,7 +18,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures import (
     circuits,
     detection,
@@ -169,7 +169,7 @@ def figure_of(study: str, dataset: xr.Dataset, **options: Any) -> Figure:
         >>> figure_of("profile", atlas["profile"], statistics=["sinks"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: The profile has no statistic 'sinks'. Did you mean 'sink'? ...
+        headwise.core.errors.StudyError: The profile has no statistic 'sinks'. Did you mean 'sink'? ...
     """
     if study not in _STUDIES:
         raise StudyError(f"There is no figure for the study {study!r}. {did_you_mean(study, _STUDIES)}")

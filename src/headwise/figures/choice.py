@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import xarray as xr
 
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 
 
 def chosen_keys(dataset: xr.Dataset, dim: str, wanted: Iterable[str] | str | None, owner: str) -> list[str]:

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model

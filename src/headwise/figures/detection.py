@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
+from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel

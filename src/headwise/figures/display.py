@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwise.markup import Html, image
+from headwise.core.markup import Html, image
 
 if TYPE_CHECKING:
     from headwise.figures.figure import Figure

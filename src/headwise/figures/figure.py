@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.display import figure_html
 from headwise.figures.panels import Heatmap, Panel
 from headwise.figures.scale import Scale

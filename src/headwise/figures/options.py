@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["OPTIONS", "Option", "refuse_conflicts"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["Axis", "Category", "Curve", "Frame", "Guide", "Mark", "floats", "one_of", "settle"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures.panel_parts import Axis, Category, Curve, Frame, Guide, Mark, floats, one_of, settle
 from headwise.figures.tiles import Tiles
 

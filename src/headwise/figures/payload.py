@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures import figure as _figure
 from headwise.figures import panels as _panels
 from headwise.figures import scale as _scale

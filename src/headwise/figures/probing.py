@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel

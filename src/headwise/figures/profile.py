@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC, head_name
-from headwise.errors import StudyError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC, head_name
+from headwise.core.errors import StudyError
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Guide, Intervals, Panel

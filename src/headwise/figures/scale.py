@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.ticks import decades_between, round_up, tick_text, ticks_between
 
 # All of them can be told apart by colour-blind readers and keep their order in grey.

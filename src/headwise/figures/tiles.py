@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 HIDDEN = 255
 LEVELS = 255  # 0 ... 254

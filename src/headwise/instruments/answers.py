@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.dims import PART, RANK
+from headwise.core.dims import PART, RANK
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.spectrum import largest
 from headwise.kernels import Wanted

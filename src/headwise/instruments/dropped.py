@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headwise.dims import RULE
+from headwise.core.dims import RULE
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Dropping, dropped_output, row_blocks
 from headwise.seam import Frame

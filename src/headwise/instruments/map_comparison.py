@@ -25,8 +25,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY
-from headwise.errors import SeamError
+from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY
+from headwise.core.errors import SeamError
 from headwise.instruments.readings import HeadReadings
 from headwise.seam import Frame
 

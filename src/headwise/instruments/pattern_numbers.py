@@ -28,7 +28,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import STATISTIC
+from headwise.core.dims import STATISTIC
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Reductions, Visibility, Wanted

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 import xarray as xr
 
-from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name, parse_heads
-from headwise.errors import DataError, SeamError
+from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name, parse_heads
+from headwise.core.errors import DataError, SeamError
 from headwise.seam import Frame, Instrument, Shot, Structure
 
 

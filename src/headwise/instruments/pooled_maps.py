@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.dims import KEY, QUERY
+from headwise.core.dims import KEY, QUERY
 from headwise.instruments.readings import HeadReadings
 from headwise.seam import Frame
 

@@ -37,8 +37,8 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.dims import STATISTIC
-from headwise.errors import SeamError
+from headwise.core.dims import STATISTIC
+from headwise.core.errors import SeamError
 from headwise.instruments.averages import Averages
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings

@@ -17,8 +17,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, HEAD, LAYER
-from headwise.errors import SeamError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER
+from headwise.core.errors import SeamError
 from headwise.instruments.sending import Sending
 from headwise.seam import Frame, Instrument, Positions, Shot, Structure, check_positions, position_index
 

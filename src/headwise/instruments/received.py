@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.dims import TOKEN
+from headwise.core.dims import TOKEN
 from headwise.instruments.readings import PickedReadings
 from headwise.kernels import Wanted
 from headwise.seam import Frame, Shot

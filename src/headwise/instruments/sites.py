@@ -25,8 +25,8 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
-from headwise.errors import DataError, SeamError, did_you_mean
+from headwise.core.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
+from headwise.core.errors import DataError, SeamError, did_you_mean
 from headwise.instruments.sending import Sending
 from headwise.seam import (
     Frame,

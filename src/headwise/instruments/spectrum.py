@@ -20,8 +20,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.dims import RANK
-from headwise.errors import DataError
+from headwise.core.dims import RANK
+from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Wanted
 from headwise.kernels.logweights import FLOOR

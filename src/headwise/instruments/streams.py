@@ -12,8 +12,8 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
-from headwise.errors import SeamError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
+from headwise.core.errors import SeamError
 from headwise.seam import Frame, Instrument, Shot
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.dims import TOKEN, WIDTH
+from headwise.core.dims import TOKEN, WIDTH
 from headwise.instruments.readings import PickedReadings
 from headwise.seam import Frame
 

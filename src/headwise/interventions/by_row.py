@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.seam import Frame, Intervention
 
 __all__ = ["ByRow"]

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from headwise.dims import parse_heads
+from headwise.core.dims import parse_heads
 from headwise.interventions.heads import Heads
 from headwise.kernels import Dropping, dropped_output, row_blocks
 from headwise.seam import Frame, Intervention, Structure

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from headwise.dims import parse_heads
-from headwise.errors import DataError
+from headwise.core.dims import parse_heads
+from headwise.core.errors import DataError
 from headwise.seam import Frame, Intervention, Positions, Structure, check_positions, position_mask
 
 Heads = str | Iterable[str | tuple[int, int]]

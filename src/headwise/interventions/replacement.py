@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.seam import Frame, Intervention
 
 

@@ -12,8 +12,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
+from headwise.core.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
 from headwise.seam import Frame, Positions, position_index, position_mask
 

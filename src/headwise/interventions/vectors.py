@@ -12,8 +12,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import HEAD, LAYER, WIDTH, head_name, parse_head
-from headwise.errors import DataError
+from headwise.core.dims import HEAD, LAYER, WIDTH, head_name, parse_head
+from headwise.core.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
 from headwise.seam import Frame, Positions
 

@@ -21,8 +21,8 @@ import xarray as xr
 
 from headwise.atlas.record import columns_of as record_columns
 from headwise.atlas.schema import recorded
-from headwise.dims import HEAD, LAYER, SUBJECT, head_name
-from headwise.errors import AtlasError
+from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
+from headwise.core.errors import AtlasError
 
 __all__ = ["TRAITS", "Column", "Columns", "Trait", "columns_of"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from headwise.dims import HEAD, LAYER
+from headwise.core.dims import HEAD, LAYER
 
 __all__ = ["percentiles", "places", "with_percentiles"]
 

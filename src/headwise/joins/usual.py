@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwise.dims import HEAD, LAYER
+from headwise.core.dims import HEAD, LAYER
 
 __all__ = ["USUAL", "usual_columns"]
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.kernels.attention import Attention
 from headwise.kernels.visibility import Visibility
 

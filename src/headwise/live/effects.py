@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.dims import head_name, parse_head
-from headwise.errors import DataError
+from headwise.core.dims import head_name, parse_head
+from headwise.core.errors import DataError
 from headwise.interventions import Scale
 from headwise.live.shapes import Effect
 from headwise.model import ModelCard

@@ -15,8 +15,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, STATISTIC
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, STATISTIC
+from headwise.core.errors import DataError
 from headwise.live.effects import Changes, Reading
 from headwise.live.packing import nested, number
 from headwise.live.pictures import look_figures

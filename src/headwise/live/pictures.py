@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.dims import STATISTIC, head_name
+from headwise.core.dims import STATISTIC, head_name
 from headwise.figures import Axis, Figure, Heatmap, Scale, ScaleMark, Tiles, scale_over, to_payload
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import to_levels

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora import Question, has_chat, prompt_of
-from headwise.errors import DataError, did_you_mean
 from headwise.model import Model
 from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import ending, ending_ids

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 from headwise.figures import Axis, Figure, Heatmap, to_payload
 from headwise.figures.scale import scale_around
 from headwise.live.packing import nested, number

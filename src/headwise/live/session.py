@@ -26,10 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.core.cancellation import CancelToken
+from headwise.core.dims import head_name, parse_head
+from headwise.core.errors import DataError
 from headwise.corpora import delimiter_ids, has_chat
-from headwise.dims import head_name, parse_head
-from headwise.errors import DataError
-from headwise.halting import Halt
 from headwise.instruments import Profile
 from headwise.kernels import Attention
 from headwise.live import prompts
@@ -113,7 +113,7 @@ class Session:
 
     def look(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
-        changes: Mapping[str, float] | None = None, atlas: Place | None = None, halt: Halt | None = None,
+        changes: Mapping[str, float] | None = None, atlas: Place | None = None, halt: CancelToken | None = None,
     ) -> LookResult:  # fmt: skip
         """Let the model read a text (and answer it), and see every head.
 
@@ -129,7 +129,7 @@ class Session:
         Returns:
             Tokens, every head's small map and statistics, the likeliest next tokens, the answer.
         """
-        halt, start = halt or Halt(), time.monotonic()
+        halt, start = halt or CancelToken(), time.monotonic()
         prompt, changed, limit = self.check(
             text, mode=mode, answer=answer, max_new_tokens=max_new_tokens, changes=changes, atlas=atlas
         )
@@ -149,7 +149,7 @@ class Session:
 
     def head(
         self, look: str, head: str, *, rows: Span | None = None, columns: Span | None = None, size: int = LARGE,
-        halt: Halt | None = None, runs: bool = True,
+        halt: CancelToken | None = None, runs: bool = True,
     ) -> HeadMap | None:  # fmt: skip
         """One head's map, whole or a window of it.
 
@@ -174,7 +174,7 @@ class Session:
         if attention is None and not runs:
             return None
         if attention is None:
-            attention = self._read_again(found, layer, halt or Halt())
+            attention = self._read_again(found, layer, halt or CancelToken())
         weights = head_window(attention, place, rows, columns, size)
         return {
             "look": look,
@@ -188,7 +188,13 @@ class Session:
         }
 
     def what_if(
-        self, look: str, changes: Mapping[str, float], *, draws: int = DRAWS, seed: int = 0, halt: Halt | None = None
+        self,
+        look: str,
+        changes: Mapping[str, float],
+        *,
+        draws: int = DRAWS,
+        seed: int = 0,
+        halt: CancelToken | None = None,
     ) -> WhatIf:
         """The answer and the next token with heads changed, beside the model as it is, and random heads' effects.
 
@@ -202,7 +208,7 @@ class Session:
         Returns:
             Before, after, how far apart they are, and the same of the random heads.
         """
-        halt, start, found = halt or Halt(), time.monotonic(), self.looks[look]
+        halt, start, found = halt or CancelToken(), time.monotonic(), self.looks[look]
         changed = read_changes(changes, self.model.card)
         if not changed:
             raise DataError('no head was changed; give at least one with a factor other than 1, such as {"L3H7": 0}')
@@ -226,7 +232,7 @@ class Session:
             "seconds": time.monotonic() - start,
         }
 
-    def score(self, question: str, answer: str | None, atlas: Place, *, halt: Halt | None = None) -> Scored:
+    def score(self, question: str, answer: str | None, atlas: Place, *, halt: CancelToken | None = None) -> Scored:
         """The probability that an answer is wrong, by the atlas's detector, and what every head added to it.
 
         Args:
@@ -238,7 +244,7 @@ class Session:
         Returns:
             The score, with a map of what every head added.
         """
-        halt = halt or Halt()
+        halt = halt or CancelToken()
         self.check(f"{question} {answer or ''}", mode="question", max_new_tokens=LONGEST_ANSWER, atlas=atlas)
         halt.begin("scoring the answer")
         with self._watched(halt):
@@ -246,7 +252,7 @@ class Session:
 
     # ---- passes -----------------------------------------------------------------------------------------------------
 
-    def _watched(self, halt: Halt, *watchers: Instrument | Intervention) -> Observation:
+    def _watched(self, halt: CancelToken, *watchers: Instrument | Intervention) -> Observation:
         return observe(self._structure, Watch(halt, self.model.card.layers), *watchers)
 
     def _pass(self, ids: Ids) -> Tensor:
@@ -255,7 +261,7 @@ class Session:
         out = self.model(torch.tensor([ids], device=self.model.device), use_cache=False, **few)
         return out.logits[0, -1].float().log_softmax(-1).cpu()
 
-    def _answered(self, prompt: Prompt, changes: Changes, limit: int, halt: Halt) -> tuple[Tensor | None, Said]:
+    def _answered(self, prompt: Prompt, changes: Changes, limit: int, halt: CancelToken) -> tuple[Tensor | None, Said]:
         """The next-token distribution at the prompt's end, and what was said; without an answer no pass is made."""
         if not limit:
             return None, Said((), False, [])
@@ -265,7 +271,7 @@ class Session:
             halt.begin("answering")
             return state.logprobs, speak(self.model, state, limit, ends_of(self.model, prompt.mode), halt)
 
-    def _read_again(self, look: Look, layer: int, halt: Halt) -> Attention:
+    def _read_again(self, look: Look, layer: int, halt: CancelToken) -> Attention:
         """A layer's attention, by a pass that ends at that layer."""
         keep = Keep(self.kept, look.id, only=layer)
         halt.begin("reading the layer again")
@@ -275,7 +281,7 @@ class Session:
             raise DataError(f"layer {layer} has no attention that could be shown")
         return keep.found
 
-    def _as_it_is(self, look: Look, halt: Halt) -> tuple[Reading, Said]:
+    def _as_it_is(self, look: Look, halt: CancelToken) -> tuple[Reading, Said]:
         """The unchanged model on a look's prompt: from the look itself, unless heads were changed in it."""
         if not look.changes:
             return look.reading(), look.said
@@ -286,7 +292,7 @@ class Session:
         return Look("", look.prompt, {}, look.limit, next_token, said).reading(), said
 
     def _changed(
-        self, look: Look, changes: Changes, original: Said, halt: Halt, stage: str, *, speaks: bool
+        self, look: Look, changes: Changes, original: Said, halt: CancelToken, stage: str, *, speaks: bool
     ) -> tuple[Reading, Said]:
         """The changed model on the same prompt and the original answer; then what it says itself."""
         with self._watched(halt, *scales(changes)):
@@ -298,7 +304,15 @@ class Session:
         return Reading(state.logprobs, answer, original.ids), said
 
     def _control(
-        self, look: Look, changes: Changes, before: Reading, said: Said, seed: int, number: int, of: int, halt: Halt
+        self,
+        look: Look,
+        changes: Changes,
+        before: Reading,
+        said: Said,
+        seed: int,
+        number: int,
+        of: int,
+        halt: CancelToken,
     ) -> Control | None:
         """One draw of other heads; None where there are too few."""
         drawn = draw(changes, self.model.card, seed)

@@ -17,7 +17,7 @@ import itertools
 import torch
 from torch import Tensor
 
-from headwise.dims import KEY, QUERY
+from headwise.core.dims import KEY, QUERY
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Attention, Visibility
 from headwise.kernels.logweights import FLOOR, LogWeights

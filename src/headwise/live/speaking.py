@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.halting import Halt
+from headwise.core.cancellation import CancelToken
 from headwise.live.shapes import Spread, Step
 from headwise.model import Model, readable
 from headwise.studies.answers.decoding import CACHE, Ids
@@ -75,7 +75,7 @@ def follow(model: Model, state: State, answer: Ids) -> Tensor:
     return torch.stack(rows)
 
 
-def speak(model: Model, state: State, limit: int, ends: Callable[[Ids, int], bool], halt: Halt) -> Said:
+def speak(model: Model, state: State, limit: int, ends: Callable[[Ids, int], bool], halt: CancelToken) -> Said:
     """At most `limit` tokens, the likeliest each time; the state is used up."""
     said: list[int] = []
     before: list[Tensor] = []
@@ -89,7 +89,7 @@ def speak(model: Model, state: State, limit: int, ends: Callable[[Ids, int], boo
             break
         said.append(token)
         before.append(logprobs)
-        halt.told(len(said) / limit)
+        halt.report_progress(len(said) / limit)
         if len(said) == limit:
             break
         new = (token,) if cache is not None else state.ids + tuple(said)

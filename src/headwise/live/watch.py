@@ -1,4 +1,4 @@
-"""A forward pass that can be stopped: an instrument that measures nothing, and checks a `Halt` at every layer.
+"""A forward pass that can be stopped: an instrument that measures nothing, and checks a `CancelToken` at every layer.
 
 A model on a CPU may need half a minute for one pass over a long prompt; a person who cancels waits for one layer.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from headwise.halting import Halt
+from headwise.core.cancellation import CancelToken
 from headwise.seam import Frame, Instrument, Shot
 
 __all__ = ["Watch"]
@@ -18,7 +18,7 @@ class Watch(Instrument):
 
     name = "watch"
 
-    def __init__(self, halt: Halt, layers: int):
+    def __init__(self, halt: CancelToken, layers: int):
         self.halt, self.layers = halt, layers
         self._long = False
 
@@ -31,7 +31,7 @@ class Watch(Instrument):
         """One layer further."""
         self.halt.check()
         if self._long:
-            self.halt.told((frame.layer + 1) / self.layers)
+            self.halt.report_progress((frame.layer + 1) / self.layers)
 
     def read(self) -> xr.Dataset:
         """Nothing."""

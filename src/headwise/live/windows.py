@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.kernels import Attention
 from headwise.live.small_maps import pooled_window, visible_pixels
 

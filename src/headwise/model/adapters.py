@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.base import refuse_other_base
 from headwise.model.failures import in_words
 from headwise.model.gate import gate_note, put_gate

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.digest import named_weights, tensors_digest
 
 __all__ = ["base_digest", "refuse_other_base"]

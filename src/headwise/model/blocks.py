@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.card import ModelCard
 
 __all__ = ["decoder_layers", "embedding", "unembedding"]

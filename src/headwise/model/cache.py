@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 
 __all__ = ["cache_folder", "keep"]
 

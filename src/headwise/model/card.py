@@ -23,8 +23,8 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
-from headwise.errors import ModelError
-from headwise.markup import card, listing
+from headwise.core.errors import ModelError
+from headwise.core.markup import card, listing
 from headwise.model.facts import attention_facts, find, layer_labels, text_config
 from headwise.model.quiet import quiet
 

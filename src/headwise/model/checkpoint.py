@@ -23,7 +23,7 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers.utils.hub import cached_file
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.failures import in_words
 from headwise.model.quiet import quiet
 

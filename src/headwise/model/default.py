@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from huggingface_hub import constants, try_to_load_from_cache
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.gguf_file import dequantised
 
 __all__ = ["DEFAULT", "Source", "default_source", "gguf_source", "no_default"]

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.offload import is_offloaded, tied_names, values_of
 
 __all__ = ["check_finite", "named_weights", "tensors_digest", "tokenizer_digest", "weights_digest"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 
 __all__ = ["AttentionFacts", "attention_facts", "find", "layer_labels", "text_config"]
 

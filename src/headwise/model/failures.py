@@ -17,7 +17,7 @@ import torch
 from huggingface_hub import constants, errors
 from safetensors import SafetensorError
 
-from headwise.errors import HeadwiseError, ModelError
+from headwise.core.errors import HeadwiseError, ModelError
 
 __all__ = ["in_words", "is_path", "unreachable"]
 

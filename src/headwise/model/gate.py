@@ -24,7 +24,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import cached_file
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.kernels import Attention, Visibility
 from headwise.kernels.gated import gated
 

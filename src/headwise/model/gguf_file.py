@@ -34,7 +34,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import pre_tokenizers, processors
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.cache import cache_folder, keep
 from headwise.model.quiet import quiet
 

@@ -15,7 +15,7 @@ from huggingface_hub import try_to_load_from_cache
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.adapters import AdapterNote, adapter_note, add_adapter, require_adapter, unwrap
 from headwise.model.card import ModelCard, auto_class
 from headwise.model.default import DEFAULT, Source, default_source, gguf_source, no_default

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import DataError
-from headwise.markup import Html, card, facts
+from headwise.core.errors import DataError
+from headwise.core.markup import Html, card, facts
 from headwise.model.card import ModelCard
 from headwise.model.digest import tokenizer_digest, weights_digest
 from headwise.model.offload import runs_on

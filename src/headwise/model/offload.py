@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 
 __all__ = ["bare", "is_offloaded", "runs_on", "tied_names", "values_of", "whole"]
 

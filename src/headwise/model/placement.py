@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headwise.errors import ModelError, did_you_mean
+from headwise.core.errors import ModelError, did_you_mean
 from headwise.model.spread import Spread
 
 __all__ = ["choose_device", "choose_dtype", "named_dtype"]

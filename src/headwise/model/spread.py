@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.card import ModelCard
 
 __all__ = ["Spread", "read_memory"]

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model.card import ModelCard
 from headwise.model.checkpoint import Checkpoint
 from headwise.model.default import Source

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["Chat", "is_chat", "readable", "token_ids"]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 
 __all__ = ["PatternView", "look"]
 

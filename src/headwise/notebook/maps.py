@@ -17,8 +17,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, SUBJECT, head_name
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, SUBJECT, head_name
+from headwise.core.errors import DataError
 from headwise.figures.patterns.subjects import row_tokens
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels

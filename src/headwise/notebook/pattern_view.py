@@ -22,7 +22,7 @@ import traitlets
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.colour_stops import stops_of
 from headwise.notebook.maps import Maps
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, RANK
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK
+from headwise.core.errors import DataError
 from headwise.probes.features import Choice, columns, named, select
 
 __all__ = ["Block"]

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.classifier import COMPONENTS, drops, fit_subsets, fit_within
 from headwise.probes.labels import Labels

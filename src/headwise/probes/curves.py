@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import LAYER
+from headwise.core.dims import LAYER
 from headwise.probes.classifier import fit_subsets
 from headwise.probes.components import coordinates
 from headwise.probes.crossvalidation import out_of_fold

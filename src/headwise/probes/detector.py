@@ -31,8 +31,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER
+from headwise.core.errors import DataError
 from headwise.probes import detector_file
 from headwise.probes.block import Block
 from headwise.probes.calibration import Platt, fit_platt

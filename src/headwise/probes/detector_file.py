@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 from headwise.probes.block import Block
 from headwise.probes.calibration import Platt
 

@@ -28,7 +28,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import mannwhitneyu
 
-from headwise.dims import EXAMPLE, FEATURE, PART, STATISTIC
+from headwise.core.dims import EXAMPLE, FEATURE, PART, STATISTIC
 from headwise.probes.auroc import auroc
 from headwise.probes.features import named
 from headwise.probes.labels import LEAST, Labels, as_labels

@@ -26,8 +26,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import DIMS, EXAMPLE, FEATURE, HEAD, LAYER, RANK, WIDTH
-from headwise.errors import DataError, did_you_mean
+from headwise.core.dims import DIMS, EXAMPLE, FEATURE, HEAD, LAYER, RANK, WIDTH
+from headwise.core.errors import DataError, did_you_mean
 
 __all__ = [
     "KS",

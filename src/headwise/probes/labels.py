@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["LEAST", "Labels", "as_groups", "as_labels"]
 

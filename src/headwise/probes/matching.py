@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.auroc import auroc
 from headwise.probes.labels import as_labels
 

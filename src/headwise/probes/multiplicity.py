@@ -24,8 +24,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import false_discovery_control
 
-from headwise.dims import RANK
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import RANK
+from headwise.core.errors import StudyError, did_you_mean
 
 __all__ = ["benjamini_hochberg", "cauchy", "cells_of_a_map", "combine_ranks", "min_p", "q_of_maps"]
 

@@ -25,7 +25,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from headwise.dims import EXAMPLE, STATISTIC
+from headwise.core.dims import EXAMPLE, STATISTIC
 from headwise.probes.multiplicity import q_of_maps
 
 __all__ = ["interval_of_mean", "paired_changes"]

@@ -27,8 +27,8 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, rankdata
 
-from headwise.dims import EXAMPLE
-from headwise.errors import StudyError
+from headwise.core.dims import EXAMPLE
+from headwise.core.errors import StudyError
 from headwise.probes.differences import LEAST_PER_CELL, MAPS, patterns
 from headwise.probes.features import named
 from headwise.probes.labels import LEAST, Labels, as_groups, as_labels

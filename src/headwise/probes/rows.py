@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
-from headwise.errors import DataError
+from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
+from headwise.core.errors import DataError
 from headwise.probes.auroc import auroc, auroc_by_fold
 from headwise.probes.calibration import brier, fit_platt
 from headwise.probes.components import coordinates

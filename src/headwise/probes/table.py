@@ -36,8 +36,8 @@ from typing import Any
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from headwise.dims import DETECTOR
-from headwise.errors import DataError, did_you_mean
+from headwise.core.dims import DETECTOR
+from headwise.core.errors import DataError, did_you_mean
 from headwise.probes import rows as make
 from headwise.probes.auroc import Auroc, Difference, auroc_by_fold
 from headwise.probes.auroc import compare as compare_aurocs

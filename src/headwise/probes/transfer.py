@@ -19,8 +19,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import TOPIC, TRAINED_ON
-from headwise.errors import DataError
+from headwise.core.dims import TOPIC, TRAINED_ON
+from headwise.core.errors import DataError
 from headwise.probes.auroc import Auroc, auroc, auroc_by_fold
 from headwise.probes.classifier import fit_subsets
 from headwise.probes.crossvalidation import assign_folds, out_of_fold

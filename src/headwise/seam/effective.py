@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.model import ModelCard, decoder_layers, whole
 from headwise.seam.glance import Enough, Onlooker, glance
 from headwise.seam.structure import Structure

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
 from headwise.model.gate import gate_of
 from headwise.seam.behind import RUNS_BEHIND, Behind

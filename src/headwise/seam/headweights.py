@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.model import Model, StoredModel, bare, decoder_layers, embedding, unembedding, values_of, whole
 from headwise.seam.effective import FirstBlock
 from headwise.seam.layout import LayoutFinder

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.model import ModelCard, decoder_layers
 from headwise.seam.glance import Enough, Onlooker, glance
 from headwise.seam.refusal import refuse_unseeable

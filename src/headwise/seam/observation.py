@@ -21,7 +21,7 @@ from typing import Self
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.errors import SeamError, did_you_mean
+from headwise.core.errors import SeamError, did_you_mean
 from headwise.model import Model
 from headwise.seam.forward import watched
 from headwise.seam.refusal import refuse_unseeable

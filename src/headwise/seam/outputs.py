@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.model.gate import attend_gated, gate_of
 
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]  # q, k, v, scale: z as SDPA has it, and lse

@@ -21,7 +21,7 @@ from numbers import Integral
 import torch
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.seam.frame import Shot
 
 Positions = str | int | Sequence[int] | Tensor

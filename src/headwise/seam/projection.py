@@ -20,7 +20,7 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.kernels import Gram
 from headwise.model import values_of
 from headwise.seam.forward import unwatched

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.seam.structure import Structure
 
 UNDERSTOOD = {"s_aux", "position_ids", "cache_position", "attention_mask"}  # tensors a layer may pass along

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.seam.frame import Shot
 from headwise.seam.sight import sight_of
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.errors import SeamError
+from headwise.core.errors import SeamError
 from headwise.kernels import Visibility
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.dims import head_name
-from headwise.errors import DataError, SeamError
+from headwise.core.dims import head_name
+from headwise.core.errors import DataError, SeamError
 from headwise.model import ModelCard, decoder_layers, runs_on
 
 

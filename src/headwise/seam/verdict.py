@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from headwise.markup import card, table
+from headwise.core.markup import card, table
 
 __all__ = ["Check", "Verdict"]
 

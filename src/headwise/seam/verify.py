@@ -24,7 +24,7 @@ import torch
 import xarray as xr
 from torch import Tensor, nn
 
-from headwise.errors import HeadwiseError, SeamError
+from headwise.core.errors import HeadwiseError, SeamError
 from headwise.kernels import Match, Reductions, Wanted
 from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights

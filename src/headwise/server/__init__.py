@@ -3,7 +3,7 @@
 Import order: shelf, desk, guard; room, answers; live_routes, pages, downloads; app; running.
 """
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 
 try:
     import fastapi  # noqa: F401

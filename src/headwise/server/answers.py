@@ -23,7 +23,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 from headwise.server.desk import Busy
 from headwise.server.plain_page import plain_page
 from headwise.server.room import NotReady

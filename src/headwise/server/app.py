@@ -18,7 +18,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 from headwise.server.answers import Missing, atlas_of, register, same
 from headwise.server.comparisons import Comparisons
 from headwise.server.desk import Desk

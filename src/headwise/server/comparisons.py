@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from headwise.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError
 from headwise.figures import to_payload
 from headwise.joins import Comparison, compare, comparison_figure, comparison_words
 from headwise.server.shelf import Shelved

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.errors import HeadwiseError
-from headwise.halting import LIMIT, Halt, Halted
+from headwise.core.cancellation import LIMIT, Cancelled, CancelToken
+from headwise.core.errors import HeadwiseError
 
 __all__ = ["Busy", "Desk", "Job", "Now"]
 
@@ -51,9 +51,9 @@ class Now:
 class Job:
     """Something to be computed."""
 
-    def __init__(self, work: Callable[[Halt], Any], seconds: float):
+    def __init__(self, work: Callable[[CancelToken], Any], seconds: float):
         self.work = work
-        self.halt = Halt(seconds, self._told)
+        self.halt = CancelToken(seconds, self._told)
         self.now = Now("waiting")
         self.over = threading.Event()
 
@@ -66,7 +66,7 @@ class Job:
         self.now = Now("running", "starting")
         try:
             self.now = Now("done", share=1.0, result=self.work(self.halt))
-        except (Halted, HeadwiseError) as error:
+        except (Cancelled, HeadwiseError) as error:
             self.now = Now("failed", error=str(error))
         except Exception as error:
             self.now = Now("failed", error=_unforeseen(error))
@@ -86,7 +86,7 @@ class Desk:
         self._worker = threading.Thread(target=self._work, name="headwise-model", daemon=True)
         self._worker.start()
 
-    def take(self, work: Callable[[Halt], Any], *, seconds: float | None = None) -> Job:
+    def take(self, work: Callable[[CancelToken], Any], *, seconds: float | None = None) -> Job:
         """Put a job into the line."""
         job = Job(work, self.seconds if seconds is None else seconds)
         with self._changed:

@@ -26,7 +26,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from headwise.errors import DataError, HeadwiseError
+from headwise.core.errors import DataError, HeadwiseError
 from headwise.server.answers import atlas_of, dumped
 from headwise.server.desk import Job
 from headwise.server.room import Room

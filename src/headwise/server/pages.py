@@ -20,7 +20,7 @@ import re
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from headwise.dims import parse_head
+from headwise.core.dims import parse_head
 from headwise.server.answers import Missing, same
 from headwise.server.plain_page import plain_page
 from headwise.server.shelf import Shelf, Shelved

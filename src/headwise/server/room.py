@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headwise.errors import HeadwiseError
-from headwise.halting import Halt
+from headwise.core.cancellation import CancelToken
+from headwise.core.errors import HeadwiseError
 from headwise.server.desk import Desk, Job
 from headwise.server.shelf import Shelved
 
@@ -79,7 +79,7 @@ class Room:
             raise NotReady(f"the model is not ready: {self.status(self._shelved[0])['message']}")
         return self.session
 
-    def _load(self, halt: Halt) -> None:
+    def _load(self, halt: CancelToken) -> None:
         assert self._open is not None
         session = self._open()
         for one in self._shelved:

@@ -19,7 +19,7 @@ from typing import Any
 
 import uvicorn
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 __all__ = ["Server", "address", "bound", "is_loopback", "run"]
 

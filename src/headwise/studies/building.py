@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.atlas import Atlas, Provenance, difference
+from headwise.core.errors import AtlasError, EngineError, did_you_mean
 from headwise.corpora import Passages, Questions, Relations, Steps
 from headwise.engines import (
     Engine,
@@ -26,7 +27,6 @@ from headwise.engines import (
     ShardStore,
     shards_of,
 )
-from headwise.errors import AtlasError, EngineError, did_you_mean
 from headwise.model import Model
 from headwise.studies.catalogue import NEEDS, check_studies, default_studies, with_needed
 from headwise.studies.sources import Sources

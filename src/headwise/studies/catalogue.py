@@ -10,7 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.studies import (
     answers,
     circuits,

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from headwise.core.markup import card, paragraph, table
 from headwise.engines.ray.cluster import Cluster
-from headwise.markup import card, paragraph, table
 from headwise.model import ModelCard, choose_dtype
 from headwise.studies.catalogue import FROM_WEIGHTS
 from headwise.studies.loads import LOADS, STATISTICS, Load, Shown

@@ -20,10 +20,10 @@ import xarray as xr
 from scipy import stats
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import REPEATS, Example, Passages, batches, delimiter_ids, repeated_random
-from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Observation, Structure, observe

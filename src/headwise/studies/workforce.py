@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
+from headwise.core.errors import EngineError
 from headwise.engines.ray.cluster import Cluster
-from headwise.errors import EngineError
 from headwise.studies.loads import Load
 from headwise.studies.room import PROCESS, SHARE_ON_DEVICE, Needs
 

@@ -20,9 +20,9 @@ import torch
 import xarray as xr
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from headwise.core.errors import EngineError, ModelError
 from headwise.corpora import Endpoint
 from headwise.engines import Job, Outcome, Shard, Threads
-from headwise.errors import EngineError, ModelError
 from headwise.model import Model, StoredModel, check_finite, load, open_stored
 from headwise.seam import HeadWeights
 from headwise.studies.catalogue import FROM_WEIGHTS, STUDIES

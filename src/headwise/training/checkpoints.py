@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["latest", "load_checkpoint", "save_checkpoint"]
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["Recipe"]
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.errors import DataError, StudyError
+from headwise.core.errors import DataError, StudyError
 from headwise.model import Model, is_offloaded
 from headwise.model.gate import training
 from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint

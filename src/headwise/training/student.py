@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.model import Model
 from headwise.model.gate import gate_of, register
 from headwise.seam import Structure, refuse_unseeable, routed

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.model import Model, tokenizer_digest
 from headwise.model.quiet import quiet
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.dims import SITE, SUBJECT
-from headwise.errors import HeadwiseError
+from headwise.core.dims import SITE, SUBJECT
+from headwise.core.errors import HeadwiseError
 from headwise.figures import Figure, figure_of, has_figure
 
 __all__ = ["CHAPTERS", "Chapter", "Variant", "figures_of"]

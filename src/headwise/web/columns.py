@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headwise.dims import HEAD, LAYER
+from headwise.core.dims import HEAD, LAYER
 from headwise.joins import usual_columns
 
 __all__ = ["columnar"]

@@ -28,8 +28,8 @@ import xarray as xr
 
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.record import heads
-from headwise.dims import head_name, parse_head
-from headwise.errors import DataError, StudyError, did_you_mean
+from headwise.core.dims import head_name, parse_head
+from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures import to_payload
 from headwise.joins import Dossiers
 from headwise.joins.agreement import agreement_figure, agreement_of, agreement_words

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from headwise.atlas import Atlas
 from headwise.atlas.disk import explained
-from headwise.dims import parse_head
-from headwise.errors import AtlasError, DataError
+from headwise.core.dims import parse_head
+from headwise.core.errors import AtlasError, DataError
 from headwise.web.content import Content
 from headwise.web.page import block, embedded_page, safe_json
 

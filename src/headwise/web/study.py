@@ -12,8 +12,8 @@ from typing import Any
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.errors import DataError, did_you_mean
 from headwise.describe import Words, describe
-from headwise.errors import DataError, did_you_mean
 from headwise.figures import Figure, has_figure, to_payload
 from headwise.web.card import origin_facts
 from headwise.web.chapters import CHAPTERS, Variant, figures_of

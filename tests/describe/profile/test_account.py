@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from headwise.core.errors import StudyError
 from headwise.describe import Number, Words, describe
-from headwise.errors import StudyError
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")

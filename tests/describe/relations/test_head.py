@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from headwise.core.errors import DataError
 from headwise.describe.relations.head import head_in_words
-from headwise.errors import DataError
 
 
 @pytest.fixture

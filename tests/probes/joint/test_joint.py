@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.joint import Network, Training, fit_joint, importance
 from headwise.probes.joint.fits import standardised
 from headwise.probes.joint.training import choose_epochs, inner_rows, train

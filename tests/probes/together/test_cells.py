@@ -6,8 +6,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import headwise as hw
+from headwise.core.errors import DataError, ModelError
 from headwise.corpora import Example, batches, packaged_questions
-from headwise.errors import DataError, ModelError
 from headwise.probes.together import cells as module
 from headwise.probes.together import fit_cells, shuffled
 from headwise.seam import Structure

@@ -4,7 +4,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from headwise.errors import AtlasError, DataError
+from headwise.core.errors import AtlasError, DataError
 from headwise.probes.together import Probe
 
 

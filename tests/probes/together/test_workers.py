@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.errors import DataError, StudyError
+from headwise.core.errors import DataError, StudyError
 from headwise.probes.together import workers
 from headwise.probes.together.workers import side_by_side
 

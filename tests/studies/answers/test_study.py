@@ -16,9 +16,9 @@ from served import Stub
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Endpoint, Question, Questions, packaged_questions, prompt_ids
 from headwise.engines import Shard, ShardStore, cut, run
-from headwise.errors import DataError, StudyError
 from headwise.model import Model, load
 from headwise.studies.answers import endings
 from headwise.studies.answers.study import AnsweringOptions, prepare

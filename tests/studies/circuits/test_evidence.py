@@ -9,7 +9,7 @@ from synthetic.circuits import RANKED, circuits_dataset
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.circuits.curve import needed, trace
 from headwise.studies.circuits.evidence import to_dataset
 

@@ -8,7 +8,7 @@ import torch
 from planted import PLANTED, tiny_model
 from planted_circuit import CIRCUIT, induction_pairs, planted_circuit_model
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.instruments import HeadStreams
 from headwise.interventions import Replace
 from headwise.model import embedding, load

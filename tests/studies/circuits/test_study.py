@@ -7,8 +7,8 @@ import pytest
 from planted import planted_profile_model, tiny_model
 from planted_circuit import CIRCUIT, planted_circuit_model
 
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import CIRCUIT_TASKS, CircuitTask, PromptPair
-from headwise.errors import DataError, StudyError
 from headwise.model import load
 from headwise.studies import build
 from headwise.studies.circuits import CircuitsOptions, prepare

@@ -9,9 +9,9 @@ from planted_steps import HEADS, planted_maps, planted_steps, planted_steps_mode
 
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Steps, right, step_ids
 from headwise.engines import cut
-from headwise.errors import DataError, StudyError
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.function_masking.study import FunctionMaskingOptions, Masking, prepare

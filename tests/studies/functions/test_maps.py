@@ -9,7 +9,7 @@ from scipy import stats
 from headwise.atlas import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.functions.chance import against_shuffled
 from headwise.studies.functions.directions import direction
 from headwise.studies.functions.elbow import elbow

@@ -10,8 +10,8 @@ import torch
 from planted_steps import planted_steps, planted_steps_model
 
 import headwise as hw
+from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps, packaged_steps, step_ids
-from headwise.errors import DataError, ModelError, StudyError
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.function_masking import FunctionMaskingOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headwise as hw
-from headwise.errors import ModelError
+from headwise.core.errors import ModelError
 from headwise.studies.patterns import PatternsOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("default model")]

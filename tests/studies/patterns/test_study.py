@@ -14,8 +14,8 @@ from planted import PLANTED, planted_profile_model, tiny_model, tiny_passages, t
 
 from headwise.atlas import Atlas
 from headwise.atlas.schemas.patterns import BETWEEN
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Passages
-from headwise.errors import DataError, StudyError
 from headwise.model import Model, load
 from headwise.model.gate import put_gate
 from headwise.studies import build

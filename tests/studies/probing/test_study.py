@@ -17,9 +17,9 @@ from served import Stub
 import headwise as hw
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.corpora import Endpoint, Question, Questions, packaged_questions, text_of_tokens
 from headwise.engines import cut
-from headwise.errors import DataError, ModelError, StudyError
 from headwise.model import Model, load
 from headwise.studies.answers import study as answering
 from headwise.studies.probing import study as probing

@@ -15,9 +15,9 @@ from planted_relations import ANTONYM, CAPITAL, NAMES, PAIRS, ids, planted_relat
 import headwise as hw
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Relation, Relations, packaged_relations, read_relations
 from headwise.engines import cut
-from headwise.errors import DataError, StudyError
 from headwise.model import load, open_stored
 from headwise.seam import HeadWeights
 from headwise.studies.relations import study as relations

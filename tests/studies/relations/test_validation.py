@@ -13,10 +13,10 @@ from planted_tasks import HEADS, PAIRS, planted_tasks, planted_tasks_model
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Relation, Relations, packaged_relations, single_token
 from headwise.describe import describe
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.figures import figure_of
 from headwise.interventions import Scale
 from headwise.model import load

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, trust
 
 

@@ -14,9 +14,9 @@ import headwise as hw
 from headwise.atlas import Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
+from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.corpora import Question, Questions, packaged_questions
 from headwise.engines import Shard, ShardStore, cut, run
-from headwise.errors import DataError, ModelError, StudyError
 from headwise.model import Model, load
 from headwise.studies.answers import study as answering
 from headwise.studies.catalogue import ON_REQUEST, STUDIES, with_needed

@@ -5,7 +5,7 @@ import pytest
 import torch
 from planted import tiny_passages
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.interventions import Drop
 from headwise.kernels import Dropping
 from headwise.seam import observe

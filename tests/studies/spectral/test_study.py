@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from scipy.stats import mannwhitneyu
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.instruments import PARTS
 from headwise.studies.spectral import detection
 from headwise.studies.spectral import study as spectral

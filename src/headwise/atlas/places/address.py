@@ -22,7 +22,7 @@ from headwise.atlas.places.folder import Folder
 from headwise.atlas.places.objects import Objects
 from headwise.atlas.places.place import Place
 from headwise.atlas.places.refusals import ENDPOINTS, explained_store, obstore
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["is_url", "place_of"]
 

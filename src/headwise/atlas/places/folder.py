@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 from headwise.atlas.disk import create_file, explained, replace_file
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Folder"]
 

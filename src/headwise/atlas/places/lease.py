@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.atlas.places.objects import Objects, Tag, Tagged
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Lease", "LeaseLostError", "leased"]
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from headwise.atlas.places.refusals import explained_store, obstore
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Objects", "Tag", "Tagged"]
 

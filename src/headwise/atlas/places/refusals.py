@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["explained_store", "obstore"]
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from headwise.atlas.provenance import Provenance
 from headwise.atlas.schema import Schema
 from headwise.atlas.schemas.answers import ANSWERS
 from headwise.atlas.schemas.circuits import CIRCUITS
@@ -24,6 +23,7 @@ from headwise.atlas.schemas.relations import RELATIONS, SALIENCE
 from headwise.atlas.schemas.samples import SAMPLES
 from headwise.atlas.schemas.sparsity import SPARSITY
 from headwise.atlas.schemas.spectral import SPECTRAL
+from headwise.core.provenance import Provenance
 
 __all__ = ["SCHEMAS", "schema_of"]
 

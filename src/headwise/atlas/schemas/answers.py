@@ -6,7 +6,7 @@ This file does not know how they are measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import EXAMPLE
+from headwise.core.dims import EXAMPLE
 
 __all__ = ["ANSWERS"]
 

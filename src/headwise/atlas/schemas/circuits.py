@@ -6,7 +6,7 @@ This file does not know how any of it is measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 
 __all__ = ["CIRCUITS"]
 

@@ -8,7 +8,7 @@ before it was kept, and is not asked for.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
+from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 
 __all__ = ["FUNCTION_MASKING"]
 

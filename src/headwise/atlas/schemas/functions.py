@@ -6,7 +6,7 @@ This file does not know how anything is measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import EXAMPLE, FUNCTION, HEAD, LAYER, PREDICTED, RANK, SEED, WIDTH
+from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, PREDICTED, RANK, SEED, WIDTH
 
 __all__ = ["FUNCTIONS"]
 

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import EXAMPLE, FEATURE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT, TOKEN
+from headwise.core.dims import (
+    EXAMPLE,
+    FEATURE,
+    HEAD,
+    KEY,
+    LAYER,
+    POOLED_KEY,
+    POOLED_QUERY,
+    QUERY,
+    STATISTIC,
+    SUBJECT,
+    TOKEN,
+)
 
 __all__ = ["BETWEEN", "PATTERNS"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, TOKEN
+from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, TOKEN
 
 __all__ = ["PROBING"]
 

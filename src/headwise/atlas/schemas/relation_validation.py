@@ -6,7 +6,7 @@ This file does not know how either is measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import CONTROL, DRAW, HEAD, LAYER, RELATION, REMOVED, TASK
+from headwise.core.dims import CONTROL, DRAW, HEAD, LAYER, RELATION, REMOVED, TASK
 
 __all__ = ["RELATION_VALIDATION"]
 

@@ -7,7 +7,7 @@ before they were kept, and are not asked for. This file does not know how either
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 
 __all__ = ["RELATIONS", "SALIENCE"]
 

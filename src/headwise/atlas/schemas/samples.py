@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 
 __all__ = ["SAMPLES"]
 

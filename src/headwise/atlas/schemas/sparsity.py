@@ -6,7 +6,7 @@ This file does not know how any of it is measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import HEAD, LAYER, RULE
+from headwise.core.dims import HEAD, LAYER, RULE
 
 __all__ = ["SPARSITY"]
 

@@ -6,7 +6,7 @@ This file does not know how it is measured.
 from __future__ import annotations
 
 from headwise.atlas.schema import TEXT, Schema
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 
 __all__ = ["SPECTRAL"]
 

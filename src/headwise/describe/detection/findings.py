@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
+from headwise.core.dims import LAYER, RANK, SIZE
 from headwise.describe.detection.reading import DetectionReading
 from headwise.describe.words import Writer, listed
-from headwise.dims import LAYER, RANK, SIZE
 
 KINDS = {"supervised": "fitted", "combined": "combined", "score": "a score, not fitted"}
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.dims import DETECTOR, LAYER, TOPIC, TRAINED_ON
+from headwise.core.dims import DETECTOR, LAYER, TOPIC, TRAINED_ON
 
 OTHERS = "others"  # fitted on every topic but the one tested on
 PUBLISHED = (  # from worst to best in the paper, by the names they may have here

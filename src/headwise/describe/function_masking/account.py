@@ -6,12 +6,12 @@ computed from the Dataset and kept, with what it is, in `Words.numbers`: "own 16
 
 from __future__ import annotations
 
+from headwise.core.dims import DRAW
 from headwise.describe.account import Account
 from headwise.describe.function_masking.findings import say_details, say_observations
 from headwise.describe.function_masking.reading import MaskingReading
 from headwise.describe.subject import model_of
 from headwise.describe.words import Writer, listed
-from headwise.dims import DRAW
 from headwise.figures.functions.masking import where_masked
 
 FEW = 50  # steps below which an accuracy is called coarse

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import AMOUNT, FUNCTION, MASKED, REMOVED
 from headwise.describe.ties import best
-from headwise.dims import AMOUNT, FUNCTION, MASKED, REMOVED
 from headwise.figures.functions.grid import shown_functions
 from headwise.figures.functions.masking import LEAST_ASKED
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.describe import maps
-from headwise.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.figures.functions.companions import correlations
 from headwise.figures.functions.grid import shown_functions
 from headwise.figures.functions.maps import scale_of

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
 from headwise.describe import maps
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
 
 LEVEL, HALF = 0.05, 0.5
 FULL = 0.999  # rows that sum to less have weight nowhere

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
 from headwise.describe.maps import spearman
-from headwise.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
 
 LEVEL = 0.05
 EXACT = "exact_answer"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.describe import maps
-from headwise.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 
 
 class ProfileReading:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, TARGET, VOCABULARY, head_name, parse_head
+from headwise.core.errors import DataError
 from headwise.describe.relations.reading import SIGNS, RelationsReading
 from headwise.describe.words import Words, Writer
-from headwise.dims import EXAMPLE, HEAD, LAYER, RANK, TARGET, VOCABULARY, head_name, parse_head
-from headwise.errors import DataError
 
 __all__ = ["head_in_words"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.describe import maps
-from headwise.dims import CATEGORY, HEAD, LAYER, RELATION
 
 SIGNS = ("score", "suppression")
 

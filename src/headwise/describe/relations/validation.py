@@ -11,9 +11,9 @@ import json
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import RELATION, REMOVED, TASK
 from headwise.describe.subject import model_in
 from headwise.describe.words import Words, Writer, listed
-from headwise.dims import RELATION, REMOVED, TASK
 from headwise.figures.origin import origin_of
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}

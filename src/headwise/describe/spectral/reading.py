@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 from headwise.describe import maps
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 
 LEVEL = 0.05
 WHOLE, ANSWER = "whole", "answer"

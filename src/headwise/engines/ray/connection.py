@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headwise.core.errors import EngineError
 from headwise.engines.ray.library import the_library
-from headwise.errors import EngineError
 
 __all__ = ["Connection", "connection"]
 

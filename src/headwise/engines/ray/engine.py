@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headwise.core.errors import EngineError
 from headwise.engines.crew import Crew
 from headwise.engines.engine import Listener, Order
 from headwise.engines.leases import USUAL, Terms
@@ -26,7 +27,6 @@ from headwise.engines.ray.cluster import Cluster, connected
 from headwise.engines.ray.connection import connection
 from headwise.engines.ray.pool import RayPool
 from headwise.engines.ray.session import RaySession
-from headwise.errors import EngineError
 
 __all__ = ["RayEngine", "Size"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from headwise.errors import EngineError
+from headwise.core.errors import EngineError
 
 __all__ = ["the_library"]
 

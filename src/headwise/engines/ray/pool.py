@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from headwise import errors
+from headwise.core import errors
+from headwise.core.errors import HeadwiseError
 from headwise.engines.engine import Order
 from headwise.engines.pool import Answered, Call, Died, Event, Failed, Refused
 from headwise.engines.ray.connection import Connection
 from headwise.engines.ray.worker import ANSWERED, REFUSED, Reply, Worker
-from headwise.errors import HeadwiseError
 
 __all__ = ["RayPool"]
 

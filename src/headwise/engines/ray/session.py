@@ -15,15 +15,15 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.provenance import difference
 from headwise.atlas.store import pack, unpack
+from headwise.core.errors import AtlasError, EngineError
+from headwise.core.provenance import difference
 from headwise.engines.crew import PREPARE, Crew, Round
 from headwise.engines.engine import Job, Listener, Outcome, SetAsideError
 from headwise.engines.pool import Call
 from headwise.engines.ray.pool import RayPool
 from headwise.engines.ray.worker import Parts
 from headwise.engines.shards import Shard, ShardStore, cut
-from headwise.errors import AtlasError, EngineError
 
 __all__ = ["RaySession"]
 

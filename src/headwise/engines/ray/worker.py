@@ -22,10 +22,10 @@ import xarray as xr
 
 from headwise.atlas.encoding import DamageError
 from headwise.atlas.store import pack, unpack
+from headwise.core.errors import HeadwiseError
 from headwise.engines.engine import Desk, Job, Order
 from headwise.engines.ray.library import the_library
 from headwise.engines.shards import Shard, ShardStore
-from headwise.errors import HeadwiseError
 
 __all__ = ["ANSWERED", "FAILED", "REFUSED", "Parts", "Reply", "Worker"]
 

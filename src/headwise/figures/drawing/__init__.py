@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.figures.drawing import maps, mosaic, plots
 from headwise.figures.drawing.ink import GREY, INK
 from headwise.figures.figure import Figure

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
-from headwise.errors import StudyError
+from headwise.core.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
+from headwise.core.errors import StudyError
 from headwise.figures.clustering import Tree, tree_of
 from headwise.figures.functions.grid import Parts, columns_for
 from headwise.figures.matrices import written_matrix

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import xarray as xr
 
-from headwise.dims import FUNCTION
+from headwise.core.dims import FUNCTION
 from headwise.figures.choice import chosen_keys
 from headwise.figures.panels import Panel
 from headwise.figures.scale import Scale

@@ -18,8 +18,8 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from headwise.dims import FUNCTION, HEAD, LAYER, SEED
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import FUNCTION, HEAD, LAYER, SEED
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.functions.companions import COMPANIONS, TITLES
 from headwise.figures.functions.grid import columns_for, shown_functions

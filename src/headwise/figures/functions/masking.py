@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.functions.grid import Parts, columns_for, shown_functions
 from headwise.figures.matrices import written_matrix

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, SUBJECT, head_name
+from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.patterns.subjects import Head, all_heads, chosen_heads, names_of, prompts_of, ranked_heads

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name
+from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name
 from headwise.figures.figure import Figure
 from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap

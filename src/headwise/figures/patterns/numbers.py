@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.origin import cell_names, origin_of, small_print, with_model

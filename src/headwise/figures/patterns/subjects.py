@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_heads
-from headwise.errors import DataError, StudyError, did_you_mean
+from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_heads
+from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures.origin import origin_of
 
 ALIKE = ("change", "similarity")  # two names of one order: least similar first

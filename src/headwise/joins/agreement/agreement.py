@@ -20,8 +20,8 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.atlas.record import refuse_other_models
-from headwise.dims import head_name
-from headwise.errors import StudyError
+from headwise.core.dims import head_name
+from headwise.core.errors import StudyError
 from headwise.figures.origin import model_name, origin_of, small_print
 from headwise.joins.agreement.evidence import Evidence, Heads, evidence_of, odds_ratio, ranks, within
 from headwise.joins.agreement.headsets import HeadMap, head_maps

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headwise.dims import CATEGORY, FEATURE, FUNCTION, HEAD, LAYER, PART, RELATION, STATISTIC, TASK
+from headwise.core.dims import CATEGORY, FEATURE, FUNCTION, HEAD, LAYER, PART, RELATION, STATISTIC, TASK
 
 __all__ = ["HeadMap", "head_maps"]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pandas as pd
 
-from headwise.errors import DataError, did_you_mean
+from headwise.core.errors import DataError, did_you_mean
+from headwise.core.markup import card, paragraph, table
 from headwise.joins.plain import plain
-from headwise.markup import card, paragraph, table
 
 __all__ = ["Agreement", "Pair", "SetFact"]
 

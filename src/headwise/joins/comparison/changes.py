@@ -19,8 +19,8 @@ import pandas as pd
 import xarray as xr
 from scipy.stats import ks_2samp
 
+from headwise.core.dims import HEAD, LAYER
 from headwise.describe.maps import spearman
-from headwise.dims import HEAD, LAYER
 from headwise.joins.agreement.evidence import benjamini_hochberg
 from headwise.joins.columns import Column, Columns
 from headwise.joins.comparison.pairing import noise_of

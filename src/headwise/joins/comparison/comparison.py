@@ -21,7 +21,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.errors import AtlasError, StudyError, did_you_mean
+from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.joins.agreement.evidence import within
 from headwise.joins.columns import Columns, columns_of
 from headwise.joins.comparison.changes import changes, depths, ranked_heads

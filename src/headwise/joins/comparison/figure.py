@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from headwise.dims import head_name
-from headwise.errors import StudyError, did_you_mean
+from headwise.core.dims import head_name
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures import (
     Axis,
     Category,

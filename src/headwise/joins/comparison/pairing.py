@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import binom, norm, t
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, SUBJECT
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, SUBJECT
 from headwise.joins.columns import Column
 
 __all__ = ["Noise", "noise_of"]

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from headwise.core.markup import card, listing, paragraph, table
 from headwise.describe.words import significant
 from headwise.joins.plain import plain
-from headwise.markup import card, listing, paragraph, table
 
 __all__ = ["ColumnChange", "Comparison", "DepthChange", "StudyMatch"]
 

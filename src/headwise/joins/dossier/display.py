@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headwise.core.markup import Html, card, image, listing, paragraph, table
 from headwise.describe.words import significant
 from headwise.figures import Scale
 from headwise.figures.thumbnail import coloured, png
 from headwise.figures.tiles import HIDDEN, LEVELS
-from headwise.markup import Html, card, image, listing, paragraph, table
 
 if TYPE_CHECKING:
     from headwise.joins.dossier.facts import Dossier, PatternMaps, Value

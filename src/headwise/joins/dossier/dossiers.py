@@ -19,8 +19,8 @@ import xarray as xr
 
 from headwise.atlas import SCHEMAS, Atlas
 from headwise.atlas.record import refuse_other_models
-from headwise.dims import head_name, parse_head
-from headwise.errors import DataError
+from headwise.core.dims import head_name, parse_head
+from headwise.core.errors import DataError
 from headwise.figures.origin import model_name, origin_of
 from headwise.joins.columns import TRAITS, Column, columns_of
 from headwise.joins.dossier.facts import Dossier, Value

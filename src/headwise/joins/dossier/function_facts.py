@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import FUNCTION, HEAD, LAYER, REMOVED, head_name
+from headwise.core.dims import FUNCTION, HEAD, LAYER, REMOVED, head_name
 from headwise.joins.dossier.facts import FunctionFact, MaskingFact
 from headwise.joins.percentiles import places
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, QUERY, SUBJECT
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, QUERY, SUBJECT
 from headwise.figures.tiles import to_levels
 from headwise.joins.dossier.facts import PatternFact, PatternMaps
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.joins.dossier.facts import RelationFact, SalientToken
 from headwise.joins.percentiles import places
 

@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import HEAD, LAYER, RELATION
 from headwise.describe.words import listed, percent, significant
-from headwise.dims import HEAD, LAYER, RELATION
 from headwise.joins.dossier.facts import FunctionFact, RelationFact, Value, View
 from headwise.joins.dossier.summary import beyond
 from headwise.joins.percentiles import places

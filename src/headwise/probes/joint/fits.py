@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.joint.importance import importance
 from headwise.probes.joint.training import Training, choose_epochs, train
 

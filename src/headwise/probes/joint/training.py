@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.joint.network import DROPOUT, HIDDEN, Network
 
 __all__ = ["Training", "choose_epochs", "train"]

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.labels import Labels
 from headwise.probes.together.areas import areas
 from headwise.probes.together.descent import STEPS, TOLERANCE, Optimum, minimise

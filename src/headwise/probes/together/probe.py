@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from headwise.errors import AtlasError, DataError
+from headwise.core.errors import AtlasError, DataError
 from headwise.probes.labels import as_labels
 from headwise.probes.together.descent import TOLERANCE, minimise
 from headwise.probes.together.points import points_of

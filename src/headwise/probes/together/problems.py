@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 from headwise.probes.labels import Labels
 
 __all__ = ["BALANCED", "Problems", "problems_of"]

@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 __all__ = ["side_by_side"]
 

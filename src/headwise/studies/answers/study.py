@@ -29,6 +29,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import (
     Endpoint,
     Question,
@@ -43,9 +45,7 @@ from headwise.corpora import (
     prompt_ids,
     prompt_of,
 )
-from headwise.dims import EXAMPLE
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.model import Model
 from headwise.studies.answers.decoding import Decoder, Ids, Reply, Sampling, shared_beginning
 from headwise.studies.answers.endings import ending, ending_ids, text_of

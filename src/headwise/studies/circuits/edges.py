@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.circuits.attribution import deltas, record, written
 from headwise.studies.circuits.bench import Bench
 from headwise.studies.circuits.graph import Graph

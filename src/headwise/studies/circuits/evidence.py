@@ -20,8 +20,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from headwise.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
-from headwise.errors import StudyError
+from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.errors import StudyError
 from headwise.probes import wilson
 from headwise.studies.circuits.curve import needed
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.dims import head_name
+from headwise.core.dims import head_name
 
 __all__ = ["Graph"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.corpora import CIRCUIT_TASKS
-from headwise.errors import StudyError, did_you_mean
 
 __all__ = ["CircuitsOptions"]
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from headwise.core.errors import SeamError, StudyError
 from headwise.corpora import TaskPairs
-from headwise.errors import SeamError, StudyError
 from headwise.instruments import HeadStreams
 from headwise.probes import wilson
 from headwise.seam import Structure, observe

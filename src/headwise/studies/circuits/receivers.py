@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.seam import Frame, Intervention, Structure, observe, output_projections
 from headwise.seam.layout import LayoutFinder
 

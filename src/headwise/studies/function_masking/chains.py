@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import FUNCTION, MASKED
+from headwise.core.dims import FUNCTION, MASKED
 from headwise.studies.function_masking.gaps import NOTHING, gap, share
 
 __all__ = ["to_chains"]

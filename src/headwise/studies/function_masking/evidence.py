@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
+from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.studies.function_masking.chains import to_chains
 from headwise.studies.function_masking.gaps import NOTHING, Interval, gap, mean_over, over_draws, share
 from headwise.studies.function_masking.sets import Sets, names_of

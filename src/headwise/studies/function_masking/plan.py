@@ -19,8 +19,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from headwise.core.dims import EXAMPLE, FUNCTION
 from headwise.corpora import Step
-from headwise.dims import EXAMPLE, FUNCTION
 from headwise.studies.function_masking.asking import Change
 from headwise.studies.function_masking.sets import Sets
 

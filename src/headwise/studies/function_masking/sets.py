@@ -16,7 +16,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import FUNCTION, HEAD, LAYER, head_name, parse_head
+from headwise.core.dims import FUNCTION, HEAD, LAYER, head_name, parse_head
 
 __all__ = ["Head", "Sets"]
 

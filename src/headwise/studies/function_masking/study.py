@@ -26,10 +26,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, FUNCTION
+from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.corpora import HELD_OUT, HIGH_ORDER, LOW_ORDER, Step, Steps, step_ids
-from headwise.dims import EXAMPLE, FUNCTION
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError, did_you_mean
 from headwise.model import Model
 from headwise.studies.answers.decoding import shared_beginning
 from headwise.studies.function_masking.asking import Change, Desk
@@ -65,7 +65,7 @@ class FunctionMaskingOptions:
         >>> FunctionMaskingOptions(heads=(2, 8))
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: size=32 is none of heads=(2, 8); choose one of them
+        headwise.core.errors.StudyError: size=32 is none of heads=(2, 8); choose one of them
     """
 
     heads: tuple[int, ...] = (4, 8, 16, 32, 64)  # how many are masked

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwise.core.errors import StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps
-from headwise.errors import StudyError
 
 __all__ = ["LEAST", "Chosen", "choose"]
 

@@ -20,8 +20,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
+from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
-from headwise.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.probes import correlation, wilson
 from headwise.probes.joint import JointFits, Training, fit_joint
 from headwise.studies.functions.chance import against_shuffled

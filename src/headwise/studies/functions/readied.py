@@ -35,7 +35,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.model import Model
 from headwise.studies.answers.decoding import Decoder, Ids, Reply, _chooser, _State
 

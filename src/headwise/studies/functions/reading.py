@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, WIDTH
+from headwise.core.errors import DataError
 from headwise.corpora import CORRECT, Step, judge_step, step_ids
-from headwise.dims import EXAMPLE, HEAD, LAYER, WIDTH
-from headwise.errors import DataError
 from headwise.instruments import HeadOutputs
 from headwise.model import Model
 from headwise.seam import Structure, observe

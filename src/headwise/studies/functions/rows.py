@@ -15,9 +15,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, WIDTH
+from headwise.core.errors import StudyError
 from headwise.corpora import TRAIN
-from headwise.dims import EXAMPLE, HEAD, LAYER, WIDTH
-from headwise.errors import StudyError
 
 __all__ = ["Rows", "joined"]
 

@@ -23,10 +23,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE
+from headwise.core.errors import StudyError
 from headwise.corpora import Steps
-from headwise.dims import EXAMPLE
 from headwise.engines import Shard
-from headwise.errors import StudyError
 from headwise.model import Model
 from headwise.studies.answers.decoding import shared_beginning
 from headwise.studies.functions.choice import choose

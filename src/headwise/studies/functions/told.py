@@ -16,8 +16,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from headwise.dims import FUNCTION, PREDICTED, SEED
-from headwise.errors import StudyError
+from headwise.core.dims import FUNCTION, PREDICTED, SEED
+from headwise.core.errors import StudyError
 from headwise.probes import Auroc, auroc, wilson
 from headwise.probes.joint import JointFits
 from headwise.studies.functions.rows import Rows

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
 from headwise.probes import interval_of_mean, paired_changes
 
 HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 
 SENTENCE = "The cat that the dog had chased slept under the table, and the dog slept beside the cat."
 LEAST_PROMPTS = 6  # with fewer, no change whatever would pass a paired test

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Example, Passages
-from headwise.errors import DataError, StudyError
 from headwise.model import Model
 from headwise.studies.patterns.options import LEAST_PROMPTS, LEAST_TOKENS, PatternsOptions
 

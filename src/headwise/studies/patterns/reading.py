@@ -21,9 +21,9 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
+from headwise.core.errors import StudyError
 from headwise.corpora import Batch, Example, batches
-from headwise.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
-from headwise.errors import StudyError
 from headwise.instruments import MapComparison, PatternNumbers, Patterns, PooledMaps
 from headwise.instruments.map_comparison import COMPARED
 from headwise.seam import Instrument, observe

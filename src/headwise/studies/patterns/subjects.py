@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headwise.core.dims import head_name, parse_heads
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Passages
-from headwise.dims import head_name, parse_heads
-from headwise.errors import DataError, StudyError
 from headwise.interventions import Scale
 from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure

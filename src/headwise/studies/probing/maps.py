@@ -28,7 +28,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from headwise.dims import HEAD, LAYER, SITE, TOKEN
+from headwise.core.dims import HEAD, LAYER, SITE, TOKEN
 from headwise.probes.cell_maps import Cells, chance, nested, probe_cells, stack
 from headwise.probes.threads import one_thread
 from headwise.studies.probing.positions import EXACT, POSITIONS

@@ -28,8 +28,8 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
 from headwise.corpora import Batch, Example, batches
-from headwise.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
 from headwise.instruments import HeadOutputs, Received, Sites
 from headwise.seam import Structure, observe
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS

@@ -13,6 +13,7 @@ from typing import Any
 
 import xarray as xr
 
+from headwise.core.dims import EXAMPLE
 from headwise.corpora import (
     BLIND,
     CORRECT,
@@ -24,7 +25,6 @@ from headwise.corpora import (
     text_of_tokens,
     token_span,
 )
-from headwise.dims import EXAMPLE
 from headwise.model import Model
 
 __all__ = ["Span", "exact_spans", "ids_of"]

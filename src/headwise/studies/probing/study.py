@@ -30,10 +30,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
+from headwise.core.errors import DataError, SeamError, StudyError, did_you_mean
 from headwise.corpora import BLIND, PUBLISHED, Endpoint, text_of_tokens
-from headwise.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
 from headwise.engines import Shard
-from headwise.errors import DataError, SeamError, StudyError, did_you_mean
 from headwise.instruments import Sites
 from headwise.instruments.sites import SITES
 from headwise.model import Model
@@ -68,7 +68,7 @@ class ProbingOptions:
         >>> ProbingOptions(sites=("residuals",))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: there is no site 'residuals' to probe. Did you mean 'residual'? ...
+        headwise.core.errors.StudyError: there is no site 'residuals' to probe. Did you mean 'residual'? ...
     """
 
     sites: tuple[str, ...] | None = None  # of mlp_in, mlp_out, attention_out, residual; the published map is mlp_in's

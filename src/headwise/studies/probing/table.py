@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.dims import DETECTOR, STATISTIC
+from headwise.core.dims import DETECTOR, STATISTIC
 from headwise.probes import auroc
 from headwise.probes.cell_maps import Cells, nested
 from headwise.studies.probing.positions import LAST, POSITIONS

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, TOPIC, TRAINED_ON
+from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
 from headwise.probes.auroc import auroc, auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.one_step import OneStep, area

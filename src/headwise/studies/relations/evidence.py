@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from headwise.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
+from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
 from headwise.probes import correlation, correlation_table, half_width, wilson
 
 __all__ = ["to_dataset"]

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.corpora import Kept
-from headwise.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.model import readable
 from headwise.probes import wilson
 from headwise.studies.relations.reading import SIGNS, Pairs

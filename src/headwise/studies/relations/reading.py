@@ -20,8 +20,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET
-from headwise.errors import DataError
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET
+from headwise.core.errors import DataError
 from headwise.kernels import Asked, Hits, hits, salience, top_targets, written
 from headwise.seam import HeadWeights, LayerWeights
 

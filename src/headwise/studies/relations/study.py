@@ -26,10 +26,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import RELATION
+from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.corpora import Kept, Relations, single_token
-from headwise.dims import RELATION
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError, did_you_mean
 from headwise.model import Model, StoredModel
 from headwise.seam import HeadWeights
 from headwise.studies.relations.maps import to_maps, to_salience

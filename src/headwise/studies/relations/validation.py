@@ -29,10 +29,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Kept, Relations, single_token
-from headwise.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.model import Model
 from headwise.seam import HeadWeights, Structure
 from headwise.studies.relations.evidence import to_dataset
@@ -67,7 +67,7 @@ class RelationValidationOptions:
         >>> RelationValidationOptions(removed=(4, 2))
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: removed=(4, 2) are no numbers of heads; give rising ones, such as 1, 2, 4, 8
+        headwise.core.errors.StudyError: removed=(4, 2) are no numbers of heads; give rising ones, such as 1, 2, 4, 8
     """
 
     prompts: int = 30  # around source words, for every relation

@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
-from headwise.errors import DataError
 from headwise.probes.auroc import Auroc, auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.labels import LEAST

@@ -30,11 +30,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.atlas import Provenance
+from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Questions, text_of_tokens
 from headwise.corpora.matching import CORRECT
-from headwise.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.instruments import Sites
 from headwise.model import Model
 from headwise.seam import Structure, observe
@@ -65,7 +65,7 @@ class SamplingOptions:
         >>> SamplingOptions(temperature=0)
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: at temperature 0 all samples are equal; give more than 0
+        headwise.core.errors.StudyError: at temperature 0 all samples are equal; give more than 0
     """
 
     samples: int = 30  # a question

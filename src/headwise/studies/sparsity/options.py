@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headwise.errors import StudyError
+from headwise.core.errors import StudyError
 from headwise.kernels import Dropping
 
 __all__ = ["SparsityOptions"]
@@ -31,7 +31,7 @@ class SparsityOptions:
         >>> SparsityOptions(rules=("half",))  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: 'half' is no rule to drop attention weights by; ...
+        headwise.core.errors.StudyError: 'half' is no rule to drop attention weights by; ...
     """
 
     rules: tuple[str, ...] = DEFAULT  # such as "top 8", "over 0.01", "window 16 + 4", "entmax 1.5", "random 8"

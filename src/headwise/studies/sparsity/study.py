@@ -29,8 +29,8 @@ from scipy import stats
 from torch import Tensor
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.corpora import Example, Passages, batches
-from headwise.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.engines import Shard
 from headwise.instruments import Dropped
 from headwise.interventions import Drop

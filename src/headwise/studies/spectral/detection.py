@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
+from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
 from headwise.instruments import PARTS
 from headwise.probes import Detector, TableOptions, detector_table
 from headwise.probes.topic_groups import group_topics

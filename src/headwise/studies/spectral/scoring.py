@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from headwise.atlas import Atlas
+from headwise.core.dims import EXAMPLE, head_name
+from headwise.core.errors import AtlasError, DataError
+from headwise.core.markup import Html, bar, card, facts, paragraph
 from headwise.corpora import Question, Questions
-from headwise.dims import EXAMPLE, head_name
 from headwise.engines import Shard
-from headwise.errors import AtlasError, DataError
-from headwise.markup import Html, bar, card, facts, paragraph
 from headwise.model import Model, load
 from headwise.probes import KS, Detector
 from headwise.seam import Structure

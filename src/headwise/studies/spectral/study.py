@@ -25,10 +25,10 @@ import torch
 import xarray as xr
 
 from headwise.atlas import Provenance
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Example, batches
-from headwise.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.engines import Shard
-from headwise.errors import DataError, StudyError
 from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
 from headwise.model import Model
 from headwise.probes import KS, combine_ranks, differences, match_lengths, permutation_null
@@ -62,7 +62,7 @@ class SpectralOptions:
         >>> SpectralOptions(shuffles=20)  # refused at once, before anything is measured
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: spectral was asked for with shuffles=20, and needs at least 200; give more
+        headwise.core.errors.StudyError: spectral was asked for with shuffles=20, and needs at least 200; give more
         >>> SpectralOptions(k=25, shuffles=1000)
         SpectralOptions(k=25, batch_tokens=4096, shard=64, shuffles=1000, seed=0)
     """

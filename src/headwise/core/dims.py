@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from headwise.errors import DataError
+from headwise.core.errors import DataError
 
 EXAMPLE = "example"  # one text, or one question with its answer
 LAYER = "layer"  # 0 is the layer next to the embedding

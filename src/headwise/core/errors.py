@@ -41,7 +41,7 @@ class ModelError(HeadwiseError):
         >>> hw.load("./no-such-folder")
         Traceback (most recent call last):
             ...
-        headwise.errors.ModelError: There is no folder or file './no-such-folder'; check the path.
+        headwise.core.errors.ModelError: There is no folder or file './no-such-folder'; check the path.
     """
 
 
@@ -54,7 +54,7 @@ class SeamError(HeadwiseError):
         >>> seen["spectrum"]
         Traceback (most recent call last):
             ...
-        headwise.errors.SeamError: Spectrum has seen nothing yet; run the model inside the `with observe(...)`
+        headwise.core.errors.SeamError: Spectrum has seen nothing yet; run the model inside the `with observe(...)`
     """
 
 
@@ -65,7 +65,7 @@ class DataError(HeadwiseError):
         >>> model.encode([])
         Traceback (most recent call last):
             ...
-        headwise.errors.DataError: There is no text to encode: the list is empty.
+        headwise.core.errors.DataError: There is no text to encode: the list is empty.
     """
 
 
@@ -76,7 +76,7 @@ class StudyError(HeadwiseError):
         >>> hw.build(model, ["profil"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.errors.StudyError: There is no study 'profil'. Did you mean 'profile'? ...
+        headwise.core.errors.StudyError: There is no study 'profil'. Did you mean 'profile'? ...
     """
 
 
@@ -87,7 +87,7 @@ class AtlasError(HeadwiseError):
         >>> hw.Atlas.open("nowhere")
         Traceback (most recent call last):
             ...
-        headwise.errors.AtlasError: There is no atlas at nowhere; make one with headwise build -o nowhere.
+        headwise.core.errors.AtlasError: There is no atlas at nowhere; make one with headwise build -o nowhere.
     """
 
 
@@ -99,7 +99,7 @@ class EngineError(HeadwiseError):
         >>> RayEngine(workers=0)
         Traceback (most recent call last):
             ...
-        headwise.errors.EngineError: workers=0 makes no sense for an engine; give at least 1, or leave it out.
+        headwise.core.errors.EngineError: workers=0 makes no sense for an engine; give at least 1, or leave it out.
     """
 
 

@@ -20,7 +20,7 @@ from importlib import metadata
 from typing import Any
 
 from headwise import __version__
-from headwise.errors import AtlasError
+from headwise.core.errors import AtlasError
 
 __all__ = ["Provenance", "difference", "environment"]
 
