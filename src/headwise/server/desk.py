@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.core.cancellation import LIMIT, Cancelled, CancelToken
+from headwise.core.cancellation import TIMEOUT_SECONDS, Cancelled, CancelToken
 from headwise.core.errors import HeadwiseError
 
 __all__ = ["Busy", "Desk", "Job", "Now"]
@@ -77,7 +77,7 @@ class Job:
 class Desk:
     """The line and its worker."""
 
-    def __init__(self, *, waiting: int = WAITING, seconds: float = LIMIT):
+    def __init__(self, *, waiting: int = WAITING, seconds: float = TIMEOUT_SECONDS):
         self.most, self.seconds = waiting, seconds
         self._line: deque[Job] = deque()
         self._running: Job | None = None
