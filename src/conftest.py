@@ -21,6 +21,9 @@ from typing import Any
 
 import pytest
 
+from headwise.core.cpu import rule_out_broken_amx
+
+rule_out_broken_amx(Path(__file__).parents[1] / ".cache")  # before torch is imported
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")

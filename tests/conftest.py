@@ -3,9 +3,16 @@ together)."""
 
 import os
 import signal
+from pathlib import Path
 
-from chromium import chromium, page, pytest_collection_modifyitems
-from loopback_s3 import server
+from headwise.core.cpu import rule_out_broken_amx
+
+rule_out_broken_amx(
+    Path(__file__).parents[1] / ".cache"
+)  # before torch is imported; workers and subprocesses inherit it
+
+from chromium import chromium, page, pytest_collection_modifyitems  # noqa: E402
+from loopback_s3 import server  # noqa: E402
 
 __all__ = ["chromium", "page", "pytest_collection_modifyitems", "server"]
 

@@ -23,7 +23,7 @@ from headwise.model.failures import in_words, is_path, unreachable
 from headwise.model.gate import gate_of, put_gate
 from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
-from headwise.model.placement import choose_device, choose_dtype, named_dtype
+from headwise.model.placement import choose_device, choose_dtype, named_dtype, require_working_dtype
 from headwise.model.quiet import quiet
 from headwise.model.spread import Spread
 
@@ -98,6 +98,7 @@ def load(
     card = ModelCard.from_config(config, source.id)
     if wanted == "auto" and not hasattr(config, "quantization_config") and where.type == "cpu":
         wanted = choose_dtype(wanted, config, where)
+    require_working_dtype(wanted, where, source.id)
     spread = spread.fit(card)
     hf = read_weights(source, config, {**kwargs, **finding, "dtype": wanted, **spread.arguments()})
     if not spread and not getattr(hf, "is_quantized", False):  # a quantised model is where it was put
@@ -153,6 +154,8 @@ def _given(
         )
     hf = hf if dtype == "auto" else hf.to(dtype)
     hf = hf if device is None else hf.to(choose_device(device))
+    first = next(hf.parameters())
+    require_working_dtype(first.dtype, first.device, card.id)
     if adapter is not None:
         add_adapter(hf, adapter, found, card.id)
     if tokenizer is None:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from headwise.core.cpu import SAFE_ISA, bfloat16_works
 from headwise.core.errors import ModelError, did_you_mean
+from headwise.model.cache import cache_folder
 from headwise.model.spread import Spread
 
-__all__ = ["choose_device", "choose_dtype", "named_dtype"]
+__all__ = ["choose_device", "choose_dtype", "named_dtype", "require_working_dtype"]
 
 SHORT = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
@@ -36,6 +38,15 @@ def choose_dtype(dtype: str | torch.dtype, config: Any, device: torch.device) ->
         return wanted
     own = getattr(config.get_text_config(), "dtype", None) or torch.float32
     return torch.float32 if device.type == "cpu" else getattr(torch, own) if isinstance(own, str) else own
+
+
+def require_working_dtype(dtype: Any, device: torch.device, name: str) -> None:
+    """Refuse bfloat16 on a CPU that announces AMX but traps on it."""
+    if device.type == "cpu" and dtype == torch.bfloat16 and not bfloat16_works(cache_folder()):
+        raise ModelError(
+            f"{name} cannot run in bfloat16 on this CPU, which announces AMX but dies by SIGILL when torch uses it; use "
+            f"dtype='float32', or set ONEDNN_MAX_CPU_ISA={SAFE_ISA} before Python starts."
+        )
 
 
 def choose_device(device: str | torch.device | None = None, spread: Spread | None = None) -> torch.device:
