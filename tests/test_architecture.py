@@ -27,19 +27,31 @@ MAY_IMPORT = {
     "figures": set(),
     "describe": {"figures"},
     "atlas": {"describe", "figures"},
-    "joins": {"atlas", "describe", "figures"},
-    "web": {"atlas", "describe", "figures", "joins"},
+    "analysis": {"atlas", "describe", "figures"},
+    "web": {"atlas", "describe", "figures", "analysis"},
     "exports": {"atlas", "figures"},
     "engines": {"atlas"},
     # a loaded model, served
     "live": {"atlas", "corpora", "figures", "instruments", "interventions", "kernels", "model", "seam", "studies"},
-    "server": {"atlas", "figures", "joins", "web"},
+    "server": {"atlas", "figures", "analysis", "web"},
     "notebook": {"atlas", "figures", "instruments", "model", "seam"},
     # the command line
-    "cli": {"atlas", "corpora", "engines", "exports", "figures", "joins", "live", "model", "seam", "server", "studies"}
+    "cli": {
+        "atlas",
+        "corpora",
+        "engines",
+        "exports",
+        "figures",
+        "analysis",
+        "live",
+        "model",
+        "seam",
+        "server",
+        "studies",
+    }
     | {"training", "web"},
 }
-READING_HALF = ("core", "figures", "describe", "atlas", "joins", "web", "exports", "engines")
+READING_HALF = ("core", "figures", "describe", "atlas", "analysis", "web", "exports", "engines")
 
 
 def imports(path: Path) -> set[str]:

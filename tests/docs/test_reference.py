@@ -33,7 +33,7 @@ WHOLE = (  # all that these packages list is public
     "headwise.figures",
     "headwise.describe",
     "headwise.describe.maps",
-    "headwise.joins",
+    "headwise.analysis",
     "headwise.probes",
     "headwise.live",
     "headwise.exports",

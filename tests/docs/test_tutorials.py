@@ -21,11 +21,11 @@ from synthetic.atlas import MAKERS, synthetic_atlas
 from typer.testing import CliRunner
 
 import headwise as hw
+from headwise.analysis import AGREEMENT
 from headwise.atlas import Atlas
 from headwise.cli.main import app
 from headwise.cli.settings import figure_options
 from headwise.figures import figure_of, options_of
-from headwise.joins import AGREEMENT
 from headwise.studies.catalogue import OPTIONS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"

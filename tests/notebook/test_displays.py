@@ -16,6 +16,8 @@ from PIL import Image
 from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 
+from headwise.analysis import Comparison, head_report
+from headwise.analysis.agreement import Agreement, Pair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Words
@@ -23,8 +25,6 @@ from headwise.figures import Figure, Heatmap, display, figure_of
 from headwise.figures.panels import Axis, Curve, Curves
 from headwise.figures.scale import Scale
 from headwise.figures.thumbnail import thumbnail
-from headwise.joins import Comparison, dossier
-from headwise.joins.agreement.result import Agreement, Pair
 from headwise.seam.verify import Check, Verdict
 from headwise.studies.planning import Plan
 from headwise.studies.spectral.scoring import Score
@@ -155,13 +155,13 @@ def test_words_show_all_their_sections(atlas):
 
 
 def test_a_dossier_shows_every_measured_value_and_the_maps(atlas):
-    found = dossier(atlas, "L1H1")
+    found = head_report(atlas, "L1H1")
     shown = seen(found)
     assert shown.tags.count("img") == len(found.patterns.maps) and found.summary in shown.text
     for values in found.values.values():
         assert all(value.label in shown.text for value in values if np.isfinite(value.value))
     assert "<script>alert(1)</script>" in shown.text  # a token of the shown prompt
-    assert repr(found).startswith("<Dossier L1H1 of ")
+    assert repr(found).startswith("<HeadReport L1H1 of ")
 
 
 def test_an_agreement_shows_the_pairs_with_the_smallest_q_first():

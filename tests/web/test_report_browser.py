@@ -11,9 +11,9 @@ import pytest
 from chromium import watched
 from synthetic.atlas import HOSTILE, synthetic_atlas
 
+from headwise.analysis.rank_stats import percentiles
 from headwise.atlas import select
 from headwise.core.errors import DataError
-from headwise.joins.percentiles import percentiles
 from headwise.web.content import Content
 from headwise.web.report import write
 

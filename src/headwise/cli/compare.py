@@ -41,16 +41,16 @@ def compare(
 
     For dense and sparse, base and chat, whole and quantised. Models of unlike shape are compared by depth.
     """
+    from headwise.analysis import compare as compared
+    from headwise.analysis import comparison_figure, describe_comparison
     from headwise.atlas import Atlas
     from headwise.cli.files import written
     from headwise.cli.options import split
     from headwise.cli.tables import print_table, save_table
     from headwise.figures import save
-    from headwise.joins import compare as compared
-    from headwise.joins import comparison_figure, comparison_words
 
     found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), unlike=unlike)
-    words = comparison_words(found)
+    words = describe_comparison(found)
 
     def draw(path: Path) -> None:
         save(comparison_figure(found, columns=split(columns)).with_alt(words.short()), path)

@@ -13,13 +13,13 @@ from headwise.cli.places import typed
 
 def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
     """What a careful reader would see in a map; every number is computed from it."""
+    from headwise.analysis import AGREEMENT, agreement, describe_agreement
     from headwise.atlas import Atlas
     from headwise.cli.unpictured import refuse_unpictured
-    from headwise.joins import AGREEMENT, agreement, agreement_words
 
     opened = Atlas.open(atlas)
     refuse_unpictured(study, typed(atlas), "words")
-    words = agreement_words(agreement(opened)) if study == AGREEMENT else opened.describe(study)
+    words = describe_agreement(agreement(opened)) if study == AGREEMENT else opened.describe(study)
     typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 
 

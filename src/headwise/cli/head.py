@@ -22,16 +22,16 @@ def head(
     as_json: JsonOption = False,
 ) -> None:
     """Everything known of one head, all studies joined: numbers with percentiles, relations, functions, heads like it."""
+    from headwise.analysis import describe_head, head_report
     from headwise.atlas import Atlas
-    from headwise.cli.dossier_page import print_dossier
     from headwise.cli.files import written
-    from headwise.joins import dossier, dossier_words
+    from headwise.cli.head_page import print_head
 
-    found = dossier(Atlas.open(atlas), name)
+    found = head_report(Atlas.open(atlas), name)
     if output is not None:
         texts = {
-            ".md": lambda: dossier_words(found).markdown(level=1),
-            ".txt": lambda: dossier_words(found).text(),
+            ".md": lambda: describe_head(found).markdown(level=1),
+            ".txt": lambda: describe_head(found).text(),
             ".json": lambda: json.dumps(found.to_dict(), ensure_ascii=False, indent=1) + "\n",
         }
         written(output, {suffix: _writer(text) for suffix, text in texts.items()})
@@ -39,7 +39,7 @@ def head(
     elif as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
-        print_dossier(found)
+        print_head(found)
 
 
 def _writer(text: Callable[[], str]) -> Callable[[Path], object]:

@@ -50,11 +50,11 @@ def heads(
     as_json: JsonOption = False,
 ) -> None:
     """One row a head with everything known of it; filter, sort, save. For a single head see headwise head."""
+    from headwise.analysis import default_columns, with_percentiles
     from headwise.atlas import Atlas, select
     from headwise.cli.missing_columns import refuse_missing_studies, refuse_unquoted
     from headwise.cli.options import split
     from headwise.cli.tables import fitting_columns, keep_columns, print_table, save_table
-    from headwise.joins import usual_columns, with_percentiles
 
     refuse_unquoted(context.args, where)
     wanted = [*(split(columns) or []), *(f"{name}.*" for name in split(study) or [])]
@@ -76,7 +76,7 @@ def heads(
         print_table(frame)
     else:
         asked = [name for name in dict.fromkeys([*_names(sort), *_names(where)]) if name in frame]
-        shown = fitting_columns(frame, asked, usual_columns(frame.columns))
+        shown = fitting_columns(frame, asked, default_columns(frame.columns))
         print_table(shown)
         typer.echo(
             f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose with --columns (such as profile.sink, "

@@ -29,18 +29,18 @@ def show(
 
     Each study's figure has options of its own, written after its name: headwise show ATLAS STUDY --help lists them.
     """
+    from headwise.analysis import AGREEMENT, agreement, agreement_figure
     from headwise.atlas import Atlas
     from headwise.atlas.disk import explained
     from headwise.cli.settings import figure_options
     from headwise.cli.unpictured import refuse_unpictured
     from headwise.figures import has_figure, options_of, save
-    from headwise.joins import AGREEMENT, agreement_drawn
 
     opened = Atlas.open(atlas)
     refuse_unpictured(study, typed(atlas), "figure")
     options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
-    figure = agreement_drawn(opened) if study == AGREEMENT else opened.figure(study, **options)
+    figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
     with explained(path):
         save(figure, path)
     typer.echo(path)

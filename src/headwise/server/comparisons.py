@@ -1,6 +1,6 @@
 """One atlas against another, for the page /NAME/compare/OTHER: figures, words, and the heads that changed most.
 
-Everything is computed by `joins`; here it is put into the form of the pages and kept as long as neither atlas changes. Two
+Everything is computed by `analysis`; here it is put into the form of the pages and kept as long as neither atlas changes. Two
 atlases that cannot be compared are told in a sentence on the page, not as an error.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from headwise.analysis import Comparison, compare, comparison_figure, describe_comparison
 from headwise.core.errors import HeadwiseError
 from headwise.figures import to_payload
-from headwise.joins import Comparison, compare, comparison_figure, comparison_words
 from headwise.server.shelf import Shelved
 
 __all__ = ["Comparisons"]
@@ -41,7 +41,7 @@ class Comparisons:
 def _page(one: Shelved, other: Shelved) -> dict[str, Any]:
     try:
         found = compare(one.atlas, other.atlas)
-        words = comparison_words(found)
+        words = describe_comparison(found)
         figures = _figures(found, words.short())
     except HeadwiseError as error:
         text = other.unplaced(one.unplaced(str(error)))

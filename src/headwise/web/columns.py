@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from headwise.analysis import default_columns
 from headwise.core.dims import HEAD, LAYER
-from headwise.joins import usual_columns
 
 __all__ = ["columnar"]
 
@@ -28,7 +28,7 @@ def columnar(frame: pd.DataFrame, order: Sequence[str] = ()) -> dict[str, Any]:
     studies = {study: place for place, study in enumerate(order)}
     names = [str(name) for name in frame.columns if name not in (LAYER, HEAD)]
     names.sort(key=lambda name: studies.get(name.partition(".")[0], len(studies)))
-    usual = set(usual_columns(names))
+    usual = set(default_columns(names))
     return {
         "names": [str(name) for name in frame.index],
         "layer": [int(place) for place in frame[LAYER]],

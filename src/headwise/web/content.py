@@ -7,14 +7,14 @@
 | ``study/KEY`` | question, words by section, the paths of its figures, method, caveats, provenance |
 | ``figure/KEY/VARIANT`` | one figure (`figures.to_payload`) |
 | ``heads`` | the table of all heads, one array a column |
-| ``head/L12H3`` | all that is known of one head, joined (`joins.Dossier`) |
-| ``agreement`` | do the studies agree about heads? (`joins.Agreement`) |
+| ``head/L12H3`` | all that is known of one head, joined (`analysis.HeadReport`) |
+| ``agreement`` | do the studies agree about heads? (`analysis.Agreement`) |
 
     content = Content(Atlas.open("atlas"))
     content.at("study/profile")
 
 Cost: a study is read once and kept; what was made is kept, but for single heads. Every number is one of the atlas or of
-`joins`; nothing is computed here. Text is text: the pages never read it as HTML.
+`analysis`; nothing is computed here. Text is text: the pages never read it as HTML.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any
 
 import xarray as xr
 
+from headwise.analysis import HeadReports, agreement_figure, describe_agreement
+from headwise.analysis.agreement import agreement_of
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.record import heads
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures import to_payload
-from headwise.joins import Dossiers
-from headwise.joins.agreement import agreement_figure, agreement_of, agreement_words
 from headwise.web.card import data_facts, model_card, version_facts
 from headwise.web.chapters import CHAPTERS
 from headwise.web.columns import columnar
@@ -94,9 +94,9 @@ class Content:
         return {study: Provenance.from_attrs(dataset.attrs) for study, dataset in self.datasets.items()}
 
     @cached_property
-    def dossiers(self) -> Dossiers:
+    def head_reports(self) -> HeadReports:
         """All that is known of each head, looked up by name."""
-        return Dossiers(self.datasets)
+        return HeadReports(self.datasets)
 
     def _made(self, path: str) -> dict[str, Any]:
         kind, _, rest = path.partition("/")
@@ -148,8 +148,8 @@ class Content:
         return columnar(heads(self.datasets), self.chapters)
 
     def _head(self, name: str) -> dict[str, Any]:
-        """A head's dossier; the mean of its maps over prompts is left to the figure that has it."""
-        found = self.dossiers[head_name(*parse_head(name))].to_dict()
+        """A head report; the mean of its maps over prompts is left to the figure that has it."""
+        found = self.head_reports[head_name(*parse_head(name))].to_dict()
         for one in (found["patterns"] or {}).get("maps", []):
             del one["average"]
         return found
@@ -160,8 +160,8 @@ class Content:
             found = agreement_of(self.datasets)
         except StudyError as reason:
             return {"short": str(reason), "figures": [], "words": {}, "sets": [], "pairs": []}
-        words = agreement_words(found)
-        figure = agreement_figure(found).with_alt(words.short())
+        words = describe_agreement(found)
+        figure = agreement_figure(found)
         told = found.to_dict()
         return {
             "short": words.short(),

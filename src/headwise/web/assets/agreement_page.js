@@ -1,4 +1,4 @@
-// Do the studies agree about heads? The figures and words of joins.agreement, and its pairs as a table.
+// Do the studies agree about heads? The figures and words of analysis.agreement, and its pairs as a table.
 
 import {csv, save} from "headwise/download";
 import {el, table} from "headwise/element";

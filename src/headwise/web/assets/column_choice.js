@@ -2,7 +2,7 @@
 
 import {el} from "headwise/element";
 
-/** The columns shown at first (the data say which: headwise.joins.usual). */
+/** The columns shown at first (the data say which: headwise.analysis.default_columns). */
 export function usual(columns) {
   return columns.filter((column) => column.usual).map((column) => column.name);
 }

@@ -1,4 +1,4 @@
-// This atlas against another of the server: what joins.comparison found, in figures, words and a table.
+// This atlas against another of the server: what analysis.comparison found, in figures, words and a table.
 
 import {el, table} from "headwise/element";
 import {figureSection} from "headwise/figure_section";

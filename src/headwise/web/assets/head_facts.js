@@ -1,4 +1,4 @@
-// The parts of a head's page, one function a kind of fact, as joins.dossier gives them. Nothing is computed here.
+// The parts of a head's page, one function a kind of fact, as analysis.dossier gives them. Nothing is computed here.
 
 import {el, table} from "headwise/element";
 import {told} from "headwise/numbers";

@@ -1,0 +1,246 @@
+"""What does each study say of a head as a number, with its interval, its test and its baseline? One table, used by all joins.
+
+A `ColumnSpec` names, for one study, the variable that says it, and where its interval, p, q and baseline stand. `columns_of`
+turns the Datasets of an atlas into `Columns`: one (layer, head) map a column, named as the head record names it
+(``profile.induction``, ``relations.copying.score``). A study that is not in the table gives its recorded numbers, with
+intervals where it has variables ``x_low`` and ``x_high``.
+
+A study is told once: p and q are about an effect and are no columns of their own, and of the patterns only those of the
+model itself are taken, not those of a second model it was laid beside.
+
+Cost: copies of the maps. This module does not know how anything is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import xarray as xr
+
+from headwise.atlas.record import columns_of as record_columns
+from headwise.atlas.schema import recorded
+from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
+from headwise.core.errors import AtlasError
+
+__all__ = ["COLUMN_SPECS", "Column", "ColumnSpec", "Columns", "columns_of"]
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A variable of a study, and the variables that stand beside it."""
+
+    variable: str
+    low: str = ""
+    high: str = ""
+    p: str = ""
+    q: str = ""
+    q_paired: str = ""
+    """the same with answers paired by length"""
+    baseline: str = ""
+    """a variable"""
+    level: float = np.nan
+    """a baseline that is the same for all heads, such as 0.5 of an AUROC"""
+    baseline_name: str = ""
+    label: str = "{}"
+    """for a reader; {} is the entry of the study's own dims"""
+    definition: str = ""
+    only: Mapping[str, str] = field(default_factory=dict)
+    """dim -> the entry that is taken"""
+
+
+def _with_ends(variable: str, **rest: str) -> ColumnSpec:
+    return ColumnSpec(variable, f"{variable}_low", f"{variable}_high", **rest)  # type: ignore[arg-type]
+
+
+COLUMN_SPECS: Mapping[str, tuple[ColumnSpec, ...]] = {
+    "profile": (ColumnSpec("value", "low", "high", baseline="uniform", baseline_name="a uniform head"),),
+    "patterns": (
+        ColumnSpec("value", "low", "high", baseline="uniform", baseline_name="a uniform head", only={SUBJECT: "model"}),
+    ),
+    "spectral": (
+        ColumnSpec(
+            "effect", "effect_low", "effect_high", "p", "q", "q_matched", level=0.5, baseline_name="no difference",
+            definition="AUROC of this number alone: over 0.5 it is larger in wrong answers",
+        ),
+    ),
+    "probing": (
+        ColumnSpec(
+            "head_auroc", "head_low", "head_high", "head_p", "head_q", level=0.5, baseline_name="chance",
+            label="Probe on its output", definition="AUROC of wrong against correct answers, from this head's output",
+        ),
+    ),
+    "functions": (
+        ColumnSpec(
+            "importance", "importance_low", "importance_high", "p", "q", level=0.0, baseline_name="no part in it",
+            definition="gradient x activation in the joint probe, signed",
+        ),
+    ),
+    "relations": (
+        ColumnSpec(
+            "score", "score_low", "score_high", baseline="score_null", baseline_name="shuffled targets",
+            label="{}, promoted", definition="share of pairs whose target is among the tokens the head promotes most",
+        ),
+        ColumnSpec(
+            "suppression", "suppression_low", "suppression_high", baseline="suppression_null",
+            baseline_name="shuffled targets", label="{}, suppressed",
+            definition="share of pairs whose target is among the tokens the head suppresses most",
+        ),
+    ),
+    "circuits": (
+        ColumnSpec(
+            "effect", "effect_low", "effect_high", level=0.0, baseline_name="no effect",
+            definition="what patching the head does, as a share of the clean-corrupt difference",
+        ),
+    ),
+    "sparsity": (
+        ColumnSpec("needed", "needed_low", "needed_high", label="Keys that hold 99 % of a row"),
+        _with_ends("change", definition="change of the head's output when weights are dropped by this rule"),
+    ),
+    "salience": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One number a head: a map (layer, head), NaN where a head was not measured, and its companions or None.
+
+    Examples:
+        >>> columns = columns_of({"profile": atlas["profile"]})
+        >>> one = next(column for column in columns.columns if column.name == "profile.induction")
+        >>> one.label, one.values.shape, one.baseline_name
+        ('Induction', (6, 6), 'a uniform head')
+    """
+
+    name: str  # as the head record has it
+    study: str  # where it comes from
+    label: str  # for readers
+    values: np.ndarray  # (layer, head)
+    low: np.ndarray | None = None  # lower ends of the 95 % intervals
+    high: np.ndarray | None = None  # upper ends
+    p: np.ndarray | None = None  # of the study's test
+    q: np.ndarray | None = None  # the same after Benjamini and Hochberg
+    q_paired: np.ndarray | None = None  # the same with answers paired by length
+    baseline: np.ndarray | None = None  # what a head without this property would get
+    baseline_name: str = ""  # what the baseline is
+    unit: str = ""  # of the values
+    definition: str = ""  # in half a sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """All columns of an atlas, over the same heads. Made by `columns_of`.
+
+    Examples:
+        >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
+        >>> columns.studies, columns.matrix().shape
+        (['profile', 'spectral'], (36, 23))
+    """
+
+    layers: int  # of the model
+    heads: int  # of a layer
+    columns: tuple[Column, ...]  # study by study
+
+    @property
+    def names(self) -> list[str]:
+        """Of the heads, layer by layer."""
+        return [head_name(layer, head) for layer in range(self.layers) for head in range(self.heads)]
+
+    @property
+    def studies(self) -> list[str]:
+        """Those that have columns, in their order."""
+        return list(dict.fromkeys(column.study for column in self.columns))
+
+    def matrix(self) -> np.ndarray:
+        """(head, column) in the order of ``names``."""
+        if not self.columns:
+            return np.empty((self.layers * self.heads, 0))
+        return np.stack([column.values.ravel() for column in self.columns], axis=1)
+
+
+def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
+    """The columns of all studies that measured heads, each laid on the same (layer, head) grid.
+
+    Args:
+        datasets: by study, as an atlas gives them.
+
+    Returns:
+        What the joins are made from.
+
+    Examples:
+        >>> columns_of({"profile": atlas["profile"]}).names[:3]
+        ['L0H0', 'L0H1', 'L0H2']
+    """
+    headed = {study: one for study, one in datasets.items() if {LAYER, HEAD} <= set(one.sizes)}
+    if not headed:
+        raise AtlasError(
+            f"None of the studies here ({', '.join(datasets) or 'none'}) measured heads; "
+            "add one with headwise build --studies profile."
+        )
+    layers, heads = (max(one.sizes[dim] for one in headed.values()) for dim in (LAYER, HEAD))
+    found = [column for study, one in headed.items() for column in _of_study(study, one, layers, heads)]
+    return Columns(layers, heads, tuple(found))
+
+
+def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Iterator[Column]:
+    for trait in COLUMN_SPECS.get(study, _recorded_traits(dataset)):
+        chosen = dataset.sel({dim: [label] for dim, label in trait.only.items() if dim in dataset.dims})
+        beside = {
+            role: _maps(study, chosen, variable, layers, heads)
+            for role in ("low", "high", "p", "q", "q_paired", "baseline")
+            if (variable := getattr(trait, role)) and variable in chosen
+        }
+        for place, (name, array) in enumerate(record_columns(study, chosen, [trait.variable])):
+            companions = {role: maps[place if len(maps) > 1 else 0] for role, maps in beside.items()}
+            if "baseline" not in companions and np.isfinite(trait.level):
+                companions["baseline"] = np.full((layers, heads), trait.level)
+            words = _words(chosen, trait, place)
+            yield Column(
+                name,
+                study,
+                words["label"],
+                _grid(array, layers, heads),
+                low=companions.get("low"),
+                high=companions.get("high"),
+                p=companions.get("p"),
+                q=companions.get("q"),
+                q_paired=companions.get("q_paired"),
+                baseline=companions.get("baseline"),
+                baseline_name=trait.baseline_name,
+                unit=words["unit"],
+                definition=words["definition"],
+            )
+
+
+def _recorded_traits(dataset: xr.Dataset) -> tuple[ColumnSpec, ...]:
+    names = [name for name in recorded(dataset) if dataset[name].dtype.kind in "fiub" and name not in ("p", "q")]
+    return tuple(_with_ends(name) for name in names)
+
+
+def _maps(study: str, dataset: xr.Dataset, variable: str, layers: int, heads: int) -> list[np.ndarray]:
+    return [_grid(array, layers, heads) for _, array in record_columns(study, dataset, [variable])]
+
+
+def _grid(array: xr.DataArray, layers: int, heads: int) -> np.ndarray:
+    grid = np.full((layers, heads), np.nan)
+    values = array.transpose(LAYER, HEAD).values
+    grid[: values.shape[0], : values.shape[1]] = values
+    return grid
+
+
+def _words(dataset: xr.Dataset, trait: ColumnSpec, place: int) -> dict[str, str]:
+    """What a reader is told of the column at this place among the variable's."""
+    array = dataset[trait.variable]
+    beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
+    places = np.unravel_index(place, [array.sizes[dim] for dim in beside]) if beside else ()
+    told = {"label": [], "definition": [], "unit": []}  # type: dict[str, list[str]]
+    for dim, index in zip(beside, places, strict=True):
+        own = {key: dataset[key] for key in told if key in dataset.coords and dataset[key].dims == (dim,)}
+        told["label"].append(str(own["label"].values[index] if "label" in own else dataset[dim].values[index]))
+        told["definition"] += [str(own["definition"].values[index])] if "definition" in own else []
+        told["unit"] += [str(own["unit"].values[index])] if "unit" in own else []
+    names = [name for dim, name in zip(beside, told["label"], strict=True) if dim not in trait.only]
+    label = trait.label.format(", ".join(names[::-1])) if names else trait.label.replace("{}", trait.variable)
+    definition = "; ".join([*told["definition"], *([trait.definition] if trait.definition else [])])
+    return {"label": label, "definition": definition, "unit": " ".join(told["unit"]).strip()}
