@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-from headwise.analysis.head_report import HeadReports
 from synthetic.atlas import salience_dataset, synthetic_atlas
 from synthetic.function_masking import function_masking_dataset
 from synthetic.functions import functions_dataset
@@ -15,7 +14,7 @@ from synthetic.relation_validation import relation_validation_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
-from headwise.analysis import describe_head, head_report
+from headwise.analysis import HeadReports, describe_head, head_report
 from headwise.core.errors import DataError
 from headwise.figures.tiles import HIDDEN
 
