@@ -12,24 +12,24 @@ from torch import Tensor
 import headwise as hw
 from headwise.core.dims import TOKEN
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Wanted
-from headwise.seam import Frame, Shot, Structure
+from headwise.kernels import ReductionRequest
+from headwise.seam import AttentionCall, ForwardContext, Structure
 
 
 class Columns(HeadReadings):
-    """What Spectrum wants, with nothing made of it."""
+    """What Spectrum requested, with nothing made of it."""
 
     name = "columns"
     whole_sequences = True
-    tails = {"sums": (TOKEN,), "diagonal": (TOKEN,)}
+    extra_dims = {"sums": (TOKEN,), "diagonal": (TOKEN,)}
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """Column sums and the diagonal."""
-        return Wanted(column_sums=True, log_diagonal=True)
+        return ReductionRequest(column_sums=True, log_diagonal=True)
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer's, (batch, head, token)."""
-        sums, log_diagonal = frame.reductions.column_sums, frame.reductions.log_diagonal
+        sums, log_diagonal = call.reductions.column_sums, call.reductions.log_diagonal
         assert sums is not None and log_diagonal is not None
         return {"sums": sums, "diagonal": log_diagonal.exp()}
 

@@ -31,7 +31,7 @@ from tokens import shape_of, tokens_like_text
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 import headwise as hw
-from headwise.kernels import Attention, Visibility, Wanted, blocked, reduce, reference
+from headwise.kernels import Attention, AttentionMask, ReductionRequest, blocked, reduce, reference
 from headwise.seam import Structure
 
 CASES = {
@@ -149,8 +149,8 @@ def parity() -> str:
     q, k = (
         torch.randn(2, heads, 1024, 128, device="cuda", dtype=torch.bfloat16, generator=generator) for heads in (32, 8)
     )
-    attention = Attention(q, k, 128**-0.5, Visibility(1024, 1024, 0, q.device))
-    wanted = Wanted(column_sums=True, log_diagonal=True, entropy=True, distance=True, peak=True)
+    attention = Attention(q, k, 128**-0.5, AttentionMask(1024, 1024, 0, q.device))
+    wanted = ReductionRequest(column_sums=True, log_diagonal=True, entropy=True, distance=True, row_max=True)
     exact = reference.reduce(attention, wanted).flat()
     logits = (q @ k.repeat_interleave(4, dim=1).transpose(2, 3)) * attention.scale
     hidden = torch.ones(1024, 1024, dtype=torch.bool, device="cuda").triu(1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from headwise.kernels import Attention, Match, Visibility, Wanted
+from headwise.kernels import Attention, AttentionMask, Match, ReductionRequest
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def attention_of(s: Setting) -> Attention:
     return with_lse(attention) if s.with_lse else attention
 
 
-def visibility_of(s: Setting) -> Visibility:
+def visibility_of(s: Setting) -> AttentionMask:
     """Who sees whom in a setting."""
     offset = s.all_keys - s.queries
     device = torch.device("cpu")
@@ -60,7 +60,7 @@ def visibility_of(s: Setting) -> Visibility:
         place = torch.arange(s.all_keys)
         key_valid = place < s.all_keys - lengths[:, None] if s.padding == "right" else place >= lengths[:, None]
         query_valid = key_valid[:, offset:] if offset >= 0 else None
-    sight = Visibility(s.queries, s.all_keys, offset, device, s.window, key_valid, query_valid)
+    sight = AttentionMask(s.queries, s.all_keys, offset, device, s.window, key_valid, query_valid)
     if s.mask is None:
         return sight
     generator = torch.Generator().manual_seed(s.seed + 1)
@@ -68,7 +68,7 @@ def visibility_of(s: Setting) -> Visibility:
     mask = sight.matrix() & (torch.rand(shape, generator=generator) < 0.6)
     own = (torch.arange(s.queries) + offset).clamp(0, s.all_keys - 1)
     mask[..., torch.arange(s.queries), own] |= sight.matrix()[..., torch.arange(s.queries), own]
-    return Visibility(s.queries, s.all_keys, offset, device, query_valid=query_valid, mask=mask)
+    return AttentionMask(s.queries, s.all_keys, offset, device, query_valid=query_valid, explicit=mask)
 
 
 def with_lse(attention: Attention) -> Attention:
@@ -82,7 +82,7 @@ def logits_of(attention: Attention) -> Tensor:
     logits = attention.q.double() @ k.transpose(-1, -2) * attention.scale
     if attention.softcap is not None:
         logits = (logits / attention.softcap).tanh() * attention.softcap
-    return logits.masked_fill(~attention.visibility.matrix(), -torch.inf)
+    return logits.masked_fill(~attention.mask.matrix(), -torch.inf)
 
 
 def condition_of(attention: Attention) -> float:
@@ -92,10 +92,10 @@ def condition_of(attention: Attention) -> float:
     return float(largest[largest.isfinite()].abs().max())
 
 
-def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
+def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> ReductionRequest:
     """A request for every reduction, several of each kind."""
     batch, _, queries, _ = attention.q.shape
-    keys, offset = attention.k.shape[2], attention.visibility.offset
+    keys, offset = attention.k.shape[2], attention.mask.offset
     generator = torch.Generator().manual_seed(seed)
 
     def numbers(high: int, shape: tuple[int, int]) -> Tensor:
@@ -104,19 +104,19 @@ def everything(attention: Attention, *, top: int = 5, seed: int = 3) -> Wanted:
     def match(ids: int) -> Match:
         return Match(numbers(ids, (batch, queries)) - 1, numbers(ids, (batch, keys)) - 1)
 
-    return Wanted(
+    return ReductionRequest(
         column_sums=True,
         log_diagonal=True,
         entropy=True,
         distance=True,
-        peak=True,
+        row_max=True,
         top=top,
         offsets=frozenset([(0, 1), (1, 2), (2, 9), (0, 10**6), (max(1, offset), offset + 3)]),
-        over=frozenset([0.0, 0.001, 0.05, 0.5, 0.999]),
-        rows={"weighted": torch.rand(batch, queries, generator=generator), "shared": torch.ones(1, queries)},
-        marks={
+        count_above=frozenset([0.0, 0.001, 0.05, 0.5, 0.999]),
+        query_weights={"weighted": torch.rand(batch, queries, generator=generator), "shared": torch.ones(1, queries)},
+        key_weights={
             "some": (torch.rand(batch, keys, generator=generator) < 0.3).float(),
             "chosen": torch.rand(batch, keys, generator=generator) < 0.2,
         },
-        matches={"many": match(4), "few": match(40), "none": match(1)},
+        token_matches={"many": match(4), "few": match(40), "none": match(1)},
     )

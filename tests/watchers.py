@@ -11,73 +11,77 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.kernels import Wanted
-from headwise.seam import Frame, Instrument, Intervention, Shot
+from headwise.kernels import ReductionRequest
+from headwise.seam import AttentionCall, ForwardContext, Instrument, Intervention
 
-PLACELESS = Wanted(  # every reduction that does not depend on where in the batch a text stands
+PLACELESS = ReductionRequest(  # every reduction that does not depend on where in the batch a text stands
     column_sums=True,
     log_diagonal=True,
     entropy=True,
     distance=True,
-    peak=True,
+    row_max=True,
     top=4,
     offsets=frozenset([(0, 1), (1, 2), (2, 9)]),
 )
 
 
 class Recorder(Instrument):
-    """Keeps every frame of the last pass, and counts passes."""
+    """Keeps every call of the last pass, and counts passes."""
 
-    def __init__(self, wanted: Wanted = PLACELESS, name: str = "recorder"):
+    def __init__(self, wanted: ReductionRequest = PLACELESS, name: str = "recorder"):
         self.wanted, self.name = wanted, name
-        self.frames: dict[int, Frame] = {}
-        self.shots: list[Shot] = []
+        self.calls: dict[int, AttentionCall] = {}
+        self.contexts: list[ForwardContext] = []
         self.zs: list[dict[int, Tensor]] = []
 
-    def begin(self, shot: Shot) -> None:
-        self.frames = {}
+    def on_forward_start(self, context: ForwardContext) -> None:
+        self.calls = {}
         self.zs.append({})
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         return self.wanted
 
-    def see(self, frame: Frame) -> None:
-        self.frames[frame.layer] = frame
-        self.zs[-1][frame.layer] = frame.z.detach().clone()
+    def on_layer(self, call: AttentionCall) -> None:
+        self.calls[call.layer] = call
+        self.zs[-1][call.layer] = call.z.detach().clone()
 
-    def end(self, shot: Shot) -> None:
-        self.shots.append(shot)
+    def on_forward_end(self, context: ForwardContext) -> None:
+        self.contexts.append(context)
 
-    def read(self) -> xr.Dataset:
-        return xr.Dataset({"passes": len(self.shots)})
+    def result(self) -> xr.Dataset:
+        return xr.Dataset({"passes": len(self.contexts)})
 
 
 class Call(Instrument):
-    """Calls a function for every frame."""
+    """Calls a function for every call."""
 
     name = "call"
 
-    def __init__(self, see: Callable[[Frame], Any], wanted: Wanted | Callable[[Shot], Wanted] | None = None):
-        self._see, self._wanted = see, wanted or Wanted()
+    def __init__(
+        self,
+        see: Callable[[AttentionCall], Any],
+        wanted: ReductionRequest | Callable[[ForwardContext], ReductionRequest] | None = None,
+    ):
+        self._on_layer, self._wanted = see, wanted or ReductionRequest()
 
-    def wants(self, shot: Shot) -> Wanted:
-        return self._wanted if isinstance(self._wanted, Wanted) else self._wanted(shot)
+    def requested(self, context: ForwardContext) -> ReductionRequest:
+        return self._wanted if isinstance(self._wanted, ReductionRequest) else self._wanted(context)
 
-    def see(self, frame: Frame) -> None:
-        self._see(frame)
+    def on_layer(self, call: AttentionCall) -> None:
+        self._on_layer(call)
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         return xr.Dataset()
 
 
 class Change(Intervention):
     """Changes z by a function."""
 
-    def __init__(self, change: Callable[[Frame], Tensor]):
+    def __init__(self, change: Callable[[AttentionCall], Tensor]):
         self._change = change
 
-    def change(self, frame: Frame) -> Tensor:
-        return self._change(frame)
+    def change(self, call: AttentionCall) -> Tensor:
+        return self._change(call)
 
 
 @contextmanager

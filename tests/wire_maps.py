@@ -23,7 +23,7 @@ def plain(model: Any, ids: Any, *watchers: Any) -> np.ndarray:
     pattern = Patterns()
     with observe(model, *watchers, pattern), torch.no_grad():
         model(input_ids=torch.as_tensor(ids).reshape(1, -1), use_cache=False)
-    found = pattern.read()
+    found = pattern.result()
     weights = found["weights"].values[0]
     layers = int(found["layer"].max()) + 1
     return weights.reshape(layers, -1, *weights.shape[1:])

@@ -21,10 +21,10 @@ class Maps(Instrument):
     def __init__(self):
         self.maps = {}
 
-    def see(self, frame):
-        self.maps[frame.layer] = frame.attention.weights(dtype=torch.float64)
+    def on_layer(self, call):
+        self.maps[call.layer] = call.attention.weights(dtype=torch.float64)
 
-    def read(self):
+    def result(self):
         raise NotImplementedError
 
 

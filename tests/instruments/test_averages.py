@@ -5,7 +5,7 @@ import torch
 from layers import Setting, attention_of
 
 from headwise.instruments.averages import Averages
-from headwise.kernels import Wanted, reference
+from headwise.kernels import ReductionRequest, reference
 
 SETTINGS = {
     "plain": Setting(),
@@ -22,21 +22,23 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_marked_keys_get_what_their_rows_give(name):
     attention = attention_of(SETTINGS[name])
-    sight, batch = attention.visibility, attention.q.shape[0]
+    mask, batch = attention.mask, attention.q.shape[0]
     keys = attention.k.shape[2]
     marks = torch.rand(2, batch, keys, generator=torch.Generator().manual_seed(0)) < 0.4
-    wanted = Wanted(column_sums=True, peak=True, marks={str(place): mark.float() for place, mark in enumerate(marks)})
+    wanted = ReductionRequest(
+        column_sums=True, row_max=True, key_weights={str(place): mark.float() for place, mark in enumerate(marks)}
+    )
     exact = reference.reduce(attention, wanted)
-    averages = Averages.of(sight, [None, None], marks)
-    rows = torch.stack([exact.marks[str(place)] for place in range(2)])
+    averages = Averages.of(mask, [None, None], marks)
+    rows = torch.stack([exact.key_weights[str(place)] for place in range(2)])
     by_rows = averages.of_rows(rows, gated=False)
-    by_columns = averages.of_marks(exact.column_sums, exact.peak)
+    by_columns = averages.of_marks(exact.column_sums, exact.row_max)
     torch.testing.assert_close(by_columns, by_rows, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def test_a_closed_row_is_left_out_of_a_gated_mean():
     averages = Averages.of(
-        attention_of(Setting(queries=4, batch=1)).visibility, [None], torch.zeros(1, 1, 4, dtype=torch.bool)
+        attention_of(Setting(queries=4, batch=1)).mask, [None], torch.zeros(1, 1, 4, dtype=torch.bool)
     )
     rows = torch.tensor([9.0, 1.0, torch.nan, 3.0]).expand(1, 1, 1, 4)
     assert float(averages.of_rows(rows, gated=True)) == 2.0

@@ -19,7 +19,7 @@ def seen():
     maps, dropped = Patterns(), Dropped(RULES)
     with torch.no_grad(), observe(structure, maps, dropped):
         structure.decoder(input_ids=ids, use_cache=False)
-    return structure, ids, maps.read()["weights"].values, dropped.read()
+    return structure, ids, maps.result()["weights"].values, dropped.result()
 
 
 def test_shares_and_keys_are_those_of_the_maps():
@@ -60,7 +60,7 @@ def test_padding_counts_for_nothing():
     with torch.no_grad(), observe(structure, alone):
         structure.decoder(input_ids=ids[1:, :8], use_cache=False)
     for name in ("kept", "mass", "change", "needed"):
-        assert np.allclose(padded.read()[name][1], alone.read()[name][0], atol=1e-5), name
+        assert np.allclose(padded.result()[name][1], alone.result()[name][0], atol=1e-5), name
 
 
 def test_streams_are_the_outputs_of_every_token():
@@ -68,6 +68,6 @@ def test_streams_are_the_outputs_of_every_token():
     streams = HeadStreams()
     with torch.no_grad(), observe(structure, streams):
         structure.decoder(input_ids=ids, use_cache=False)
-    z = streams.read()["z"]
+    z = streams.result()["z"]
     assert z.dims == ("example", "layer", "head", "token", "width")
     assert np.allclose(z.sel(layer=1, head=2)[0], streams.z[1][0, :, 2])

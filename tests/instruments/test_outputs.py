@@ -50,7 +50,7 @@ def test_outputs_of_many_passes_and_dtypes():
     with torch.no_grad(), observe(model, outputs):
         for row in ROWS:
             model(input_ids=row[None])
-    z = outputs.read().z
+    z = outputs.result().z
     assert z.sizes == {"example": 2, "layer": 2, "head": 6, "token": 1, "width": 16}
     assert z.dtype == np.float32
 
@@ -64,7 +64,7 @@ def test_outputs_want_single_tokens(positions):
 def test_nothing_seen_yet():
     for instrument in (HeadOutputs(), Patterns()):
         with pytest.raises(SeamError, match="has seen nothing yet; run the model inside"):
-            instrument.read()
+            instrument.result()
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss"])

@@ -71,12 +71,12 @@ def measured(model: Any, valid: Any = None, **batch: Any) -> tuple[Any, dict[int
         for i, layer in enumerate(layers)
     ]
 
-    def keep(frame: Any) -> None:
-        weights = frame.attention.weights(dtype=torch.float64)
-        seen = frame.attention.visibility.matrix().expand(len(weights), -1, -1, -1)[:, 0]
-        written = torch.einsum("bqhd,hdm->bhqm", frame.z.double(), projection_of(layers[frame.layer]))
-        moved = written.norm(dim=-1) / residual[frame.layer].norm(dim=-1)[:, None]
-        found[frame.layer] = (weights.numpy(), seen.numpy(), moved.numpy())
+    def keep(call: Any) -> None:
+        weights = call.attention.weights(dtype=torch.float64)
+        seen = call.attention.mask.matrix().expand(len(weights), -1, -1, -1)[:, 0]
+        written = torch.einsum("bqhd,hdm->bhqm", call.z.double(), projection_of(layers[call.layer]))
+        moved = written.norm(dim=-1) / residual[call.layer].norm(dim=-1)[:, None]
+        found[call.layer] = (weights.numpy(), seen.numpy(), moved.numpy())
 
     with torch.no_grad(), observe(model, Profile(DELIMITERS), Call(keep), valid=valid) as seen:
         model(**batch)

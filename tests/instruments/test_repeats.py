@@ -49,24 +49,24 @@ class Unlike(HeadReadings):
     """Layers of unlike heads and widths."""
 
     name = "unlike"
-    tails = {"x": ("width",)}
+    extra_dims = {"x": ("width",)}
 
-    def measure(self, frame: Any) -> dict[str, torch.Tensor]:
-        return {"x": torch.full((2, *frame.shape), float(frame.layer))}
+    def measure(self, call: Any) -> dict[str, torch.Tensor]:
+        return {"x": torch.full((2, *call.shape), float(call.layer))}
 
 
 def test_layers_of_unlike_shape():
     reading = Unlike()
     card = SimpleNamespace(layers=3, heads=4)
-    reading.attach(SimpleNamespace(card=card), ExitStack())  # type: ignore[arg-type]
+    reading.setup(SimpleNamespace(card=card), ExitStack())  # type: ignore[arg-type]
     with pytest.raises(SeamError, match="Unlike has seen nothing yet"):
-        reading.read()
-    shot: Any = SimpleNamespace(cached=0)
-    reading.begin(shot)
+        reading.result()
+    context: Any = SimpleNamespace(cached=0)
+    reading.on_forward_start(context)
     for layer, shape in ((0, (4, 2)), (2, (3, 5))):
-        reading.see(SimpleNamespace(layer=layer, shape=shape))  # type: ignore[arg-type]
-    reading.end(shot)
-    x = reading.read().x
+        reading.on_layer(SimpleNamespace(layer=layer, shape=shape))  # type: ignore[arg-type]
+    reading.on_forward_end(context)
+    x = reading.result().x
     assert x.sizes == {"example": 2, "layer": 3, "head": 4, "width": 5}
     expected = np.full((2, 3, 4, 5), np.nan)
     expected[:, 0, :, :2], expected[:, 2, :3] = 0, 2

@@ -93,7 +93,7 @@ def test_only_chosen_tokens_are_kept(family):
     sites = Sites(("residual", "attention_out"), [0, -1])
     most = []
 
-    def look(frame: Any) -> None:
+    def look(call: Any) -> None:
         most.extend(kept.untyped_storage().nbytes() for kept in sites._kept.values())
 
     with torch.no_grad(), observe(tiny(family), sites, Call(look)):
@@ -107,4 +107,4 @@ def test_names_of_sites():
         Sites(["residual", "mlp"])
     assert Sites("mlp_in").sites == ("mlp_in",)
     with pytest.raises(SeamError, match="Sites has seen nothing yet"):
-        Sites().read()
+        Sites().result()

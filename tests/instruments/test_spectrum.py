@@ -33,10 +33,10 @@ def measured(model, k: int, valid=None, **batch):
     """The reading, and the maps it should follow from."""
     maps: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
-    def keep(frame) -> None:
-        weights = frame.attention.weights(dtype=torch.float64)
-        seen = frame.attention.visibility.matrix().expand(len(weights), -1, -1, -1)
-        maps[frame.layer] = (weights.numpy(), seen[:, 0].numpy())
+    def keep(call) -> None:
+        weights = call.attention.weights(dtype=torch.float64)
+        seen = call.attention.mask.matrix().expand(len(weights), -1, -1, -1)
+        maps[call.layer] = (weights.numpy(), seen[:, 0].numpy())
 
     with torch.no_grad(), observe(model, Spectrum(k), Call(keep), valid=valid) as seen:
         model(**batch)
@@ -109,7 +109,7 @@ def test_passes_one_after_the_other():
     with torch.no_grad(), observe(tiny("llama"), spectrum):
         for row in ROWS:
             tiny("llama")(input_ids=row[None])
-    assert spectrum.read().sizes == {"example": 2, "layer": 2, "head": 6, "rank": 4}
+    assert spectrum.result().sizes == {"example": 2, "layer": 2, "head": 6, "rank": 4}
 
 
 @pytest.mark.parametrize("k", [0, -3])

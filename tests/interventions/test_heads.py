@@ -139,7 +139,7 @@ def test_resampling_from_a_reading():
     outputs = HeadOutputs([0, -1])
     others = padded(texts(9, 10, seed=5), "left")
     observed(model, outputs, **others)
-    source = outputs.read().z
+    source = outputs.result().z
     given = torch.from_numpy(source.sel(layer=LAYER, head=HEAD).values)  # (example, token, width)
 
     def new(z: torch.Tensor) -> torch.Tensor:
@@ -159,7 +159,7 @@ def test_the_mean_of_a_reading():
     model, batch = tiny("llama"), padded(ROWS, "left")
     outputs = HeadOutputs("last")
     observed(model, outputs, **batch)
-    mean = outputs.read().z.mean("example").isel(token=0)
+    mean = outputs.result().z.mean("example").isel(token=0)
     expected = by_hook(model, on_head(lambda z: torch.from_numpy(mean.values)[LAYER, HEAD].expand_as(z)), batch)
     assert_same(observed(model, Mean(NAME, mean), **batch), expected, batch)
     assert_same(observed(model, Mean(NAME, mean.transpose("width", "head", "layer")), **batch), expected, batch)
@@ -194,17 +194,17 @@ def test_padding_is_left_alone():
 
 @pytest.mark.parametrize("name", WATCHERS)
 def test_the_given_z_is_never_written_into(name):
-    """Others may hold it: the frame's z before and after are two tensors."""
+    """Others may hold it: the call's z before and after are two tensors."""
     model, batch = tiny("llama"), padded(texts(12, 12))
     before: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def remember(frame: Any) -> torch.Tensor:
-        before.append((frame.z, frame.z.clone()))
-        return frame.z
+    def remember(call: Any) -> torch.Tensor:
+        before.append((call.z, call.z.clone()))
+        return call.z
 
     after: list[torch.Tensor] = []
     make, _ = WATCHERS[name]
-    observed(model, Change(remember), make(), Call(lambda frame: after.append(frame.z)), **batch)
+    observed(model, Change(remember), make(), Call(lambda call: after.append(call.z)), **batch)
     for given, copy in before:
         assert torch.equal(given, copy)
     assert after[LAYER] is not before[LAYER][0]

@@ -7,7 +7,7 @@ import torch
 from closeness import assert_no_worse_than_twice, assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 
-from headwise.kernels import Attention, Match, Reductions, Visibility, Wanted, logweights, reference
+from headwise.kernels import Attention, AttentionMask, Match, ReductionRequest, Reductions, logweights, reference
 from headwise.kernels.blocked import reduce
 
 SETTINGS = {
@@ -61,7 +61,7 @@ SETTINGS = {
 WITH_LSE = [name for name, s in SETTINGS.items() if s.softcap is None and s.spread <= 2]
 
 
-def assert_agrees(attention: Attention, wanted: Wanted, *, block: int | None = None) -> Reductions:
+def assert_agrees(attention: Attention, wanted: ReductionRequest, *, block: int | None = None) -> Reductions:
     got = reduce(attention, wanted, block=block)
     exact = reference.reduce(attention, wanted)
     plain = reference.reduce(attention, wanted, dtype=torch.float32)
@@ -99,23 +99,23 @@ def test_order_of_the_sequences_changes_nothing(name):
     attention = attention_of(s)
     wanted = everything(attention)
     order = torch.tensor([2, 0, 3, 1])
-    sight = attention.visibility
+    mask = attention.mask
     moved = replace(
         attention,
         q=attention.q[order],
         k=attention.k[order],
-        visibility=replace(
-            sight,
-            key_valid=None if sight.key_valid is None else sight.key_valid[order],
-            query_valid=None if sight.query_valid is None else sight.query_valid[order],
-            mask=None if sight.mask is None else sight.mask[order],
+        mask=replace(
+            mask,
+            key_valid=None if mask.key_valid is None else mask.key_valid[order],
+            query_valid=None if mask.query_valid is None else mask.query_valid[order],
+            explicit=None if mask.explicit is None else mask.explicit[order],
         ),
     )
     wanted_moved = replace(
         wanted,
-        rows={"weighted": wanted.rows["weighted"][order], "shared": wanted.rows["shared"]},
-        marks={"some": wanted.marks["some"][order]},
-        matches={n: Match(m.query[order], m.key[order]) for n, m in wanted.matches.items()},
+        query_weights={"weighted": wanted.query_weights["weighted"][order], "shared": wanted.query_weights["shared"]},
+        key_weights={"some": wanted.key_weights["some"][order]},
+        token_matches={n: Match(m.query[order], m.key[order]) for n, m in wanted.token_matches.items()},
     )
     before, after = reduce(attention, wanted).flat(), reduce(moved, wanted_moved).flat()
     for name, value in after.items():
@@ -139,7 +139,7 @@ def test_rows_that_see_one_key_alone():
     got = reduce(attention, everything(attention))
     ones = torch.ones(2, 6, 40)
     torch.testing.assert_close(got.column_sums, ones, rtol=1e-6, atol=0)
-    torch.testing.assert_close(got.peak, ones, rtol=1e-6, atol=0)
+    torch.testing.assert_close(got.row_max, ones, rtol=1e-6, atol=0)
     for name in ("log_diagonal", "entropy", "distance_mean", "distance_variance"):
         torch.testing.assert_close(getattr(got, name), torch.zeros_like(ones), rtol=0, atol=1e-5)
 
@@ -151,8 +151,8 @@ def test_the_spread_of_a_head_that_looks_far_at_one_key(far):
     q = torch.zeros(1, 1, tokens, 2)
     k = torch.zeros(1, 1, tokens, 2)
     q[..., 0], k[0, 0, 7, 0] = 1.0, 40.0
-    attention = Attention(q, k, 1.0, Visibility(tokens, tokens, 0, torch.device("cpu")))
-    got = reduce(attention, Wanted(distance=True))
+    attention = Attention(q, k, 1.0, AttentionMask(tokens, tokens, 0, torch.device("cpu")))
+    got = reduce(attention, ReductionRequest(distance=True))
     late = torch.arange(10, tokens)
     torch.testing.assert_close(got.distance_mean[0, 0, late], (late - 7).float(), rtol=1e-6, atol=1e-4)
     assert got.distance_variance[0, 0, late].max() < 1e-4
@@ -165,35 +165,35 @@ def test_rows_that_do_not_count_are_nan_and_give_nothing(name, given):
     attention = attention_of(s)
     wanted = everything(attention)
     got = reduce(attention, wanted)
-    padding = ~attention.visibility.counts(s.batch)
+    padding = ~attention.mask.valid_queries(s.batch)
     assert bool(padding.any())
     for key, value in got.flat().items():
-        if value.shape[2:3] == (s.queries,) and not key.startswith(("column_sums", "rows", "top_keys")):
+        if value.shape[2:3] == (s.queries,) and not key.startswith(("column_sums", "query_weights", "top_keys")):
             assert bool(value.transpose(1, 2)[padding].isnan().all()), key
             assert not bool(value.transpose(1, 2)[~padding].isnan().any()), key
     # whatever padding queries ask, and whatever weight is put on them, column sums stay
     noise = torch.randn(attention.q.shape, generator=torch.Generator().manual_seed(9)) * 5
     q = torch.where(padding[:, None, :, None], noise, attention.q)
-    row = wanted.rows["weighted"].masked_fill(padding, torch.nan)
-    again = reduce(replace(attention, q=q), replace(wanted, rows={"weighted": row}))
+    row = wanted.query_weights["weighted"].masked_fill(padding, torch.nan)
+    again = reduce(replace(attention, q=q), replace(wanted, query_weights={"weighted": row}))
     torch.testing.assert_close(again.column_sums, got.column_sums, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(again.rows["weighted"], got.rows["weighted"], rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(again.query_weights["weighted"], got.query_weights["weighted"], rtol=1e-6, atol=1e-9)
 
 
 def test_column_sums_count_every_counting_row_once():
     attention = attention_of(Setting(batch=3, padding="left"))
-    got = reduce(attention, Wanted(column_sums=True))
-    total = attention.visibility.counts(3).sum(dim=1).float()
+    got = reduce(attention, ReductionRequest(column_sums=True))
+    total = attention.mask.valid_queries(3).sum(dim=1).float()
     torch.testing.assert_close(got.column_sums.sum(dim=-1), total[:, None].expand(-1, 6), rtol=1e-6, atol=0)
 
 
 def test_a_counting_row_that_sees_nothing_is_nan_and_gives_nothing():
     """A head whose own mask is empty for one query: no weight is made up."""
     s = Setting(mask="per_head")
-    sight = attention_of(s).visibility
-    mask = sight.mask.expand(2, -1, -1, -1).clone()
-    mask[1, 2, 17] = False
-    attention = replace(attention_of(s), visibility=replace(sight, mask=mask))
+    mask = attention_of(s).mask
+    explicit = mask.explicit.expand(2, -1, -1, -1).clone()
+    explicit[1, 2, 17] = False
+    attention = replace(attention_of(s), mask=replace(mask, explicit=explicit))
     got = assert_agrees(attention, everything(attention))
     assert bool(got.entropy[1, 2, 17].isnan())
     assert float(got.entropy.isnan().sum()) == 1
@@ -203,7 +203,7 @@ def test_a_counting_row_that_sees_nothing_is_nan_and_gives_nothing():
 def test_top_more_than_there_are_keys():
     """Early rows see fewer than k keys: no weight and no key after the last one."""
     attention = attention_of(Setting(queries=12))
-    got = assert_agrees(attention, Wanted(top=20))
+    got = assert_agrees(attention, ReductionRequest(top=20))
     assert got.top_weights.shape == (2, 6, 12, 20)
     for query in range(12):
         assert bool((got.top_keys[:, :, query, : query + 1] >= 0).all())
@@ -213,9 +213,9 @@ def test_top_more_than_there_are_keys():
 
 def test_nothing_is_computed_that_was_not_asked_for():
     attention = attention_of(Setting())
-    got = reduce(attention, Wanted(peak=True, marks={"all": torch.ones(2, 40)}))
-    assert set(got.flat()) == {"peak", "marks[all]"}
-    torch.testing.assert_close(got.marks["all"], torch.ones(2, 6, 40), rtol=1e-6, atol=0)
+    got = reduce(attention, ReductionRequest(row_max=True, key_weights={"all": torch.ones(2, 40)}))
+    assert set(got.flat()) == {"row_max", "key_weights[all]"}
+    torch.testing.assert_close(got.key_weights["all"], torch.ones(2, 6, 40), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("block", [20_000, 100_000])
@@ -234,7 +234,7 @@ def test_memory_is_that_of_a_block(monkeypatch, block):
     assert max(sizes) <= block < 3 * 6 * 400 * 400
     sizes.clear()
     reduce(
-        attention, Wanted(peak=True), block=1
+        attention, ReductionRequest(row_max=True), block=1
     )  # and at the least some rows of one head and those that share its keys
     assert max(sizes) == 16 * 400 * 3
 
@@ -244,22 +244,22 @@ def test_memory_is_that_of_a_block(monkeypatch, block):
 def test_on_an_accelerator(name):
     """The same numbers as on a CPU, with requests that still live there."""
     attention, device = attention_of(SETTINGS[name]), torch.device("cuda")
-    sight = attention.visibility
+    mask = attention.mask
     there = {
-        field: None if getattr(sight, field) is None else getattr(sight, field).to(device)
-        for field in ("key_valid", "query_valid", "mask")
+        field: None if getattr(mask, field) is None else getattr(mask, field).to(device)
+        for field in ("key_valid", "query_valid", "explicit")
     }
     moved = replace(
         attention,
         q=attention.q.to(device),
         k=attention.k.to(device),
         sinks=None if attention.sinks is None else attention.sinks.to(device),
-        visibility=replace(sight, device=device, **there),
+        mask=replace(mask, device=device, **there),
     )
     wanted = everything(attention)
     expected, got = reduce(attention, wanted).flat(), reduce(moved, wanted).flat()
     for key, value in got.items():
-        if not key.startswith(("top_keys", "over")):
+        if not key.startswith(("top_keys", "count_above")):
             torch.testing.assert_close(value.cpu(), expected[key], rtol=1e-4, atol=1e-5, equal_nan=True, msg=key)
 
 

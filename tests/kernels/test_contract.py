@@ -4,39 +4,48 @@ import pytest
 import torch
 from layers import Setting, attention_of, everything
 
-from headwise.kernels import Match, Reductions, Wanted, contract, reduce
+from headwise.kernels import Match, ReductionRequest, Reductions, contract, reduce
 
 
 def test_two_requests_in_one():
     marks = torch.ones(2, 5)
-    a = Wanted(column_sums=True, top=3, offsets=frozenset([(0, 1)]), marks={"a": marks})
-    b = Wanted(entropy=True, top=5, offsets=frozenset([(1, 2)]), over=frozenset([0.5]), marks={"a": marks, "b": marks})
+    a = ReductionRequest(column_sums=True, top=3, offsets=frozenset([(0, 1)]), key_weights={"a": marks})
+    b = ReductionRequest(
+        entropy=True,
+        top=5,
+        offsets=frozenset([(1, 2)]),
+        count_above=frozenset([0.5]),
+        key_weights={"a": marks, "b": marks},
+    )
     both = a | b
     assert both.column_sums
     assert both.entropy
-    assert not both.peak
+    assert not both.row_max
     assert both.top == 5
     assert both.offsets == {(0, 1), (1, 2)}
-    assert both.over == {0.5}
-    assert set(both.marks) == {"a", "b"}
-    assert both.marks["a"] is marks
+    assert both.count_above == {0.5}
+    assert set(both.key_weights) == {"a", "b"}
+    assert both.key_weights["a"] is marks
     assert not a.entropy  # neither was changed
-    assert set(a.marks) == {"a"}
+    assert set(a.key_weights) == {"a"}
 
 
 def test_asking_for_nothing():
-    assert not Wanted()
-    assert not (Wanted() | Wanted())
-    assert Wanted(peak=True) | Wanted()
-    assert Wanted(top=1)
-    assert Wanted(over=frozenset([0.1]))
-    assert Wanted(rows={"a": torch.ones(1, 2)})
-    assert reduce(attention_of(Setting()), Wanted()).flat() == {}
+    assert not ReductionRequest()
+    assert not (ReductionRequest() | ReductionRequest())
+    assert ReductionRequest(row_max=True) | ReductionRequest()
+    assert ReductionRequest(top=1)
+    assert ReductionRequest(count_above=frozenset([0.1]))
+    assert ReductionRequest(query_weights={"a": torch.ones(1, 2)})
+    assert reduce(attention_of(Setting()), ReductionRequest()).flat() == {}
 
 
-@pytest.mark.parametrize("kind", ["marks", "rows"])
+@pytest.mark.parametrize("kind", ["key_weights", "query_weights"])
 def test_two_things_under_one_name_are_refused(kind):
-    a, b = Wanted(**{kind: {"same": torch.ones(1, 2)}}), Wanted(**{kind: {"same": torch.ones(1, 2)}})
+    a, b = (
+        ReductionRequest(**{kind: {"same": torch.ones(1, 2)}}),
+        ReductionRequest(**{kind: {"same": torch.ones(1, 2)}}),
+    )
     with pytest.raises(ValueError, match=f"two instruments ask for different {kind} under the name 'same'"):
         a | b
 
@@ -44,7 +53,10 @@ def test_two_things_under_one_name_are_refused(kind):
 def test_both_requests_get_what_each_alone_gets():
     attention = attention_of(Setting())
     whole = everything(attention)
-    part, rest = Wanted(entropy=True, top=2), Wanted(column_sums=True, matches=whole.matches)
+    part, rest = (
+        ReductionRequest(entropy=True, top=2),
+        ReductionRequest(column_sums=True, token_matches=whole.token_matches),
+    )
     together = reduce(attention, part | rest).flat()
     for alone in (reduce(attention, part).flat(), reduce(attention, rest).flat()):
         for name, value in alone.items():
@@ -69,5 +81,5 @@ def test_matches_of_many_queries_are_found_by_stretches(monkeypatch):
 
 
 def test_flat_names():
-    found = Reductions(peak=torch.zeros(1), over={0.5: torch.zeros(1)}, marks={"a": torch.zeros(1)})
-    assert set(found.flat()) == {"peak", "over[0.5]", "marks[a]"}
+    found = Reductions(row_max=torch.zeros(1), count_above={0.5: torch.zeros(1)}, key_weights={"a": torch.zeros(1)})
+    assert set(found.flat()) == {"row_max", "count_above[0.5]", "key_weights[a]"}

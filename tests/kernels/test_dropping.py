@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headwise.core.errors import StudyError
-from headwise.kernels import Attention, Dropping, Visibility, dropped_output, row_blocks
+from headwise.kernels import Attention, AttentionMask, Dropping, dropped_output, row_blocks
 from headwise.kernels.dropping import entmax
 
 BATCH, HEADS, KV, TOKENS, WIDTH = 2, 4, 2, 11, 8
@@ -21,8 +21,8 @@ RULES = [
 def layer(tokens=TOKENS, window=None, key_valid=None, sharp=2.0, seed=0):
     generator = torch.Generator().manual_seed(seed)
     q, k, v = (torch.randn(BATCH, n, tokens, WIDTH, generator=generator) for n in (HEADS, KV, KV))
-    sight = Visibility(tokens, tokens, 0, torch.device("cpu"), window, key_valid)
-    return Attention(q * sharp, k, WIDTH**-0.5, sight), v
+    mask = AttentionMask(tokens, tokens, 0, torch.device("cpu"), window, key_valid)
+    return Attention(q * sharp, k, WIDTH**-0.5, mask), v
 
 
 def output(attention, v, rule=None, block=4_000_000):
@@ -129,7 +129,7 @@ def test_random_keeps_as_many_as_it_should_and_only_what_is_seen():
 
 def test_a_sparse_models_cut_edges_stay_cut():
     attention, _ = layer()
-    gated = Attention(attention.q, attention.k, attention.scale, attention.visibility, gate=0.0)
+    gated = Attention(attention.q, attention.k, attention.scale, attention.mask, gate=0.0)
     (rows,) = row_blocks(gated)
     for rule in RULES[:4]:
         assert not bool(((rule.apply(rows) > 0) & (rows.weights == 0)).any())

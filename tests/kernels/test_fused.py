@@ -12,7 +12,7 @@ from closeness import assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 from triton_here import DEVICE, HAS_TRITON, INTERPRETED, interprets, needs_triton, runs, under_the_interpreter
 
-from headwise.kernels import Attention, Wanted, choice, reference
+from headwise.kernels import Attention, ReductionRequest, choice, reference
 
 if HAS_TRITON:
     from headwise.kernels import fused
@@ -41,20 +41,20 @@ SETTINGS = {
 
 
 def on_device(attention: Attention) -> Attention:
-    sight = attention.visibility
+    mask = attention.mask
     moved = {
-        name: None if getattr(sight, name) is None else getattr(sight, name).to(DEVICE)
-        for name in ("key_valid", "query_valid", "mask")
+        name: None if getattr(mask, name) is None else getattr(mask, name).to(DEVICE)
+        for name in ("key_valid", "query_valid", "explicit")
     }
     parts = {name: getattr(attention, name) for name in ("q", "k", "sinks", "lse")}
     return replace(
         attention,
-        visibility=replace(sight, device=DEVICE, **moved),
+        mask=replace(mask, device=DEVICE, **moved),
         **{name: None if part is None else part.to(DEVICE) for name, part in parts.items()},
     )
 
 
-def all_but_top(attention: Attention) -> Wanted:
+def all_but_top(attention: Attention) -> ReductionRequest:
     return replace(everything(attention), top=0)
 
 
@@ -72,7 +72,7 @@ def test_every_reduction(name, with_lse, monkeypatch):
     wanted = all_but_top(attention)
     assert fused.can_reduce(attention, wanted)
     got = fused.reduce(on_device(attention), wanted)
-    for tensors in (got.rows, got.marks, got.matches, got.offsets, got.over):
+    for tensors in (got.query_weights, got.key_weights, got.token_matches, got.offsets, got.count_above):
         tensors |= {key: value.cpu() for key, value in tensors.items()}
     for key, value in vars(got).items():
         if isinstance(value, torch.Tensor):
@@ -87,8 +87,8 @@ def test_every_reduction(name, with_lse, monkeypatch):
 @runs
 def test_only_what_was_asked_for_comes_back():
     attention = on_device(attention_of(Setting()))
-    assert list(fused.reduce(attention, Wanted(column_sums=True)).flat()) == ["column_sums"]
-    assert list(fused.reduce(attention, Wanted(peak=True)).flat()) == ["peak"]
+    assert list(fused.reduce(attention, ReductionRequest(column_sums=True)).flat()) == ["column_sums"]
+    assert list(fused.reduce(attention, ReductionRequest(row_max=True)).flat()) == ["row_max"]
 
 
 @runs
@@ -97,10 +97,10 @@ def test_only_what_was_asked_for_comes_back():
 )
 def test_column_sums_alone_and_beside_rows_a_few_heads_at_a_time(setting, monkeypatch):
     attention = attention_of(setting)
-    exact = reference.reduce(attention, Wanted(column_sums=True)).column_sums
-    alone = fused.reduce(on_device(attention), Wanted(column_sums=True)).column_sums
+    exact = reference.reduce(attention, ReductionRequest(column_sums=True)).column_sums
+    alone = fused.reduce(on_device(attention), ReductionRequest(column_sums=True)).column_sums
     monkeypatch.setattr(fused, "ROOM", 3 * 4 * 4 * setting.queries**2)
-    beside = fused.reduce(on_device(attention), Wanted(column_sums=True, peak=True)).column_sums
+    beside = fused.reduce(on_device(attention), ReductionRequest(column_sums=True, row_max=True)).column_sums
     for sums in (alone, beside):
         torch.testing.assert_close(sums.cpu().double(), exact, rtol=1e-5, atol=1e-5)
 
@@ -109,7 +109,7 @@ def test_column_sums_alone_and_beside_rows_a_few_heads_at_a_time(setting, monkey
 @pytest.mark.parametrize("also", [False, True])
 def test_the_same_bits_every_time(also):
     attention = on_device(attention_of(Setting(batch=1, heads=2, kv_heads=1, queries=300, width=16)))
-    wanted = Wanted(column_sums=True, entropy=also)
+    wanted = ReductionRequest(column_sums=True, entropy=also)
     first, second = (fused.reduce(attention, wanted).column_sums for _ in range(2))
     assert torch.equal(first, second)
 
@@ -117,15 +117,15 @@ def test_the_same_bits_every_time(also):
 @needs_triton
 def test_what_it_cannot_do_is_left_to_blocks():
     masked, plain = attention_of(Setting(mask="shared")), attention_of(Setting())
-    assert not fused.can_reduce(masked, Wanted(peak=True))
-    assert not fused.can_reduce(plain, Wanted(top=3))
-    assert not fused.can_reduce(replace(plain, q=plain.q.double()), Wanted(peak=True))
+    assert not fused.can_reduce(masked, ReductionRequest(row_max=True))
+    assert not fused.can_reduce(plain, ReductionRequest(top=3))
+    assert not fused.can_reduce(replace(plain, q=plain.q.double()), ReductionRequest(row_max=True))
 
 
 def test_a_cpu_never_asks_for_it(monkeypatch):
     monkeypatch.setattr(choice, "with_triton", lambda _: pytest.fail("asked for"))
     attention = attention_of(Setting())
-    assert choice.reduce(attention, Wanted(peak=True)).peak is not None
+    assert choice.reduce(attention, ReductionRequest(row_max=True)).row_max is not None
 
 
 @interprets

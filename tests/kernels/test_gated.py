@@ -40,9 +40,9 @@ def plainly(attention, v, is_open=None, straight=True):
     s = attention.q @ k.transpose(-1, -2) * attention.scale
     if attention.softcap is not None:
         s = torch.tanh(s / attention.softcap) * attention.softcap
-    seen = attention.visibility.matrix()
+    seen = attention.mask.matrix()
     s = s.masked_fill(~seen, -1e30)
-    counts = attention.visibility.counts(len(s))[:, None, :, None]
+    counts = attention.mask.valid_queries(len(s))[:, None, :, None]
     chance = torch.sigmoid(s + attention.gate) * counts
     hard = ((s + attention.gate > 0) & counts if is_open is None else is_open).to(s.dtype)
     gates = hard + chance - chance.detach() if straight else hard
@@ -65,7 +65,7 @@ def test_output_and_gradient(name, straight, monkeypatch):
     got, expected = gated(attention, v, straight=straight), plainly(attention, v, straight=straight)
     for mine, plain in zip(got, expected, strict=True):
         assert torch.allclose(mine, plain, atol=1e-12)
-    assert 0 < float(got.opened.sum()) < float(attention.visibility.matrix().expand(*got.opened.shape, -1, -1).sum())
+    assert 0 < float(got.opened.sum()) < float(attention.mask.matrix().expand(*got.opened.shape, -1, -1).sum())
     for mine, plain in zip(gradients(got[:2], inputs), gradients(expected[:2], inputs), strict=True):
         assert torch.allclose(mine, plain, atol=1e-11)
 
@@ -115,12 +115,12 @@ def test_tiles(tokens, noise):
     if noise is not None and tokens == width:
         v = torch.eye(tokens, dtype=torch.float64).expand(2, 2, -1, -1).clone()
     single = [t.float().to(DEVICE).requires_grad_() for t in (exact.q, exact.k, v)]
-    sight = replace(exact.visibility, device=DEVICE)
-    attention = replace(exact, q=single[0], k=single[1], visibility=sight)
+    mask = replace(exact.mask, device=DEVICE)
+    attention = replace(exact, q=single[0], k=single[1], mask=mask)
     assert gate_tiles.can_gate(attention, single[2])
     got = gating.Gated(*gate_tiles.gated(attention, single[2], noise, True))
     if noise is not None and tokens != width:
-        assert 0 < float(got.opened.sum()) < float(exact.visibility.matrix().sum()) * 12
+        assert 0 < float(got.opened.sum()) < float(exact.mask.matrix().sum()) * 12
         return
     is_open = None if noise is None else (got.y.detach().transpose(1, 2) > 0).cpu()
     inputs = [t.requires_grad_() for t in (exact.q, exact.k, v)]

@@ -29,18 +29,18 @@ def one_row(weights: list[float], own: int, wanted, b: int, i: int) -> dict[str,
         "entropy": -math.fsum(x * math.log(x) for x in p if x > 0),
         "distance_mean": mean,
         "distance_variance": math.fsum(x * (y - mean) ** 2 for x, y in zip(p, lag, strict=True)),
-        "peak": max(weights),
+        "row_max": max(weights),
         "top_weights": sorted(weights, reverse=True)[: wanted.top],
     }
     for low, high in wanted.offsets:
         row[f"offsets[{(low, high)}]"] = math.fsum(w for w, d in zip(weights, lag, strict=True) if low <= d < high)
-    for threshold in wanted.over:
-        row[f"over[{threshold}]"] = float(sum(w > threshold for w in weights))
-    for name, marks in wanted.marks.items():
-        row[f"marks[{name}]"] = math.fsum(w * float(m) for w, m in zip(weights, marks[b], strict=True))
-    for name, match in wanted.matches.items():
+    for threshold in wanted.count_above:
+        row[f"count_above[{threshold}]"] = float(sum(w > threshold for w in weights))
+    for name, marks in wanted.key_weights.items():
+        row[f"key_weights[{name}]"] = math.fsum(w * float(m) for w, m in zip(weights, marks[b], strict=True))
+    for name, match in wanted.token_matches.items():
         mine, ids = int(match.query[b, i]), match.key[b].tolist()
-        row[f"matches[{name}]"] = math.fsum(
+        row[f"token_matches[{name}]"] = math.fsum(
             weight for key, weight in enumerate(weights) if key < own and mine >= 0 and ids[key] == mine
         )
     return row
@@ -51,7 +51,7 @@ def test_every_row_by_hand(name):
     attention = attention_of(SETTINGS[name])
     wanted = everything(attention, top=3)
     got = reference.reduce(attention, wanted).flat()
-    maps, sight = attention.weights(dtype=torch.float64), attention.visibility
+    maps, mask = attention.weights(dtype=torch.float64), attention.mask
     batch, heads, queries, keys = maps.shape
     sums = torch.zeros(batch, heads, keys, dtype=torch.float64)
     weighted = torch.zeros_like(sums)
@@ -59,17 +59,17 @@ def test_every_row_by_hand(name):
         for h in range(heads):
             for i in range(queries):
                 weights = maps[b, h, i].tolist()
-                if not bool(sight.counts(batch)[b, i]) or sum(weights) == 0:
+                if not bool(mask.valid_queries(batch)[b, i]) or sum(weights) == 0:
                     assert bool(got["entropy"][b, h, i].isnan())
                     continue
                 sums[b, h] += maps[b, h, i]
-                weighted[b, h] += maps[b, h, i] * wanted.rows["weighted"][b, i]
-                for what, value in one_row(weights, i + sight.offset, wanted, b, i).items():
+                weighted[b, h] += maps[b, h, i] * wanted.query_weights["weighted"][b, i]
+                for what, value in one_row(weights, i + mask.offset, wanted, b, i).items():
                     expected = torch.tensor(value, dtype=torch.float64)
                     torch.testing.assert_close(got[what][b, h, i], expected, rtol=1e-10, atol=1e-12, msg=what)
     torch.testing.assert_close(got["column_sums"], sums)
-    torch.testing.assert_close(got["rows[weighted]"], weighted)
-    torch.testing.assert_close(got["rows[shared]"], sums)
+    torch.testing.assert_close(got["query_weights[weighted]"], weighted)
+    torch.testing.assert_close(got["query_weights[shared]"], sums)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

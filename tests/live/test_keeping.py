@@ -2,13 +2,13 @@
 
 import torch
 
-from headwise.kernels import Attention, Visibility
+from headwise.kernels import Attention, AttentionMask
 from headwise.live.keeping import Kept, size_of
 
 
 def attention(tokens: int) -> Attention:
     q = torch.zeros(1, 2, tokens, 4)
-    return Attention(q, q[:, :1].clone(), 1.0, Visibility(tokens, tokens, 0, q.device))
+    return Attention(q, q[:, :1].clone(), 1.0, AttentionMask(tokens, tokens, 0, q.device))
 
 
 def test_the_longest_unused_goes_first():

@@ -23,7 +23,7 @@ def read(model, ids, size):
     small, store = SmallMapReadings(size), Kept()
     with observe(model, small, Keep(store, "a")), torch.no_grad():
         model(input_ids=ids[None], use_cache=False)
-    return small.read()["maps"].values[0], store
+    return small.result()["maps"].values[0], store
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -106,12 +106,12 @@ def test_rows_that_look_nowhere_have_no_entropy(pair):
     ids = torch.arange(12)[None]
 
     class Keep(hw.Profile):
-        def see(self, frame):
+        def on_layer(self, call):
             wanted = everything(ids)
-            maps = frame.attention.weights(dtype=torch.float64)
+            maps = call.attention.weights(dtype=torch.float64)
             assert not maps.any()
-            assert reduce_weights(maps, frame.attention, wanted).entropy.isnan().all()
-            super().see(frame)
+            assert reduce_weights(maps, call.attention, wanted).entropy.isnan().all()
+            super().on_layer(call)
 
     with hw.observe(sparse, Keep()) as seen:
         sparse(input_ids=ids)

@@ -19,7 +19,7 @@ from headwise.seam.forward import Pass
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="a second queue needs a GPU")
 
 
-def frame(place: int) -> Any:
+def call(place: int) -> Any:
     some = torch.zeros(1)
     return SimpleNamespace(layer=place, z=some, v=some, attention=SimpleNamespace(q=some, k=some))
 
@@ -29,7 +29,7 @@ def seen_after_each(behind: Behind) -> tuple[list[list[int]], list[int]]:
     seen: list[int] = []
     after = []
     for place in range(3):
-        behind.hand(frame(place), lambda one: seen.append(one.layer))
+        behind.hand(call(place), lambda one: seen.append(one.layer))
         after.append(list(seen))
     behind.finish(lambda one: seen.append(one.layer))
     return after, seen
@@ -48,8 +48,8 @@ def test_large_ones_do_not_wait(monkeypatch):
 def test_after_a_failure_nothing_more_is_looked_at():
     seen: list[int] = []
     behind = Behind(beside=False)
-    behind.hand(frame(0), lambda one: seen.append(one.layer))
-    behind.hand(frame(1), lambda one: seen.append(one.layer))
+    behind.hand(call(0), lambda one: seen.append(one.layer))
+    behind.hand(call(1), lambda one: seen.append(one.layer))
     behind.drop()
     behind.finish(lambda one: seen.append(one.layer))
     assert seen == [0]
@@ -80,35 +80,35 @@ class Queue(Instrument):
     name = "queue"
 
     def __init__(self, beside: bool):
-        self.beside, self.found = beside, set()
+        self.stream_safe, self.found = beside, set()
 
-    def see(self, frame):
+    def on_layer(self, call):
         self.found.add(torch.cuda.current_stream())
 
-    def read(self):
+    def result(self):
         raise NotImplementedError
 
 
 class Slow(Instrument):
     """Keeps its queue waiting before every layer, so that what is let go too early is lost."""
 
-    name, beside = "slow", True
+    name, stream_safe = "slow", True
 
-    def see(self, frame):
+    def on_layer(self, call):
         torch.cuda._sleep(40_000_000)
 
-    def read(self):
+    def result(self):
         raise NotImplementedError
 
 
 class Fails(Instrument):
-    name, beside = "fails", True
+    name, stream_safe = "fails", True
 
-    def see(self, frame):
-        if frame.layer == 1:
+    def on_layer(self, call):
+        if call.layer == 1:
             raise SeamError("not this one")
 
-    def read(self):
+    def result(self):
         raise NotImplementedError
 
 
@@ -132,7 +132,7 @@ def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Data
             model(**batch, use_cache=False)
             for _ in range(4):  # what was freed too early would be given out here, and written over
                 torch.full((batch["input_ids"].numel(), 300), torch.nan, device="cuda")
-    return [one.read() for one in watchers]
+    return [one.result() for one in watchers]
 
 
 @on_a_gpu
@@ -167,10 +167,10 @@ def test_the_same_bits_in_a_second_queue(family, side, large, monkeypatch):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_layer_is_waited_for(watcher, monkeypatch):
-    def look(self, frame, own=Pass._look):
+    def look(self, call, own=Pass._look):
         torch.cuda.set_sync_debug_mode("error")
         try:
-            own(self, frame)
+            own(self, call)
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

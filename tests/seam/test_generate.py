@@ -33,10 +33,13 @@ def test_generation_is_observed_and_not_changed(family):
     plain = generate(model)
     with torch.no_grad(), observe(model, recorder, outputs):
         assert torch.equal(generate(model), plain)
-    assert len(recorder.shots) == NEW  # the last token is never read
-    assert [shot.cached for shot in recorder.shots] == [0, *range(12, 12 + NEW - 1)]
-    assert [shot.before.tolist() for shot in recorder.shots] == [[0, 0], *([12 + i, 7 + i] for i in range(NEW - 1))]
-    assert outputs.read().sizes["example"] == 2 * NEW
+    assert len(recorder.contexts) == NEW  # the last token is never read
+    assert [context.cached for context in recorder.contexts] == [0, *range(12, 12 + NEW - 1)]
+    assert [context.before.tolist() for context in recorder.contexts] == [
+        [0, 0],
+        *([12 + i, 7 + i] for i in range(NEW - 1)),
+    ]
+    assert outputs.result().sizes["example"] == 2 * NEW
 
     whole = Recorder()
     mask = torch.cat([prompt()["attention_mask"], torch.ones(2, NEW, dtype=torch.long)], dim=1)
@@ -59,9 +62,9 @@ def test_reductions_of_a_decode_step_are_the_last_row_of_the_whole(family):
             model(input_ids=ids[:, -1:], past_key_values=cache)
         with observe(model, whole):
             model(input_ids=ids)
-    for layer, frame in recorder.frames.items():
-        got, expected = frame.reductions, whole.frames[layer].reductions
-        for name in ("entropy", "peak", "log_diagonal", "distance_mean", "distance_variance", "top_weights"):
+    for layer, call in recorder.calls.items():
+        got, expected = call.reductions, whole.calls[layer].reductions
+        for name in ("entropy", "row_max", "log_diagonal", "distance_mean", "distance_variance", "top_weights"):
             torch.testing.assert_close(
                 getattr(got, name)[:, :, 0], getattr(expected, name)[:, :, -1], rtol=1e-4, atol=1e-4
             )
@@ -83,10 +86,10 @@ def test_a_prompt_in_chunks(family):
                 torch.testing.assert_close(
                     out.logits, logits[:, start:stop], rtol=1e-3, atol=1e-3 * float(logits.std())
                 )
-                for layer, frame in recorder.frames.items():
-                    expected = whole.frames[layer].reductions.entropy[:, :, start:stop]
-                    torch.testing.assert_close(frame.reductions.entropy, expected, rtol=1e-3, atol=1e-4)
-    assert [shot.cached for shot in recorder.shots] == [0, 5, 17]
+                for layer, call in recorder.calls.items():
+                    expected = whole.calls[layer].reductions.entropy[:, :, start:stop]
+                    torch.testing.assert_close(call.reductions.entropy, expected, rtol=1e-3, atol=1e-4)
+    assert [context.cached for context in recorder.contexts] == [0, 5, 17]
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])
@@ -97,12 +100,12 @@ def test_a_cache_longer_than_its_content(family):
     with torch.no_grad(), observe(model, recorder):
         cached = generate(model, past_key_values=StaticCache(config=model.config, max_cache_len=40))
     assert torch.equal(cached, plain)
-    assert [shot.cached for shot in recorder.shots] == [0, *range(12, 12 + NEW - 1)]
-    assert [shot.before.tolist() for shot in recorder.shots[1:]] == [[12 + i, 7 + i] for i in range(NEW - 1)]
-    full = [f for f in recorder.frames.values() if f.attention.k.shape[2] == 40]
+    assert [context.cached for context in recorder.contexts] == [0, *range(12, 12 + NEW - 1)]
+    assert [context.before.tolist() for context in recorder.contexts[1:]] == [[12 + i, 7 + i] for i in range(NEW - 1)]
+    full = [f for f in recorder.calls.values() if f.attention.k.shape[2] == 40]
     assert full
-    for frame in full:
-        assert frame.attention.visibility.sees(2)[:, 0, 0].tolist() == [12 + NEW - 1, 7 + NEW - 1]
+    for call in full:
+        assert call.attention.mask.n_visible_keys(2)[:, 0, 0].tolist() == [12 + NEW - 1, 7 + NEW - 1]
 
 
 @pytest.mark.parametrize(("instrument", "name"), [(Spectrum, "Spectrum"), (Profile, "Profile")])
@@ -121,11 +124,11 @@ def test_a_number_is_a_place_in_the_text_also_in_window_layers(family):
     outputs, sites = HeadOutputs([14, 8]), Sites(positions=[14, 8])
     with torch.no_grad(), observe(tiny(family), outputs, sites):
         generate(tiny(family))
-    z = outputs.read().z.isel(width=0).values.reshape(NEW, 2, 2, 6, 2)  # pass, example, layer, head, token
+    z = outputs.result().z.isel(width=0).values.reshape(NEW, 2, 2, 6, 2)  # pass, example, layer, head, token
     found = ~torch.tensor(z).isnan()[:, :, 0, 0]
     assert found.nonzero().tolist() == [[0, 0, 1], [2, 1, 1], [3, 0, 0]]  # pass, example, which
     assert bool((~torch.tensor(z).isnan() == found[:, :, None, None]).all())  # in every layer and head
-    activation = sites.read().activation.isel(site=0, width=0).values.reshape(NEW, 2, 2, 2)
+    activation = sites.result().activation.isel(site=0, width=0).values.reshape(NEW, 2, 2, 2)
     assert bool((~torch.tensor(activation).isnan()[:, :, 0] == found).all())
 
 

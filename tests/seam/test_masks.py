@@ -9,7 +9,7 @@ from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
 from headwise.interventions import Scale
 from headwise.seam import observe
-from headwise.seam.sight import sight_of
+from headwise.seam.mask import parse_mask
 
 ROWS = texts(14, 9, 11)
 CPU = torch.device("cpu")
@@ -23,8 +23,8 @@ def seen(model, valid=None, **batch) -> Recorder:
 
 
 def assert_same(one: Recorder, other: Recorder, *, place=slice(None)) -> None:
-    for layer, frame in one.frames.items():
-        mine, theirs = frame.reductions.flat(), other.frames[layer].reductions.flat()
+    for layer, call in one.calls.items():
+        mine, theirs = call.reductions.flat(), other.calls[layer].reductions.flat()
         for name in mine.keys() - {"top_keys"}:
             a, b = mine[name][:, :, place], theirs[name][:, :, place]
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, equal_nan=True, msg=f"{name}, layer {layer}")
@@ -36,16 +36,16 @@ def test_valid_without_a_mask_is_the_masked_batch_and_each_text_alone(family):
     valid = batch["attention_mask"].bool()
     without = seen(tiny(family), valid=valid, input_ids=batch["input_ids"])
     masked = seen(tiny(family), input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-    for layer, frame in without.frames.items():
-        mine, theirs = frame.reductions.flat(), masked.frames[layer].reductions.flat()
+    for layer, call in without.calls.items():
+        mine, theirs = call.reductions.flat(), masked.calls[layer].reductions.flat()
         for name in mine.keys() - {"top_keys", "column_sums"}:
             torch.testing.assert_close(mine[name], theirs[name], rtol=1e-4, atol=1e-5, equal_nan=True, msg=name)
-        assert torch.equal(frame.valid, valid)
+        assert torch.equal(call.valid, valid)
     for i, row in enumerate(ROWS):
         alone = seen(tiny(family), input_ids=row[None])
-        for layer, frame in alone.frames.items():
-            got = without.frames[layer].reductions.column_sums[i, :, : len(row)]
-            torch.testing.assert_close(got, frame.reductions.column_sums[0], rtol=1e-4, atol=1e-5)
+        for layer, call in alone.calls.items():
+            got = without.calls[layer].reductions.column_sums[i, :, : len(row)]
+            torch.testing.assert_close(got, call.reductions.column_sums[0], rtol=1e-4, atol=1e-5)
 
 
 def test_valid_may_be_numbers_and_must_fit():
@@ -80,9 +80,9 @@ def test_masks_of_four_dims(family, side, kind):
     windowless = build(family, sliding_window=100)  # a mask of four dims holds for all layers alike
     got = seen(windowless, **{**batch, "attention_mask": four})
     assert_same(got, seen(windowless, **batch))
-    for frame in got.frames.values():
-        assert torch.equal(frame.valid, two)
-        assert frame.attention.visibility.mask is None
+    for call in got.calls.values():
+        assert torch.equal(call.valid, two)
+        assert call.attention.mask.explicit is None
 
 
 def test_a_mask_of_four_dims_with_whole_numbers_is_refused():
@@ -96,11 +96,11 @@ def test_packed_texts(family):
     ids = torch.cat(ROWS[:2])[None]
     positions = torch.cat([torch.arange(14), torch.arange(9)])[None]
     packed = seen(tiny(family), input_ids=ids, position_ids=positions, use_cache=False)
-    assert any(frame.attention.visibility.mask is not None for frame in packed.frames.values())
+    assert any(call.attention.mask.explicit is not None for call in packed.calls.values())
     for row, place in ((ROWS[0], slice(0, 14)), (ROWS[1], slice(14, 23))):
         alone = seen(tiny(family), input_ids=row[None])
-        for layer, frame in alone.frames.items():
-            mine, theirs = packed.frames[layer].reductions.flat(), frame.reductions.flat()
+        for layer, call in alone.calls.items():
+            mine, theirs = packed.calls[layer].reductions.flat(), call.reductions.flat()
             for name in mine.keys() - {"top_keys"}:
                 torch.testing.assert_close(mine[name][:, :, place], theirs[name], rtol=1e-4, atol=1e-5, msg=name)
 
@@ -114,7 +114,7 @@ def test_padding_behind_every_text(family):
         "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 6)),
     }
     got = seen(tiny(family), **longer)
-    assert all(frame.attention.visibility.offset == 0 for frame in got.frames.values())
+    assert all(call.attention.mask.offset == 0 for call in got.calls.values())
     assert_same(got, seen(tiny(family), **batch), place=slice(0, 9))
 
 
@@ -126,29 +126,29 @@ def test_every_sight_that_transformers_makes_needs_no_map():
     for mask, window in ((band, None), (windowed, 5)):
         for rows in (slice(0, 12), slice(7, 12), slice(11, 12)):  # a pass, a chunk, a decode step
             four = mask[None, None, rows] & padding[:, None, None, :]
-            sight = sight_of(four, four.shape[2], 12, CPU)
-            assert sight.mask is None
+            sight = parse_mask(four, four.shape[2], 12, CPU)
+            assert sight.explicit is None
             assert sight.offset == rows.start
             assert rows.start or sight.window == window
             assert torch.equal(sight.matrix().expand_as(four), four)
-            assert torch.equal(sight.counts(2), padding[:, rows])
+            assert torch.equal(sight.valid_queries(2), padding[:, rows])
 
 
 def test_masks_that_stay_explicit():
     chunks = torch.ones(12, 12).tril().bool() & (torch.arange(12)[:, None] // 4 == torch.arange(12) // 4)
-    sight = sight_of(chunks[None, None], 12, 12, CPU)
-    assert sight.mask is not None
-    assert sight.counts(1).all()
+    sight = parse_mask(chunks[None, None], 12, 12, CPU)
+    assert sight.explicit is not None
+    assert sight.valid_queries(1).all()
     per_head = torch.stack([chunks, torch.ones(12, 12).tril().bool()])[None]
-    assert sight_of(per_head, 12, 12, CPU).mask is not None
+    assert parse_mask(per_head, 12, 12, CPU).explicit is not None
     # right padding under chunks: a padding query sees earlier keys, and is still none
     real = torch.arange(12) < 10
-    assert sight_of((chunks & real)[None, None], 12, 12, CPU).counts(1).tolist() == [real.tolist()]
+    assert parse_mask((chunks & real)[None, None], 12, 12, CPU).valid_queries(1).tolist() == [real.tolist()]
     # where no token sees itself, all that see anything are real
     blind = torch.ones(12, 12).tril(-1).bool()[None, None]
-    sight = sight_of(blind, 12, 12, CPU)
+    sight = parse_mask(blind, 12, 12, CPU)
     assert sight.offset == 0
-    assert sight.counts(1).tolist() == [[False] + [True] * 11]
+    assert sight.valid_queries(1).tolist() == [[False] + [True] * 11]
 
 
 def test_masks_of_a_heads_own():
@@ -156,10 +156,10 @@ def test_masks_of_a_heads_own():
     mask = torch.ones(14, 14).tril().bool().expand(1, 6, -1, -1).clone()
     mask[:, 3] &= ~torch.ones(14, 14).tril(-2).bool()  # head 3 sees itself and the token before
     got, plain = seen(model, input_ids=ids, attention_mask=mask), seen(model, input_ids=ids)
-    entropy = got.frames[0].reductions.entropy[0]
+    entropy = got.calls[0].reductions.entropy[0]
     assert float(entropy[3].max()) <= 0.6932
     others = [0, 1, 2, 4, 5]
-    torch.testing.assert_close(entropy[others], plain.frames[0].reductions.entropy[0][others], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(entropy[others], plain.calls[0].reductions.entropy[0][others], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -182,7 +182,7 @@ def test_gradients_flow_through_an_observed_forward():
         with observe(model, *on) as observation:
             model(input_ids=ids).logits.logsumexp(-1).sum().backward()
         for instrument in observation.instruments:
-            instrument.read()
+            instrument.result()
         return [p.grad.clone() for p in model.parameters()]
 
     model.zero_grad()
@@ -206,13 +206,11 @@ def test_half_precision(family, dtype):
     twin.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
     batch = padded(ROWS, "left")
     half, full = seen(model, **batch), seen(twin, **batch)
-    assert half.frames[0].z.dtype == dtype
-    for name, value in half.frames[0].reductions.flat().items():
+    assert half.calls[0].z.dtype == dtype
+    for name, value in half.calls[0].reductions.flat().items():
         if name != "top_keys":
             assert value.dtype == torch.float32
-            torch.testing.assert_close(
-                value, full.frames[0].reductions.flat()[name], rtol=0.1, atol=0.2, equal_nan=True
-            )
+            torch.testing.assert_close(value, full.calls[0].reductions.flat()[name], rtol=0.1, atol=0.2, equal_nan=True)
 
 
 def test_windows_and_the_cache():
@@ -223,5 +221,5 @@ def test_windows_and_the_cache():
         recorder = Recorder()
         with observe(model, recorder):
             model(input_ids=ids[:, :1], past_key_values=cache)
-    assert recorder.shots[0].cached == 30
-    assert recorder.frames[0].attention.visibility.sees(1).tolist() == [[[WINDOW]]]
+    assert recorder.contexts[0].cached == 30
+    assert recorder.calls[0].attention.mask.n_visible_keys(1).tolist() == [[[WINDOW]]]

@@ -67,10 +67,10 @@ def test_restored_after_an_exception_in_the_with(model):
 def test_restored_after_an_exception_inside_the_forward(model):
     before = traces(model)
 
-    def fail(frame: Any) -> Any:
-        if frame.layer == 1 and frame.shot.index == 1:
+    def fail(call: Any) -> Any:
+        if call.layer == 1 and call.context.index == 1:
             raise ZeroDivisionError
-        return frame.z
+        return call.z
 
     spectrum, sites, recorder = Spectrum(k=2), Sites(positions=0), Recorder()
     with torch.no_grad(), observe(model, spectrum, sites, Profile(), recorder, Change(fail)):
@@ -78,19 +78,19 @@ def test_restored_after_an_exception_inside_the_forward(model):
         with pytest.raises(ZeroDivisionError):
             model(input_ids=torch.cat([ids(5), ids(5)]))  # another batch, half seen
         assert forward.CURRENT.get() is None
-        passes = len(recorder.shots)
+        passes = len(recorder.contexts)
         assert passes == 1
     assert traces(model) == before
-    assert spectrum.read().sizes["example"] == 1
+    assert spectrum.result().sizes["example"] == 1
     # the same instruments go on, and the half-seen batch has left nothing in them
     with torch.no_grad(), observe(model, spectrum, sites, recorder):
         model(input_ids=ids(9))
-    assert spectrum.read().sizes["example"] == 2
-    assert sites.read().sizes["example"] == 2
+    assert spectrum.result().sizes["example"] == 2
+    assert sites.result().sizes["example"] == 2
     fresh = Sites(positions=0)
     with torch.no_grad(), observe(model, fresh):
         model(input_ids=ids(9))
-    torch.testing.assert_close(sites.read().activation.values[1], fresh.read().activation.values[0], rtol=0, atol=0)
+    torch.testing.assert_close(sites.result().activation.values[1], fresh.result().activation.values[0], rtol=0, atol=0)
 
 
 def test_restored_when_an_instrument_cannot_attach(model):
@@ -106,9 +106,9 @@ def test_attaching_shows_no_pass_to_others(model):
     """Profile and Sites look for the output projection with a pass of their own: nobody else may count it."""
     outer, spectrum, sites = Recorder(), Spectrum(k=2), Sites(("residual", "attention_out"))
     with torch.no_grad(), observe(model, outer), observe(model, spectrum, sites, Profile()) as seen:
-        assert outer.shots == []
+        assert outer.contexts == []
         model(input_ids=ids())
-    assert len(outer.shots) == 1
+    assert len(outer.contexts) == 1
     for name in ("spectrum", "sites", "profile"):
         assert seen[name].sizes["example"] == 1
 
@@ -132,20 +132,20 @@ def test_nested_observations_see_one_another(model):
             model(input_ids=ids())
         with observe(model, outer, Change(lambda f: f.z + 1)), observe(model, inner, Change(lambda f: f.z * 2)):
             model(input_ids=ids())
-    assert len(outer.shots) == len(inner.shots) == 1
+    assert len(outer.contexts) == len(inner.contexts) == 1
     expected = (plain.zs[0][0] + 1) * 2
     torch.testing.assert_close(outer.zs[0][0], expected)
     torch.testing.assert_close(inner.zs[0][0], expected)
-    assert inner.frames[0].reductions.flat().keys() == plain.frames[0].reductions.flat().keys()
+    assert inner.calls[0].reductions.flat().keys() == plain.calls[0].reductions.flat().keys()
 
 
 def test_a_layer_looked_at_when_the_next_one_is_queued_looks_the_same(model, monkeypatch):
     order: list[str] = []
 
     class Told(Recorder):
-        def see(self, frame):
-            order.append(f"saw {frame.layer}")
-            super().see(frame)
+        def on_layer(self, call):
+            order.append(f"saw {call.layer}")
+            super().on_layer(call)
 
     def readings() -> tuple[list[xr.Dataset], list[str]]:
         everyone = [one() for one in EVERYONE[:-1]]
@@ -158,7 +158,7 @@ def test_a_layer_looked_at_when_the_next_one_is_queued_looks_the_same(model, mon
             model(input_ids=ids())
         for hook in hooks:
             hook.remove()
-        return [one.read() for one in everyone], list(order)
+        return [one.result() for one in everyone], list(order)
 
     at_once, told = readings()
     assert told[:2] == ["saw 0", "ran 0"]
@@ -185,9 +185,9 @@ def test_the_inner_observation_ends_before_the_outer(model):
         with observe(model, inner):
             model(input_ids=ids())
         model(input_ids=ids())
-    assert len(outer.shots) == 2
-    assert [shot.index for shot in outer.shots] == [0, 1]
-    assert len(inner.shots) == 1
+    assert len(outer.contexts) == 2
+    assert [context.index for context in outer.contexts] == [0, 1]
+    assert len(inner.contexts) == 1
 
 
 def test_observations_may_end_in_any_order(model):
@@ -199,8 +199,8 @@ def test_observations_may_end_in_any_order(model):
     with torch.no_grad():
         model(input_ids=ids())
     second.__exit__()
-    assert len(first.instruments[0].shots) == 0
-    assert len(second.instruments[0].shots) == 1
+    assert len(first.instruments[0].contexts) == 0
+    assert len(second.instruments[0].contexts) == 1
     assert traces(model) == before
 
 
@@ -208,10 +208,10 @@ def test_two_models_interleaved():
     one, two = build("llama"), build("gpt2")
     seen_one, seen_two, inside = Recorder(), Recorder(), []
 
-    def ask_the_other(frame: Any) -> torch.Tensor:
-        if frame.layer == 0:
+    def ask_the_other(call: Any) -> torch.Tensor:
+        if call.layer == 0:
             inside.append(two(input_ids=ids(5)).logits)
-        return frame.z
+        return call.z
 
     with torch.no_grad():
         expected_one, expected_two = one(input_ids=ids()).logits, two(input_ids=ids(5)).logits
@@ -220,9 +220,9 @@ def test_two_models_interleaved():
             logits = one(input_ids=ids()).logits
     torch.testing.assert_close(logits, expected_one, rtol=0, atol=1e-4)
     torch.testing.assert_close(inside[0], expected_two, rtol=0, atol=1e-4)
-    assert len(seen_one.shots) == 1
-    assert len(seen_two.shots) == 2
-    assert seen_two.frames[0].attention.q.shape[2] == 5
+    assert len(seen_one.contexts) == 1
+    assert len(seen_two.contexts) == 2
+    assert seen_two.calls[0].attention.q.shape[2] == 5
 
 
 def test_a_model_in_each_thread():
@@ -250,10 +250,10 @@ def test_a_model_in_each_thread():
     assert failures == []
     assert not forward._ON
     for one, other in zip(alone, together, strict=True):
-        assert len(other.shots) == 4
-        for layer, frame in one.frames.items():
-            got = other.frames[layer].reductions
-            torch.testing.assert_close(got.column_sums, frame.reductions.column_sums, rtol=1e-5, atol=1e-6)
+        assert len(other.contexts) == 4
+        for layer, call in one.calls.items():
+            got = other.calls[layer].reductions
+            torch.testing.assert_close(got.column_sums, call.reductions.column_sums, rtol=1e-5, atol=1e-6)
 
 
 def test_another_thread_may_run_the_model(model):
@@ -263,8 +263,8 @@ def test_another_thread_may_run_the_model(model):
         thread = threading.Thread(target=lambda: model(input_ids=ids()))
         thread.start()
         thread.join()
-    assert len(recorder.shots) == 1
-    assert len(recorder.frames) == 2
+    assert len(recorder.contexts) == 1
+    assert len(recorder.calls) == 2
 
 
 def test_a_wrapper_put_on_in_the_meantime_stays(model):
@@ -275,7 +275,7 @@ def test_a_wrapper_put_on_in_the_meantime_stays(model):
     decoder.forward = lambda *args, **kwargs: watched(*args, **kwargs)
     observation.__exit__()
     logits = model(input_ids=ids()).logits
-    assert len(observation.instruments[0].shots) == 0
+    assert len(observation.instruments[0].contexts) == 0
     del decoder.forward
     torch.testing.assert_close(model(input_ids=ids()).logits, logits)
 
@@ -287,7 +287,7 @@ def test_a_forward_that_accelerate_has_wrapped(model):
     with torch.no_grad(), observe(model, recorder):
         model(input_ids=ids())
     assert model.model.forward is own
-    assert len(recorder.shots) == 1
+    assert len(recorder.contexts) == 1
 
 
 def test_inference_mode(model):
@@ -327,7 +327,7 @@ def test_layers_called_by_hand_are_plain(model):
         with observe(model, recorder):
             got = model.model.layers[0](hidden, position_embeddings=embeddings)
     torch.testing.assert_close(got, expected)
-    assert recorder.shots == []
+    assert recorder.contexts == []
 
 
 def test_no_observation_changes_a_shared_model():

@@ -20,14 +20,14 @@ def seen(model, **batch) -> tuple[Recorder, torch.Tensor]:
 @pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3", "granite"])
 @pytest.mark.parametrize("length", [1, 2, 77])
 def test_the_kernels_log_sum_exp(family, dtype, length):
-    """Plain causal sight on a CPU: kept from the fused kernel, and right for every head, with shared keys too."""
+    """Plain causal mask on a CPU: kept from the fused kernel, and right for every head, with shared keys too."""
     model = tiny(family) if dtype == torch.float32 else build(family).to(dtype)
     recorder, _ = seen(model, input_ids=torch.stack(texts(length, length)))
-    for frame in recorder.frames.values():
-        lse = frame.attention.lse
+    for call in recorder.calls.values():
+        lse = call.attention.lse
         assert lse is not None
         assert lse.dtype == torch.float32
-        exact = logits_of(frame.attention).logsumexp(dim=-1)
+        exact = logits_of(call.attention).logsumexp(dim=-1)
         torch.testing.assert_close(lse.double(), exact, rtol=1e-5, atol=1e-4 if dtype == torch.float32 else 2e-2)
 
 
@@ -35,16 +35,16 @@ def test_where_the_kernel_cannot_tell():
     """Masks, unlike widths, gradients: another way, without a log-sum-exp, to the same z."""
     for family, batch in (("llama", padded(texts(9, 5), "left")), ("deepseek_v3", {"input_ids": texts(9)[0][None]})):
         recorder, _ = seen(tiny(family), **batch)
-        assert all(frame.attention.lse is None for frame in recorder.frames.values())
+        assert all(call.attention.lse is None for call in recorder.calls.values())
     model, ids = build("llama"), texts(9)[0][None]
     with_gradient = Recorder()
     with observe(model, with_gradient):
         model(input_ids=ids)
     without, _ = seen(model, input_ids=ids)
-    assert with_gradient.frames[0].attention.lse is None
+    assert with_gradient.calls[0].attention.lse is None
     torch.testing.assert_close(with_gradient.zs[0][0], without.zs[0][0], rtol=1e-5, atol=1e-5)
-    for name, value in with_gradient.frames[0].reductions.flat().items():
-        expected = without.frames[0].reductions.flat()[name]
+    for name, value in with_gradient.calls[0].reductions.flat().items():
+        expected = without.calls[0].reductions.flat()[name]
         torch.testing.assert_close(value, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 

@@ -8,7 +8,7 @@ from layers import condition_of
 from watchers import PLACELESS, Call, Recorder, float64_softmax
 
 from headwise.kernels import reference
-from headwise.seam import Frame, Structure, check, observe
+from headwise.seam import AttentionCall, Structure, check, observe
 from headwise.seam.expected import eager_weights
 from headwise.seam.interface import routed
 from headwise.seam.verify import everything
@@ -42,7 +42,7 @@ def test_weights_are_those_that_act_and_not_those_that_eager_returns(family):
         returned = tiny(family)(**inputs("alone"), output_attentions=True).attentions
     with torch.no_grad(), observe(tiny(family), seen):
         tiny(family)(**inputs("alone"))
-        maps = seen.frames[0].attention.weights()
+        maps = seen.calls[0].attention.weights()
     mass = maps.sum(dim=-1, keepdim=True)
     assert float(mass.max()) < 0.999
     torch.testing.assert_close(maps / mass, returned[0], rtol=0, atol=1e-5)
@@ -62,9 +62,9 @@ def test_logits_and_maps_are_those_of_the_plain_model(family, side):
             observed = model(**batch).logits
     for expected in (plain, eager.logits):
         torch.testing.assert_close(observed[real], expected[real], rtol=0, atol=2e-5 * float(plain.std()))
-    assert len(eager.attentions) == len(seen.frames)
+    assert len(eager.attentions) == len(seen.calls)
     for layer, weights in enumerate(eager.attentions):
-        maps = seen.frames[layer].attention.weights().transpose(1, 2)[real]
+        maps = seen.calls[layer].attention.weights().transpose(1, 2)[real]
         torch.testing.assert_close(maps, weights.transpose(1, 2)[real], rtol=0, atol=1e-5, msg=f"layer {layer}")
 
 
@@ -74,22 +74,22 @@ def test_reductions_are_at_most_twice_as_wrong_as_plain_float32(family, side):
     """Against float64, from the weights of the family's own eager function."""
     layers = []
 
-    def see(frame: Frame) -> None:
-        wanted = everything(frame.shot.input_ids)
+    def see(call: AttentionCall) -> None:
+        wanted = everything(call.context.input_ids)
         with float64_softmax():
-            exact = eager_weights(frame, torch.float64)
+            exact = eager_weights(call, torch.float64)
         assert exact.dtype == torch.float64
-        plain = eager_weights(frame)
+        plain = eager_weights(call)
         assert_reductions_close(
-            frame.reductions,
-            reference.reduce_weights(exact, frame.attention, wanted),
-            reference.reduce_weights(plain, frame.attention, wanted),
-            condition=condition_of(frame.attention),
+            call.reductions,
+            reference.reduce_weights(exact, call.attention, wanted),
+            reference.reduce_weights(plain, call.attention, wanted),
+            condition=condition_of(call.attention),
             maps=exact,
         )
-        layers.append(frame.layer)
+        layers.append(call.layer)
 
-    with torch.no_grad(), observe(tiny(family), Call(see, lambda shot: everything(shot.input_ids))):
+    with torch.no_grad(), observe(tiny(family), Call(see, lambda context: everything(context.input_ids))):
         tiny(family)(**inputs(side))
     assert layers == list(range(tiny(family).config.num_hidden_layers))
 
@@ -107,11 +107,11 @@ def test_a_text_in_a_padded_batch_is_the_text_alone(family, side):
         with torch.no_grad(), observe(tiny(family), alone):
             tiny(family)(input_ids=row[None])
         place = slice(0, len(row)) if side == "right" else slice(width - len(row), width)
-        for layer, frame in alone.frames.items():
-            expected, got = frame.reductions.flat(), together.frames[layer].reductions.flat()
+        for layer, call in alone.calls.items():
+            expected, got = call.reductions.flat(), together.calls[layer].reductions.flat()
             for name in expected.keys() - {"top_keys"}:
                 torch.testing.assert_close(got[name][i, :, place], expected[name][0], rtol=1e-4, atol=1e-5, msg=name)
-            torch.testing.assert_close(together.frames[layer].z[i, place], frame.z[0], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(together.calls[layer].z[i, place], call.z[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("family", WINDOWED)
@@ -122,12 +122,12 @@ def test_windows_shorter_than_the_text_are_found_in_the_mask(family, side):
         tiny(family)(**inputs(side))
     card = Structure(tiny(family)).card
     assert any(layer.kind == "window" for layer in card.per_layer)
-    for layer, frame in seen.frames.items():
-        sight = frame.attention.visibility
-        assert sight.mask is None, "a window and padding need no T x T mask"
-        assert sight.window == (WINDOW if card.per_layer[layer].kind == "window" else None)
-        looked = frame.reductions.distance_mean[frame.valid[:, None].expand(-1, frame.heads, -1)]
-        assert float(looked.max()) < (WINDOW if sight.window else LENGTHS[0])
+    for layer, call in seen.calls.items():
+        mask = call.attention.mask
+        assert mask.explicit is None, "a window and padding need no T x T mask"
+        assert mask.window == (WINDOW if card.per_layer[layer].kind == "window" else None)
+        looked = call.reductions.distance_mean[call.valid[:, None].expand(-1, call.heads, -1)]
+        assert float(looked.max()) < (WINDOW if mask.window else LENGTHS[0])
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss", "deepseek_v3"])
@@ -140,9 +140,9 @@ def test_order_and_size_of_the_batch_change_nothing(family):
         alone = Recorder(PLACELESS)
         with torch.no_grad(), observe(tiny(family), alone):
             tiny(family)(input_ids=row[None])
-        for layer, frame in alone.frames.items():
-            got = whole.frames[layer].reductions.flat()
-            for name, value in frame.reductions.flat().items():
+        for layer, call in alone.calls.items():
+            got = whole.calls[layer].reductions.flat()
+            for name, value in call.reductions.flat().items():
                 if name != "top_keys":
                     torch.testing.assert_close(got[name][i], value[0], rtol=1e-4, atol=1e-5, msg=name)
 
@@ -153,6 +153,6 @@ def test_attention_rows_of_the_tiny_models_are_neither_even_nor_one_hot():
         seen = Recorder()
         with torch.no_grad(), observe(tiny(family), seen):
             tiny(family)(**inputs("alone"))
-        for frame in seen.frames.values():
-            entropy = frame.reductions.entropy / frame.attention.visibility.sees(1).clamp(min=2).log()
-            assert 0.1 < float(entropy[..., 8:].mean()) < 0.99, (family, frame.layer)
+        for call in seen.calls.values():
+            entropy = call.reductions.entropy / call.attention.mask.n_visible_keys(1).clamp(min=2).log()
+            assert 0.1 < float(entropy[..., 8:].mean()) < 0.99, (family, call.layer)

@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from headwise.core.errors import DataError
-from headwise.seam import Shot, check_positions, position_index, position_mask
+from headwise.seam import ForwardContext, check_positions, position_index, position_mask
 
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]]).bool()
 RIGHT = LEFT.flip(1)
 
 
-def shot(valid: torch.Tensor, before: list[int] | None = None) -> Shot:
+def context(valid: torch.Tensor, before: list[int] | None = None) -> ForwardContext:
     """A pass; `before`: real tokens in the cache, of each example."""
     started = before or [0] * len(valid)
-    return Shot(0, None, valid, max(started), torch.tensor(started))
+    return ForwardContext(0, None, valid, max(started), torch.tensor(started))
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def shot(valid: torch.Tensor, before: list[int] | None = None) -> Shot:
 )
 def test_in_a_first_pass(positions, left, right):
     for valid, expected in ((LEFT, left), (RIGHT, right)):
-        assert position_index(positions, shot(valid)).tolist() == expected
+        assert position_index(positions, context(valid)).tolist() == expected
         mask = torch.zeros_like(valid)
         for row, indices in enumerate(expected):
             for index in indices:
                 if index >= 0:
                     mask[row, index] = True
-        assert torch.equal(position_mask(positions, shot(valid)), mask)
+        assert torch.equal(position_mask(positions, context(valid)), mask)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_in_a_first_pass(positions, left, right):
     ],
 )
 def test_in_a_decode_step(positions, chosen):
-    step = shot(torch.ones(3, 1, dtype=torch.bool), before=[3, 5, 1])
+    step = context(torch.ones(3, 1, dtype=torch.bool), before=[3, 5, 1])
     assert position_mask(positions, step)[:, 0].tolist() == chosen
 
 
 def test_whole_passes():
     for valid in (LEFT, RIGHT):
-        assert torch.equal(position_mask("all", shot(valid)), valid)
-        assert torch.equal(position_mask("prompt", shot(valid)), valid)
-        assert not bool(position_mask("decode", shot(valid)).any())
+        assert torch.equal(position_mask("all", context(valid)), valid)
+        assert torch.equal(position_mask("prompt", context(valid)), valid)
+        assert not bool(position_mask("decode", context(valid)).any())
     with pytest.raises(DataError, match="'all' differ in number between examples; name single tokens"):
-        position_index("all", shot(LEFT))
+        position_index("all", context(LEFT))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,6 @@ def test_what_is_no_position(positions, found):
 
 def test_tensors_must_fit_the_batch():
     with pytest.raises(DataError, match="positions have 2 rows and the batch has 3 examples"):
-        position_index(torch.zeros(2, 1, dtype=torch.long), shot(LEFT))
+        position_index(torch.zeros(2, 1, dtype=torch.long), context(LEFT))
     with pytest.raises(DataError, match="positions name token 5, but the batch has 5 tokens, counted from 0"):
-        position_mask(torch.tensor([[5], [0], [0]]), shot(LEFT))
+        position_mask(torch.tensor([[5], [0], [0]]), context(LEFT))

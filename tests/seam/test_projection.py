@@ -20,7 +20,7 @@ def written_by_heads(model) -> tuple[torch.Tensor, torch.Tensor, int]:
     with torch.no_grad(), observe(structure, recorder):
         structure.hf(input_ids=texts(9)[0][None])
     handle.remove()
-    summed = torch.einsum("bqhd,hdm->bqm", recorder.frames[layer].z.float(), projections[layer].weight.float())
+    summed = torch.einsum("bqhd,hdm->bqm", recorder.calls[layer].z.float(), projections[layer].weight.float())
     if projections[layer].bias is not None:
         summed = summed + projections[layer].bias
     return summed, outputs[0].float().reshape(summed.shape), layer

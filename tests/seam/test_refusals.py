@@ -158,16 +158,16 @@ def test_readings_by_name():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_says_which_tokens_are_real(family):
     """Told by the pass before any layer runs, and the same that the layers' masks tell."""
-    shots = []
-    with torch.no_grad(), observe(tiny(family), Call(lambda frame: shots.append((frame.shot, frame.attention)))):
+    contexts = []
+    with torch.no_grad(), observe(tiny(family), Call(lambda call: contexts.append((call.context, call.attention)))):
         batch = padded(texts(9, 5, 7), "left")
         tiny(family)(**batch)
-    for shot, attention in shots:
-        assert torch.equal(shot.valid, batch["attention_mask"].bool())
-        assert torch.equal(attention.visibility.key_valid, shot.valid)
-        assert torch.equal(attention.visibility.counts(3), shot.valid)
-        assert shot.cached == 0
-        assert shot.before.tolist() == [0, 0, 0]
+    for context, attention in contexts:
+        assert torch.equal(context.valid, batch["attention_mask"].bool())
+        assert torch.equal(attention.mask.key_valid, context.valid)
+        assert torch.equal(attention.mask.valid_queries(3), context.valid)
+        assert context.cached == 0
+        assert context.before.tolist() == [0, 0, 0]
 
 
 def test_heads_that_are_not_there():

@@ -9,7 +9,8 @@ import torch
 from families import build, tiny
 
 from headwise.kernels import blocked
-from headwise.seam import Structure, check, forward, outputs, projection, shots, sight, verify
+from headwise.seam import Structure, check, forward, forward_context, outputs, projection, verify
+from headwise.seam.mask import parse_mask
 
 EPS = 1e-3
 
@@ -46,7 +47,7 @@ def test_a_structure_or_a_model_will_do():
 
 
 @pytest.mark.parametrize(
-    "field", ["column_sums", "entropy", "log_diagonal", "distance_variance", "peak", "top_weights"]
+    "field", ["column_sums", "entropy", "log_diagonal", "distance_variance", "row_max", "top_weights"]
 )
 def test_a_wrong_reduction_is_found(monkeypatch, field):
     def wrong(*args: Any, **kwargs: Any) -> Any:
@@ -71,14 +72,14 @@ def test_a_wrong_output_is_found(monkeypatch):
 
 def test_a_lost_mask_is_found(monkeypatch):
     """A window that the model keeps and the reductions forget."""
-    monkeypatch.setattr(forward, "sight_of", lambda *args: replace(sight.sight_of(*args), window=None))
+    monkeypatch.setattr(forward, "parse_mask", lambda *args: replace(parse_mask(*args), window=None))
     assert failed(tiny("mistral")) == {"reductions"}
 
 
 def test_lost_padding_is_found(monkeypatch):
     """Padding tokens that are taken for real ones."""
     monkeypatch.setattr(
-        shots, "_told_by", lambda mask, *sizes: (shots.torch.ones(sizes[:2]).bool(), torch.zeros(sizes[0]))
+        forward_context, "_told_by", lambda mask, *sizes: (torch.ones(sizes[:2]).bool(), torch.zeros(sizes[0]))
     )
     verdict = check(tiny("llama"))
     assert [one.name for one in verdict.checks] == ["layers"]
@@ -113,7 +114,7 @@ def test_every_reduction_is_checked():
     """A new reduction must be added to the check."""
     wanted = verify.everything(torch.zeros(2, 9, dtype=torch.long))
     asked = {name for name, field in wanted.__dataclass_fields__.items() if field.init}
-    assert all(getattr(wanted, name) for name in asked - {"over"})
+    assert all(getattr(wanted, name) for name in asked - {"count_above"})
 
 
 def test_logs_that_eager_cannot_hold_are_no_error():

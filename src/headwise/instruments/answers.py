@@ -20,8 +20,8 @@ from torch import Tensor
 from headwise.core.dims import PART, RANK
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.spectrum import largest
-from headwise.kernels import Wanted
-from headwise.seam import Frame, Shot
+from headwise.kernels import ReductionRequest
+from headwise.seam import AttentionCall, ForwardContext
 
 PARTS = ("whole", "answer")
 FEW = 10  # eigenvalues kept of the answer alone, and averaged into one number a head
@@ -47,8 +47,8 @@ class AnswerSpectrum(HeadReadings):
 
     name = "answers"
     whole_sequences = True
-    beside = True
-    tails = {
+    stream_safe = True
+    extra_dims = {
         "laplacian": (RANK,), "attention": (RANK,), "few_laplacian": (PART,), "few_attention": (PART,),
         "attention_score": (PART,), "sink": (PART,), "entropy": (PART,), "lookback": (PART,),
     }  # fmt: skip
@@ -57,38 +57,38 @@ class AnswerSpectrum(HeadReadings):
         super().__init__()
         self.prompts, self.k = prompts, k
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """Where the prompt and the first token are."""
-        place = shot.valid.cumsum(dim=1) - 1  # among the real tokens
+        place = context.valid.cumsum(dim=1) - 1  # among the real tokens
         self.prompts = self.prompts.to(place.device)
-        self._answer = shot.valid & (place >= self.prompts[:, None])
+        self._answer = context.valid & (place >= self.prompts[:, None])
         marks = {
-            "answers.sink": (shot.valid & (place == 0)).float(),
-            "answers.prompt": (shot.valid & ~self._answer).float(),
+            "answers.sink": (context.valid & (place == 0)).float(),
+            "answers.prompt": (context.valid & ~self._answer).float(),
             "answers.answer": self._answer.float(),
         }
-        return Wanted(column_sums=True, log_diagonal=True, entropy=True, marks=marks)
+        return ReductionRequest(column_sums=True, log_diagonal=True, entropy=True, key_weights=marks)
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Sort and average one layer."""
-        r, sight = frame.reductions, frame.attention.visibility
+        r, mask = call.reductions, call.attention.mask
         assert r.column_sums is not None and r.log_diagonal is not None and r.entropy is not None
-        seen = sight.sees(frame.batch)  # (batch, 1, query)
+        seen = mask.n_visible_keys(call.batch)  # (batch, 1, query)
         diagonal = r.log_diagonal.exp()
-        laplacian = r.column_sums / sight.seen_by(frame.batch).clamp(min=1) - diagonal
-        later = frame.valid & (seen[:, 0] > 1)  # the first token has no choice where to look
+        laplacian = r.column_sums / mask.n_visible_queries(call.batch).clamp(min=1) - diagonal
+        later = call.valid & (seen[:, 0] > 1)  # the first token has no choice where to look
         answer = self._answer.to(diagonal.device)
-        parts = (frame.valid, answer)
+        parts = (call.valid, answer)
         rows = (later, later & answer)
         return {
-            "laplacian": largest(laplacian, frame.valid, self.k),
-            "attention": largest(diagonal, frame.valid, self.k),
+            "laplacian": largest(laplacian, call.valid, self.k),
+            "attention": largest(diagonal, call.valid, self.k),
             "few_laplacian": _each([largest(laplacian, part, FEW).nanmean(dim=-1) for part in parts]),
             "few_attention": _each([largest(diagonal, part, FEW).nanmean(dim=-1) for part in parts]),
             "attention_score": _each([_mean(r.log_diagonal, part) for part in parts]),
-            "sink": _each([_mean(r.marks["answers.sink"], part) for part in rows]),
+            "sink": _each([_mean(r.key_weights["answers.sink"], part) for part in rows]),
             "entropy": _each([_mean(r.entropy / seen.clamp(min=2).log(), part) for part in rows]),
-            "lookback": self._lookback(r.marks["answers.prompt"], r.marks["answers.answer"], answer),
+            "lookback": self._lookback(r.key_weights["answers.prompt"], r.key_weights["answers.answer"], answer),
         }
 
     def _lookback(self, on_prompt: Tensor, on_answer: Tensor, answer: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ key (and are left out) have given, which is their peak:
 
     [ Σ_j m_j Σ_i a_ij  -  Σ_i alone  m_only(i) peak_i ] / how many they are
 
-All that depends on the sight alone is made once for the layers that share it.
+All that depends on the mask alone is made once for the layers that share it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.kernels import Visibility
+from headwise.kernels import AttentionMask
 
 
 @dataclass(frozen=True)
 class Averages:
-    """Means of (statistic, batch, head, query) and of what marked keys receive, for all layers of one sight."""
+    """Means of (statistic, batch, head, query) and of what marked keys receive, for all layers of one mask."""
 
     spoken: Tensor  # (statistic, batch, 1, query) bool: the queries that each statistic speaks of
     share: Tensor  # (statistic, batch, 1): one over their number; NaN where there is none
@@ -34,13 +34,13 @@ class Averages:
     each: Tensor  # (batch, 1): one over the number of queries that see more than one key
 
     @classmethod
-    def of(cls, sight: Visibility, repeat: Sequence[Tensor | None], marks: Tensor) -> Averages:
+    def of(cls, mask: AttentionMask, repeat: Sequence[Tensor | None], marks: Tensor) -> Averages:
         """`repeat` are the queries (batch, query) bool that a statistic is held to, None: all; `marks` (mark, batch, key)."""
-        batch, device = marks.shape[1], sight.device
-        counted = sight.counts(batch) & (sight.sees(batch)[:, 0] > 1)
+        batch, device = marks.shape[1], mask.device
+        counted = mask.valid_queries(batch) & (mask.n_visible_keys(batch)[:, 0] > 1)
         spoken = torch.stack([counted if held is None else counted & held.to(device) for held in repeat])[:, :, None]
         marks = marks.to(device)
-        return cls(spoken, _shares(spoken), marks[:, :, None].float(), _alone(marks, sight), _shares(counted[:, None]))
+        return cls(spoken, _shares(spoken), marks[:, :, None].float(), _alone(marks, mask), _shares(counted[:, None]))
 
     def of_rows(self, rows: Tensor, gated: bool) -> Tensor:
         """(statistic, batch, head) of (statistic, batch, head, query).
@@ -65,14 +65,14 @@ def _shares(some: Tensor) -> Tensor:
     return torch.where(count > 0, 1.0 / count.clamp(min=1), torch.nan)
 
 
-def _alone(marks: Tensor, sight: Visibility) -> Tensor:
+def _alone(marks: Tensor, mask: AttentionMask) -> Tensor:
     """(mark, batch, 1 or head, query) bool: where a query counts, sees a single key, and that key is marked."""
     batch = marks.shape[1]
-    if sight.mask is not None:
-        only = sight.mask.int().argmax(dim=-1).expand(batch, -1, -1)
+    if mask.explicit is not None:
+        only = mask.explicit.int().argmax(dim=-1).expand(batch, -1, -1)
     else:
-        own = torch.arange(sight.queries, device=sight.device) + sight.offset
-        only = own.clamp(0, sight.keys - 1).expand(batch, 1, -1)
+        own = torch.arange(mask.queries, device=mask.device) + mask.offset
+        only = own.clamp(0, mask.keys - 1).expand(batch, 1, -1)
     places = only[None].expand(len(marks), *only.shape)
     marked = marks[:, :, None].expand(-1, -1, only.shape[1], -1).gather(-1, places)
-    return marked & sight.counts(batch)[:, None] & (sight.sees(batch) == 1)
+    return marked & mask.valid_queries(batch)[:, None] & (mask.n_visible_keys(batch) == 1)

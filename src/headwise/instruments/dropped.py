@@ -22,7 +22,7 @@ from torch import Tensor
 from headwise.core.dims import RULE
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Dropping, dropped_output, row_blocks
-from headwise.seam import Frame
+from headwise.seam import AttentionCall
 
 ENOUGH = 0.99  # of a row's weight
 
@@ -43,30 +43,30 @@ class Dropped(HeadReadings):
     """
 
     name = "dropped"
-    tails = {"kept": (RULE,), "mass": (RULE,), "change": (RULE,), "needed": ()}
+    extra_dims = {"kept": (RULE,), "mass": (RULE,), "change": (RULE,), "needed": ()}
 
     def __init__(self, rules: Sequence[Dropping]):
         super().__init__()
         self.rules = tuple(rules)
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer, all rules."""
-        sums = torch.zeros(4, frame.batch, frame.heads, len(self.rules), device=frame.z.device)  # kept mass moved norm
-        needed = torch.zeros(frame.batch, frame.heads, device=frame.z.device)
+        sums = torch.zeros(4, call.batch, call.heads, len(self.rules), device=call.z.device)  # kept mass moved norm
+        needed = torch.zeros(call.batch, call.heads, device=call.z.device)
         edges, rows_counted = torch.zeros_like(needed), torch.zeros_like(needed)
-        for rows in row_blocks(frame.attention):
-            counts = frame.valid[:, rows.start : rows.stop]  # (batch, query)
+        for rows in row_blocks(call.attention):
+            counts = call.valid[:, rows.start : rows.stop]  # (batch, query)
             count = counts[:, None, :, None]
             p = rows.weights * count
             edges += (rows.seen & count).expand_as(p).sum(dim=(2, 3))
             rows_counted += counts.sum(1)[:, None]
             needed += _needed(p)
-            plain = dropped_output(rows, p, frame.v)
+            plain = dropped_output(rows, p, call.v)
             for place, rule in enumerate(self.rules):
                 new = rule.apply(rows) * count
                 sums[0, :, :, place] += (new > 0).sum(dim=(2, 3))
                 sums[1, :, :, place] += p.masked_fill(new > 0, 0.0).sum(dim=(2, 3))
-                moved = dropped_output(rows, new, frame.v) - plain
+                moved = dropped_output(rows, new, call.v) - plain
                 sums[2, :, :, place] += moved.square().sum(dim=(1, 3))
                 sums[3, :, :, place] += plain.square().sum(dim=(1, 3))
         total = rows_counted.clamp(min=1)

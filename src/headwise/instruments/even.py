@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
+from headwise.kernels import Attention, AttentionMask, ReductionRequest, Reductions, reduce
 
 
-def even_head(sight: Visibility, batch: int, wanted: Wanted) -> Reductions:
+def even_head(mask: AttentionMask, batch: int, wanted: ReductionRequest) -> Reductions:
     """The reductions of one head that spreads its attention evenly."""
-    q = torch.zeros(batch, 1, sight.queries, 1, device=sight.device)
-    k = torch.zeros(batch, 1, sight.keys, 1, device=sight.device)
-    return reduce(Attention(q, k, 1.0, sight), wanted)
+    q = torch.zeros(batch, 1, mask.queries, 1, device=mask.device)
+    k = torch.zeros(batch, 1, mask.keys, 1, device=mask.device)
+    return reduce(Attention(q, k, 1.0, mask), wanted)

@@ -28,7 +28,7 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY
 from headwise.core.errors import SeamError
 from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame
+from headwise.seam import AttentionCall
 
 COMPARED = ("similarity", "other", "elsewhere", "before", "after", "both")
 
@@ -55,7 +55,7 @@ class MapComparison(HeadReadings):
 
     name = "map_comparison"
     whole_sequences = True
-    tails = dict.fromkeys(COMPARED, ())
+    extra_dims = dict.fromkeys(COMPARED, ())
 
     def __init__(self, beside: xr.Dataset, active: float = 0.01):
         super().__init__()
@@ -63,32 +63,32 @@ class MapComparison(HeadReadings):
         self.layer_of, self.head_of = beside[LAYER].values, beside[HEAD].values
         self.active = active
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer, (batch, head)."""
-        mine = frame.attention.weights()
-        before = self._of(frame, mine)
-        sees = frame.attention.visibility.sees(frame.batch)
-        rows = (frame.valid[:, None] & (sees > 1)).float()  # (batch, 1 or head, query)
+        mine = call.attention.weights()
+        before = self._of(call, mine)
+        sees = call.attention.mask.n_visible_keys(call.batch)
+        rows = (call.valid[:, None] & (sees > 1)).float()  # (batch, 1 or head, query)
         count = rows.sum(dim=-1).clamp(min=1)
         beside = mine.roll(-1, dims=1)  # the next head of the layer, the first one after the last
-        real = frame.valid
+        real = call.valid
         first = (real & (real.int().cumsum(dim=1) == 1))[:, None, None]  # (batch, 1, 1, key)
         unsunk = (one.masked_fill(first, 0.0) for one in (before, mine))
         alike = {"similarity": _alike(before, mine), "other": _alike(before, beside), "elsewhere": _alike(*unsunk)}
-        if frame.heads == 1:
+        if call.heads == 1:
             alike["other"] = torch.full_like(alike["other"], torch.nan)
         edges = {"before": before > self.active, "after": mine > self.active}
         edges["both"] = edges["before"] & edges["after"]
         found = {name: (one * rows).sum(dim=-1) / count for name, one in alike.items()}
         return found | {name: (edge.sum(dim=-1) * rows).sum(dim=-1) for name, edge in edges.items()}
 
-    def _of(self, frame: Frame, like: Tensor) -> Tensor:
+    def _of(self, call: AttentionCall, like: Tensor) -> Tensor:
         """The first model's maps of this layer, 0 where nothing can be seen."""
-        places = self.layer_of == frame.layer
+        places = self.layer_of == call.layer
         theirs = torch.from_numpy(self.weights.values[:, places]).to(like.device).nan_to_num(0.0)
         if theirs.shape != like.shape:
             raise SeamError(
-                f"the maps of layer {frame.layer} are {' x '.join(map(str, theirs.shape))} in the first model and "
+                f"the maps of layer {call.layer} are {' x '.join(map(str, theirs.shape))} in the first model and "
                 f"{' x '.join(map(str, like.shape))} in the second; compare models of the same layers and heads on one batch"
             )
         return theirs

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.core.dims import TOKEN, WIDTH
 from headwise.instruments.readings import PickedReadings
-from headwise.seam import Frame
+from headwise.seam import AttentionCall
 
 
 class HeadOutputs(PickedReadings):
@@ -27,11 +27,11 @@ class HeadOutputs(PickedReadings):
     """
 
     name = "outputs"
-    tails = {"z": (TOKEN, WIDTH)}
+    extra_dims = {"z": (TOKEN, WIDTH)}
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        index = self._index.to(frame.z.device)
-        z = frame.z.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *frame.z.shape[2:]))
+        index = self._index.to(call.z.device)
+        z = call.z.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *call.z.shape[2:]))
         z = z.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
         return {"z": z.transpose(1, 2)}  # (batch, head, token, width)

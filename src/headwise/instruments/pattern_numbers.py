@@ -8,7 +8,7 @@ itself):
 | diagonal     | sum of a_ij over |i - j| <= 1, over the sum of all a_ij                                              |
 | first        | mean over i of the weight on the first token                                                      |
 | peak         | mean over i of the largest weight of the row                                                      |
-| off_diagonal | peaks a token: how many a_ij > `peak` with i - j >= 2 and j not the first token, over the rows       |
+| off_diagonal | peaks a token: how many a_ij > `row_max` with i - j >= 2 and j not the first token, over the rows       |
 | entropy      | mean over rows of the entropy of the row, scaled to sum to 1, over the log of the keys it can see    |
 | active       | how many a_ij > `active`, over the pairs that the mask lets see each other                        |
 | open         | the same for a_ij > 0: what gates leave; all pairs in a model without gates                       |
@@ -31,8 +31,8 @@ from torch import Tensor
 from headwise.core.dims import STATISTIC
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Reductions, Visibility, Wanted
-from headwise.seam import Frame, Shot
+from headwise.kernels import AttentionMask, ReductionRequest, Reductions
+from headwise.seam import AttentionCall, ForwardContext
 
 NUMBERS = ("diagonal", "first", "peak", "off_diagonal", "entropy", "active", "open", "mass")
 OWN, PREVIOUS = (0, 1), (1, 2)  # distances, from the first up to, not including, the second
@@ -58,44 +58,45 @@ class PatternNumbers(HeadReadings):
 
     name = "pattern_numbers"
     whole_sequences = True
-    beside = True
-    tails = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
+    stream_safe = True
+    extra_dims = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
 
     def __init__(self, active: float = 0.01, peak: float = 0.3):
         super().__init__()
         self.active, self.peak = float(active), float(peak)
         self._uniform: dict[int, Tensor] = {}
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """The first token of each row is marked; all tokens are, for the sum."""
-        real = shot.valid
+        real = context.valid
         self._place = real.int().cumsum(dim=1) - 1  # (batch, token): counted from the first real token
         first = real & (self._place == 0)
-        self._wanted = Wanted(
-            peak=True, entropy=True, offsets=frozenset([OWN, PREVIOUS]), over=frozenset([self.active, self.peak, 0.0]),
-            marks={FIRST: first.float(), ALL: torch.ones_like(first, dtype=torch.float32)},
+        self._wanted = ReductionRequest(
+            row_max=True, entropy=True, offsets=frozenset([OWN, PREVIOUS]),
+            count_above=frozenset([self.active, self.peak, 0.0]),
+            key_weights={FIRST: first.float(), ALL: torch.ones_like(first, dtype=torch.float32)},
         )  # fmt: skip
         self._uniform.clear()
         return self._wanted
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer's numbers, (batch, head, statistic)."""
-        sight = frame.attention.visibility
-        if id(sight) not in self._uniform:
-            self._uniform[id(sight)] = self._numbers(even_head(sight, frame.batch, self._wanted), sight, frame.batch)
-        uniform = self._uniform[id(sight)].expand(-1, frame.heads, -1)
-        return {"value": self._numbers(frame.reductions, sight, frame.batch), "uniform": uniform}
+        mask = call.attention.mask
+        if id(mask) not in self._uniform:
+            self._uniform[id(mask)] = self._numbers(even_head(mask, call.batch, self._wanted), mask, call.batch)
+        uniform = self._uniform[id(mask)].expand(-1, call.heads, -1)
+        return {"value": self._numbers(call.reductions, mask, call.batch), "uniform": uniform}
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """As every reading, with the numbers named."""
-        return super().read().assign_coords({STATISTIC: np.array(NUMBERS)})
+        return super().result().assign_coords({STATISTIC: np.array(NUMBERS)})
 
-    def _numbers(self, r: Reductions, sight: Visibility, batch: int) -> Tensor:
+    def _numbers(self, r: Reductions, mask: AttentionMask, batch: int) -> Tensor:
         """(batch, head, statistic)."""
-        sees = sight.sees(batch)  # (batch, 1 or head, query)
-        counted = sight.counts(batch)[:, None] & (sees > 1)
-        assert r.peak is not None and r.entropy is not None
-        mass, first = r.marks[ALL], r.marks[FIRST]
+        sees = mask.n_visible_keys(batch)  # (batch, 1 or head, query)
+        counted = mask.valid_queries(batch)[:, None] & (sees > 1)
+        assert r.row_max is not None and r.entropy is not None
+        mass, first = r.key_weights[ALL], r.key_weights[FIRST]
 
         def total(rows: Tensor) -> Tensor:
             return torch.where(counted, rows, 0.0).sum(dim=-1)
@@ -108,17 +109,17 @@ class PatternNumbers(HeadReadings):
         found = {
             "diagonal": torch.where(sums > NOTHING, total(r.offsets[OWN] + r.offsets[PREVIOUS]) / sums, torch.nan),
             "first": total(first) / rows,
-            "peak": total(r.peak) / rows,
+            "peak": total(r.row_max) / rows,
             "off_diagonal": total(self._off_diagonal(r)) / rows,
             "entropy": torch.where(looking.any(dim=-1), spread / looking.sum(dim=-1).clamp(min=1), torch.nan),
-            "active": total(r.over[self.active]) / pairs,
-            "open": total(r.over[0.0]) / pairs,
+            "active": total(r.count_above[self.active]) / pairs,
+            "open": total(r.count_above[0.0]) / pairs,
             "mass": sums / rows,
         }
         return torch.stack([found[name].expand_as(sums) for name in NUMBERS], dim=-1)
 
     def _off_diagonal(self, r: Reductions) -> Tensor:
         """Peaks of each row away from itself, the token before and the first: three different keys from row 2 on."""
-        known = (r.offsets[OWN], r.offsets[PREVIOUS], r.marks[FIRST])
-        elsewhere = r.over[self.peak] - torch.stack([(one > self.peak).float() for one in known]).sum(dim=0)
+        known = (r.offsets[OWN], r.offsets[PREVIOUS], r.key_weights[FIRST])
+        elsewhere = r.count_above[self.peak] - torch.stack([(one > self.peak).float() for one in known]).sum(dim=0)
         return torch.where((self._place >= 2)[:, None].to(elsewhere.device), elsewhere, 0.0)

@@ -17,7 +17,7 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name, parse_heads
 from headwise.core.errors import DataError, SeamError
-from headwise.seam import Frame, Instrument, Shot, Structure
+from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
 
 class Patterns(Instrument):
@@ -46,42 +46,42 @@ class Patterns(Instrument):
         self._now: dict[tuple[int, int], np.ndarray] = {}
         self._passes: list[dict[tuple[int, int], np.ndarray]] = []
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Refuse heads that the model does not have, before it runs."""
         structure.require_heads(self.chosen or [])
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Forget what a pass that failed has left."""
         self._bytes -= sum(maps.nbytes for maps in self._now.values())
         self._now = {}
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """Materialise the chosen heads of one layer."""
-        heads = self._heads_of(frame)
+        heads = self._heads_of(call)
         if not heads:
             return
-        queries, keys = frame.attention.q.shape[2], frame.attention.k.shape[2]
-        needed = 4 * frame.batch * len(heads) * queries * keys
+        queries, keys = call.attention.q.shape[2], call.attention.k.shape[2]
+        needed = 4 * call.batch * len(heads) * queries * keys
         if self._bytes + needed > self.limit:
             raise DataError(
                 f"the attention maps would take more than {self.limit / 2**30:.1f} GiB; choose fewer heads "
                 '(Patterns(heads="L3H7, L4H0")), fewer or shorter texts, or raise Patterns(limit=...)'
             )
-        maps = frame.attention.weights(heads)
-        seen = frame.attention.visibility.matrix()
+        maps = call.attention.weights(heads)
+        seen = call.attention.mask.matrix()
         seen = seen[:, heads] if seen.shape[1] > 1 else seen
-        counts = frame.valid[:, None, :, None]
+        counts = call.valid[:, None, :, None]
         kept = maps.masked_fill(~(seen & counts), torch.nan).cpu().numpy()
         self._bytes += needed
         for place, head in enumerate(heads):
-            self._now[frame.layer, head] = kept[:, place]
+            self._now[call.layer, head] = kept[:, place]
 
-    def end(self, shot: Shot) -> None:
+    def on_forward_end(self, context: ForwardContext) -> None:
         """One pass is complete."""
         self._passes.append(self._now)
         self._now = {}
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """`weights` over (example, place, query, key), with `layer` and `head` along `place`."""
         if not self._passes:
             raise SeamError("Patterns has seen nothing yet; run the model inside the `with observe(...)`")
@@ -99,7 +99,7 @@ class Patterns(Instrument):
             coords={PLACE: [head_name(*p) for p in places], LAYER: (PLACE, layers), HEAD: (PLACE, heads)},
         )
 
-    def _heads_of(self, frame: Frame) -> list[int]:
+    def _heads_of(self, call: AttentionCall) -> list[int]:
         if self.chosen is None:
-            return list(range(frame.heads))
-        return [head for layer, head in dict.fromkeys(self.chosen) if layer == frame.layer]
+            return list(range(call.heads))
+        return [head for layer, head in dict.fromkeys(self.chosen) if layer == call.layer]

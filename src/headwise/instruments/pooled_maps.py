@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.core.dims import KEY, QUERY
 from headwise.instruments.readings import HeadReadings
-from headwise.seam import Frame
+from headwise.seam import AttentionCall
 
 ROOM = 64_000_000  # numbers of T x T maps made at once
 
@@ -39,21 +39,21 @@ class PooledMaps(HeadReadings):
 
     name = "pooled_maps"
     whole_sequences = True
-    tails = {"maps": (QUERY, KEY)}
+    extra_dims = {"maps": (QUERY, KEY)}
 
     def __init__(self, size: int = 64):
         super().__init__()
         self.size = size
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer's maps, (batch, head, query, key)."""
-        attention = frame.attention
+        attention = call.attention
         queries, keys = attention.q.shape[2], attention.k.shape[2]
-        step = max(1, ROOM // (frame.batch * queries * keys))
-        seen = attention.visibility.matrix() & frame.valid[:, None, :, None]
+        step = max(1, ROOM // (call.batch * queries * keys))
+        seen = attention.mask.matrix() & call.valid[:, None, :, None]
         parts = []
-        for start in range(0, frame.heads, step):
-            heads = range(start, min(start + step, frame.heads))
+        for start in range(0, call.heads, step):
+            heads = range(start, min(start + step, call.heads))
             visible = seen[:, list(heads)] if seen.shape[1] > 1 else seen
             parts.append(pooled(attention.weights(heads).masked_fill(~visible, -1.0), self.size))
         maps = torch.cat(parts, dim=1)

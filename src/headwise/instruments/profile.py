@@ -43,8 +43,8 @@ from headwise.instruments.averages import Averages
 from headwise.instruments.even import even_head
 from headwise.instruments.readings import HeadReadings
 from headwise.instruments.repeats import repeating, repeats
-from headwise.kernels import Gram, Reductions, Visibility, Wanted
-from headwise.seam import Frame, OutputProjection, Shot, Structure, output_projections
+from headwise.kernels import AttentionMask, Gram, ReductionRequest, Reductions
+from headwise.seam import AttentionCall, ForwardContext, OutputProjection, Structure, output_projections
 
 STATISTICS = (
     "entropy", "sink", "diagonal", "previous", "distance", "spread", "induction", "duplicate", "delimiter", "top1",
@@ -76,8 +76,8 @@ class Profile(HeadReadings):
 
     name = "profile"
     whole_sequences = True
-    beside = True
-    tails = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
+    stream_safe = True
+    extra_dims = {"value": (STATISTIC,), "uniform": (STATISTIC,)}
 
     def __init__(self, delimiters: Iterable[int] = ()):
         super().__init__()
@@ -85,40 +85,40 @@ class Profile(HeadReadings):
         self._projections: dict[int, OutputProjection] = {}
         self._grams: dict[int, Gram] = {}
         self._residual: dict[int, Tensor] = {}  # of a pass: another queue may read them to its end
-        self._sights: dict[int, tuple[Visibility, Averages]] = {}  # of a pass, by id
-        self._seen: dict[int, int] = {}  # layer -> the id of its sight
+        self._sights: dict[int, tuple[AttentionMask, Averages]] = {}  # of a pass, by id
+        self._seen: dict[int, int] = {}  # layer -> the id of its mask
         self._watching = False
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Prepare ||z W_O||: the output projections, and a look at the residual stream before every layer."""
-        super().attach(structure, stack)
+        super().setup(structure, stack)
         self._projections, self._grams = _projections(structure), {}
         for index, layer in enumerate(structure.layers):
             handle = layer.register_forward_pre_hook(self._residual_hook(index), with_kwargs=True)
             stack.callback(handle.remove)
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """From here to the end of the pass the residual stream is looked at."""
-        super().begin(shot)
+        super().on_forward_start(context)
         self._residual.clear()
         self._sights.clear()
         self._seen.clear()
         self._watching = True
 
-    def end(self, shot: Shot) -> None:
-        """The level of each sight, last of all, when a GPU is busy yet; then as every reading."""
+    def on_forward_end(self, context: ForwardContext) -> None:
+        """The level of each mask, last of all, when a GPU is busy yet; then as every reading."""
         even = {key: self._even(*found) for key, found in self._sights.items()}
         for layer, values in self._layers.items():
             values["uniform"] = even[self._seen[layer]].expand_as(values["value"])
-        super().end(shot)
+        super().on_forward_end(context)
         self._residual.clear()
         self._watching = False
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """Marks and places come from the token ids of the pass."""
-        if shot.input_ids is None:
+        if context.input_ids is None:
             raise SeamError("Profile needs token ids, and the model was given embeddings; pass input_ids")
-        ids, real = shot.input_ids, shot.valid
+        ids, real = context.input_ids, context.valid
         first = torch.zeros_like(real).scatter_(1, real.int().argmax(dim=1, keepdim=True), True)
         self._matches = dict(zip(REPEATED, repeats(ids, real), strict=True))
         self._repeat = dict(zip(REPEATED, repeating(ids, real), strict=True))
@@ -127,60 +127,60 @@ class Profile(HeadReadings):
         self._marks = torch.stack([first, delimiter])  # (mark, batch, key) bool, as MARKED
         return self._wanted()
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Average one layer's rows."""
-        sight = frame.attention.visibility
-        if id(sight) not in self._sights:
+        mask = call.attention.mask
+        if id(mask) not in self._sights:
             repeat = [self._repeat.get(f"profile.{name}") for name in ROWED]
-            self._sights[id(sight)] = sight, Averages.of(sight, repeat, self._marks)
-        self._seen[frame.layer] = id(sight)
-        return {"value": self._value(frame.reductions, self._moved(frame), id(sight), frame.attention.gate is not None)}
+            self._sights[id(mask)] = mask, Averages.of(mask, repeat, self._marks)
+        self._seen[call.layer] = id(mask)
+        return {"value": self._value(call.reductions, self._moved(call), id(mask), call.attention.gate is not None)}
 
     def _value(self, reductions: Reductions, moved: Tensor, key: int, gated: bool) -> Tensor:
         """(batch, head, statistic)."""
-        sight, averages = self._sights[key]
-        rows = self._rows(reductions, sight, len(moved)) | {"moved": moved}
+        mask, averages = self._sights[key]
+        rows = self._rows(reductions, mask, len(moved)) | {"moved": moved}
         means = averages.of_rows(torch.stack([rows[name] for name in ROWED]), gated)
-        assert reductions.column_sums is not None and reductions.peak is not None
-        marked = averages.of_marks(reductions.column_sums, reductions.peak)
+        assert reductions.column_sums is not None and reductions.row_max is not None
+        marked = averages.of_marks(reductions.column_sums, reductions.row_max)
         by_name = dict(zip(ROWED + MARKED, [*means, *marked], strict=True))
         return torch.stack([by_name[name] for name in STATISTICS], dim=-1)
 
-    def _even(self, sight: Visibility, averages: Averages) -> Tensor:
+    def _even(self, mask: AttentionMask, averages: Averages) -> Tensor:
         """(batch, 1, statistic): the same for a head that looks evenly."""
         batch = averages.spoken.shape[1]
-        moved = torch.full((batch, 1, sight.queries), torch.nan, device=sight.device)
-        return self._value(even_head(sight, batch, self._wanted()), moved, id(sight), gated=False)
+        moved = torch.full((batch, 1, mask.queries), torch.nan, device=mask.device)
+        return self._value(even_head(mask, batch, self._wanted()), moved, id(mask), gated=False)
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """As every reading, with the statistics named."""
-        return super().read().assign_coords({STATISTIC: np.array(STATISTICS)})
+        return super().result().assign_coords({STATISTIC: np.array(STATISTICS)})
 
-    def _wanted(self) -> Wanted:
-        return Wanted(
-            column_sums=True, entropy=True, log_diagonal=True, distance=True, peak=True, offsets=frozenset([PREVIOUS]),
-            matches=self._matches,
+    def _wanted(self) -> ReductionRequest:
+        return ReductionRequest(
+            column_sums=True, entropy=True, log_diagonal=True, distance=True, row_max=True, offsets=frozenset([PREVIOUS]),
+            token_matches=self._matches,
         )  # fmt: skip
 
-    def _rows(self, reductions: Reductions, sight: Visibility, batch: int) -> dict[str, Tensor]:
+    def _rows(self, reductions: Reductions, mask: AttentionMask, batch: int) -> dict[str, Tensor]:
         """Each statistic of a row, (batch, head, query)."""
         r = reductions
-        assert r.entropy is not None and r.log_diagonal is not None and r.peak is not None
+        assert r.entropy is not None and r.log_diagonal is not None and r.row_max is not None
         assert r.distance_mean is not None and r.distance_variance is not None
         return {
-            "entropy": r.entropy / sight.sees(batch).clamp(min=2).log(),
+            "entropy": r.entropy / mask.n_visible_keys(batch).clamp(min=2).log(),
             "diagonal": r.log_diagonal.exp(),
             "previous": r.offsets[PREVIOUS],
             "distance": r.distance_mean,
             "spread": r.distance_variance.sqrt(),
-            "induction": r.matches["profile.induction"],
-            "duplicate": r.matches["profile.duplicate"],
-            "top1": r.peak,
+            "induction": r.token_matches["profile.induction"],
+            "duplicate": r.token_matches["profile.duplicate"],
+            "top1": r.row_max,
         }
 
-    def _moved(self, frame: Frame) -> Tensor:
+    def _moved(self, call: AttentionCall) -> Tensor:
         """||z W_O^h|| / ||residual||, (batch, head, query)."""
-        residual, layer, z = self._residual[frame.layer], frame.layer, frame.z
+        residual, layer, z = self._residual[call.layer], call.layer, call.z
         if layer not in self._projections:
             return torch.full((z.shape[0], z.shape[2], z.shape[1]), torch.nan, device=z.device)
         if layer not in self._grams:

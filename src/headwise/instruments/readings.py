@@ -20,7 +20,15 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, LAYER
 from headwise.core.errors import SeamError
 from headwise.instruments.sending import Sending
-from headwise.seam import Frame, Instrument, Positions, Shot, Structure, check_positions, position_index
+from headwise.seam import (
+    AttentionCall,
+    ForwardContext,
+    Instrument,
+    Positions,
+    Structure,
+    check_positions,
+    position_index,
+)
 
 
 class HeadReadings(Instrument):
@@ -31,17 +39,17 @@ class HeadReadings(Instrument):
 
         >>> class Length(HeadReadings):
         ...     name = "length"
-        ...     tails = {"length": ()}
-        ...     def measure(self, frame):
-        ...         norms = frame.z.norm(dim=-1) * frame.valid[..., None]  # (batch, query, head)
-        ...         return {"length": norms.sum(dim=1) / frame.valid.sum(dim=1, keepdim=True)}
+        ...     extra_dims = {"length": ()}
+        ...     def measure(self, call):
+        ...         norms = call.z.norm(dim=-1) * call.valid[..., None]  # (batch, query, head)
+        ...         return {"length": norms.sum(dim=1) / call.valid.sum(dim=1, keepdim=True)}
         >>> with hw.observe(model, Length()) as seen:
         ...     _ = model(**model.encode(["the old river", "a low door in the garden"]))
         >>> dict(seen["length"].length.sizes)
         {'example': 2, 'layer': 3, 'head': 6}
     """
 
-    tails: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
+    extra_dims: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
     whole_sequences = False  # whether a pass on top of a cache, where earlier rows are missing, is refused
 
     def __init__(self) -> None:
@@ -50,28 +58,28 @@ class HeadReadings(Instrument):
         self._sending = Sending()
         self._shape = (0, 0)
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Remember how large a map is."""
         self._shape = (structure.card.layers, structure.card.heads)
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Forget what a pass that failed has left."""
-        if self.whole_sequences and shot.cached:
+        if self.whole_sequences and context.cached:
             raise SeamError(
-                f"{type(self).__name__} needs whole sequences, and this pass stands on a cache of {shot.cached} "
+                f"{type(self).__name__} needs whole sequences, and this pass stands on a cache of {context.cached} "
                 "tokens; run prompt and answer together in one forward pass (use_cache=False)"
             )
         self._layers.clear()
 
     @abstractmethod
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Each variable of one layer, (batch, head, ...)."""
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """Keep one layer's tensors until the pass is over."""
-        self._layers[frame.layer] = self.measure(frame)
+        self._layers[call.layer] = self.measure(call)
 
-    def end(self, shot: Shot) -> None:
+    def on_forward_end(self, context: ForwardContext) -> None:
         """Stack the layers of a pass and bring them to the CPU."""
         stacked = {}
         for name in next(iter(self._layers.values())):
@@ -94,13 +102,16 @@ class HeadReadings(Instrument):
             whole[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
         return whole
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """All passes so far, one after the other along `example`."""
         if not self._passes:
             raise SeamError(f"{type(self).__name__} has seen nothing yet; run the model inside the `with observe(...)`")
         self._sending.arrive()
         variables = {
-            name: ((EXAMPLE, LAYER, HEAD, *self.tails[name]), torch.cat([one[name] for one in self._passes]).numpy())
+            name: (
+                (EXAMPLE, LAYER, HEAD, *self.extra_dims[name]),
+                torch.cat([one[name] for one in self._passes]).numpy(),
+            )
             for name in self._passes[0]
         }
         layers, heads = self._shape
@@ -118,7 +129,7 @@ class PickedReadings(HeadReadings):
         super().__init__()
         self.positions = check_positions(positions)
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Find the tokens."""
-        super().begin(shot)
-        self._index = position_index(self.positions, shot)  # (batch, token)
+        super().on_forward_start(context)
+        self._index = position_index(self.positions, context)  # (batch, token)

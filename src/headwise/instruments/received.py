@@ -15,8 +15,8 @@ from torch import Tensor
 
 from headwise.core.dims import TOKEN
 from headwise.instruments.readings import PickedReadings
-from headwise.kernels import Wanted
-from headwise.seam import Frame, Shot
+from headwise.kernels import ReductionRequest
+from headwise.seam import AttentionCall, ForwardContext
 
 
 class Received(PickedReadings):
@@ -37,18 +37,18 @@ class Received(PickedReadings):
 
     name = "received"
     whole_sequences = True
-    beside = True
-    tails = {"received": (TOKEN,)}
+    stream_safe = True
+    extra_dims = {"received": (TOKEN,)}
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """Column sums and the diagonal."""
-        return Wanted(column_sums=True, log_diagonal=True)
+        return ReductionRequest(column_sums=True, log_diagonal=True)
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        sums, log_diagonal = frame.reductions.column_sums, frame.reductions.log_diagonal
+        sums, log_diagonal = call.reductions.column_sums, call.reductions.log_diagonal
         assert sums is not None and log_diagonal is not None
-        later = frame.attention.visibility.seen_by(frame.batch) - 1  # (batch, 1, key)
+        later = call.attention.mask.n_visible_queries(call.batch) - 1  # (batch, 1, key)
         whole = (sums - log_diagonal.exp()) / later.clamp(min=1)
         whole = whole.masked_fill(later < 1, torch.nan)  # (batch, head, key)
         index = self._index.to(whole.device)

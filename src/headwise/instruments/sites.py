@@ -29,10 +29,10 @@ from headwise.core.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.core.errors import DataError, SeamError, did_you_mean
 from headwise.instruments.sending import Sending
 from headwise.seam import (
-    Frame,
+    AttentionCall,
+    ForwardContext,
     Instrument,
     Positions,
-    Shot,
     Structure,
     check_positions,
     output_projections,
@@ -70,7 +70,7 @@ class Sites(Instrument):
         self._kept: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
         self._index: Tensor | None = None  # (batch, token), from the beginning of a pass to its end
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Put hooks on the modules whose input or output is asked for."""
         self._shape = (structure.card.layers, structure.card.hidden_size)
         for index, layer in enumerate(structure.layers):
@@ -81,15 +81,15 @@ class Sites(Instrument):
                 register = module.register_forward_pre_hook if site == "mlp_in" else module.register_forward_hook
                 stack.callback(register(self._keep(site, index), with_kwargs=True).remove)
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Find the chosen tokens."""
-        self._index = position_index(self.positions, shot)
+        self._index = position_index(self.positions, context)
         self._kept.clear()
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """The hooks see all there is."""
 
-    def end(self, shot: Shot) -> None:
+    def on_forward_end(self, context: ForwardContext) -> None:
         """Put the sites and layers of this pass side by side."""
         assert self._index is not None
         layers, width = self._shape
@@ -102,7 +102,7 @@ class Sites(Instrument):
         self._kept.clear()
         self._index = None
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """All passes so far."""
         if not self._passes:
             raise SeamError("Sites has seen nothing yet; run the model inside the `with observe(...)`")

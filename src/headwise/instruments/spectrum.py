@@ -23,9 +23,9 @@ from torch import Tensor
 from headwise.core.dims import RANK
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Wanted
+from headwise.kernels import ReductionRequest
 from headwise.kernels.logweights import FLOOR
-from headwise.seam import Frame, Shot
+from headwise.seam import AttentionCall, ForwardContext
 
 
 class Spectrum(HeadReadings):
@@ -43,8 +43,8 @@ class Spectrum(HeadReadings):
 
     name = "spectrum"
     whole_sequences = True
-    beside = True
-    tails = {"laplacian": (RANK,), "attention": (RANK,), "log_determinant": ()}
+    stream_safe = True
+    extra_dims = {"laplacian": (RANK,), "attention": (RANK,), "log_determinant": ()}
 
     def __init__(self, k: int = 10):
         super().__init__()
@@ -52,19 +52,19 @@ class Spectrum(HeadReadings):
             raise DataError(f"k = {k} eigenvalues were asked for; ask for at least 1")
         self.k = k
 
-    def wants(self, shot: Shot) -> Wanted:
+    def requested(self, context: ForwardContext) -> ReductionRequest:
         """Column sums and the diagonal."""
-        return Wanted(column_sums=True, log_diagonal=True)
+        return ReductionRequest(column_sums=True, log_diagonal=True)
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Sort one layer's eigenvalues."""
-        sums, log_diagonal = frame.reductions.column_sums, frame.reductions.log_diagonal
+        sums, log_diagonal = call.reductions.column_sums, call.reductions.log_diagonal
         assert sums is not None and log_diagonal is not None
-        received = sums / frame.attention.visibility.seen_by(frame.batch).clamp(min=1)
+        received = sums / call.attention.mask.n_visible_queries(call.batch).clamp(min=1)
         diagonal = log_diagonal.exp()
-        if frame.attention.gate is not None:
+        if call.attention.gate is not None:
             log_diagonal = log_diagonal.clamp(min=FLOOR)
-        laplacian, attention = largest(torch.stack([received - diagonal, diagonal]), frame.valid, self.k)
+        laplacian, attention = largest(torch.stack([received - diagonal, diagonal]), call.valid, self.k)
         return {
             "laplacian": laplacian,
             "attention": attention,

@@ -1,4 +1,4 @@
-"""What every head puts out at every token of one pass, as tensors: for who wants to put it into another pass.
+"""What every head puts out at every token of one pass, as tensors: for who requested to put it into another pass.
 
 Where `HeadOutputs` keeps chosen tokens of many passes as numbers, this keeps one pass whole, on its device.
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
 from headwise.core.errors import SeamError
-from headwise.seam import Frame, Instrument, Shot
+from headwise.seam import AttentionCall, ForwardContext, Instrument
 
 
 class HeadStreams(Instrument):
@@ -39,16 +39,16 @@ class HeadStreams(Instrument):
         self.z: dict[int, Tensor] = {}
         self.modules: dict[int, nn.Module] = {}
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Forget the pass before."""
         self.z, self.modules = {}, {}
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """Keep one layer."""
-        self.z[frame.layer] = frame.z if self.attached else frame.z.detach()
-        self.modules[frame.layer] = frame.module
+        self.z[call.layer] = call.z if self.attached else call.z.detach()
+        self.modules[call.layer] = call.module
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """The last pass as numbers; NaN where a layer has no such head."""
         if not self.z:
             raise SeamError("HeadStreams has seen nothing yet; run the model inside the `with observe(...)`")

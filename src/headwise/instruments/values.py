@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headwise.core.dims import TOKEN, WIDTH
 from headwise.instruments.readings import PickedReadings
-from headwise.seam import Frame
+from headwise.seam import AttentionCall
 
 
 class HeadValues(PickedReadings):
@@ -36,14 +36,14 @@ class HeadValues(PickedReadings):
     """
 
     name = "values"
-    tails = {"v": (TOKEN, WIDTH)}
+    extra_dims = {"v": (TOKEN, WIDTH)}
     whole_sequences = True
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Pick the tokens of one layer."""
-        index = self._index.to(frame.v.device)
-        v = frame.v.transpose(1, 2)  # (batch, key, kv_head, width)
+        index = self._index.to(call.v.device)
+        v = call.v.transpose(1, 2)  # (batch, key, kv_head, width)
         v = v.gather(1, index.clamp(min=0)[:, :, None, None].expand(-1, -1, *v.shape[2:]))
         v = v.float().masked_fill((index < 0)[:, :, None, None], torch.nan)
-        group = frame.z.shape[2] // frame.v.shape[1]
+        group = call.z.shape[2] // call.v.shape[1]
         return {"v": v.repeat_interleave(group, dim=2).transpose(1, 2)}  # (batch, head, token, width)

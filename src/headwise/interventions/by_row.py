@@ -15,7 +15,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.seam import Frame, Intervention
+from headwise.seam import AttentionCall, Intervention
 
 __all__ = ["ByRow"]
 
@@ -54,27 +54,27 @@ class ByRow(Intervention):
         self._scaled, self._shifted = scaled.tolist(), shifted.tolist()
         self._there: dict[tuple[str, int], Tensor] = {}  # a layer's part, where that layer is
 
-    def change(self, frame: Frame) -> Tensor:
+    def change(self, call: AttentionCall) -> Tensor:
         """A z with every row's own change."""
-        z, layer, heads = frame.z, frame.layer, frame.heads
+        z, layer, heads = call.z, call.layer, call.heads
         if not self._scaled[layer] and not self._shifted[layer]:
             return z
         lines = slice(None) if self.lines is None else self.lines().to(z.device)
         if self._scaled[layer]:
-            factor = self._part("factor", self.factor, frame)[lines, :heads]  # (batch, head)
+            factor = self._part("factor", self.factor, call)[lines, :heads]  # (batch, head)
             _check(len(factor), len(z))
             z = z * factor[:, None, :, None]
         if self._shifted[layer] and self.shift is not None:
-            shift = self._part("shift", self.shift, frame)[lines, :heads, : z.shape[-1]]  # (batch, head, width)
+            shift = self._part("shift", self.shift, call)[lines, :heads, : z.shape[-1]]  # (batch, head, width)
             _check(len(shift), len(z))
             z = z + shift[:, None]
         return z
 
-    def _part(self, name: str, whole: Tensor, frame: Frame) -> Tensor:
+    def _part(self, name: str, whole: Tensor, call: AttentionCall) -> Tensor:
         """One layer of all rows' changes, as z is."""
-        key = (name, frame.layer)
+        key = (name, call.layer)
         if key not in self._there:
-            self._there[key] = whole[:, frame.layer].to(frame.z.device, frame.z.dtype)
+            self._there[key] = whole[:, call.layer].to(call.z.device, call.z.dtype)
         return self._there[key]
 
 

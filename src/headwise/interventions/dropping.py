@@ -3,7 +3,7 @@
     with observe(model, Drop(Dropping("top", 16))):
         model(**inputs)
 
-z is made anew from q, k and v of the frame, block by block. All heads, or chosen ones; a head that is not chosen keeps
+z is made anew from q, k and v of the call, block by block. All heads, or chosen ones; a head that is not chosen keeps
 its z. On decode steps the rule works on the row of the new token, over all keys in the cache.
 
 Cost: that of `kernels.dropping`, a layer at a time; the fused kernel's z is thrown away.
@@ -20,7 +20,7 @@ from torch import Tensor
 from headwise.core.dims import parse_heads
 from headwise.interventions.heads import Heads
 from headwise.kernels import Dropping, dropped_output, row_blocks
-from headwise.seam import Frame, Intervention, Structure
+from headwise.seam import AttentionCall, Intervention, Structure
 
 
 class Drop(Intervention):
@@ -47,19 +47,19 @@ class Drop(Intervention):
         for layer, head in dict.fromkeys(self.heads or ()):
             self._of_layer[layer].append(head)
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Refuse heads that the model does not have, before it runs."""
         structure.require_heads(self.heads or ())
 
-    def change(self, frame: Frame) -> Tensor:
+    def change(self, call: AttentionCall) -> Tensor:
         """The new z."""
-        if self.heads is not None and frame.layer not in self._of_layer:
-            return frame.z
-        blocks = [dropped_output(rows, self.rule.apply(rows), frame.v) for rows in row_blocks(frame.attention)]
-        made = torch.cat(blocks, dim=1).to(frame.z.dtype)
+        if self.heads is not None and call.layer not in self._of_layer:
+            return call.z
+        blocks = [dropped_output(rows, self.rule.apply(rows), call.v) for rows in row_blocks(call.attention)]
+        made = torch.cat(blocks, dim=1).to(call.z.dtype)
         if self.heads is None:
             return made
-        z = frame.z.clone()
-        chosen = self._of_layer[frame.layer]
+        z = call.z.clone()
+        chosen = self._of_layer[call.layer]
         z[:, :, chosen] = made[:, :, chosen]
         return z

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.core.dims import parse_heads
 from headwise.core.errors import DataError
-from headwise.seam import Frame, Intervention, Positions, Structure, check_positions, position_mask
+from headwise.seam import AttentionCall, Intervention, Positions, Structure, check_positions, position_mask
 
 Heads = str | Iterable[str | tuple[int, int]]
 """Which heads: ``"L3H7, L4H0"``, names, or (layer, head) pairs."""
@@ -31,7 +31,7 @@ class OnHeads(Intervention):
 
         >>> from headwise.interventions import OnHeads
         >>> class Opposite(OnHeads):
-        ...     def new(self, frame, heads, z):
+        ...     def new(self, call, heads, z):
         ...         return -z
         >>> inputs = model.encode("the old river")
         >>> with hw.observe(model, hw.HeadOutputs()) as plain:
@@ -53,20 +53,20 @@ class OnHeads(Intervention):
             self._of_layer[layer].append(head)
 
     @abstractmethod
-    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """The new z of these heads, (batch, query, len(heads), width), given the old; before positions are applied."""
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Refuse heads that the model does not have, before it runs."""
         structure.require_heads(self.heads)
 
-    def change(self, frame: Frame) -> Tensor:
+    def change(self, call: AttentionCall) -> Tensor:
         """A z with the chosen heads and tokens replaced."""
-        heads = self._of_layer.get(frame.layer)
+        heads = self._of_layer.get(call.layer)
         if not heads:
-            return frame.z
-        old = frame.z[:, :, heads]
-        where = position_mask(self.positions, frame.shot).to(old.device)[:, :, None, None]
-        z = frame.z.clone()
-        z[:, :, heads] = torch.where(where, self.new(frame, heads, old).to(old.dtype), old)
+            return call.z
+        old = call.z[:, :, heads]
+        where = position_mask(self.positions, call.context).to(old.device)[:, :, None, None]
+        z = call.z.clone()
+        z[:, :, heads] = torch.where(where, self.new(call, heads, old).to(old.dtype), old)
         return z

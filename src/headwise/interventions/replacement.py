@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.seam import Frame, Intervention
+from headwise.seam import AttentionCall, Intervention
 
 
 class Replace(Intervention):
@@ -45,15 +45,15 @@ class Replace(Intervention):
     def __init__(self, values: Mapping[int, Tensor], where: Tensor):
         self.values, self.where = values, where
 
-    def change(self, frame: Frame) -> Tensor:
+    def change(self, call: AttentionCall) -> Tensor:
         """A z with the given one in place."""
-        own = self.where[:, frame.layer, : frame.heads].to(frame.z.device)
+        own = self.where[:, call.layer, : call.heads].to(call.z.device)
         if not bool(own.any()):
-            return frame.z
-        given = self.values[frame.layer].to(frame.z.device, frame.z.dtype)
-        if given.shape != frame.z.shape or len(own) != frame.batch:
+            return call.z
+        given = self.values[call.layer].to(call.z.device, call.z.dtype)
+        if given.shape != call.z.shape or len(own) != call.batch:
             raise DataError(
-                f"layer {frame.layer} puts out z of shape {tuple(frame.z.shape)}, and what was given has "
+                f"layer {call.layer} puts out z of shape {tuple(call.z.shape)}, and what was given has "
                 f"{tuple(given.shape)} for {len(own)} rows of heads; keep it from a pass over as many rows and tokens"
             )
-        return torch.where(own[:, None, :, None], given, frame.z)
+        return torch.where(own[:, None, :, None], given, call.z)

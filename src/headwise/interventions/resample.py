@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
 from headwise.core.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
-from headwise.seam import Frame, Positions, position_index, position_mask
+from headwise.seam import AttentionCall, Positions, position_index, position_mask
 
 WHOLE = ("all", "decode", "prompt")  # positions that name no single tokens
 
@@ -56,21 +56,21 @@ class Resample(OnHeads):
             if isinstance(positions, str) and positions in WHOLE:
                 raise DataError("a source from HeadOutputs holds single tokens; name them in positions too")
 
-    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """The other example's z."""
         if isinstance(self.source, xr.DataArray):
-            return _put(z, self._index(frame, z), self._given(frame, heads, self.source, z))
+            return _put(z, self._index(call, z), self._given(call, heads, self.source, z))
         order = torch.tensor(list(self.source), device=z.device)
-        if len(order) != frame.batch or bool(((order < 0) | (order >= frame.batch)).any()):
+        if len(order) != call.batch or bool(((order < 0) | (order >= call.batch)).any()):
             raise DataError(
-                f"source is {list(self.source)} and the batch has {frame.batch} examples; give the index of one for "
+                f"source is {list(self.source)} and the batch has {call.batch} examples; give the index of one for "
                 "each of them"
             )
         if not (isinstance(self.positions, str) and self.positions in WHOLE):
-            index = self._index(frame, z)
+            index = self._index(call, z)
             values = z[order].gather(1, index[order].clamp(min=0)[:, :, None, None].expand(-1, -1, *z.shape[2:]))
             return _put(z, index.masked_fill(index[order] < 0, -1), values)
-        padding = position_mask(self.positions, frame.shot).to(z.device) & ~frame.valid[order]
+        padding = position_mask(self.positions, call.context).to(z.device) & ~call.valid[order]
         if bool(padding.any()):
             example, token = padding.nonzero()[0].tolist()
             raise DataError(
@@ -79,19 +79,19 @@ class Resample(OnHeads):
             )
         return z[order]
 
-    def _index(self, frame: Frame, z: Tensor) -> Tensor:
-        return position_index(self.positions, frame.shot).to(z.device)  # (batch, token)
+    def _index(self, call: AttentionCall, z: Tensor) -> Tensor:
+        return position_index(self.positions, call.context).to(z.device)  # (batch, token)
 
-    def _given(self, frame: Frame, heads: list[int], source: xr.DataArray, z: Tensor) -> Tensor:
+    def _given(self, call: AttentionCall, heads: list[int], source: xr.DataArray, z: Tensor) -> Tensor:
         """(batch, token, heads, width) of a reading."""
         try:
-            chosen = source.sel({LAYER: frame.layer, HEAD: heads})
+            chosen = source.sel({LAYER: call.layer, HEAD: heads})
         except (KeyError, IndexError):
             raise DataError(
-                f"source has nothing for heads {heads} of layer {frame.layer}; read it from this model"
+                f"source has nothing for heads {heads} of layer {call.layer}; read it from this model"
             ) from None
         values = torch.from_numpy(chosen.transpose(EXAMPLE, TOKEN, HEAD, WIDTH).values.copy()).to(z.device, z.dtype)
-        index = self._index(frame, z)
+        index = self._index(call, z)
         expected = (*index.shape, *z.shape[2:])
         if tuple(values.shape) != expected:
             names = ("examples", "tokens", "heads", "entries a head")

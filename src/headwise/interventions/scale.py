@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from headwise.interventions.heads import Heads, OnHeads
-from headwise.seam import Frame, Positions
+from headwise.seam import AttentionCall, Positions
 
 
 class Scale(OnHeads):
@@ -32,6 +32,6 @@ class Scale(OnHeads):
         super().__init__(heads, positions)
         self.factor = factor
 
-    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """Scaled."""
         return z * self.factor

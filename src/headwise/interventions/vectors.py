@@ -15,7 +15,7 @@ from torch import Tensor
 from headwise.core.dims import HEAD, LAYER, WIDTH, head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
-from headwise.seam import Frame, Positions
+from headwise.seam import AttentionCall, Positions
 
 Vectors = Mapping[str | tuple[int, int], Tensor] | xr.DataArray
 """One vector a head: a mapping, or a DataArray (layer, head, width)."""
@@ -26,13 +26,13 @@ class _WithVectors(OnHeads):
         super().__init__(heads, positions)
         self.vectors = _by_head(vectors, self.heads)
 
-    def vector(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def vector(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """(heads, width), on z's device."""
-        vectors = {head: self.vectors[frame.layer, head] for head in heads}
+        vectors = {head: self.vectors[call.layer, head] for head in heads}
         for head, vector in vectors.items():
             if len(vector) != z.shape[-1]:
                 raise DataError(
-                    f"the vector for {head_name(frame.layer, head)} has {len(vector)} entries and the head puts out "
+                    f"the vector for {head_name(call.layer, head)} has {len(vector)} entries and the head puts out "
                     f"{z.shape[-1]}; take it from HeadOutputs on this model"
                 )
         return torch.stack([vector.to(z.device, z.dtype) for vector in vectors.values()])
@@ -57,9 +57,9 @@ class Mean(_WithVectors):
         0.0
     """
 
-    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """The vector, at every token."""
-        return self.vector(frame, heads, z).expand_as(z)
+        return self.vector(call, heads, z).expand_as(z)
 
 
 class Steer(_WithVectors):
@@ -88,9 +88,9 @@ class Steer(_WithVectors):
         super().__init__(heads, vectors, positions)
         self.strength = strength
 
-    def new(self, frame: Frame, heads: list[int], z: Tensor) -> Tensor:
+    def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """Pushed along the vector."""
-        return z + self.strength * self.vector(frame, heads, z)
+        return z + self.strength * self.vector(call, heads, z)
 
 
 def _by_head(vectors: Vectors, heads: list[tuple[int, int]]) -> dict[tuple[int, int], Tensor]:

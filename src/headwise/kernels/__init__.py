@@ -9,14 +9,28 @@ does a head act on most?).
 
 from headwise.kernels.attention import Attention
 from headwise.kernels.choice import reduce
-from headwise.kernels.contract import Match, Reductions, Wanted
+from headwise.kernels.contract import Match, ReductionRequest, Reductions
 from headwise.kernels.dropping import Dropping, dropped_output, row_blocks
+from headwise.kernels.mask import AttentionMask
 from headwise.kernels.norms import Gram
 from headwise.kernels.ranks import Asked, Hits, hits, written
 from headwise.kernels.salience import salience, top_targets
-from headwise.kernels.visibility import Visibility
 
 __all__ = [
-    "Asked", "Attention", "Dropping", "Gram", "Hits", "Match", "Reductions", "Visibility", "Wanted", "dropped_output",
-    "hits", "reduce", "row_blocks", "salience", "top_targets", "written",
+    "Asked",
+    "Attention",
+    "AttentionMask",
+    "Dropping",
+    "Gram",
+    "Hits",
+    "Match",
+    "ReductionRequest",
+    "Reductions",
+    "dropped_output",
+    "hits",
+    "reduce",
+    "row_blocks",
+    "salience",
+    "top_targets",
+    "written",
 ]  # fmt: skip

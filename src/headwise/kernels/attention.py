@@ -7,7 +7,7 @@ The learned sink logit is there in a few families only (gpt-oss); with it the we
 sparse model (see `gated`) edges with s_ij + gate <= 0 are cut, and their weight is 0.
 Keys and values have ``kv_heads`` heads; query head h reads kv head ``h // group``.
 
-This module knows no model and no mask tensor of transformers: what is visible comes as a `Visibility`.
+This module knows no model and no mask tensor of transformers: what is visible comes as a `AttentionMask`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.kernels.visibility import Visibility
+from headwise.kernels.mask import AttentionMask
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Attention:
     q: Tensor  # (batch, head, query, width), after rotation
     k: Tensor  # (batch, kv_head, key, width)
     scale: float
-    visibility: Visibility
+    mask: AttentionMask
     softcap: float | None = None
     sinks: Tensor | None = None  # (head,) learned sink logits
     lse: Tensor | None = None  # (batch, head, query) log-sum-exp of the visible logits, without the sink, where known
@@ -51,7 +51,7 @@ class Attention:
         logits = q @ k.transpose(-1, -2) * self.scale
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
-        seen = self.visibility.matrix()  # (batch or 1, 1 or head, query, key)
+        seen = self.mask.matrix()  # (batch or 1, 1 or head, query, key)
         if seen.shape[1] > 1:
             seen = seen[:, chosen]
         logits = logits.masked_fill(~seen, -torch.inf)

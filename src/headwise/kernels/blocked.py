@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import torch
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import Reductions, Wanted
+from headwise.kernels.contract import ReductionRequest, Reductions
 from headwise.kernels.logweights import FLOOR, LogWeights
 from headwise.kernels.reducers import Block, Reducer, reducers_for
 
@@ -25,7 +25,7 @@ BLOCK_ON_DEVICE = 64_000_000
 LEAST_ROWS = 16  # a lower block would spend its time on calls
 
 
-def reduce(attention: Attention, wanted: Wanted, *, block: int | None = None) -> Reductions:
+def reduce(attention: Attention, wanted: ReductionRequest, *, block: int | None = None) -> Reductions:
     """All that is wanted, streamed. `block` bounds the numbers held at once; results do not depend on it."""
     reducers = reducers_for(wanted, attention)
     if block is None:
@@ -62,7 +62,7 @@ def _blocks(attention: Attention, batch: slice, heads: slice, block: int, reduce
     """The blocks of one part, from the first query to the last."""
     keep_logs = any(reducer.needs_logs for reducer in reducers)
     scratch = any(reducer.needs_scratch for reducer in reducers)
-    sight, group = attention.visibility, attention.group
+    mask, group = attention.mask, attention.group
     queries, keys = attention.q.shape[2], attention.k.shape[2]
     items = (batch.stop - batch.start) * (heads.stop - heads.start) * group
     height = min(queries, max(LEAST_ROWS, min(block // (items * keys), queries // 8, 256)))
@@ -71,8 +71,8 @@ def _blocks(attention: Attention, batch: slice, heads: slice, block: int, reduce
     query_heads = slice(heads.start * group, heads.stop * group)
     for start in range(0, queries, height):
         stop = min(start + height, queries)
-        low, high = sight.span(start, stop)
+        low, high = mask.span(start, stop)
         logs = source.block(start, stop, low, high).flatten(1, 2)
         other = second[: logs.numel()].view_as(logs)
         weights, spare = (other, logs) if keep_logs else (logs, other)
-        yield Block(batch, query_heads, start, stop, low, high, sight.offset, logs, weights, spare)
+        yield Block(batch, query_heads, start, stop, low, high, mask.offset, logs, weights, spare)

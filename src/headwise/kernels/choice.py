@@ -9,10 +9,10 @@ from types import ModuleType
 
 from headwise.kernels import blocked
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import Reductions, Wanted
+from headwise.kernels.contract import ReductionRequest, Reductions
 
 
-def reduce(attention: Attention, wanted: Wanted) -> Reductions:
+def reduce(attention: Attention, wanted: ReductionRequest) -> Reductions:
     """All that is wanted, the quickest way this device has."""
     fused = with_triton("headwise.kernels.fused") if attention.q.is_cuda else None
     if fused is not None and fused.can_reduce(attention, wanted):

@@ -70,24 +70,24 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReductionRequest:
     """A request. `a | b` asks for both in one pass. Tensors are moved to the device of q."""
 
     column_sums: bool = False
     log_diagonal: bool = False
     entropy: bool = False
     distance: bool = False
-    peak: bool = False
+    row_max: bool = False
     top: int = 0
     offsets: frozenset[Range] = frozenset()
-    over: frozenset[float] = frozenset()
-    rows: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, query) float
-    marks: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, key) float
-    matches: Mapping[str, Match] = field(default_factory=dict)
+    count_above: frozenset[float] = frozenset()
+    query_weights: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, query) float
+    key_weights: Mapping[str, Tensor] = field(default_factory=dict)  # name -> (batch, key) float
+    token_matches: Mapping[str, Match] = field(default_factory=dict)
     kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Room for whoever computes: what serves all layers of a pass is made once."""
 
-    def __or__(self, other: Wanted) -> Wanted:
+    def __or__(self, other: ReductionRequest) -> ReductionRequest:
         merged: dict[str, Any] = {}
         for name in _ASKED:
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -100,13 +100,13 @@ class Wanted:
                 merged[name] = mine | theirs
             else:
                 merged[name] = max(mine, theirs)
-        return Wanted(**merged)
+        return ReductionRequest(**merged)
 
     def __bool__(self) -> bool:
         return any(bool(getattr(self, name)) for name in _ASKED)
 
 
-_ASKED = tuple(one.name for one in fields(Wanted) if one.init)
+_ASKED = tuple(one.name for one in fields(ReductionRequest) if one.init)
 
 
 @dataclass
@@ -118,14 +118,14 @@ class Reductions:
     entropy: Tensor | None = None
     distance_mean: Tensor | None = None
     distance_variance: Tensor | None = None
-    peak: Tensor | None = None
+    row_max: Tensor | None = None
     top_weights: Tensor | None = None
     top_keys: Tensor | None = None
     offsets: dict[Range, Tensor] = field(default_factory=dict)
-    over: dict[float, Tensor] = field(default_factory=dict)
-    rows: dict[str, Tensor] = field(default_factory=dict)
-    marks: dict[str, Tensor] = field(default_factory=dict)
-    matches: dict[str, Tensor] = field(default_factory=dict)
+    count_above: dict[float, Tensor] = field(default_factory=dict)
+    query_weights: dict[str, Tensor] = field(default_factory=dict)
+    key_weights: dict[str, Tensor] = field(default_factory=dict)
+    token_matches: dict[str, Tensor] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Tensor]:
         """Every tensor that is there, by a printable name; for comparing two of these."""

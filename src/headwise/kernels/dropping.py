@@ -27,7 +27,7 @@ from torch import Tensor
 
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.kernels.attention import Attention
-from headwise.kernels.visibility import Visibility
+from headwise.kernels.mask import AttentionMask
 
 __all__ = ["KINDS", "Dropping", "Rows", "dropped_output", "row_blocks"]
 
@@ -158,18 +158,18 @@ def dropped_output(rows: Rows, weights: Tensor, v: Tensor) -> Tensor:
 
 
 def _rows(attention: Attention, start: int, stop: int) -> Rows:
-    sight = attention.visibility
-    low, high = sight.span(start, stop)
-    part = Visibility(
+    mask = attention.mask
+    low, high = mask.span(start, stop)
+    part = AttentionMask(
         stop - start,
         high - low,
-        sight.offset + start - low,
-        sight.device,
-        sight.window,
-        None if sight.key_valid is None else sight.key_valid[:, low:high],
+        mask.offset + start - low,
+        mask.device,
+        mask.window,
+        None if mask.key_valid is None else mask.key_valid[:, low:high],
         None,
-        None if sight.mask is None else sight.mask[:, :, start:stop, low:high],
+        None if mask.explicit is None else mask.explicit[:, :, start:stop, low:high],
     )
-    cut = replace(attention, q=attention.q[:, :, start:stop], k=attention.k[:, :, low:high], visibility=part, lse=None)
-    own = torch.arange(start, stop, device=sight.device) + sight.offset
-    return Rows(start, stop, low, sight.keys, cut.weights(), part.matrix(), own)
+    cut = replace(attention, q=attention.q[:, :, start:stop], k=attention.k[:, :, low:high], mask=part, lse=None)
+    own = torch.arange(start, stop, device=mask.device) + mask.offset
+    return Rows(start, stop, low, mask.keys, cut.weights(), part.matrix(), own)

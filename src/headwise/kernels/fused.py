@@ -26,7 +26,7 @@ from torch import Tensor
 
 from headwise.kernels import column_tiles, meeting_tiles, row_tiles, tiles
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import VANISHING, Range, Reductions, Wanted
+from headwise.kernels.contract import VANISHING, Range, ReductionRequest, Reductions
 from headwise.kernels.launches import WARPS, Layer, by, kept, stacked
 from headwise.kernels.meetings import SIDES, Asking, Meetings, meetings
 
@@ -34,13 +34,13 @@ WIDEST = 256  # of a head
 ROOM = 2**29  # bytes for the partial sums of columns: so many heads go at a time
 MANY = 1024  # queries from which on it is quicker to sort than to compare every key (H200: 2,048 yes, 512 not yet)
 NEARBY = 4  # places of an offset that are made one by one
-KINDS = ("marks", "matches", "over", "offsets")  # of named sums, in the order of a walk's slots
+KINDS = ("key_weights", "token_matches", "count_above", "offsets")  # of named sums, in the order of a walk's slots
 
 
-def can_reduce(attention: Attention, wanted: Wanted) -> bool:
+def can_reduce(attention: Attention, wanted: ReductionRequest) -> bool:
     """Whether these kernels do all of it."""
     return (
-        attention.visibility.mask is None
+        attention.mask.explicit is None
         and attention.gate is None
         and not wanted.top
         and attention.q.dtype in (torch.bfloat16, torch.float16, torch.float32)
@@ -48,7 +48,7 @@ def can_reduce(attention: Attention, wanted: Wanted) -> bool:
     )
 
 
-def reduce(attention: Attention, wanted: Wanted) -> Reductions:
+def reduce(attention: Attention, wanted: ReductionRequest) -> Reductions:
     """All that is wanted, as `contract` has it."""
     layer = Layer.of(attention)
     found = Reductions()
@@ -60,17 +60,19 @@ def reduce(attention: Attention, wanted: Wanted) -> Reductions:
     return found
 
 
-def _columns(layer: Layer, wanted: Wanted, found: Reductions) -> None:
+def _columns(layer: Layer, wanted: ReductionRequest, found: Reductions) -> None:
     """`rows`, and column sums if no walk over keys has made them: two in a walk, the plain one first."""
     names: list[str | None] = [None] if wanted.column_sums and found.column_sums is None else []
-    names += list(wanted.rows)
+    names += list(wanted.query_weights)
     batch, queries = layer.attention.q.shape[0], layer.attention.q.shape[2]
-    weights = kept(wanted, "rows", layer, lambda: stacked(wanted.rows.values(), batch, layer, torch.float32))
+    weights = kept(
+        wanted, "query_weights", layer, lambda: stacked(wanted.query_weights.values(), batch, layer, torch.float32)
+    )
     held, walked = layer.tile()
     for some in by(2, names):
         out = layer.new(2, len(some))
         given = [name for name in some if name is not None]
-        first = list(wanted.rows).index(given[0]) if given else 0
+        first = list(wanted.query_weights).index(given[0]) if given else 0
         grid = (triton.cdiv(out.shape[-1], held), out.shape[1] * out.shape[2])
         column_tiles.received[grid](
             *layer.arguments, layer.lse2, None if weights is None else weights[first:],
@@ -83,7 +85,7 @@ def _columns(layer: Layer, wanted: Wanted, found: Reductions) -> None:
             if name is None:
                 found.column_sums = sums
             else:
-                found.rows[name] = sums
+                found.query_weights[name] = sums
 
 
 @dataclass(frozen=True)
@@ -93,30 +95,30 @@ class _Few:
     groups: tuple[tuple[str, ...], ...]  # names; at most SIDES a group
 
     @classmethod
-    def of(cls, layer: Layer, wanted: Wanted) -> _Few:
+    def of(cls, layer: Layer, wanted: ReductionRequest) -> _Few:
         if layer.attention.q.shape[2] < MANY:
             return cls(())
         alike: dict[int, list[str]] = {}
-        for name, match in wanted.matches.items():
+        for name, match in wanted.token_matches.items():
             alike.setdefault(id(match.query), []).append(name)
         return cls(tuple(tuple(some) for names in alike.values() for some in by(SIDES, names)))
 
     def holds(self, name: str) -> bool:
         return any(name in names for names in self.groups)
 
-    def sorted(self, layer: Layer, wanted: Wanted, block: int) -> Meetings:
+    def sorted(self, layer: Layer, wanted: ReductionRequest, block: int) -> Meetings:
         """The same for all layers of a pass."""
         batch, device = layer.attention.q.shape[0], layer.attention.q.device
 
         def asking(names: tuple[str, ...]) -> Asking:
-            matches = [wanted.matches[name] for name in names]
+            matches = [wanted.token_matches[name] for name in names]
             keys = tuple(match.key.to(device).expand(batch, -1) for match in matches)
             return Asking(matches[0].query.to(device).expand(batch, -1), keys)
 
-        return meetings([asking(names) for names in self.groups], layer.attention.visibility.offset, block)
+        return meetings([asking(names) for names in self.groups], layer.attention.mask.offset, block)
 
 
-def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
+def _meet(layer: Layer, wanted: ReductionRequest, few: _Few, found: Reductions) -> None:
     """Matches, all in one launch."""
     if not few.groups:
         return
@@ -132,16 +134,16 @@ def _meet(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
     )  # fmt: skip
     for names, sides in zip(few.groups, sums, strict=True):
         for name, side in zip(names, sides, strict=False):
-            found.matches[name] = layer.answered(side)
+            found.token_matches[name] = layer.answered(side)
 
 
-def _rows(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
+def _rows(layer: Layer, wanted: ReductionRequest, few: _Few, found: Reductions) -> None:
     """Entropy, distance and peak, in one walk with the first four named sums."""
-    named: list[tuple[str, Any]] = [("marks", name) for name in wanted.marks]
-    named += [("matches", name) for name in wanted.matches if not few.holds(name)]
-    named += [("over", threshold) for threshold in sorted(wanted.over)]
+    named: list[tuple[str, Any]] = [("key_weights", name) for name in wanted.key_weights]
+    named += [("token_matches", name) for name in wanted.token_matches if not few.holds(name)]
+    named += [("count_above", threshold) for threshold in sorted(wanted.count_above)]
     named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
-    statistics = wanted.entropy or wanted.distance or wanted.peak
+    statistics = wanted.entropy or wanted.distance or wanted.row_max
     for number, some in enumerate(by(row_tiles.SLOTS, named) or ([[]] if statistics else [])):
         planes = _walk(layer, wanted, some, found if number == 0 else None)
         for (kind, name), sums in zip(some, planes[row_tiles.PLANES :], strict=False):
@@ -150,7 +152,7 @@ def _rows(layer: Layer, wanted: Wanted, few: _Few, found: Reductions) -> None:
             _statistics(layer, wanted, planes, found)
 
 
-def _walk(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]], found: Reductions | None) -> Tensor:
+def _walk(layer: Layer, wanted: ReductionRequest, some: list[tuple[str, Any]], found: Reductions | None) -> Tensor:
     """The planes of one walk: mass, sum a log a, mean distance, its squares, peak, then the named sums.
 
     The first walk (`found` is given) makes the statistics, and the column sums too.
@@ -159,7 +161,7 @@ def _walk(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]], found: Redu
     planes = layer.new(3, row_tiles.PLANES + len(some))
     given = (*layer.arguments, layer.lse2, *_named(layer, wanted, some), planes, planes[0].numel())
     compiled = _compiled(some) | {
-        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.peak,
+        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.row_max,
         "WANT_DISTANCE": found is not None and wanted.distance,
     }  # fmt: skip
     if found is not None and wanted.column_sums:
@@ -189,16 +191,17 @@ def _with_columns(layer: Layer, given: tuple[Any, ...], compiled: dict[str, Any]
         _gather(layer, partial, some_sums, blocks, (rows, columns))
 
 
-def _named(layer: Layer, wanted: Wanted, some: list[tuple[str, Any]]) -> tuple[Tensor | int | None, ...]:
+def _named(layer: Layer, wanted: ReductionRequest, some: list[tuple[str, Any]]) -> tuple[Tensor | int | None, ...]:
     """What a walk reads for its named sums: weights of keys, ids of keys, ids of queries, each with its stride."""
     batch, queries, keys = len(layer.attention.q), layer.attention.q.shape[2], layer.attention.k.shape[2]
-    matches = [wanted.matches[name] for kind, name in some if kind == "matches"]
+    matches = [wanted.token_matches[name] for kind, name in some if kind == "token_matches"]
 
     def once(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
         return kept(wanted, f"{key} {some}", layer, lambda: stacked(tensors, batch, layer, dtype))
 
     return (
-        once("marks", (wanted.marks[name] for kind, name in some if kind == "marks"), torch.float32), batch * keys,
+        once("key_weights", (wanted.key_weights[name] for kind, name in some if kind == "key_weights"), torch.float32),
+        batch * keys,
         once("keys", (match.key for match in matches), torch.int32), batch * keys,
         once("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
     )  # fmt: skip
@@ -208,33 +211,33 @@ def _compiled(some: list[tuple[str, Any]]) -> dict[str, Any]:
     """What a walk is compiled with: how many named sums of each kind, and their thresholds and ranges."""
     chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
     return {
-        "N_MARKS": len(chosen["marks"]), "N_MATCHES": len(chosen["matches"]), "N_OVER": len(chosen["over"]),
-        "N_RANGES": len(chosen["offsets"]), "OVER": tuple(max(threshold, VANISHING) for threshold in chosen["over"]),
+        "N_MARKS": len(chosen["key_weights"]), "N_MATCHES": len(chosen["token_matches"]), "N_OVER": len(chosen["count_above"]),
+        "N_RANGES": len(chosen["offsets"]), "OVER": tuple(max(threshold, VANISHING) for threshold in chosen["count_above"]),
         "NEAR": tuple(near for near, _ in chosen["offsets"]), "FURTHER": tuple(far for _, far in chosen["offsets"]),
     }  # fmt: skip
 
 
 def _gather(layer: Layer, partial: Tensor, sums: Tensor, blocks: int, tile: tuple[int, int]) -> None:
     """Column sums (head, key) from the partial ones (head, block and line, key) of blocks of queries."""
-    held, sight = 128, layer.attention.visibility
+    held, mask = 128, layer.attention.mask
     column_tiles.gathered[(triton.cdiv(sums.shape[1], held), len(sums))](
-        partial, sums, sums.shape[1], sight.offset, sight.window or 0, blocks, HAS_WINDOW=sight.window is not None,
+        partial, sums, sums.shape[1], mask.offset, mask.window or 0, blocks, HAS_WINDOW=mask.window is not None,
         LINES=WARPS, BM=tile[0], BN=tile[1], HELD=held, STEP=16, num_warps=4,
     )  # fmt: skip
 
 
-def _statistics(layer: Layer, wanted: Wanted, planes: Tensor, found: Reductions) -> None:
+def _statistics(layer: Layer, wanted: ReductionRequest, planes: Tensor, found: Reductions) -> None:
     """What the first planes hold, put where the contract has it."""
     mass, a_log_a, mean, squares, peak = planes[: row_tiles.PLANES]
     if wanted.entropy:
         found.entropy = layer.answered(-a_log_a if layer.attention.sinks is None else mass.log() - a_log_a / mass)
     if wanted.distance:
         found.distance_mean, found.distance_variance = layer.answered(mean), layer.answered(squares / mass)
-    if wanted.peak:
-        found.peak = layer.answered(peak)
+    if wanted.row_max:
+        found.row_max = layer.answered(peak)
 
 
-def _nearby(layer: Layer, wanted: Wanted, found: Reductions) -> None:
+def _nearby(layer: Layer, wanted: ReductionRequest, found: Reductions) -> None:
     """The diagonal and narrow offsets: distances that lie together are made together."""
     near = sorted(ends for ends in wanted.offsets if _is_near(ends))
     for first, last in _joined([(0, 1)] * wanted.log_diagonal + near):

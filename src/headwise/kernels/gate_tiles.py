@@ -6,7 +6,7 @@
     _to_keys     a tile of keys walks over the rows of all query heads that read it, for dk and dv
 
 Noise is made again in each from (seed, head, row, key), by a counter-based generator, so none is kept. Plain causal
-sight of whole sequences only (`can_gate`): that is what is trained on. Everything else is done by `gated` in blocks.
+mask of whole sequences only (`can_gate`): that is what is trained on. Everything else is done by `gated` in blocks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ WIDEST = 128
 
 def can_gate(attention: Attention, v: Tensor) -> bool:
     """Whether these kernels do it."""
-    sight = attention.visibility
+    mask = attention.mask
     return (
-        sight.mask is None
-        and sight.window is None
-        and sight.key_valid is None
-        and sight.query_valid is None
-        and sight.queries == sight.keys
+        mask.explicit is None
+        and mask.window is None
+        and mask.key_valid is None
+        and mask.query_valid is None
+        and mask.queries == mask.keys
         and attention.softcap is None
         and attention.q.dtype in (torch.bfloat16, torch.float16, torch.float32)
         and attention.q.shape[-1] == v.shape[-1]

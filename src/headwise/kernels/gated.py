@@ -15,7 +15,7 @@ Backward, with D_i = dy_i . y_i and c the gradient of the expected number (t = 1
     ds_ij = p_ij (A_ij dy_i.v_j - D_i) + (t p_ij dy_i.v_j + c) sigmoid'(s_ij + b)        dv_j = sum_i A_ij p_ij dy_i
 
 Rows are worked off in blocks and made again for the gradient, noise included: memory is O(BLOCK), never T x T.
-On a GPU, plain causal sight goes through `gate_tiles`.
+On a GPU, plain causal mask goes through `gate_tiles`.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ class _Blocked(torch.autograd.Function):
 
 def _blocks(q: Tensor, k: Tensor, attention: Attention, noise: int | None) -> Iterator[_Rows]:
     """All rows, block by block; the same noise each time they are asked for."""
-    sight, softcap = attention.visibility, attention.softcap
+    mask, softcap = attention.mask, attention.softcap
     wide = torch.promote_types(q.dtype, torch.float32)
     group = (k.shape[1], q.shape[1] // k.shape[1])
     block = BLOCK if q.device.type == "cpu" else BLOCK_ON_DEVICE
     height = max(1, block // (q.shape[0] * q.shape[1] * k.shape[2]))
     keys = k[:, :, None].to(wide).transpose(-1, -2)  # (batch, kv_head, 1, width, key)
-    bias = sight.key_bias()
+    bias = mask.key_bias()
     for start in range(0, q.shape[2], height):
         stop = min(start + height, q.shape[2])
         s = q[:, :, start:stop].to(wide).unflatten(1, group) @ keys * attention.scale
@@ -133,12 +133,12 @@ def _blocks(q: Tensor, k: Tensor, attention: Attention, noise: int | None) -> It
             s, slope = bent * softcap, 1 - bent**2
         if bias is not None:
             s = s + bias[:, None, None, None].to(wide)
-        sight.hide(s, start, stop, 0, slice(None), slice(None))
+        mask.hide(s, start, stop, 0, slice(None), slice(None))
         p = s.softmax(dim=-1)
         assert attention.gate is not None
         chance = torch.sigmoid(s + attention.gate)
-        if sight.query_valid is not None:  # rows of padding have no edges
-            chance = chance * sight.counts(q.shape[0])[:, None, None, start:stop, None]
+        if mask.query_valid is not None:  # rows of padding have no edges
+            chance = chance * mask.valid_queries(q.shape[0])[:, None, None, start:stop, None]
         is_open = chance > 0.5 if noise is None else _uniform(chance, noise, start) < chance
         yield _Rows(start, stop, p, chance, is_open, slope)
 

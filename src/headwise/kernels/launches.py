@@ -17,8 +17,8 @@ from torch import Tensor
 
 from headwise.kernels import tiles
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import Wanted
-from headwise.kernels.visibility import HIDDEN
+from headwise.kernels.contract import ReductionRequest
+from headwise.kernels.mask import HIDDEN
 
 LONG = 2048  # queries from which on it pays to hold more of them, where columns are summed beside rows
 WARPS = 4
@@ -37,19 +37,19 @@ class Layer:
 
     @classmethod
     def of(cls, attention: Attention) -> Layer:
-        q, k, sight = attention.q, attention.k.to(attention.q.dtype), attention.visibility
+        q, k, mask = attention.q, attention.k.to(attention.q.dtype), attention.mask
         batch, heads, queries, width = q.shape
-        valid = None if sight.key_valid is None else sight.key_valid.expand(batch, -1).to(torch.int8).contiguous()
+        valid = None if mask.key_valid is None else mask.key_valid.expand(batch, -1).to(torch.int8).contiguous()
         arguments = (
-            q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], sight.offset, width,
-            attention.scale * tiles.LOG2E.value, attention.softcap or 1.0, sight.window or 0,
+            q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], mask.offset, width,
+            attention.scale * tiles.LOG2E.value, attention.softcap or 1.0, mask.window or 0,
         )  # fmt: skip
         compiled = {
             "HAS_CAP": attention.softcap is not None, "HAS_VALID": valid is not None,
-            "HAS_WINDOW": sight.window is not None, "BD": max(16, triton.next_power_of_2(width)),
+            "HAS_WINDOW": mask.window is not None, "BD": max(16, triton.next_power_of_2(width)),
         }  # fmt: skip
         exact = q.dtype == torch.float32
-        answers = None if sight.all_answer else sight.answers(batch).expand(batch, heads, queries)
+        answers = None if mask.all_rows_have_keys else mask.rows_with_keys(batch).expand(batch, heads, queries)
         bare = cls(attention, answers, q, arguments, compiled, exact)
         return cls(attention, answers, bare._normaliser(), arguments, compiled, exact)
 
@@ -108,7 +108,7 @@ def stacked(tensors: Iterable[Tensor], batch: int, layer: Layer, dtype: torch.dt
     return torch.stack(found).contiguous() if found else None
 
 
-def kept(wanted: Wanted, key: str, layer: Layer, make: Callable[[], Any]) -> Any:
+def kept(wanted: ReductionRequest, key: str, layer: Layer, make: Callable[[], Any]) -> Any:
     """What is the same for all layers of a pass on one device is made once."""
     place = (key, layer.attention.q.device)
     if place not in wanted.kept:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.visibility import HIDDEN
+from headwise.kernels.mask import HIDDEN
 
 FLOOR = -80.0
 
@@ -28,14 +28,14 @@ class LogWeights:
     """log a_ij for some examples and kv heads, block of rows by block of rows, in one reused buffer."""
 
     def __init__(self, attention: Attention, batch: slice, heads: slice, height: int):
-        self.sight, self.softcap = attention.visibility, attention.softcap
+        self.mask, self.softcap = attention.mask, attention.softcap
         self.batch, self.heads = batch, heads
         group = attention.group
         query_heads = slice(heads.start * group, heads.stop * group)
         self.sinks = None if attention.sinks is None else attention.sinks[query_heads].float().view(-1, group)
         self.gate = attention.gate
         self.known = attention.lse is not None and attention.softcap is None and attention.gate is None
-        answers = self.sight.answers(attention.q.shape[0])[batch]
+        answers = self.mask.rows_with_keys(attention.q.shape[0])[batch]
         answers = answers[:, query_heads] if answers.shape[1] > 1 else answers  # (batch, head or 1, query)
         self.q = attention.q[batch, query_heads].unflatten(1, (-1, group))  # (batch, kv_head, group, query, width)
         k = attention.k[batch, heads].transpose(-1, -2)  # (batch, kv_head, width, key)
@@ -48,7 +48,7 @@ class LogWeights:
             lse = torch.where(answers, lse, -HIDDEN)  # rows that do not answer get no weight at all
             extra_q.append(-lse.unflatten(1, (-1, group)))
             extra_k.append(torch.ones_like(k[:, :, 0]))
-        bias = self.sight.key_bias()
+        bias = self.mask.key_bias()
         self.late_bias = None if bias is None or self.softcap is None else bias[batch, None, None, None]
         if bias is not None and self.softcap is None:
             extra_q.append(torch.ones_like(self.q[..., 0]))
@@ -82,7 +82,7 @@ class LogWeights:
             logits.div_(self.softcap).tanh_().mul_(self.softcap)
             if self.late_bias is not None:
                 logits += self.late_bias[..., low:high]
-        self.sight.hide(logits, start, stop, low, self.batch, self.heads)
+        self.mask.hide(logits, start, stop, low, self.batch, self.heads)
         if not self.known:
             closed = None if self.gate is None else logits <= -self.gate
             logits -= self._normaliser(logits, start, stop)[..., None]

@@ -62,7 +62,7 @@ def meetings(askings: Sequence[Asking], offset: int, block: int) -> Meetings:
 
 
 def _sides(keys: Sequence[Tensor]) -> Tensor:
-    """(side, batch, key); a side that is not asked for has no key that anybody wants."""
+    """(side, batch, key); a side that is not asked for has no key that anybody requested."""
     return torch.stack([*keys, *[torch.full_like(keys[0], -1)] * (SIDES - len(keys))])
 
 

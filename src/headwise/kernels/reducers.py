@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import VANISHING, Match, Reductions, Wanted
-from headwise.kernels.visibility import HIDDEN
+from headwise.kernels.contract import VANISHING, Match, ReductionRequest, Reductions
+from headwise.kernels.mask import HIDDEN
 
 
 @dataclass
@@ -60,7 +60,7 @@ class PerRow(Reducer):
     name: str
 
     def __init__(self, attention: Attention, *tail: int):
-        self.answers = attention.visibility.answers(attention.q.shape[0])  # (batch, head or 1, query)
+        self.answers = attention.mask.rows_with_keys(attention.q.shape[0])  # (batch, head or 1, query)
         self.rows = attention.q.new_empty((*attention.q.shape[:3], *tail), dtype=torch.float32)
 
     def put(self, block: Block, values: Tensor) -> None:
@@ -98,10 +98,10 @@ class RowSums(ColumnSums):
         super().__init__(attention)
         self.name = name
         weights = weights.to(attention.q.device, torch.float32)
-        self.row = torch.where(attention.visibility.counts(attention.q.shape[0]), weights, 0.0)  # (batch, query)
+        self.row = torch.where(attention.mask.valid_queries(attention.q.shape[0]), weights, 0.0)  # (batch, query)
 
     def finish(self, out: Reductions) -> None:
-        out.rows[self.name] = self.total
+        out.query_weights[self.name] = self.total
 
 
 class LogDiagonal(PerRow):
@@ -128,7 +128,7 @@ class LogDiagonal(PerRow):
 class Peak(PerRow):
     """The largest weight of a row, read off the log-weights."""
 
-    name = "peak"
+    name = "row_max"
 
     def see_logs(self, block: Block) -> None:
         self.put(block, block.logs.amax(dim=-1).exp_())
@@ -198,7 +198,7 @@ class Mark(PerRow):
         self.put(block, torch.stack([one @ marks for one, marks in zip(block.weights, keys, strict=True)]))
 
     def finish(self, out: Reductions) -> None:
-        out.marks[self.name] = self.result()
+        out.key_weights[self.name] = self.result()
 
 
 class Offset(PerRow):
@@ -228,7 +228,7 @@ class Matching(PerRow):
         super().__init__(attention)
         self.name = name
         self.rows.zero_()
-        places = match.places(attention.visibility.offset)
+        places = match.places(attention.mask.offset)
         self.batch, self.query, self.key = (place.to(attention.q.device) for place in places)
         self.queries = places[1].cpu()
 
@@ -243,7 +243,7 @@ class Matching(PerRow):
         rows.index_put_((batch, query), block.weights[batch, :, query, key], accumulate=True)
 
     def finish(self, out: Reductions) -> None:
-        out.matches[self.name] = self.result()
+        out.token_matches[self.name] = self.result()
 
 
 class Top(PerRow):
@@ -279,24 +279,24 @@ class Over(PerRow):
         self.put(block, (block.weights > max(self.threshold, VANISHING)).sum(dim=-1).float())
 
     def finish(self, out: Reductions) -> None:
-        out.over[self.threshold] = self.result()
+        out.count_above[self.threshold] = self.result()
 
 
-def reducers_for(wanted: Wanted, attention: Attention) -> list[Reducer]:
+def reducers_for(wanted: ReductionRequest, attention: Attention) -> list[Reducer]:
     """Those that were asked for, and no other."""
     simple = {
         ColumnSums: wanted.column_sums,
         LogDiagonal: wanted.log_diagonal,
         Entropy: wanted.entropy,
         Distance: wanted.distance,
-        Peak: wanted.peak,
+        Peak: wanted.row_max,
     }
     chosen: list[Reducer] = [reducer(attention) for reducer, asked in simple.items() if asked]
     if wanted.top:
         chosen.append(Top(attention, wanted.top))
     chosen += [Offset(attention, near, far) for near, far in sorted(wanted.offsets)]
-    chosen += [Over(attention, threshold) for threshold in sorted(wanted.over)]
-    chosen += [RowSums(attention, name, weights) for name, weights in wanted.rows.items()]
-    chosen += [Mark(attention, name, marks) for name, marks in wanted.marks.items()]
-    chosen += [Matching(attention, name, match) for name, match in wanted.matches.items()]
+    chosen += [Over(attention, threshold) for threshold in sorted(wanted.count_above)]
+    chosen += [RowSums(attention, name, weights) for name, weights in wanted.query_weights.items()]
+    chosen += [Mark(attention, name, marks) for name, marks in wanted.key_weights.items()]
+    chosen += [Matching(attention, name, match) for name, match in wanted.token_matches.items()]
     return sorted(chosen, key=lambda reducer: not reducer.needs_logs)

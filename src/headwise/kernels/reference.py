@@ -10,20 +10,20 @@ import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import VANISHING, Reductions, Wanted
+from headwise.kernels.contract import VANISHING, ReductionRequest, Reductions
 
 
-def reduce(attention: Attention, wanted: Wanted, *, dtype: torch.dtype = torch.float64) -> Reductions:
+def reduce(attention: Attention, wanted: ReductionRequest, *, dtype: torch.dtype = torch.float64) -> Reductions:
     """All that is wanted, from materialised weights."""
     return reduce_weights(attention.weights(dtype=dtype), attention, wanted)
 
 
-def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reductions:
+def reduce_weights(a: Tensor, attention: Attention, wanted: ReductionRequest) -> Reductions:
     """The same from given weights, (batch, head, query, key): for instance those of a family's own eager function."""
     batch, _, queries, keys = a.shape
-    sight = attention.visibility
-    answers = sight.answers(batch)  # (batch, head or 1, query)
-    own = torch.arange(queries, device=a.device) + sight.offset
+    mask = attention.mask
+    answers = mask.rows_with_keys(batch)  # (batch, head or 1, query)
+    own = torch.arange(queries, device=a.device) + mask.offset
     lag = own[:, None] - torch.arange(keys, device=a.device)[None, :]  # (query, key)
     a = a.masked_fill(~answers[..., None], 0.0)
     mass = a.sum(dim=-1)
@@ -35,9 +35,9 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
 
     if wanted.column_sums:
         out.column_sums = a.sum(dim=2)
-    for name, weights in wanted.rows.items():
-        weights = torch.where(sight.counts(batch), weights, 0.0).to(a.dtype)
-        out.rows[name] = torch.einsum("bq,bhqk->bhk", weights, a)
+    for name, weights in wanted.query_weights.items():
+        weights = torch.where(mask.valid_queries(batch), weights, 0.0).to(a.dtype)
+        out.query_weights[name] = torch.einsum("bq,bhqk->bhk", weights, a)
     if wanted.log_diagonal:
         here = (own >= 0) & (own < keys)  # -inf for tokens that are not among the keys
         index = own.clamp(0, keys - 1).expand(*a.shape[:2], -1)[..., None]
@@ -48,19 +48,19 @@ def reduce_weights(a: Tensor, attention: Attention, wanted: Wanted) -> Reduction
         mean = (p * lag).sum(dim=-1)
         out.distance_mean = rows(mean)
         out.distance_variance = rows((p * (lag - mean[..., None]) ** 2).sum(dim=-1))
-    if wanted.peak:
-        out.peak = rows(a.amax(dim=-1))
+    if wanted.row_max:
+        out.row_max = rows(a.amax(dim=-1))
     if wanted.top:
         weights, index = torch.nn.functional.pad(a, (0, max(0, wanted.top - keys))).topk(wanted.top, dim=-1)
         none = weights <= VANISHING
         out.top_weights, out.top_keys = rows(weights.masked_fill(none, 0.0)), index.masked_fill(none, -1)
     for low, high in wanted.offsets:
         out.offsets[low, high] = rows((a * ((lag >= low) & (lag < high))).sum(dim=-1))
-    for name, marks in wanted.marks.items():
-        out.marks[name] = rows(torch.einsum("bhqk,bk->bhq", a, marks.to(a.dtype)))
-    for name, match in wanted.matches.items():
+    for name, marks in wanted.key_weights.items():
+        out.key_weights[name] = rows(torch.einsum("bhqk,bk->bhq", a, marks.to(a.dtype)))
+    for name, match in wanted.token_matches.items():
         same = (match.query[:, :, None] == match.key[:, None, :]) & (match.query >= 0)[:, :, None] & (lag > 0)
-        out.matches[name] = rows((a * same[:, None]).sum(dim=-1))
-    for threshold in wanted.over:
-        out.over[threshold] = rows((a > max(threshold, VANISHING)).sum(dim=-1).to(a.dtype))
+        out.token_matches[name] = rows((a * same[:, None]).sum(dim=-1))
+    for threshold in wanted.count_above:
+        out.count_above[threshold] = rows((a > max(threshold, VANISHING)).sum(dim=-1).to(a.dtype))
     return out

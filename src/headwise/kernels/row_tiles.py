@@ -55,7 +55,7 @@ def _of_keys(
     """What a slot reads of a tile's keys: their weights, or their ids. Read before the product, which hides the wait."""
     if slot < N_MARKS:
         return tl.load(MARKS + slot * marks_stride + b * TK + key, mask=key < TK, other=0.0)
-    elif slot < N_MARKS + N_MATCHES:  # noqa: RET505  (Triton wants one return a branch)
+    elif slot < N_MARKS + N_MATCHES:  # noqa: RET505  (Triton requested one return a branch)
         return tl.load(KEY_IDS + (slot - N_MARKS) * ids_stride + b * TK + key, mask=key < TK, other=-1)
     else:
         return key

@@ -20,7 +20,7 @@ import xarray as xr
 from torch import Tensor
 
 from headwise.kernels import Attention
-from headwise.seam import Frame, Instrument, Structure
+from headwise.seam import AttentionCall, Instrument, Structure
 
 __all__ = ["Enough", "Keep", "Kept"]
 
@@ -84,21 +84,21 @@ class Keep(Instrument):
         self.store, self.look, self.only = store, look, only
         self.found: Attention | None = None
 
-    def attach(self, structure: Structure, stack: ExitStack) -> None:
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Nothing is put on the model."""
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """Copy one layer."""
-        if self.only is not None and frame.layer != self.only:
+        if self.only is not None and call.layer != self.only:
             return
-        kept = frame.attention
+        kept = call.attention
         kept = replace(kept, q=_copy(kept.q), k=_copy(kept.k), lse=None if kept.lse is None else _copy(kept.lse))
-        self.store.put(self.look, frame.layer, kept)
+        self.store.put(self.look, call.layer, kept)
         if self.only is not None:
             self.found = kept
             raise Enough
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """Nothing: the store has it."""
         return xr.Dataset()
 

@@ -145,7 +145,7 @@ class Session:
             raise
         look = Look(name, prompt, changed, limit, last if next_token is None else next_token, said)
         self.looks.add(look)
-        return tell(self.model, look, small.read(), profile.read(), time.monotonic() - start)
+        return tell(self.model, look, small.result(), profile.result(), time.monotonic() - start)
 
     def head(
         self, look: str, head: str, *, rows: Span | None = None, columns: Span | None = None, size: int = LARGE,

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from headwise.core.dims import KEY, QUERY
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Attention, Visibility
+from headwise.kernels import Attention, AttentionMask
 from headwise.kernels.logweights import FLOOR, LogWeights
-from headwise.kernels.visibility import HIDDEN
-from headwise.seam import Frame, Shot
+from headwise.kernels.mask import HIDDEN
+from headwise.seam import AttentionCall, ForwardContext
 
 __all__ = ["SmallMapReadings", "pooled_window", "stretches", "visible_pixels"]
 
@@ -34,27 +34,27 @@ class SmallMapReadings(HeadReadings):
 
     name = "small_maps"
     whole_sequences = True
-    tails = {"maps": (QUERY, KEY)}
+    extra_dims = {"maps": (QUERY, KEY)}
 
     def __init__(self, size: int = 64):
         super().__init__()
         self.size = size
-        self._visible: dict[int, tuple[Visibility, Tensor]] = {}
+        self._visible: dict[int, tuple[AttentionMask, Tensor]] = {}
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Forget the masks of the pass before."""
-        super().begin(shot)
+        super().on_forward_start(context)
         self._visible.clear()
 
-    def measure(self, frame: Frame) -> dict[str, Tensor]:
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """One layer's maps, (batch, head, query, key)."""
-        attention = frame.attention
+        attention = call.attention
         rows, columns = (0, attention.q.shape[2]), (0, attention.k.shape[2])
-        sight = attention.visibility
-        if id(sight) not in self._visible:  # held, so that its id is not given to another
-            self._visible[id(sight)] = (sight, visible_pixels(sight, rows, columns, self.size))
+        mask = attention.mask
+        if id(mask) not in self._visible:  # held, so that its id is not given to another
+            self._visible[id(mask)] = (mask, visible_pixels(mask, rows, columns, self.size))
         maps = pooled_window(attention, rows, columns, self.size)
-        return {"maps": maps.masked_fill(~self._visible[id(sight)][1], torch.nan)}
+        return {"maps": maps.masked_fill(~self._visible[id(mask)][1], torch.nan)}
 
 
 def stretches(first: int, last: int, size: int) -> list[int]:
@@ -78,9 +78,9 @@ def pooled_window(attention: Attention, rows: tuple[int, int], columns: tuple[in
     return torch.stack(parts).clamp(min=FLOOR).exp()
 
 
-def visible_pixels(sight: Visibility, rows: tuple[int, int], columns: tuple[int, int], size: int) -> Tensor:
+def visible_pixels(mask: AttentionMask, rows: tuple[int, int], columns: tuple[int, int], size: int) -> Tensor:
     """(batch or 1, head or 1, row, column) bool: whether a query of the rectangle may see a key of it."""
-    seen = sight.matrix()[:, :, rows[0] : rows[1], columns[0] : columns[1]].to(torch.uint8)
+    seen = mask.matrix()[:, :, rows[0] : rows[1], columns[0] : columns[1]].to(torch.uint8)
     seen = _largest(seen, stretches(0, rows[1] - rows[0], size), dim=-2)
     return _largest(seen, stretches(0, columns[1] - columns[0], size), dim=-1).bool()
 
@@ -98,7 +98,7 @@ def _pooled_group(
     )
     for place in range(0, len(row_starts) - 1, together):
         starts = row_starts[place : place + together + 1]
-        low, logs = _rows(source, attention.visibility, starts[0], starts[-1], columns)
+        low, logs = _rows(source, attention.mask, starts[0], starts[-1], columns)
         if logs is None:
             continue
         pixels = _largest(logs, [start - starts[0] for start in starts], dim=-2)
@@ -107,10 +107,10 @@ def _pooled_group(
 
 
 def _rows(
-    source: LogWeights, sight: Visibility, start: int, stop: int, columns: tuple[int, int]
+    source: LogWeights, mask: AttentionMask, start: int, stop: int, columns: tuple[int, int]
 ) -> tuple[int, Tensor | None]:
     """The first key, and (group, query, key) log-weights of rows, as far as the columns of the window go."""
-    low, high = sight.span(start, stop)
+    low, high = mask.span(start, stop)
     first, last = max(low, columns[0]), min(high, columns[1])
     if first >= last:
         return first, None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import xarray as xr
 
 from headwise.core.cancellation import CancelToken
-from headwise.seam import Frame, Instrument, Shot
+from headwise.seam import AttentionCall, ForwardContext, Instrument
 
 __all__ = ["Watch"]
 
@@ -22,17 +22,17 @@ class Watch(Instrument):
         self.halt, self.layers = halt, layers
         self._long = False
 
-    def begin(self, shot: Shot) -> None:
+    def on_forward_start(self, context: ForwardContext) -> None:
         """Decode steps are too short to tell of."""
         self.halt.check()
-        self._long = shot.valid.shape[1] > 1
+        self._long = context.valid.shape[1] > 1
 
-    def see(self, frame: Frame) -> None:
+    def on_layer(self, call: AttentionCall) -> None:
         """One layer further."""
         self.halt.check()
         if self._long:
-            self.halt.report_progress((frame.layer + 1) / self.layers)
+            self.halt.report_progress((call.layer + 1) / self.layers)
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         """Nothing."""
         return xr.Dataset()

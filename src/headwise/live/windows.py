@@ -36,21 +36,21 @@ def head_window(attention: Attention, head: int, rows: Span, columns: Span, size
     alone = one_head(attention, head)
     with torch.no_grad():
         weights = pooled_window(alone, rows, columns, size)
-        visible = visible_pixels(alone.visibility, rows, columns, size)
+        visible = visible_pixels(alone.mask, rows, columns, size)
         return weights.masked_fill(~visible, torch.nan)[0, 0].cpu().numpy()
 
 
 def one_head(attention: Attention, head: int) -> Attention:
     """The same attention with a single query head, and the key head that it reads."""
     kv_head, own = head // attention.group, slice(head, head + 1)
-    sight = attention.visibility
-    if sight.mask is not None and sight.mask.shape[1] > 1:
-        sight = replace(sight, mask=sight.mask[:, own])
+    mask = attention.mask
+    if mask.explicit is not None and mask.explicit.shape[1] > 1:
+        mask = replace(mask, explicit=mask.explicit[:, own])
     return replace(
         attention,
         q=attention.q[:, own],
         k=attention.k[:, kv_head : kv_head + 1],
-        visibility=sight,
+        mask=mask,
         sinks=None if attention.sinks is None else attention.sinks[own],
         lse=None if attention.lse is None else attention.lse[:, own],
     )

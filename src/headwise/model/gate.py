@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import cached_file
 
 from headwise.core.errors import ModelError
-from headwise.kernels import Attention, Visibility
+from headwise.kernels import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
 __all__ = [
@@ -111,9 +111,9 @@ def attend_gated(
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None and attention_mask.dtype != torch.bool:
         attention_mask = attention_mask > torch.finfo(attention_mask.dtype).min / 2
-    sight = Visibility(queries, keys, keys - queries, query.device, mask=attention_mask)
+    mask = AttentionMask(queries, keys, keys - queries, query.device, explicit=attention_mask)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    attention = Attention(query, key, scale, sight, softcap, gate=bias)
+    attention = Attention(query, key, scale, mask, softcap, gate=bias)
     found = gated(attention, value, noise=_seed(session), straight=session is not None)
     if session is not None:
         session.expected.append(found.expected)

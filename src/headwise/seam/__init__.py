@@ -4,7 +4,7 @@
 what the model does.
 """
 
-from headwise.seam.frame import Frame, Shot
+from headwise.seam.attention_call import AttentionCall, ForwardContext
 from headwise.seam.headweights import HeadWeights, LayerWeights
 from headwise.seam.interface import routed
 from headwise.seam.observation import Observation, observe
@@ -17,8 +17,9 @@ from headwise.seam.verify import check
 from headwise.seam.watching import Instrument, Intervention
 
 __all__ = [
+    "AttentionCall",
     "Check",
-    "Frame",
+    "ForwardContext",
     "HeadWeights",
     "Instrument",
     "Intervention",
@@ -26,7 +27,6 @@ __all__ = [
     "Observation",
     "OutputProjection",
     "Positions",
-    "Shot",
     "Structure",
     "Verdict",
     "check",

@@ -1,10 +1,10 @@
 """One forward pass under observation, and the decoder's forward that starts one.
 
 A decoder that is observed has its `forward` replaced by a `Watched`, once, however many observations are on it. Each
-call of it is a `Pass`: it tells the instruments what comes (`shots`), gets every layer at the seam as a `Frame`, lets
+call of it is a `Pass`: it tells the instruments what comes, gets every layer at the seam as an `AttentionCall`, lets
 the interventions change it and the instruments look at it, and in the end checks that every layer came by exactly once.
 
-The frame's z comes from a fused kernel, and all reductions that any instrument asked for from one streamed pass.
+The call's z comes from a fused kernel, and all reductions that any instrument asked for from one streamed pass.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Attention, Reductions, Visibility, Wanted, reduce
+from headwise.kernels import Attention, AttentionMask, ReductionRequest, Reductions, reduce
 from headwise.model.gate import gate_of
+from headwise.seam.attention_call import AttentionCall, ForwardContext
 from headwise.seam.behind import RUNS_BEHIND, Behind
-from headwise.seam.frame import Frame, Shot
+from headwise.seam.forward_context import forward_context
 from headwise.seam.interface import CURRENT, installed
+from headwise.seam.mask import parse_mask
 from headwise.seam.outputs import attention_output
 from headwise.seam.refusal import (
     refuse_heads,
@@ -34,8 +36,6 @@ from headwise.seam.refusal import (
     refuse_unlike_padding,
     refuse_unseen,
 )
-from headwise.seam.shots import take
-from headwise.seam.sight import sight_of
 from headwise.seam.structure import Structure
 from headwise.seam.watching import Instrument, Intervention
 
@@ -55,22 +55,22 @@ class Pass:
     def __init__(self, structure: Structure, observations: Sequence[Watchers], arguments: dict[str, Any]):
         self.structure = structure
         valid = _one_valid(observations)
-        shot = take(0, arguments, valid)
+        context = forward_context(0, arguments, valid)
         untold = valid is None and arguments.get("attention_mask") is None  # then a GPU need not be asked
-        self.valid = None if untold or bool(shot.valid.all()) else shot.valid
-        self.watchers = [(one, replace(shot, index=one.passes)) for one in observations]
+        self.valid = None if untold or bool(context.valid.all()) else context.valid
+        self.watchers = [(one, replace(context, index=one.passes)) for one in observations]
         self.seen: Counter[int] = Counter()
         self.changes = any(one.interventions for one in observations)
-        self.behind = Behind(all(one.beside for one, _ in self._instruments()))
-        self.sights: dict[tuple[Any, ...], tuple[Tensor | None, Visibility]] = {}
-        self.wanted = Wanted()
+        self.behind = Behind(all(one.stream_safe for one, _ in self._instruments()))
+        self.sights: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
+        self.wanted = ReductionRequest()
 
     def run(self, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the decoder's own forward."""
         refuse_recomputing(self.structure)
-        for instrument, shot in self._instruments():
-            instrument.begin(shot)
-            self.wanted = self.wanted | instrument.wants(shot)
+        for instrument, context in self._instruments():
+            instrument.on_forward_start(context)
+            self.wanted = self.wanted | instrument.requested(context)
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
@@ -80,8 +80,8 @@ class Pass:
             self.behind.drop()
         refuse_unseen(self.structure, self.seen)
         with torch.no_grad():
-            for instrument, shot in self._instruments():
-                instrument.end(shot)
+            for instrument, context in self._instruments():
+                instrument.on_forward_end(context)
         for observation, _ in self.watchers:
             observation.passes += 1
         return result
@@ -112,44 +112,44 @@ class Pass:
         sight = self._sight(mask, q.shape[2], k.shape[2], q.device)
         attention = Attention(q, k, scale, sight, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
         self.seen[layer] += 1
-        frame = Frame(self.watchers[0][1], layer, module, attention, mask, v, z, Reductions())
+        call = AttentionCall(self.watchers[0][1], layer, module, attention, mask, v, z, Reductions())
         if q.device.type in RUNS_BEHIND and not self.changes:
-            self.behind.hand(frame, self._look)
+            self.behind.hand(call, self._look)
             return z
-        self._reduce(frame)
-        for observation, shot in self.watchers:
-            frame.shot = shot
+        self._reduce(call)
+        for observation, context in self.watchers:
+            call.context = context
             for intervention in observation.interventions:
-                frame.z = intervention.change(frame)
-        self._see(frame)
-        return frame.z
+                call.z = intervention.change(call)
+        self._on_layer(call)
+        return call.z
 
-    def _look(self, frame: Frame) -> None:
-        self._reduce(frame)
-        self._see(frame)
+    def _look(self, call: AttentionCall) -> None:
+        self._reduce(call)
+        self._on_layer(call)
 
-    def _reduce(self, frame: Frame) -> None:
+    def _reduce(self, call: AttentionCall) -> None:
         if self.wanted:
             with torch.no_grad():
-                frame.reductions = reduce(frame.attention, self.wanted)
+                call.reductions = reduce(call.attention, self.wanted)
 
-    def _see(self, frame: Frame) -> None:
+    def _on_layer(self, call: AttentionCall) -> None:
         with torch.no_grad():
-            for instrument, shot in self._instruments():
-                frame.shot = shot
-                instrument.see(frame)
+            for instrument, context in self._instruments():
+                call.context = context
+                instrument.on_layer(call)
 
-    def _instruments(self) -> Iterator[tuple[Instrument, Shot]]:
-        return ((instrument, shot) for one, shot in self.watchers for instrument in one.instruments)
+    def _instruments(self) -> Iterator[tuple[Instrument, ForwardContext]]:
+        return ((instrument, context) for one, context in self.watchers for instrument in one.instruments)
 
-    def _sight(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Visibility:
+    def _sight(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> AttentionMask:
         """What may be seen; worked out once for all layers of a pass that share a mask."""
         key = (id(mask), queries, keys, device)
         if key not in self.sights:
             valid = None if self.valid is None else self.valid.to(device)
-            sight = sight_of(mask, queries, keys, device)
+            sight = parse_mask(mask, queries, keys, device)
             refuse_unlike_padding(self.structure, valid, sight.query_valid)
-            sight = sight.with_queries(valid)
+            sight = sight.with_valid_queries(valid)
             self.sights[key] = (mask, sight)  # the mask is held, so that its id is not given to another
         return self.sights[key][1]
 

@@ -7,7 +7,7 @@
 
 Only the layer that is asked for is held, in float32 on the device; a model that is stored stays on disk. Query head h
 reads kv head h // (heads / kv_heads). Biases are left out. `gain` and `gain_behind` are the factors of the norms in front
-of and behind a layer's attention, `final_gain` those of the last norm, for who wants to fold them in; they are what the
+of and behind a layer's attention, `final_gain` those of the last norm, for who requested to fold them in; they are what the
 norm does to a vector of mean nought and variance one, so a family that stores its gain less one is read right.
 
 This module does not know what is looked for in the weights.

@@ -5,7 +5,7 @@
     seen["spectrum"]            # an xarray.Dataset
 
 For every forward pass of the decoder (a decode step of `generate` is one) each attention layer comes by once, as a
-`Frame` (see `forward`). A pass in which not every layer was seen exactly once is refused: the model's attention does
+`AttentionCall` (see `forward`). A pass in which not every layer was seen exactly once is refused: the model's attention does
 not go through the seam, and it is not measured in part.
 
 Everything is put back on exit, also after an exception. Observations may be nested: interventions of the outer one
@@ -64,9 +64,9 @@ class Observation:
         refuse_unseeable(self.structure)
         with ExitStack() as stack:
             for intervention in self.interventions:
-                intervention.attach(self.structure, stack)
+                intervention.setup(self.structure, stack)
             for instrument in self.instruments:
-                instrument.attach(self.structure, stack)
+                instrument.setup(self.structure, stack)
             stack.enter_context(watched(self.structure, self))
             self._stack = stack.pop_all()
         return self
@@ -79,11 +79,11 @@ class Observation:
     def __getitem__(self, name: str) -> xr.Dataset:
         found = [instrument for instrument in self.instruments if instrument.name == name]
         if len(found) > 1:
-            raise SeamError(f"{len(found)} instruments are named {name!r}; ask each of them: instrument.read()")
+            raise SeamError(f"{len(found)} instruments are named {name!r}; ask each of them: instrument.result()")
         if not found:
             known = did_you_mean(name, [i.name for i in self.instruments])
             raise SeamError(f"no instrument {name!r} was given. {known}")
-        return found[0].read()
+        return found[0].result()
 
 
 def observe(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.seam.frame import Shot
+from headwise.seam.attention_call import ForwardContext
 
 Positions = str | int | Sequence[int] | Tensor
 """Which tokens: any of the forms of the table."""
@@ -46,42 +46,42 @@ def check_positions(positions: Positions) -> Positions:
     return positions
 
 
-def position_mask(positions: Positions, shot: Shot) -> Tensor:
+def position_mask(positions: Positions, context: ForwardContext) -> Tensor:
     """(batch, query) bool: the chosen tokens of this pass."""
     if isinstance(positions, str) and positions in ("all", "decode", "prompt"):
-        chosen = positions == "all" or positions == ("decode" if shot.cached else "prompt")
-        return shot.valid if chosen else torch.zeros_like(shot.valid)
-    index = position_index(positions, shot)  # (batch, n), -1: none
-    batch, queries = shot.valid.shape
-    mask = torch.zeros(batch, queries + 1, dtype=torch.bool, device=shot.valid.device)
+        chosen = positions == "all" or positions == ("decode" if context.cached else "prompt")
+        return context.valid if chosen else torch.zeros_like(context.valid)
+    index = position_index(positions, context)  # (batch, n), -1: none
+    batch, queries = context.valid.shape
+    mask = torch.zeros(batch, queries + 1, dtype=torch.bool, device=context.valid.device)
     mask.scatter_(1, torch.where(index < 0, queries, index), True)
     return mask[:, :-1]
 
 
-def position_index(positions: Positions, shot: Shot) -> Tensor:
+def position_index(positions: Positions, context: ForwardContext) -> Tensor:
     """(batch, n) long: indices of the chosen tokens in this pass, -1 where an example has no such token."""
-    valid = shot.valid
+    valid = context.valid
     if isinstance(positions, Tensor):
-        return _given(positions.to(valid.device), shot)
+        return _given(positions.to(valid.device), context)
     if isinstance(positions, str):
         if positions not in ("first", "last"):
             raise DataError(f"positions {positions!r} differ in number between examples; name single tokens instead")
         positions = 0 if positions == "first" else -1
     numbers = torch.tensor(list(positions) if isinstance(positions, Sequence) else [positions], device=valid.device)
     count = valid.sum(dim=1, keepdim=True)  # (batch, 1)
-    rank = torch.where(numbers < 0, count + numbers, numbers - shot.before[:, None])  # among the pass's real tokens
+    rank = torch.where(numbers < 0, count + numbers, numbers - context.before[:, None])  # among the pass's real tokens
     order = torch.argsort(~valid, dim=1, stable=True)  # real tokens first, in order
     index = order.gather(1, rank.clamp(0, valid.shape[1] - 1))
     return torch.where((rank >= 0) & (rank < count), index, -1)
 
 
-def _given(index: Tensor, shot: Shot) -> Tensor:
-    batch, queries = shot.valid.shape
-    if shot.cached:
+def _given(index: Tensor, context: ForwardContext) -> Tensor:
+    batch, queries = context.valid.shape
+    if context.cached:
         return torch.full_like(index, -1)
     if len(index) != batch:
         raise DataError(f"positions have {len(index)} rows and the batch has {batch} examples; give one row for each")
     if bool((index >= queries).any()):
         raise DataError(f"positions name token {int(index.max())}, but the batch has {queries} tokens, counted from 0")
-    real = shot.valid.gather(1, index.clamp(min=0))
+    real = context.valid.gather(1, index.clamp(min=0))
     return torch.where((index >= 0) & real, index, -1)

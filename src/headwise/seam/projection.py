@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels import Gram
 from headwise.model import values_of
+from headwise.seam.attention_call import AttentionCall
 from headwise.seam.forward import unwatched
-from headwise.seam.frame import Frame
 from headwise.seam.observation import observe
 from headwise.seam.structure import Structure
 from headwise.seam.watching import Instrument
@@ -65,10 +65,10 @@ class _Zs(Instrument):
     def __init__(self) -> None:
         self.z: dict[int, Tensor] = {}
 
-    def see(self, frame: Frame) -> None:
-        self.z[frame.layer] = frame.z.detach()
+    def on_layer(self, call: AttentionCall) -> None:
+        self.z[call.layer] = call.z.detach()
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         return xr.Dataset()
 
 

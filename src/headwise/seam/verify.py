@@ -25,12 +25,12 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.core.errors import HeadwiseError, SeamError
-from headwise.kernels import Match, Reductions, Wanted
+from headwise.kernels import Match, ReductionRequest, Reductions
 from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights
 from headwise.model import Model
+from headwise.seam.attention_call import AttentionCall, ForwardContext
 from headwise.seam.expected import eager_weights, gate_logits, plain_route
-from headwise.seam.frame import Frame, Shot
 from headwise.seam.interface import routed
 from headwise.seam.observation import observe
 from headwise.seam.projection import output_projections
@@ -52,23 +52,23 @@ class _Everything(Instrument):
         self.streamed: dict[int, dict[str, Tensor]] = {}
         self.expected: dict[int, dict[str, Tensor]] = {}
 
-    def wants(self, shot: Shot) -> Wanted:
-        assert shot.input_ids is not None
-        self._wanted = everything(shot.input_ids)
+    def requested(self, context: ForwardContext) -> ReductionRequest:
+        assert context.input_ids is not None
+        self._wanted = everything(context.input_ids)
         return self._wanted
 
-    def see(self, frame: Frame) -> None:
-        self.streamed[frame.layer] = _comparable(frame.reductions)
+    def on_layer(self, call: AttentionCall) -> None:
+        self.streamed[call.layer] = _comparable(call.reductions)
         if self.eager:
-            weights = eager_weights(frame).double()
-            self.expected[frame.layer] = _comparable(reduce_weights(weights, frame.attention, self._wanted))
-            if frame.attention.gate is not None:
-                undecided = (gate_logits(frame).abs() < UNDECIDED).any(dim=(-2, -1))  # (batch, head)
-                for found in (self.streamed[frame.layer], self.expected[frame.layer]):
+            weights = eager_weights(call).double()
+            self.expected[call.layer] = _comparable(reduce_weights(weights, call.attention, self._wanted))
+            if call.attention.gate is not None:
+                undecided = (gate_logits(call).abs() < UNDECIDED).any(dim=(-2, -1))  # (batch, head)
+                for found in (self.streamed[call.layer], self.expected[call.layer]):
                     for value in found.values():
                         value[undecided] = torch.nan
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         return xr.Dataset()
 
 
@@ -78,26 +78,26 @@ class _Off(Intervention):
     def __init__(self, layer: int):
         self.layer = layer
 
-    def change(self, frame: Frame) -> Tensor:
-        return torch.zeros_like(frame.z) if frame.layer == self.layer else frame.z
+    def change(self, call: AttentionCall) -> Tensor:
+        return torch.zeros_like(call.z) if call.layer == self.layer else call.z
 
 
-def everything(ids: Tensor) -> Wanted:
+def everything(ids: Tensor) -> ReductionRequest:
     """A request for every reduction there is but counts, with marks and places made up by rule."""
     (batch, tokens), device = ids.shape, ids.device
     place = torch.arange(tokens, device=device)
     threes = (place % 3).expand(batch, -1)
-    return Wanted(
+    return ReductionRequest(
         column_sums=True,
         log_diagonal=True,
         entropy=True,
         distance=True,
-        peak=True,
+        row_max=True,
         top=3,
         offsets=frozenset([(0, 1), (1, 2), (2, 8)]),
-        rows={"thirds": (place % 3 == 0).float().expand(batch, -1)},
-        marks={"evens": (place % 2 == 0).float().expand(batch, -1)},
-        matches={"threes": Match(threes, threes)},
+        query_weights={"thirds": (place % 3 == 0).float().expand(batch, -1)},
+        key_weights={"evens": (place % 2 == 0).float().expand(batch, -1)},
+        token_matches={"threes": Match(threes, threes)},
     )
 
 
@@ -249,10 +249,10 @@ class _KeepZ(Instrument):
     def __init__(self) -> None:
         self.z: dict[int, Tensor] = {}
 
-    def see(self, frame: Frame) -> None:
-        self.z[frame.layer] = frame.z
+    def on_layer(self, call: AttentionCall) -> None:
+        self.z[call.layer] = call.z
 
-    def read(self) -> xr.Dataset:
+    def result(self) -> xr.Dataset:
         return xr.Dataset()
 
 
@@ -285,6 +285,6 @@ def _check_padding(structure: Structure, ids: Tensor, mask: Tensor, limit: float
     worst = 0.0
     for layer, streamed in together.streamed.items():
         for name, got in streamed.items():
-            if not name.startswith(("rows", "marks", "pairs")):  # these were made up by length
+            if not name.startswith(("query_weights", "key_weights")):  # these were made up by length
                 worst = max(worst, _relative(got[1:, :, :short], alone.streamed[layer][name].double()))
     return Check("padding", worst <= limit, "a text in a padded batch against the same text alone", worst, limit)

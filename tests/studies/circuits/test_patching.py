@@ -108,10 +108,10 @@ class Push(Intervention):
     def __init__(self, layer, head, change, amount):
         self.layer, self.head, self.change_of, self.amount = layer, head, change, amount
 
-    def change(self, frame):
-        if frame.layer != self.layer:
-            return frame.z
-        z = frame.z.clone()
+    def change(self, call):
+        if call.layer != self.layer:
+            return call.z
+        z = call.z.clone()
         z[:, :, self.head] += self.amount * self.change_of[:, :, self.head]
         return z
 

@@ -9,7 +9,7 @@ from planted import tiny_model
 
 from headwise.instruments import Sites
 from headwise.model import Model, load
-from headwise.seam import Shot, Structure, observe
+from headwise.seam import ForwardContext, Structure, observe
 from headwise.studies.probing.positions import POSITIONS
 from headwise.studies.probing.reading import Asked, read
 
@@ -37,9 +37,9 @@ def test_no_column_holds_on_to_its_sequence(model: Model) -> None:
     held: list[int] = []
 
     class Weighed(Sites):
-        def end(self, shot: Shot) -> None:
+        def on_forward_end(self, context: ForwardContext) -> None:
             held.append(sum(kept.untyped_storage().nbytes() for kept in self._kept.values()))
-            super().end(shot)
+            super().on_forward_end(context)
 
     for tokens in LENGTHS:
         with torch.no_grad(), observe(Structure(model), Weighed(("mlp_in", "residual"), [-3, -1])):

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import StudyError
-from headwise.seam import Frame, Intervention, Structure, observe, output_projections
+from headwise.seam import AttentionCall, Intervention, Structure, observe, output_projections
 from headwise.seam.layout import LayoutFinder
 
 __all__ = ["Given", "Wiring"]
@@ -119,19 +119,19 @@ class _OwnCopy(Intervention):
     def __init__(self, given: Given):
         self.given = given
 
-    def change(self, frame: Frame) -> Tensor:
-        heads = frame.heads
-        place = torch.arange(heads, device=frame.z.device)
-        kv = place // frame.attention.group
+    def change(self, call: AttentionCall) -> Tensor:
+        heads = call.heads
+        place = torch.arange(heads, device=call.z.device)
+        kv = place // call.attention.group
 
         def own(x: Tensor, which: Tensor) -> Tensor:
             """(row, head, token, width): of every copy the head it was made for."""
             return x.unflatten(0, (heads, -1))[place, :, which].transpose(0, 1)
 
-        q, k, v = own(frame.attention.q, place), own(frame.attention.k, kv), own(frame.v, kv)
-        attention = replace(frame.attention, q=q, k=k, lse=None)
+        q, k, v = own(call.attention.q, place), own(call.attention.k, kv), own(call.v, kv)
+        attention = replace(call.attention, q=q, k=k, lse=None)
         z = (
-            (attention.weights(dtype=torch.float32) @ v.float()).transpose(1, 2).to(frame.z.dtype)
+            (attention.weights(dtype=torch.float32) @ v.float()).transpose(1, 2).to(call.z.dtype)
         )  # (row, token, head, width)
-        self.given.heads_done(frame.layer, z)
+        self.given.heads_done(call.layer, z)
         return z.repeat(heads, 1, 1, 1)

@@ -72,7 +72,7 @@ def _read_batch(subjects: Sequence[Subject], batch: Batch, options: PatternsOpti
         numbers.append(seen["pattern_numbers"])
         maps.append(_small(seen["pooled_maps"]["maps"].sum(EXAMPLE, skipna=False)))
         if rest and subject is first:
-            beside, before = held.read(), logs
+            beside, before = held.result(), logs
         elif before is not None:
             between = dict(seen["map_comparison"][list(COMPARED)].data_vars) | {"kl": (EXAMPLE, _kl(before, logs))}
     return xr.Dataset(

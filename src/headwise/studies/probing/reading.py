@@ -95,13 +95,13 @@ def _pass(
         logits = _logits(structure, batch.ids, batch.ids.shape[1] - first)  # of the tokens from `first` on
     judged = [np.nan] * len(rows) if judgement is None else _p_true(judgement, logits, batch, lengths, first)
     variables = {
-        "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _halved(at.read()["activation"].values)),
+        "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _halved(at.result()["activation"].values)),
         "published": (
             (EXAMPLE, LAYER, _EXACT, WIDTH),
-            _halved(at_published.read()["activation"].values[:, 0]),
+            _halved(at_published.result()["activation"].values[:, 0]),
         ),
-        "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _halved(outputs.read()["z"].values[:, :, :, 0])),
-        "received": ((EXAMPLE, LAYER, TOKEN), _over_heads(received.read()["received"].values)),
+        "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _halved(outputs.result()["z"].values[:, :, :, 0])),
+        "received": ((EXAMPLE, LAYER, TOKEN), _over_heads(received.result()["received"].values)),
         "logprob": ((EXAMPLE, STATISTIC), np.array([_logprobs(logits[i], one, first) for i, one in enumerate(rows)])),
         "p_true": ((EXAMPLE,), np.array(judged, dtype=np.float32)),
     }

@@ -175,7 +175,7 @@ def to_dataset(
 def _usual_sites(structure: Structure) -> tuple[str, ...]:
     try:
         with ExitStack() as stack:
-            Sites(DEFAULT_SITES).attach(structure, stack)
+            Sites(DEFAULT_SITES).setup(structure, stack)
     except SeamError:
         return OTHER_SITES
     return DEFAULT_SITES

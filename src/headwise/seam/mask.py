@@ -1,8 +1,8 @@
-"""From the mask that transformers hands to a layer, to a `Visibility`.
+"""From the mask that transformers hands to a layer, to a `AttentionMask`.
 
 transformers' masks are boolean (batch, 1, query, key), True = visible, or None where plain causal sight needs none.
 A boolean mask is looked at once per forward pass: if it is causality, a window and padding, it becomes a compact
-`Visibility`; otherwise (packed texts, chunks, masks of a head's own) it stays explicit. A mask that lets a query see
+`AttentionMask`; otherwise (packed texts, chunks, masks of a head's own) it stays explicit. A mask that lets a query see
 the future, or that adds a bias to the logits, is refused: Headwise would draw a wrong map of it.
 
 Everything is read off the mask itself, so nothing depends on how a family names its options.
@@ -14,29 +14,29 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Visibility
+from headwise.kernels import AttentionMask
 
 
-def sight_of(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> Visibility:
+def parse_mask(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> AttentionMask:
     """What the queries of a layer may see, and which of them are real tokens."""
     if mask is None:
         # None means plain causal sight: the keys end at the last query, and no window is shorter than the keys
-        return Visibility(queries, keys, keys - queries, device)
+        return AttentionMask(queries, keys, keys - queries, device)
     mask = _boolean(mask)[..., :keys]
     offset = _offset(mask)
     seen = mask.any(dim=2).any(dim=1)  # (batch, key): keys that some query sees
     valid = None if bool(seen.all()) else seen
     real = _real_queries(mask, seen, offset)
     for window in (None, _reach(mask, offset)):
-        compact = Visibility(queries, keys, offset, device, window, key_valid=valid)
+        compact = AttentionMask(queries, keys, offset, device, window, key_valid=valid)
         if mask.shape[1] == 1 and torch.equal(compact.matrix().expand_as(mask), mask):
-            return compact.with_queries(real)
-    if bool((mask & ~Visibility(queries, keys, offset, device).matrix()).any()):
+            return compact.with_valid_queries(real)
+    if bool((mask & ~AttentionMask(queries, keys, offset, device).matrix()).any()):
         raise SeamError(
             "a layer's mask lets a token see later tokens; Headwise measures causal attention only: "
             "pass no custom mask, and no image or prefix tokens that attend to each other"
         )
-    return Visibility(queries, keys, offset, device, mask=mask).with_queries(real)
+    return AttentionMask(queries, keys, offset, device, explicit=mask).with_valid_queries(real)
 
 
 def _boolean(mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What an instrument sees of one forward pass (a shot), and of one layer in it (a frame)."""
+"""What an instrument sees of one forward pass (a context), and of one layer in it (a call)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from headwise.kernels import Attention, Reductions
 
 
 @dataclass(frozen=True)
-class Shot:
+class ForwardContext:
     """One forward pass over one batch: what is known before the first layer runs.
 
     Examples:
         >>> import torch
-        >>> shot = Shot(0, torch.tensor([[1, 5, 7]]), torch.tensor([[True, True, True]]), 0, torch.tensor([0]))
-        >>> shot.cached  # whole sequences: nothing stands in the cache
+        >>> context = ForwardContext(0, torch.tensor([[1, 5, 7]]), torch.tensor([[True, True, True]]), 0, torch.tensor([0]))
+        >>> context.cached  # whole sequences: nothing stands in the cache
         0
     """
 
@@ -28,7 +28,7 @@ class Shot:
 
 
 @dataclass
-class Frame:
+class AttentionCall:
     """One layer's attention, caught between its softmax and its output projection.
 
     `z` is what the model goes on with, interventions included; it is not to be changed by who looks at it.
@@ -39,23 +39,23 @@ class Frame:
         >>> from headwise.seam import Instrument
         >>> class Keep(Instrument):
         ...     name = "keep"
-        ...     def see(self, frame):
-        ...         self.frame = frame
-        ...     def read(self):
+        ...     def on_layer(self, call):
+        ...         self.call = call
+        ...     def result(self):
         ...         return None
         >>> keep = Keep()
         >>> with hw.observe(model, keep):
         ...     _ = model(**model.encode("the old river"))
-        >>> frame = keep.frame  # of the last layer
-        >>> frame.layer, tuple(frame.z.shape), tuple(frame.attention.weights().shape)
+        >>> call = keep.call  # of the last layer
+        >>> call.layer, tuple(call.z.shape), tuple(call.attention.weights().shape)
         (2, (1, 4, 6, 64), (1, 6, 4, 4))
     """
 
-    shot: Shot  # the pass it belongs to
+    context: ForwardContext  # the pass it belongs to
     layer: int  # counted from 0
     module: nn.Module  # the attention module
     attention: Attention  # q, k, sight, scale; `attention.weights()` materialises the map
-    mask: Tensor | None  # as transformers handed it to the layer; what it means is in `attention.visibility`
+    raw_mask: Tensor | None  # as transformers handed it to the layer; what it means is in `attention.mask`
     v: Tensor  # (batch, kv_head, key, value width)
     z: Tensor  # (batch, query, head, value width): the input of the output projection, one slice a head
     reductions: Reductions = field(default_factory=Reductions)  # what instruments asked for
@@ -73,4 +73,4 @@ class Frame:
     @property
     def valid(self) -> Tensor:
         """(batch, query) bool: the queries that are real tokens."""
-        return self.shot.valid.to(self.z.device)
+        return self.context.valid.to(self.z.device)

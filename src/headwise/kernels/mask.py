@@ -32,7 +32,7 @@ HIDDEN = -1.0e30  # a logit nothing survives: finite, so that 0 * HIDDEN is 0 an
 
 
 @dataclass(frozen=True)
-class Visibility:
+class AttentionMask:
     """Causal sight with optional window and padding, or an explicit mask."""
 
     queries: int
@@ -42,9 +42,9 @@ class Visibility:
     window: int | None = None
     key_valid: Tensor | None = None  # (batch, key) bool; None: every key is real
     query_valid: Tensor | None = None  # (batch, query) bool; None: every query counts
-    mask: Tensor | None = None  # (batch or 1, head or 1, query, key) bool; replaces window and key_valid
+    explicit: Tensor | None = None  # (batch or 1, head or 1, query, key) bool; replaces window and key_valid
 
-    def counts(self, batch: int) -> Tensor:
+    def valid_queries(self, batch: int) -> Tensor:
         """(batch, query) bool: the queries that count."""
         if self.query_valid is not None:
             return self.query_valid.expand(batch, -1)
@@ -52,23 +52,25 @@ class Visibility:
             "counts", batch, lambda: torch.ones(batch, self.queries, dtype=torch.bool, device=self.device)
         )
 
-    def answers(self, batch: int) -> Tensor:
+    def rows_with_keys(self, batch: int) -> Tensor:
         """(batch, 1 or head, query) bool: the queries that count and see at least one key."""
-        return self._kept("answers", batch, lambda: self.counts(batch)[:, None] & (self.sees(batch) > 0))
+        return self._kept(
+            "answers", batch, lambda: self.valid_queries(batch)[:, None] & (self.n_visible_keys(batch) > 0)
+        )
 
     @property
-    def all_answer(self) -> bool:
+    def all_rows_have_keys(self) -> bool:
         """Whether every query counts and sees a key, as far as that is known without looking at a tensor."""
-        return self.mask is None and self.key_valid is None and self.query_valid is None and self.offset >= 0
+        return self.explicit is None and self.key_valid is None and self.query_valid is None and self.offset >= 0
 
-    def with_queries(self, valid: Tensor | None) -> Visibility:
+    def with_valid_queries(self, valid: Tensor | None) -> AttentionMask:
         """The same sight, with other queries counting."""
         return replace(self, query_valid=valid)
 
     def matrix(self) -> Tensor:
         """The whole mask, (batch or 1, head or 1, query, key) bool. For tests, pictures and the reference."""
-        if self.mask is not None:
-            return self.mask
+        if self.explicit is not None:
+            return self.explicit
         seen = self._band(0, self.queries, 0, self.keys)[None, None]
         if self.key_valid is not None:
             seen = seen & self.key_valid[:, None, None, :]
@@ -76,7 +78,7 @@ class Visibility:
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """The keys [low, high) outside of which no query of [start, stop) sees anything."""
-        if self.mask is not None:
+        if self.explicit is not None:
             return 0, self.keys
         low = 0 if self.window is None else min(self.keys - 1, max(0, start + self.offset - self.window + 1))
         return low, max(low + 1, min(self.keys, stop + self.offset))
@@ -88,8 +90,8 @@ class Visibility:
         ragged edges are touched. Padding keys come with `key_bias`, which a matrix product can carry for nothing.
         """
         high = low + logits.shape[-1]
-        if self.mask is not None:
-            mask = self.mask[batch if self.mask.shape[0] > 1 else slice(None), :, start:stop, low:high]
+        if self.explicit is not None:
+            mask = self.explicit[batch if self.explicit.shape[0] > 1 else slice(None), :, start:stop, low:high]
             own = mask.shape[1] > 1
             mask = mask.unflatten(1, (-1, logits.shape[2]))[:, heads] if own else mask[:, :, None]
             logits += (~mask).to(logits.dtype) * HIDDEN
@@ -104,11 +106,11 @@ class Visibility:
 
     def key_bias(self) -> Tensor | None:
         """(batch, key) float: 0 for real keys, HIDDEN for padding; None where every key is real."""
-        if self.mask is not None or self.key_valid is None:
+        if self.explicit is not None or self.key_valid is None:
             return None
         return (~self.key_valid).float() * HIDDEN
 
-    def seen_by(self, batch: int) -> Tensor:
+    def n_visible_queries(self, batch: int) -> Tensor:
         """(batch, 1 or head, key) float: how many counting queries can see each key."""
         return self._kept("seen_by", batch, lambda: self._count_sight(batch))
 
@@ -123,9 +125,9 @@ class Visibility:
         return {}
 
     def _count_sight(self, batch: int) -> Tensor:
-        counts = self.counts(batch).float()
-        if self.mask is not None:
-            return torch.einsum("bq,bhqk->bhk", counts, self.mask.expand(batch, -1, -1, -1).float())
+        counts = self.valid_queries(batch).float()
+        if self.explicit is not None:
+            return torch.einsum("bq,bhqk->bhk", counts, self.explicit.expand(batch, -1, -1, -1).float())
         # queries that can see key j stand at positions j .. j + window - 1: a difference of prefix sums
         total = torch.nn.functional.pad(counts.cumsum(dim=1), (1, 0))  # (batch, query + 1)
         key = torch.arange(self.keys, device=self.device)
@@ -138,15 +140,15 @@ class Visibility:
             seen = seen * self.key_valid
         return seen[:, None, :]
 
-    def sees(self, batch: int) -> Tensor:
+    def n_visible_keys(self, batch: int) -> Tensor:
         """(batch, 1 or head, query) float: how many keys each query can see."""
         return self._sees.expand(batch, -1, -1)
 
     @cached_property
     def _sees(self) -> Tensor:
         """(batch or 1, 1 or head, query) float; kept, since all layers of a pass and all reducers ask for it."""
-        if self.mask is not None:
-            return self.mask.sum(dim=-1).float()
+        if self.explicit is not None:
+            return self.explicit.sum(dim=-1).float()
         valid = self.key_valid
         if valid is None:
             valid = torch.ones(1, self.keys, dtype=torch.bool, device=self.device)

@@ -1,4 +1,4 @@
-"""A `Visibility` says the same thing in six ways: matrix, span, hide, sees, seen_by, and who counts."""
+"""A `AttentionMask` says the same thing in six ways: matrix, span, hide, sees, seen_by, and who counts."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.kernels.visibility import HIDDEN, Visibility
+from headwise.kernels.mask import HIDDEN, AttentionMask
 
 CPU = torch.device("cpu")
 
@@ -29,12 +29,12 @@ def sights(draw, masks=True):
     mask = None
     if masks and draw(st.booleans()):
         mask = flags(draw(st.sampled_from([1, batch])), draw(st.sampled_from([1, 4])), queries, keys)
-    return batch, Visibility(queries, keys, offset, CPU, window, key_valid, query_valid, mask)
+    return batch, AttentionMask(queries, keys, offset, CPU, window, key_valid, query_valid, mask)
 
 
-def by_hand(batch: int, sight: Visibility) -> torch.Tensor:
+def by_hand(batch: int, sight: AttentionMask) -> torch.Tensor:
     """The definition, one pair at a time."""
-    heads = 4 if sight.mask is not None else 1
+    heads = 4 if sight.explicit is not None else 1
     seen = torch.zeros(batch, heads, sight.queries, sight.keys, dtype=torch.bool)
     for b in range(batch):
         for i in range(sight.queries):
@@ -42,7 +42,7 @@ def by_hand(batch: int, sight: Visibility) -> torch.Tensor:
                 distance = i + sight.offset - j
                 real = sight.key_valid is None or bool(sight.key_valid[b, j])
                 seen[b, :, i, j] = distance >= 0 and (sight.window is None or distance < sight.window) and real
-    return seen if sight.mask is None else sight.mask.expand(batch, heads, -1, -1)
+    return seen if sight.explicit is None else sight.explicit.expand(batch, heads, -1, -1)
 
 
 @given(sights())
@@ -58,11 +58,11 @@ def test_matrix_is_the_definition(drawn):
 def test_counts_of_both_sides(drawn):
     batch, sight = drawn
     matrix = sight.matrix().expand(batch, -1, -1, -1)
-    counts = sight.counts(batch)
-    assert torch.equal(sight.sees(batch).expand(-1, matrix.shape[1], -1), matrix.sum(dim=-1).float())
+    counts = sight.valid_queries(batch)
+    assert torch.equal(sight.n_visible_keys(batch).expand(-1, matrix.shape[1], -1), matrix.sum(dim=-1).float())
     received = (matrix & counts[:, None, :, None]).sum(dim=2).float()
-    assert torch.equal(sight.seen_by(batch).expand_as(received), received)
-    assert torch.equal(sight.answers(batch).expand(matrix.shape[:3]), matrix.any(dim=-1) & counts[:, None])
+    assert torch.equal(sight.n_visible_queries(batch).expand_as(received), received)
+    assert torch.equal(sight.rows_with_keys(batch).expand(matrix.shape[:3]), matrix.any(dim=-1) & counts[:, None])
 
 
 @given(sights(), st.data())
@@ -94,28 +94,28 @@ def test_span_holds_all_that_is_seen_and_hide_hides_the_rest(drawn, data):
 def test_a_compact_sight_is_its_own_mask(drawn):
     """The same sight given as an explicit mask gives the same counts."""
     batch, sight = drawn
-    explicit = replace(sight, window=None, key_valid=None, mask=sight.matrix())
-    for ask in ("sees", "seen_by", "answers"):
+    explicit = replace(sight, window=None, key_valid=None, explicit=sight.matrix())
+    for ask in ("n_visible_keys", "n_visible_queries", "rows_with_keys"):
         mine, theirs = getattr(sight, ask)(batch), getattr(explicit, ask)(batch)
         assert torch.equal(mine.expand_as(theirs), theirs), ask
 
 
 def test_the_drawing_in_the_docstring():
     valid = torch.tensor([[False, True, True, True, True]])
-    windowed = Visibility(5, 5, 0, CPU, window=3, key_valid=valid, query_valid=valid)
+    windowed = AttentionMask(5, 5, 0, CPU, window=3, key_valid=valid, query_valid=valid)
     assert drawing(windowed) == [".....", ".x...", ".xx..", ".xxx.", "..xxx"]
-    assert windowed.counts(1).tolist() == valid.tolist()
-    assert drawing(Visibility(3, 5, 2, CPU)) == ["xxx..", "xxxx.", "xxxxx"]
+    assert windowed.valid_queries(1).tolist() == valid.tolist()
+    assert drawing(AttentionMask(3, 5, 2, CPU)) == ["xxx..", "xxxx.", "xxxxx"]
 
 
-def drawing(sight: Visibility) -> list[str]:
+def drawing(sight: AttentionMask) -> list[str]:
     return ["".join("x" if seen else "." for seen in row) for row in sight.matrix()[0, 0].tolist()]
 
 
 @pytest.mark.parametrize("window", [None, 4])
 def test_hiding_is_done_at_the_edges_only(window):
     """Logits of rows that see everything are not touched: not even by adding nought."""
-    sight = Visibility(64, 64, 0, CPU, window=window)
+    sight = AttentionMask(64, 64, 0, CPU, window=window)
     logits = torch.full((1, 1, 1, 8, 8), 3.0)
     sight.hide(logits, 32, 40, 20, slice(0, 1), slice(0, 1))
     assert torch.equal(logits[0, 0, 0], torch.full((8, 8), 3.0) if window is None else torch.full((8, 8), HIDDEN))

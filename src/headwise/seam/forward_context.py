@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import SeamError
-from headwise.seam.frame import Shot
-from headwise.seam.sight import sight_of
+from headwise.seam.attention_call import ForwardContext
+from headwise.seam.mask import parse_mask
 
 
-def take(index: int, arguments: Mapping[str, Any], valid: Tensor | None) -> Shot:
-    """The shot of one call. `arguments` by name; `valid` as the caller of `observe` gave it."""
+def forward_context(index: int, arguments: Mapping[str, Any], valid: Tensor | None) -> ForwardContext:
+    """The context of one call. `arguments` by name; `valid` as the caller of `observe` gave it."""
     ids = arguments.get("input_ids")
     names = (
         "input_ids",
@@ -35,7 +35,7 @@ def take(index: int, arguments: Mapping[str, Any], valid: Tensor | None) -> Shot
     real, before = _told_by(mask, batch, queries, cached, given.device)
     if valid is not None:
         real = real & _checked(valid, batch, queries, mask).to(given.device)
-    return Shot(index, ids if isinstance(ids, Tensor) else None, real, cached, before)
+    return ForwardContext(index, ids if isinstance(ids, Tensor) else None, real, cached, before)
 
 
 def _one_mask(mask: Any) -> Tensor | None:
@@ -56,11 +56,11 @@ def _told_by(mask: Tensor | None, batch: int, queries: int, cached: int, device:
         mask = mask.bool()
         here = mask[:, cached : cached + queries] if mask.shape[1] >= cached + queries else mask[:, -queries:]
         return real & here, mask[:, :cached].sum(dim=1).expand(batch) if mask.shape[1] > queries else before
-    sight = sight_of(mask, queries, mask.shape[-1], device)
-    real = sight.counts(batch)
+    sight = parse_mask(mask, queries, mask.shape[-1], device)
+    real = sight.valid_queries(batch)
     if cached:
         first = real.int().argmax(dim=1, keepdim=True)
-        before = sight.sees(batch)[:, 0].gather(1, first)[:, 0].long() - 1
+        before = sight.n_visible_keys(batch)[:, 0].gather(1, first)[:, 0].long() - 1
     return real, before
 
 
