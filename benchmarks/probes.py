@@ -69,7 +69,7 @@ def read(atlas: str, n: int) -> tuple[np.ndarray, np.ndarray]:
         sites = Sites(("mlp_in",), list(range(-15, 0)))
         with torch.no_grad(), observe(structure, sites, valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        parts |= dict(zip(batch.places, seen["sites"]["activation"].values[:, 0], strict=True))
+        parts |= dict(zip(batch.indices, seen["sites"]["activation"].values[:, 0], strict=True))
     x = np.stack([parts[place] for place in range(len(examples))])  # (row, layer, token, feature)
     x = np.ascontiguousarray(np.moveaxis(x, 0, 2)).reshape(-1, len(examples), x.shape[-1])
     return x, (answers["label"] == "wrong").values

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from headwise.corpora import packaged_relations
 from headwise.corpora.relations import Relation
-from headwise.corpora.single_tokens import LEAST_PAIRS, single_token
+from headwise.corpora.vocabulary import MIN_PAIRS, single_token_pairs
 from headwise.model import open_stored
 
 
@@ -32,7 +32,7 @@ def main() -> None:
     written = {}
     for relation in packaged_relations():
         pairs = common(relation, tokenizers)
-        if len(pairs) >= LEAST_PAIRS:
+        if len(pairs) >= MIN_PAIRS:
             written[relation.name] = fields(relation, draw(pairs, given.most, given.seed))
         print(f"{relation.name}: {len(pairs)} of {len(relation)} pairs in common")
     given.output.write_text(json.dumps(written, ensure_ascii=False, indent=1), encoding="utf-8")
@@ -40,7 +40,7 @@ def main() -> None:
 
 def common(relation: Relation, tokenizers: list) -> list[tuple[str, str]]:
     """The pairs that every tokenizer leaves, in the order of their words."""
-    return sorted(set.intersection(*(set(single_token(relation, one).pairs) for one in tokenizers)))
+    return sorted(set.intersection(*(set(single_token_pairs(relation, one).pairs) for one in tokenizers)))
 
 
 def draw(pairs: list[tuple[str, str]], most: int, seed: int) -> list[tuple[str, str]]:

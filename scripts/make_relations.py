@@ -7,7 +7,7 @@ What is a relation?
 What makes a pair usable here?
     * It is true, without a footnote.
     * Both words are single words: a head's matrix maps one token to one token, so that what a tokenizer splits
-      is lost anyway (how much, depends on the tokenizer; see `headwise.corpora.single_tokens`).
+      is lost anyway (how much, depends on the tokenizer; see `headwise.corpora.vocabulary`).
     * Source and target differ, also but for letter case, unless the relation is about copying or letter case:
       otherwise a head that copies would seem to translate.
     * The lists were read over by eye, and looked up in a dictionary where one could be had (see the sources).
@@ -144,11 +144,11 @@ def count(folder: str) -> None:
     """How many pairs of each relation a tokenizer keeps."""
     from transformers import AutoTokenizer
 
-    from headwise.corpora import packaged_relations, single_token
+    from headwise.corpora import packaged_relations, single_token_pairs
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for relation in packaged_relations():
-        print(f"{relation.category:12} {relation.name:18} {single_token(relation, tokenizer).words}")
+        print(f"{relation.category:12} {relation.name:18} {single_token_pairs(relation, tokenizer).words}")
 
 
 if __name__ == "__main__":

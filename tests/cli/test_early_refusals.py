@@ -49,7 +49,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "sentence"),
     [
         ("build --questions empty.csv", "--questions names 'empty.csv', and that file is empty"),
-        ("build --questions head.csv", "head.csv holds no rows"),
+        ("build --questions head.csv", "head.csv contains no rows"),
         ("build --questions other.csv", "has no field 'question'; it has a, b"),
         ("build --questions nowhere.csv", "--questions names 'nowhere.csv', and there is no such file"),
         ("build --questions triviaqaa", "Did you mean 'triviaqa'?"),
@@ -76,7 +76,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sparsify --data good.txt", "--held-out"),
         ("sparsify --data nowhere.txt --held-out good.txt", "--data names 'nowhere.txt'"),
         ("sparsify --data empty.csv --held-out good.txt", "that file is empty"),
-        ("sparsify --data blank.txt --held-out good.txt", "blank.txt holds no text"),
+        ("sparsify --data blank.txt --held-out good.txt", "blank.txt contains no text"),
         ("sparsify --data texts.jsonl --held-out good.txt", "texts.jsonl could not be read"),
         (
             "sparsify --data good.txt --held-out good.txt --steps 0",

@@ -56,7 +56,7 @@ def test_what_a_tokenizer_cannot_ask_is_dropped_and_counted():
     pairs = circuit_pairs("indirect_object", lambda text: list(tokenizer(text)["input_ids"]), count=5, seed=0)
     assert len(pairs) == 0 and sum(pairs.dropped.values()) > 0
     spelt = circuit_pairs("agreement", lambda text: [ord(letter) for letter in text], count=5, seed=0)
-    assert len(spelt) == 0 and "prompts of unlike length" in spelt.dropped
+    assert len(spelt) == 0 and "prompts of different lengths" in spelt.dropped
 
 
 def test_an_unknown_task_says_what_there_is():

@@ -5,7 +5,7 @@ import pytest
 from served import Stub
 
 from headwise.core.errors import DataError
-from headwise.corpora import Endpoint, Question, answers_from, judged_by
+from headwise.corpora import Endpoint, Question, ask_all, judge_all
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def ask(text):
 def test_answers_come_back_in_order(serve, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     stub = serve(lambda body: " It is " + body["messages"][0]["content"] + ". ")
-    endpoint = Endpoint(stub.url, "m", key_variable="MY_KEY", pause=0)
-    answers = answers_from(endpoint, [ask(str(n)) for n in range(20)], temperature=0.5, limit=7, seed=3)
+    endpoint = Endpoint(stub.url, "m", key_variable="MY_KEY", backoff=0)
+    answers = ask_all(endpoint, [ask(str(n)) for n in range(20)], temperature=0.5, limit=7, seed=3)
     assert answers == [f"It is {n}." for n in range(20)]
     body = stub.bodies[0]
     assert (body["model"], body["temperature"], body["max_tokens"], body["seed"]) == ("m", 0.5, 7, 3)
@@ -48,7 +48,7 @@ def test_without_a_key_none_is_sent(serve, monkeypatch):
 def test_a_failure_that_passes_is_tried_again(serve):
     replies = iter([503, 429, "at last"])
     stub = serve(lambda body: next(replies))
-    assert Endpoint(stub.url, "m", pause=0).ask(ask("q")) == "at last"
+    assert Endpoint(stub.url, "m", backoff=0).ask(ask("q")) == "at last"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_failure_that_passes_is_tried_again(serve):
 def test_what_goes_wrong_is_said(serve, reply, tries, message):
     stub = serve(lambda body: reply)
     with pytest.raises(DataError, match=message):
-        Endpoint(stub.url, "m", pause=0, tries=3).ask(ask("q"))
+        Endpoint(stub.url, "m", backoff=0, tries=3).ask(ask("q"))
     assert len(stub.bodies) == tries
 
 
@@ -71,7 +71,7 @@ def test_nobody_there(serve):
     stub = serve(lambda body: "x")
     stub.close()
     with pytest.raises(DataError, match=r"does not answer \(.*refused"):
-        Endpoint(stub.url, "m", pause=0, tries=2).ask(ask("q"))
+        Endpoint(stub.url, "m", backoff=0, tries=2).ask(ask("q"))
 
 
 def test_an_endpoint_is_a_url_and_a_model():
@@ -87,7 +87,7 @@ QUESTIONS = [Question(f"q{n}", f"What is {n}?", ("x", "y")) for n in range(4)]
 def test_a_judge_gives_the_labels(serve):
     words = {"A": "Correct.", "B": "incorrect", "C": "**refused**"}
     stub = serve(lambda body: words[body["messages"][0]["content"].split("Answer: ")[1][0]])
-    verdicts = judged_by(Endpoint(stub.url, "m"), QUESTIONS, ["A", "B", "C", " "])
+    verdicts = judge_all(Endpoint(stub.url, "m"), QUESTIONS, ["A", "B", "C", " "])
     assert [(v.label, v.rule) for v in verdicts] == [
         ("correct", "judge"), ("wrong", "judge"), ("refused", "judge"), ("refused", "empty"),
     ]  # fmt: skip
@@ -99,5 +99,5 @@ def test_a_judge_gives_the_labels(serve):
 
 def test_a_judge_that_does_not_judge_is_refused(serve):
     stub = serve(lambda body: "Hm, hard to say")
-    with pytest.raises(DataError, match=r"the judge m said 'hm hard to say' about the answer to 'q0'"):
-        judged_by(Endpoint(stub.url, "m"), QUESTIONS[:1], ["A"])
+    with pytest.raises(DataError, match=r"the judge m replied 'hm hard to say' about the answer to 'q0'"):
+        judge_all(Endpoint(stub.url, "m"), QUESTIONS[:1], ["A"])

@@ -9,7 +9,7 @@ from planted import tiny_tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from headwise.corpora import BLIND, PUBLISHED, exact_answer, place_of, text_of_tokens, token_span
+from headwise.corpora import BLIND, PUBLISHED, decode_ids, exact_answer, find_span, token_span
 from headwise.corpora.extraction import extract
 
 CASES = [
@@ -70,9 +70,9 @@ def test_the_published_way_looks_for_the_right_answer_where_it_is_right() -> Non
 
 
 def test_a_text_is_found_as_it_is_written_or_by_its_words() -> None:
-    assert place_of("George R. R. Martin", "by George R.R. Martin.") == (3, 21)
-    assert place_of("Dali", "It was Salvador Dalí.") == (16, 20)
-    assert place_of("man", "The manor") is None
+    assert find_span("George R. R. Martin", "by George R.R. Martin.") == (3, 21)
+    assert find_span("Dali", "It was Salvador Dalí.") == (16, 20)
+    assert find_span("man", "The manor") is None
 
 
 # ---- tokens ---------------------------------------------------------------------------------------------------------
@@ -104,13 +104,13 @@ TEXTS = [
 @pytest.mark.parametrize(("text", "wanted"), TEXTS)
 def test_the_shortest_window_of_tokens(bytes_tokenizer: PreTrainedTokenizerFast, text: str, wanted: str) -> None:
     ids = bytes_tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert text_of_tokens(bytes_tokenizer, ids) == text
+    assert decode_ids(bytes_tokenizer, ids) == text
     start = text.index(wanted)
     first, last = token_span(bytes_tokenizer, ids, start, start + len(wanted))
-    assert wanted in text_of_tokens(bytes_tokenizer, ids[first : last + 1])
+    assert wanted in decode_ids(bytes_tokenizer, ids[first : last + 1])
     shortest = min(
         (b - a, a) for a in range(len(ids)) for b in range(a, len(ids))
-        if wanted in text_of_tokens(bytes_tokenizer, ids[a : b + 1])
+        if wanted in decode_ids(bytes_tokenizer, ids[a : b + 1])
     )  # fmt: skip
     assert (last - first, first) == shortest
 
@@ -119,7 +119,7 @@ def test_of_two_places_the_one_that_was_found(bytes_tokenizer: PreTrainedTokeniz
     text = "Oslo is Oslo"
     ids = bytes_tokenizer(text, add_special_tokens=False)["input_ids"]
     first, last = token_span(bytes_tokenizer, ids, 0, 4)
-    assert text_of_tokens(bytes_tokenizer, ids[first : last + 1]) == "Oslo"
+    assert decode_ids(bytes_tokenizer, ids[first : last + 1]) == "Oslo"
     assert first == 0
     assert token_span(bytes_tokenizer, ids, 8, 12)[1] == len(ids) - 1
 
@@ -127,5 +127,5 @@ def test_of_two_places_the_one_that_was_found(bytes_tokenizer: PreTrainedTokeniz
 def test_whole_words() -> None:
     tokenizer = tiny_tokenizer(first=False)
     ids = tokenizer("the old river", add_special_tokens=False)["input_ids"]
-    text = text_of_tokens(tokenizer, ids)
+    text = decode_ids(tokenizer, ids)
     assert token_span(tokenizer, ids, text.index("old"), text.index("old") + 3) == (1, 1)

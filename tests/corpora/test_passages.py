@@ -141,19 +141,19 @@ def test_a_path_may_be_a_string(tmp_path: Path) -> None:
         (
             "a.jsonl",
             '{"text": "x"}\n{"text": ',
-            r"line 2 of .*a\.jsonl is not JSON \(.*\); write one JSON object a line",
+            r"line 2 of .*a\.jsonl is not JSON \(.*\); write one JSON object per line",
         ),
         ("a.jsonl", '["x"]', r'line 1 of .*a\.jsonl has no text; every line needs a field "text" that is a string'),
         ("a.jsonl", '\n{"txt": "x"}', r"line 2 of .* has no text"),
         ("a.jsonl", '{"text": 3}', r"line 1 of .* has no text"),
         ("a.jsonl", '{"text": null}', r"line 1 of .* has no text"),
-        ("a.jsonl", '{"text": " "}\n', r"a\.jsonl holds no text; give at least one passage"),
-        ("a.jsonl", "", r"a\.jsonl holds no text; give at least one passage"),
-        ("a.txt", " \n\n \n", r"a\.txt holds no text; give at least one passage"),
+        ("a.jsonl", '{"text": " "}\n', r"a\.jsonl contains no text; give at least one passage"),
+        ("a.jsonl", "", r"a\.jsonl contains no text; give at least one passage"),
+        ("a.txt", " \n\n \n", r"a\.txt contains no text; give at least one passage"),
         (
             "a.jsonl",
             '{"text": "x", "id": "p"}\n{"text": "y", "id": "p"}',
-            r"the id 'p' stands on two passages; give every passage its own",
+            r"the id 'p' is used by 2 passages; give each its own id",
         ),
     ],
 )
@@ -179,5 +179,5 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no text; give at least one passage"):
+    with pytest.raises(DataError, match="contains no text; give at least one passage"):
         read_passages(tmp_path)

@@ -146,7 +146,7 @@ def test_a_labelled_response_needs_no_right_answer(tmp_path):
             {"question": "Q?", "answers": ["x"], "response": "y", "label": "corect"},
             r"label 'corect'. Did you mean 'correct'",
         ),
-        ({"question": "Q?", "answers": ["x"], "response": "y", "label": 1}, r"nobody said what 1 \(or true\) means"),
+        ({"question": "Q?", "answers": ["x"], "response": "y", "label": 1}, r"the meaning of 1 \(or true\) is not set"),
         ({"question": "Q?", "answers": ["x"], "response": "y", "correct": "maybe"}, r"'maybe' under 'correct'"),
         ({"question": "Q?", "answers": {"text": "x"}}, r"answers of row 1 of .* are an object"),
         ({"question": "Q?", "answers": ["x"], "difficulty": "hard"}, r"difficulty 'hard'; give a whole number"),
@@ -160,8 +160,8 @@ def test_what_is_missing_is_named(tmp_path, row, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("q.jsonl", "", "holds no rows"),
-        ("q.csv", "question,answers\n", "holds no rows"),
+        ("q.jsonl", "", "contains no rows"),
+        ("q.csv", "question,answers\n", "contains no rows"),
         ("q.jsonl", "{not json", r"line 1 of .* is not JSON"),
         ("q.jsonl", "3", r"line 1 of .* is not a JSON object"),
         ("q.csv", "question,answer\na,b,c\n", r"row 1 of .* has more columns"),
@@ -177,7 +177,7 @@ def test_files_that_cannot_be_read(tmp_path, name, content, message):
 def test_a_damaged_parquet_file(tmp_path):
     pytest.importorskip("pyarrow", reason="pip install pyarrow")
     (tmp_path / "q.parquet").write_text("x")
-    with pytest.raises(DataError, match=r"is not a whole .parquet file"):
+    with pytest.raises(DataError, match=r"is not a complete .parquet file"):
         read_questions(tmp_path / "q.parquet")
 
 
@@ -191,7 +191,7 @@ def test_a_missing_file_and_a_binary_one(tmp_path):
 
 def test_two_questions_with_one_id_are_refused(tmp_path):
     row = {"id": "a", "question": "Q?", "answers": ["x"]}
-    with pytest.raises(DataError, match="the id 'a' stands on two questions"):
+    with pytest.raises(DataError, match="the id 'a' is used by 2 questions"):
         read_questions(jsonl(tmp_path / "q.jsonl", row, row))
 
 

@@ -124,7 +124,7 @@ def test_a_folder_is_all_its_files(tmp_path):
     written(tmp_path, "notes.txt", "not a relation")
     assert read_relations(tmp_path).names == ["a", "b"]
     written(tmp_path, "c.json", '{"a": [["x", "y"]]}')
-    with pytest.raises(DataError, match="holds a relation 'a', and so does another file"):
+    with pytest.raises(DataError, match="contains a relation 'a', and so does another file"):
         read_relations(tmp_path)
 
 
@@ -133,22 +133,22 @@ BAD = {  # what is wrong -> file name, content, a part of the sentence
     "blank": ("a.csv", " \n\n", "is empty"),
     "suffix": ("a.xlsx", "x", r"suffix '.xlsx'; relations are read from .json, .csv, .tsv"),
     "malformed": ("a.json", '[["hot", "cold"', "is not JSON .*line 1.*write a list of pairs"),
-    "number": ("a.json", "3", "holds neither pairs nor relations; write a list of pairs"),
+    "number": ("a.json", "3", "contains neither pairs nor relations; write a list of pairs"),
     "no pairs": ("a.json", "[]", "'a' of .* has no pairs; give at least one"),
-    "no relations": ("a.json", "{}", "holds no relation; give at least one pair"),
+    "no relations": ("a.json", "{}", "contains no relation; give at least one pair"),
     "one column in JSON": ("a.json", '["hot", "cold"]', 'item 1 of .* is "hot", not a pair of words'),
     "three columns in JSON": ("a.json", '[["a", "b"], ["a", "b", "c"]]', "item 2 of .*not a pair"),
     "not words": ("a.json", '{"year": [[1990, 1991]]}', "item 1 of the relation 'year' .*not a pair of words"),
     "an object": ("a.json", '{"year": {"pair": []}}', "field 'pair'. Did you mean 'pairs'"),
     "a kind": ("a.json", '{"year": {"pairs": [["a", "b"]], "copying": "yes"}}', "'yes' under 'copying'; give a bool"),
-    "template": ("a.json", '{"y": {"pairs": [["a", "b"]], "templates": ["so {x}"]}}', "needs {s} once, after a blank"),
-    "one column": ("a.csv", "source\nhot\n", "columns source; name at least source and target there, with a comma"),
-    "tabs in a CSV": ("a.csv", "source\ttarget\nhot\tcold\n", "name at least source and target"),
-    "no header": ("a.tsv", "hot\tcold\nbig\tsmall\n", "columns hot, cold; name at least source and target"),
-    "only a header": ("a.tsv", "source\ttarget\n", "holds no relation"),
+    "template": ("a.json", '{"y": {"pairs": [["a", "b"]], "templates": ["so {x}"]}}', "needs {s} once, after a space"),
+    "one column": ("a.csv", "source\nhot\n", "columns source; it must name at least source and target, separated by a comma"),
+    "tabs in a CSV": ("a.csv", "source\ttarget\nhot\tcold\n", "must name at least source and target"),
+    "no header": ("a.tsv", "hot\tcold\nbig\tsmall\n", "columns hot, cold; it must name at least source and target"),
+    "only a header": ("a.tsv", "source\ttarget\n", "contains no relation"),
     "a short line": ("a.csv", "source,target\nhot,cold\nbig\n", "line 3 of .* has 1 columns and the first line 2"),
     "an empty word": ("a.csv", "source,target\nhot,cold\nbig,\n", "pair 2 of 'a' in .* has an empty word"),
-    "twice": ("a.csv", "source,target\nhot,cold\nhot, cold\n", "hot -> cold stands 2 times .* leave it once"),
+    "twice": ("a.csv", "source,target\nhot,cold\nhot, cold\n", "hot -> cold occurs 2 times .* remove the duplicates"),
     "two categories": (
         "a.csv", "source,target,category\nhot,cold,x\nbig,small,y\n", "category 'y', and an earlier line into 'x'"
     ),
@@ -168,5 +168,5 @@ def test_what_cannot_be_used_is_refused(tmp_path, what):
 def test_a_missing_file_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match="there is no file or folder"):
         read_relations(tmp_path / "none.json")
-    with pytest.raises(DataError, match="holds no file of pairs"):
+    with pytest.raises(DataError, match="contains no file of pairs"):
         read_relations(tmp_path)

@@ -1,50 +1,50 @@
-"""Batches: right padding, like lengths together, every example exactly once."""
+"""Random tokens, said twice."""
 
 from __future__ import annotations
 
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from headwise.corpora import Example, batches
+from headwise.core.errors import DataError
+from headwise.corpora import REPEATS, repeated_random
 
-CPU = torch.device("cpu")
-
-
-def examples(*lengths: int) -> list[Example]:
-    """Of these lengths; the tokens tell which example they are from."""
-    return [Example(f"e{i}", "prose", (100 + i,) * length) for i, length in enumerate(lengths)]
+VOCABULARY = range(4, 200)
 
 
-def test_short_rows_are_filled_on_the_right_with_their_last_token() -> None:
-    (batch,) = batches([Example("a", "prose", (7, 8)), Example("b", "prose", (1, 2, 3, 4))], 8, CPU)
-    assert batch.places == (1, 0)
-    assert batch.ids.tolist() == [[1, 2, 3, 4], [7, 8, 8, 8]]
-    assert batch.valid.tolist() == [[True] * 4, [True, True, False, False]]
-    assert (batch.ids.dtype, batch.valid.dtype) == (torch.long, torch.bool)
+def test_a_period_is_said_twice_after_the_prefix() -> None:
+    made = repeated_random(5, 40, VOCABULARY, seed=0, prefix=[1, 2])
+    assert [example.id for example in made] == [f"repeat-{i:02d}" for i in range(1, 6)]
+    for example in made:
+        assert example.register == REPEATS
+        assert example.ids[:2] == (1, 2)
+        assert len(example.ids) == 2 + 2 * 40
+        assert example.ids[2:42] == example.ids[42:]
 
 
-def test_the_longest_go_first_and_equals_keep_their_order() -> None:
-    places = [batch.places for batch in batches(examples(3, 5, 3, 5, 1), 10, CPU)]
-    assert places == [(1, 3), (0, 2, 4)]
+def test_tokens_are_distinct_within_a_period() -> None:
+    for example in repeated_random(5, len(VOCABULARY), VOCABULARY, seed=0):
+        assert sorted(example.ids[: len(VOCABULARY)]) == list(VOCABULARY)
 
 
-def test_an_example_longer_than_a_batch_goes_alone() -> None:
-    assert [batch.ids.shape for batch in batches(examples(50, 3), 10, CPU)] == [(1, 50), (1, 3)]
+def test_a_prefix_does_not_come_again() -> None:
+    for example in repeated_random(20, 190, VOCABULARY, seed=0, prefix=[4, 5]):
+        assert not {4, 5} & set(example.ids[2:])
 
 
-@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 100))
-def test_every_example_is_there_once_and_no_batch_is_too_large(lengths: list[int], tokens: int) -> None:
-    given_examples = examples(*lengths)
-    made = list(batches(given_examples, tokens, CPU))
-    assert sorted(place for batch in made for place in batch.places) == list(range(len(lengths)))
-    for batch in made:
-        assert batch.ids.numel() <= tokens or len(batch.places) == 1
-        for place, ids, valid in zip(batch.places, batch.ids, batch.valid, strict=True):
-            assert tuple(ids[valid].tolist()) == given_examples[place].ids
-    again = list(batches(given_examples, tokens, CPU))
-    assert [batch.places for batch in again] == [batch.places for batch in made]
+def test_the_seed_decides() -> None:
+    one, same, other = (repeated_random(3, 40, VOCABULARY, seed=seed) for seed in (0, 0, 1))
+    assert one == same
+    assert all(a.ids != b.ids for a, b in zip(one, other, strict=True))
+    assert len({example.ids for example in one}) == 3
 
 
-def test_nothing_makes_no_batch() -> None:
-    assert list(batches([], 10, CPU)) == []
+def test_the_order_of_the_vocabulary_does_not_matter() -> None:
+    assert repeated_random(2, 9, set(VOCABULARY), seed=3) == repeated_random(2, 9, [*VOCABULARY][::-1], seed=3)
+
+
+def test_more_of_them_begin_with_the_same() -> None:
+    assert repeated_random(2, 9, VOCABULARY, seed=3) == repeated_random(5, 9, VOCABULARY, seed=3)[:2]
+
+
+def test_too_small_a_vocabulary_is_refused() -> None:
+    with pytest.raises(DataError, match="197 distinct tokens are needed and the vocabulary has 196; lower the period"):
+        repeated_random(1, 197, VOCABULARY, seed=0)

@@ -70,7 +70,7 @@ def test_spellings_of_one_label_are_one_and_rare_labels_are_left_out_with_the_re
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: row.pop("question"), "row 2 of .* has no field 'question', but answer, generated; fill it"),
+        (lambda row: row.pop("question"), "row 2 of .* has no field 'question', only answer, generated; fill it"),
         (lambda row: row.update(generated=[]), "row 2 of .* has no list of steps under 'generated'; give a list of"),
         (lambda row: row.update(generated="x"), "row 2 of .* has no list of steps"),
         (lambda row: row["generated"][1].pop("answer"), "step 2 of row 2 of .* has no field 'answer'"),
@@ -78,7 +78,7 @@ def test_spellings_of_one_label_are_one_and_rare_labels_are_left_out_with_the_re
             lambda row: row["generated"][0].update(cognitive_skill=" "),
             "step 1 of row 2 .* an empty field 'cognitive_skill'",
         ),
-        (lambda row: row.pop("generated"), "row 2 of .* is of another layout than row 1"),
+        (lambda row: row.pop("generated"), "row 2 of .* has another layout than row 1"),
     ],
 )
 def test_what_is_missing_in_cogqa_is_named_with_its_row(tmp_path, change, message):
@@ -122,8 +122,8 @@ def test_what_a_row_says_itself_is_kept(tmp_path):
         ({"earlier": "abc"}, "row 3 of .* under 'earlier'; give a list of"),
         ({"earlier": [["a"]]}, "row 3 of .* under 'earlier'; give a list of"),
         ({"split": "train"}, "row 4 of .* is in no split, and an earlier step of its question train"),
-        ({"id": "own-1-1"}, "the id 'own-1-1' stands on 2 steps; give every step its own"),
-        ({"chain": "own-1", "question": "Q0?"}, "stands on 2 steps"),
+        ({"id": "own-1-1"}, "the id 'own-1-1' is used by 2 steps; give each its own id"),
+        ({"chain": "own-1", "question": "Q0?"}, "is used by 2 steps"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path, change, message):
@@ -136,9 +136,9 @@ def test_a_malformed_row_is_named(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "holds no rows; give at least one question"),
-        ([row(n, "wit") for n in range(9)], "fewer than two functions to tell apart \\(all are 'wit'\\)"),
-        (two_functions(2), "fewer than two functions .*wit: 2 steps, and a function needs 5"),
+        ([], "contains no rows; give at least one question"),
+        ([row(n, "wit") for n in range(9)], "fewer than two usable functions \\(all are 'wit'\\)"),
+        (two_functions(2), "fewer than two usable functions .*wit: 2 steps, and a function needs 5"),
         (two_functions(split="train"), "all steps of .* are in the split 'train'; put some questions into the other"),
         (
             [*two_functions(), row(99, "wit", split="test")],
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, rows, message):
 def test_what_is_no_file_of_steps_is_refused(tmp_path):
     with pytest.raises(DataError, match="there is no file or folder"):
         read_steps(tmp_path / "none.json")
-    with pytest.raises(DataError, match="holds no file of steps"):
+    with pytest.raises(DataError, match="contains no file of steps"):
         read_steps(tmp_path)
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"question": "Q?"}\n{"question": ', encoding="utf-8")

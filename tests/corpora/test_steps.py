@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwise.core.errors import DataError
-from headwise.corpora import FUNCTIONS, HIGH_ORDER, LOW_ORDER, Step, Steps, packaged_steps, right, step_prompt
+from headwise.corpora import FUNCTIONS, HIGH_ORDER, LOW_ORDER, Step, Steps, answers_step, packaged_steps, step_prompt
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,7 +97,7 @@ def test_answers_are_short_and_right_by_the_rules_of_scoring(packaged):
     for item in packaged:
         assert item.answer == item.answers[0]
         assert 1 <= len(item.answer.split()) <= 6
-        assert all(right(item, answer) for answer in item.answers), item
+        assert all(answers_step(item, answer) for answer in item.answers), item
 
 
 def kind(item):
@@ -197,13 +197,15 @@ def test_samples_are_even_over_functions_keep_the_splits_and_are_nested(packaged
     ],
 )
 def test_scoring_follows_the_rules_of_matching(answers, said, is_right):
-    assert right(a_step(answer=answers[0], answers=answers), said) is is_right
+    assert answers_step(a_step(answer=answers[0], answers=answers), said) is is_right
 
 
 def test_scoring_is_blind_to_the_function():
     said = ("12", "twelve of them", "no", "a dozen or so")
     for text in said:
-        verdicts = {right(a_step(function=function, answer="12", answers=("12",)), text) for function in FUNCTIONS}
+        verdicts = {
+            answers_step(a_step(function=function, answer="12", answers=("12",)), text) for function in FUNCTIONS
+        }
         assert len(verdicts) == 1
 
 
@@ -236,7 +238,7 @@ def test_the_answers_of_a_model_end_their_sentences_once():
     ],
 )
 def test_the_end_of_an_open_sentence_is_what_is_said_up_to_the_next_clause(said, is_right):
-    assert right(a_step(subquestion="Oscar saw ...", answer="8 eggs", answers=("8 eggs", "8")), said) is is_right
+    assert answers_step(a_step(subquestion="Oscar saw ...", answer="8 eggs", answers=("8 eggs", "8")), said) is is_right
 
 
 def test_the_prompt_of_a_question_shows_the_earlier_answers_and_not_this_one():

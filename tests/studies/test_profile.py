@@ -251,7 +251,7 @@ def test_fewer_than_two_texts_are_refused(tiny: Model, passages: Passages, tmp_p
 
 def test_an_empty_file_is_refused(tiny: Model, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n\n")
-    with pytest.raises(DataError, match=r"empty\.txt holds no text"):
+    with pytest.raises(DataError, match=r"empty\.txt contains no text"):
         build(tiny, ["profile"], data=tmp_path / "empty.txt", output=tmp_path / "atlas")
     assert not (tmp_path / "atlas").exists()
 

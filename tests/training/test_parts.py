@@ -82,7 +82,7 @@ def test_files_become_kinds_once(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("empty.txt", "  \n", "holds no text"),
+        ("empty.txt", "  \n", "contains no text"),
         ("bad.jsonl", '{"text": "fine"}\nnot json\n', "could not be read"),
         ("other.jsonl", '{"words": "fine"}\n', "could not be read"),
     ],

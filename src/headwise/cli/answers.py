@@ -82,10 +82,10 @@ answers.examples = examples(  # type: ignore[attr-defined]
 def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
     """The answers with the text of their exact answers; empty where there is none."""
     from headwise.core.errors import DataError, did_you_mean
-    from headwise.corpora.exact_answers import WAYS, exact_answer
+    from headwise.corpora.exact_answers import METHODS, exact_answer
 
-    if spans not in WAYS:
-        raise DataError(f"exact answers are not found by {spans!r}. {did_you_mean(spans, WAYS)}")
+    if spans not in METHODS:
+        raise DataError(f"exact answers are not found by {spans!r}. {did_you_mean(spans, METHODS)}")
     found = []
     for row in frame.itertuples():
         golds = [str(row.matched), *json.loads(str(row.golds))]

@@ -1,33 +1,87 @@
-"""What a model is shown: texts, questions and how they are put, token sequences, and the batches they travel in; and
-how an answer is judged. Nothing here runs a model.
+"""What a model is shown: texts, questions and their prompts, token sequences and batches; and how an answer is judged.
+
+Nothing here runs a model. Names are loaded on first use: only `Batch` and `batches` load torch.
 """
 
-from headwise.corpora.circuit_tasks import CIRCUIT_TASKS, CircuitTask, PromptPair, TaskPairs, circuit_pairs
-from headwise.corpora.delimiters import delimiter_ids
-from headwise.corpora.endpoint import Endpoint, answers_from, judged_by
-from headwise.corpora.exact_answers import BLIND, PUBLISHED, exact_answer, place_of, text_of_tokens, token_span
-from headwise.corpora.hub import find_questions, hub_questions, rows_as
-from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict, judge
-from headwise.corpora.passages import Passage, Passages, packaged_passages, read_passages
-from headwise.corpora.prompts import answer_ids, default_few_shot, has_chat, prompt_ids, prompt_of
-from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
-from headwise.corpora.relations import CATEGORIES, SLOT, Relation, Relations, packaged_relations, read_relations
-from headwise.corpora.repeats import REPEATS, repeated_random
-from headwise.corpora.sequences import Batch, Example, batches
-from headwise.corpora.single_tokens import LEAST_PAIRS, Kept, single_token, token_of
-from headwise.corpora.step_files import packaged_steps, read_steps
-from headwise.corpora.step_matching import judge_step, right
-from headwise.corpora.step_prompts import step_ids, step_prompt
-from headwise.corpora.steps import FUNCTIONS, HELD_OUT, HIGH_ORDER, LOW_ORDER, TRAIN, Step, Steps
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwise.corpora.batching import Batch, batches
+    from headwise.corpora.circuit_tasks import CIRCUIT_TASKS, CircuitTask, PromptPair, TaskPairs, circuit_pairs
+    from headwise.corpora.endpoint import Endpoint, ask_all, judge_all
+    from headwise.corpora.exact_answers import BLIND, PUBLISHED, decode_ids, exact_answer, find_span, token_span
+    from headwise.corpora.hub import find_questions, hub_questions, read_hub_rows
+    from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict, judge
+    from headwise.corpora.passages import Passage, Passages, packaged_passages, read_passages
+    from headwise.corpora.prompts import (
+        answer_ids,
+        default_few_shot,
+        has_chat_template,
+        prompt_ids,
+        question_prompt,
+        step_ids,
+        step_prompt,
+    )
+    from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
+    from headwise.corpora.relations import CATEGORIES, SLOT, Relation, Relations, packaged_relations, read_relations
+    from headwise.corpora.sequences import REPEATS, Example, repeated_random
+    from headwise.corpora.step_files import packaged_steps, read_steps
+    from headwise.corpora.steps import (
+        FUNCTIONS,
+        HELD_OUT,
+        HIGH_ORDER,
+        LOW_ORDER,
+        TRAIN,
+        Step,
+        Steps,
+        answers_step,
+        judge_step,
+    )
+    from headwise.corpora.vocabulary import (
+        MIN_PAIRS,
+        SingleTokenPairs,
+        delimiter_ids,
+        single_token_ids,
+        single_token_pairs,
+    )
+
+_HOMES = {
+    "batching": "Batch batches",
+    "circuit_tasks": "CIRCUIT_TASKS CircuitTask PromptPair TaskPairs circuit_pairs",
+    "endpoint": "Endpoint ask_all judge_all",
+    "exact_answers": "BLIND PUBLISHED decode_ids exact_answer find_span token_span",
+    "hub": "find_questions hub_questions read_hub_rows",
+    "matching": "CORRECT LABELS REFUSED WRONG Verdict judge",
+    "passages": "Passage Passages packaged_passages read_passages",
+    "prompts": "answer_ids default_few_shot has_chat_template prompt_ids question_prompt step_ids step_prompt",
+    "questions": "Question Questions packaged_questions read_questions",
+    "relations": "CATEGORIES SLOT Relation Relations packaged_relations read_relations",
+    "sequences": "REPEATS Example repeated_random",
+    "step_files": "packaged_steps read_steps",
+    "steps": "FUNCTIONS HELD_OUT HIGH_ORDER LOW_ORDER TRAIN Step Steps answers_step judge_step",
+    "vocabulary": "MIN_PAIRS SingleTokenPairs delimiter_ids single_token_ids single_token_pairs",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "BLIND", "CATEGORIES", "CIRCUIT_TASKS", "CORRECT", "FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LABELS",
-    "LEAST_PAIRS", "LOW_ORDER", "PUBLISHED", "REFUSED", "REPEATS", "SLOT", "TRAIN", "WRONG", "Batch", "CircuitTask",
-    "Endpoint", "Example", "Kept", "Passage", "Passages", "PromptPair", "Question", "Questions", "Relation",
-    "Relations", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids", "answers_from", "batches", "circuit_pairs",
-    "default_few_shot", "delimiter_ids", "exact_answer", "find_questions", "has_chat", "hub_questions", "judge",
-    "judge_step", "judged_by", "packaged_passages", "packaged_questions", "packaged_relations", "packaged_steps",
-    "place_of", "prompt_ids", "prompt_of", "read_passages", "read_questions", "read_relations", "read_steps",
-    "repeated_random", "right", "rows_as", "single_token", "step_ids", "step_prompt", "text_of_tokens", "token_of",
-    "token_span",
+    "BLIND", "CATEGORIES", "CIRCUIT_TASKS", "CORRECT", "FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LABELS", "LOW_ORDER",
+    "MIN_PAIRS", "PUBLISHED", "REFUSED", "REPEATS", "SLOT", "TRAIN", "WRONG", "Batch", "CircuitTask", "Endpoint",
+    "Example", "Passage", "Passages", "PromptPair", "Question", "Questions", "Relation", "Relations",
+    "SingleTokenPairs", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids", "answers_step", "ask_all", "batches",
+    "circuit_pairs", "decode_ids", "default_few_shot", "delimiter_ids", "exact_answer", "find_questions",
+    "find_span", "has_chat_template", "hub_questions", "judge", "judge_all", "judge_step", "packaged_passages",
+    "packaged_questions", "packaged_relations", "packaged_steps", "prompt_ids", "question_prompt", "read_hub_rows",
+    "read_passages", "read_questions", "read_relations", "read_steps", "repeated_random", "single_token_ids",
+    "single_token_pairs", "step_ids", "step_prompt", "token_span",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"headwise.corpora has no {name!r}")
+    value = getattr(import_module(f"headwise.corpora.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,10 +1,10 @@
-"""Small tasks with a twin: prompts that differ in a word or two, so that what a model does for a task can be patched.
+"""Circuit tasks: clean and corrupt prompts that differ in a word or two, for activation patching.
 
-A pair is a clean prompt, a corrupt one of as many tokens that ends with the same token, and what comes next: tokens that
-are right after the clean prompt, and tokens that are not. A model that does the task puts the right ones above the wrong
-ones after the clean prompt, and not after the corrupt one.
+A pair is a clean prompt, a corrupt prompt with as many tokens and the same last token, and two sets of next tokens: right
+and wrong after the clean prompt. A model that solves the task ranks the right tokens above the wrong ones after the
+clean prompt, and not after the corrupt one.
 
-| task            | clean prompt, what is right > wrong                                 | corrupt prompt                      |
+| task            | clean prompt: right > wrong                                         | corrupt prompt                      |
 |-----------------|---------------------------------------------------------------------|-------------------------------------|
 | induction       | The A B C D, the A: B > D                                           | The C B A D, the A                  |
 | indirect_object | When Ann and Tom met, Tom gave a ring to: Ann > Tom                 | ..., Ann gave a ring to             |
@@ -12,21 +12,20 @@ ones after the clean prompt, and not after the corrupt one.
 | successor       | three, four, five,: six > ten                                       | seven, eight, nine,                 |
 | agreement       | The keys near the door: are > is                                    | The key near the door               |
 
-Right and wrong are sets of equally many tokens, so a model that knows nothing is right half of the time. Indirect object
-and greater-than follow Wang et al. (arXiv 2211.00593) and Hanna et al. (arXiv 2305.00586); templates, names and words
-are ours.
+Right and wrong sets have equal sizes, so chance is one half. Indirect object and greater-than follow Wang et al. (arXiv
+2211.00593) and Hanna et al. (arXiv 2305.00586); templates, names and words are ours.
 
-A pair is dropped, and counted by its reason, when its prompts are not of one length or do not end alike, or an
-answer is not exactly one more token. Cost: some hundred calls of the tokenizer. This module knows no model.
+A pair is dropped, and counted by reason, if its prompts differ in length or in the last token, or if an answer is not
+exactly one more token. Cost: a few hundred tokenizer calls.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from headwise.core.errors import DataError, did_you_mean
 
@@ -56,7 +55,7 @@ SCENES = "river house door wall bridge garden".split()
 
 
 class PromptPair(NamedTuple):
-    """Two prompts, and what may come next, each written as it follows the prompt."""
+    """Two prompts, and the right and wrong continuations as they follow the prompt."""
 
     clean: str
     corrupt: str
@@ -66,17 +65,17 @@ class PromptPair(NamedTuple):
 
 @dataclass(frozen=True)
 class CircuitTask:
-    """A way to make pairs. `says` tells in half a sentence what is right."""
+    """A generator of pairs; `answer` describes the right continuation."""
 
     name: str
     label: str
-    says: str
+    answer: str
     draw: Callable[[random.Random], PromptPair]
 
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Pairs as a tokenizer has them; all prompts have one length."""
+    """The pairs of a task as token ids; all prompts have one length."""
 
     task: CircuitTask
     pairs: tuple[PromptPair, ...]
@@ -89,19 +88,10 @@ class TaskPairs:
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def only(self, places: Sequence[int]) -> TaskPairs:
-        """Some of the pairs."""
-
-        def some(side: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(side[place] for place in places)
-
-        sides = map(some, (self.pairs, self.clean, self.corrupt, self.right, self.wrong))
-        return _pairs(self.task, sides, self.dropped)
-
-
-def _pairs(task: CircuitTask, sides: Iterable[tuple[Any, ...]], dropped: Mapping[str, int]) -> TaskPairs:
-    pairs, clean, corrupt, right, wrong = sides
-    return TaskPairs(task, pairs, clean, corrupt, right, wrong, dropped)
+    def only(self, indices: Sequence[int]) -> TaskPairs:
+        """A subset of the pairs."""
+        names = ("pairs", "clean", "corrupt", "right", "wrong")
+        return replace(self, **{name: tuple(getattr(self, name)[index] for index in indices) for name in names})
 
 
 def _induction(rng: random.Random) -> PromptPair:
@@ -157,7 +147,7 @@ CIRCUIT_TASKS: dict[str, CircuitTask] = {
 
 
 def circuit_pairs(name: str, ids: Callable[[str], list[int]], *, count: int, seed: int) -> TaskPairs:
-    """At most `count` pairs of a task, no two alike; `ids` turns a text into token ids, as `Model.ids` does."""
+    """At most `count` distinct pairs of a task; `ids` maps a text to token ids, as `Model.ids` does."""
     if name not in CIRCUIT_TASKS:
         raise DataError(f"there is no circuit task {name!r}. {did_you_mean(name, CIRCUIT_TASKS)}")
     task = CIRCUIT_TASKS[name]
@@ -172,30 +162,31 @@ def circuit_pairs(name: str, ids: Callable[[str], list[int]], *, count: int, see
         else:
             rows.append((pair, *row))
     lengths = Counter(len(row[1]) for row in rows)
-    usual = max(lengths, key=lambda length: lengths[length], default=0)
-    dropped["of another length than most"] += sum(lengths.values()) - lengths.get(usual, 0)
-    kept = [row for row in rows if len(row[1]) == usual][:count]
-    sides = zip(*kept, strict=True) if kept else ((),) * 5
-    return _pairs(task, sides, {reason: number for reason, number in dropped.items() if number})
+    mode = max(lengths, key=lambda length: lengths[length], default=0)
+    dropped["of another length than most"] += sum(lengths.values()) - lengths.get(mode, 0)
+    retained = [row for row in rows if len(row[1]) == mode][:count]
+    pairs, clean, corrupt, right, wrong = zip(*retained, strict=True) if retained else ((),) * 5
+    reasons = {reason: number for reason, number in dropped.items() if number}
+    return TaskPairs(task, pairs, clean, corrupt, right, wrong, reasons)
 
 
 def _tokens(pair: PromptPair, ids: Callable[[str], list[int]]) -> tuple[tuple[int, ...], ...] | str:
-    """Clean and corrupt prompt, right and wrong tokens; or why the pair cannot be used."""
+    """Clean and corrupt prompt, right and wrong tokens; or the reason to drop the pair."""
     clean, corrupt = ids(pair.clean), ids(pair.corrupt)
     if len(clean) != len(corrupt):
-        return "prompts of unlike length"
+        return "prompts of different lengths"
     if clean[-1] != corrupt[-1] or clean == corrupt:
         return "prompts that do not end with the same token, or are the same"
     sides = []
     for answers in (pair.right, pair.wrong):
         found: dict[int, None] = {}
         for answer in answers:
-            whole = ids(pair.clean + answer)
-            if whole[: len(clean)] != clean or len(whole) == len(clean):
-                return "an answer that joins the prompt's last token"
-            if len(whole) > len(clean) + 1 and not answer.isdigit():
+            full = ids(pair.clean + answer)
+            if full[: len(clean)] != clean or len(full) == len(clean):
+                return "an answer that merges with the prompt's last token"
+            if len(full) > len(clean) + 1 and not answer.isdigit():
                 return "an answer of several tokens"
-            found[whole[len(clean)]] = None  # of a number that is several tokens, the first decides
+            found[full[len(clean)]] = None  # the first token of a number
         sides.append(tuple(found))
     if set(sides[0]) & set(sides[1]):
         return "a token that is both right and wrong"

@@ -1,10 +1,8 @@
-"""A model behind an OpenAI-compatible endpoint: it can answer questions, and it can judge answers.
+"""A model served by an OpenAI-compatible endpoint, to answer questions or to judge answers; both are opt-in.
 
-Both are off unless asked for. One POST to ``URL/chat/completions`` a question, several at a time, with the standard
-library alone; a failed request is tried again a few times, with a longer wait each time. The key, if the server wants
-one, is read from the environment variable that is named (never from an argument, so that it enters no record).
-
-This module does not know which model is being measured.
+One POST to ``URL/chat/completions`` per question, several concurrently, with the standard library alone; failed requests
+are retried with exponential backoff. The API key, if needed, is read from an environment variable and never passed as an
+argument, so no record contains it.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from typing import Any
 
 from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict
+from headwise.corpora.normalisation import words
 from headwise.corpora.questions import Question
-from headwise.corpora.wording import words
 
-__all__ = ["Endpoint", "answers_from", "judged_by"]
+__all__ = ["Endpoint", "ask_all", "judge_all"]
 
-JUDGE = """You mark answers to questions. Say only one word: correct, wrong or refused.
+JUDGE_PROMPT = """You mark answers to questions. Say only one word: correct, wrong or refused.
 - correct: the answer means the same as one of the right answers.
 - refused: the answer says that it does not know, or declines.
 - wrong: anything else, also if several answers are given and not all are right.
@@ -39,10 +37,10 @@ One word:"""
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model is served, by the OpenAI protocol (vLLM, llama.cpp, Ollama and others speak it).
+    """The address of a model served by the OpenAI protocol (vLLM, llama.cpp, Ollama and others).
 
     Examples:
-        >>> Endpoint("http://localhost:8000/v1", "my-model").together
+        >>> Endpoint("http://localhost:8000/v1", "my-model").concurrency
         8
         >>> Endpoint("localhost:8000", "my-model")
         Traceback (most recent call last):
@@ -51,19 +49,19 @@ class Endpoint:
     """
 
     url: str  # such as http://localhost:8000/v1
-    model: str  # its name there
-    key_variable: str = "OPENAI_API_KEY"  # the environment variable that holds the key, if one is needed
-    timeout: float = 60.0  # seconds a request
-    tries: int = 4  # before it is given up
-    pause: float = 0.5  # seconds before the second try; doubled before each further one
-    together: int = 8  # requests at a time
+    model: str  # the served model's name
+    key_variable: str = "OPENAI_API_KEY"  # the environment variable with the API key, if one is needed
+    timeout: float = 60.0  # seconds per request
+    tries: int = 4  # attempts per request
+    backoff: float = 0.5  # seconds before the second attempt, doubled before each further one
+    concurrency: int = 8  # simultaneous requests
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise DataError(f"an endpoint is a URL such as http://localhost:8000/v1, not {self.url!r}")
         if not self.model:
             raise DataError(
-                "an endpoint needs the name of the model it should use; give its NAME (--endpoint-model, --judge-model)"
+                "an endpoint needs the name of its model; give it as NAME (--endpoint-model, --judge-model)"
             )
 
     def ask(
@@ -89,7 +87,7 @@ class Endpoint:
             headers["Authorization"] = f"Bearer {key}"
         address = self.url.rstrip("/") + "/chat/completions"
         request = urllib.request.Request(address, data=body, headers=headers, method="POST")
-        for turn in range(self.tries):
+        for attempt in range(self.tries):
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout) as response:
                     return json.loads(response.read())
@@ -98,38 +96,38 @@ class Endpoint:
                     reason = f"{error.code} {error.reason}: {error.read()[:200].decode(errors='replace')}".strip(": ")
                 if error.code < 500 and error.code not in (408, 429):
                     break
-            except (OSError, ValueError) as error:  # no connection, a time-out, or no JSON
+            except (OSError, ValueError) as error:  # no connection, a timeout, or no JSON
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
-            if turn + 1 < self.tries:
-                time.sleep(self.pause * 2**turn)
+            if attempt + 1 < self.tries:
+                time.sleep(self.backoff * 2**attempt)
         raise DataError(
             f"{address} does not answer ({reason}); check the URL, the model's name and {self.key_variable}"
         )
 
 
-def answers_from(
+def ask_all(
     endpoint: Endpoint, prompts: Sequence[Sequence[dict[str, str]]], *, temperature: float, limit: int, seed: int
 ) -> list[str]:
-    """One reply a chat, in order."""
-    with ThreadPoolExecutor(endpoint.together) as pool:
+    """One reply per chat, in order."""
+    with ThreadPoolExecutor(endpoint.concurrency) as pool:
         return list(pool.map(lambda chat: endpoint.ask(chat, temperature=temperature, limit=limit, seed=seed), prompts))
 
 
-def judged_by(endpoint: Endpoint, questions: Sequence[Question], answers: Sequence[str]) -> list[Verdict]:
-    """What a served model thinks of each answer. An empty answer is refused without asking."""
+def judge_all(endpoint: Endpoint, questions: Sequence[Question], answers: Sequence[str]) -> list[Verdict]:
+    """The served model's verdict on each answer. An empty answer counts as refused without a request."""
 
     def one(question: Question, answer: str) -> Verdict:
         if not words(answer):
             return Verdict(REFUSED, "empty")
-        text = JUDGE.format(question=question.question, golds=" | ".join(question.answers), answer=answer)
-        said = words(endpoint.ask([{"role": "user", "content": text}], limit=8))
-        word = next((word for word in said if word in (*LABELS, "incorrect")), None)
+        text = JUDGE_PROMPT.format(question=question.question, golds=" | ".join(question.answers), answer=answer)
+        reply = words(endpoint.ask([{"role": "user", "content": text}], limit=8))
+        word = next((word for word in reply if word in (*LABELS, "incorrect")), None)
         if word is None:
             raise DataError(
-                f"the judge {endpoint.model} said {' '.join(said)!r} about the answer to {question.id!r}, which is none of "
-                f"{', '.join(LABELS)}; use a judge that follows instructions"
+                f"the judge {endpoint.model} replied {' '.join(reply)!r} about the answer to {question.id!r}, which is "
+                f"none of {', '.join(LABELS)}; use a judge that follows instructions"
             )
         return Verdict({"incorrect": WRONG}.get(word, word), "judge", question.answers[0] if word == CORRECT else "")
 
-    with ThreadPoolExecutor(endpoint.together) as pool:
+    with ThreadPoolExecutor(endpoint.concurrency) as pool:
         return list(pool.map(one, questions, answers))

@@ -1,20 +1,16 @@
-"""The exact answer of each answer, as characters and as tokens: where probes of truthfulness read.
+"""The span of the exact answer in characters and in tokens: the tokens at which truthfulness probes read.
 
-Two ways to find it:
+| method      | correct answers                     | wrong answers                                    |
+|-------------|-------------------------------------|--------------------------------------------------|
+| blind       | `extraction.extract`                | the same                                         |
+| published   | the position of the right answer    | an extraction (theirs: by a language model)      |
 
-| way         | correct answers                    | wrong answers                                    |
-|-------------|------------------------------------|--------------------------------------------------|
-| label-blind | `extraction.extract`               | the same                                         |
-| published   | where the right answer stands      | an extraction (theirs: by a language model)      |
+The published method (Orgad et al., arXiv 2410.02707) leaks the label, because spans of wrong and of correct answers are
+found by different rules. The probing study measures the size of this leak.
 
-The published way (Orgad et al., arXiv 2410.02707) leaks: a span found by another rule for wrong answers than for correct
-ones carries the label. The probing study measures how much that is worth.
-
-The token span is the shortest window of tokens whose text contains the answer. Byte-level tokens may end in the middle
-of a letter, and carry the blank before a word; so the text is decoded token by token from the beginning, unfinished
-letters left out, and a token covers the characters by which the text grew.
-
-This module needs a tokenizer and no model.
+The token span is the shortest window of tokens whose text contains the answer. Byte-level tokens may end inside a
+character and include the space before a word, so the text is decoded token by token from the beginning, without
+incomplete characters, and a token covers the characters it adds.
 """
 
 from __future__ import annotations
@@ -25,35 +21,35 @@ from typing import Any
 
 from headwise.corpora.extraction import extract
 from headwise.corpora.matching import CORRECT
-from headwise.corpora.wording import words
+from headwise.corpora.normalisation import words
 
-__all__ = ["BLIND", "PUBLISHED", "WAYS", "exact_answer", "place_of", "text_of_tokens", "token_span"]
+__all__ = ["BLIND", "METHODS", "PUBLISHED", "decode_ids", "exact_answer", "find_span", "token_span"]
 
 Span = tuple[int, int]
 
 BLIND, PUBLISHED = "blind", "published"
-WAYS = (BLIND, PUBLISHED)
-_UNFINISHED = "\ufffd"  # what a decoder writes for bytes that are no letter yet
+METHODS = (BLIND, PUBLISHED)
+_INCOMPLETE = "\ufffd"  # a decoder's replacement for incomplete characters
 _PIECE = re.compile(r"[^\W_]+(?:['’.,][^\W_]+)*")
 
 
 def exact_answer(
-    question: str, answer: str, way: str = BLIND, *, label: str = "", golds: Sequence[str] = ()
+    question: str, answer: str, method: str = BLIND, *, label: str = "", golds: Sequence[str] = ()
 ) -> Span | None:
-    """Characters [start, stop) of `answer`, or None. `label` and `golds` are for the published way alone.
+    """Characters [start, stop) of `answer`, or None. Only the published method uses `label` and `golds`.
 
     >>> exact_answer("Who wrote Emma?", "Emma was written by Jane Austen in 1815.")
     (20, 31)
     """
-    if way == PUBLISHED and label == CORRECT:
-        found = next((place for gold in golds if gold and (place := place_of(gold, answer))), None)
+    if method == PUBLISHED and label == CORRECT:
+        found = next((span for gold in golds if gold and (span := find_span(gold, answer))), None)
         if found is not None:
             return found
     return extract(question, answer)
 
 
-def place_of(wanted: str, answer: str) -> Span | None:
-    """Where a text stands: as it is written, else by its plain words (case, accents, articles aside)."""
+def find_span(wanted: str, answer: str) -> Span | None:
+    """The characters of `answer` that match a text literally, else by its normalised words (see `normalisation`)."""
     literal = re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", answer, re.IGNORECASE)
     if literal is not None:
         return literal.span()
@@ -67,31 +63,30 @@ def place_of(wanted: str, answer: str) -> Span | None:
 
 
 def token_span(tokenizer: Any, ids: Sequence[int], start: int, stop: int) -> Span:
-    """First and last token (both inside) of the shortest window that holds characters [start, stop) of the text.
+    """First and last token (inclusive) of the shortest window that contains characters [start, stop) of the text.
 
-    The text is that of all `ids`, as `text_of_tokens` has it.
+    The text is `decode_ids` of all `ids`.
     """
-    ends, open_ends = _ends(tokenizer, ids)
-    first = next(place for place, end in enumerate(ends) if end > start)
-    while first > 0 and ends[first - 1] == start and open_ends[first - 1]:  # the letter began in the token before
+    ends, incomplete = _ends(tokenizer, ids)
+    first = next(index for index, end in enumerate(ends) if end > start)
+    while first > 0 and ends[first - 1] == start and incomplete[first - 1]:  # the character begins in the token before
         first -= 1
-    last = next((place for place in range(first, len(ids)) if ends[place] >= stop), len(ids) - 1)
+    last = next((index for index in range(first, len(ids)) if ends[index] >= stop), len(ids) - 1)
     return first, last
 
 
-def text_of_tokens(tokenizer: Any, ids: Sequence[int]) -> str:
-    """The whole text, nothing stripped."""
+def decode_ids(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of all tokens, special ones included, nothing stripped."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _ends(tokenizer: Any, ids: Sequence[int]) -> tuple[list[int], list[bool]]:
-    """Characters of the text that are finished after each token, and whether a letter is left unfinished."""
-    whole = text_of_tokens(tokenizer, ids)
-    ends, open_ends = list[int](), list[bool]()
+    """Per token: the number of complete characters up to it, and whether an incomplete one follows."""
+    ends, incomplete = list[int](), list[bool]()
     for count in range(1, len(ids) + 1):
-        so_far = text_of_tokens(tokenizer, ids[:count])
-        finished = so_far.rstrip(_UNFINISHED)
-        ends.append(len(finished))
-        open_ends.append(len(finished) < len(so_far))
-    ends[-1:] = [len(whole)]
-    return ends, open_ends
+        so_far = decode_ids(tokenizer, ids[:count])
+        complete = so_far.rstrip(_INCOMPLETE)
+        ends.append(len(complete))
+        incomplete.append(len(complete) < len(so_far))
+    ends[-1:] = [len(decode_ids(tokenizer, ids))]
+    return ends, incomplete

@@ -1,48 +1,142 @@
-"""Which words of an answer are the answer? "The capital of Norway is Oslo, a port." -> "Oslo". A rule that sees no label.
+"""Which words of an answer are the exact answer? "The capital of Norway is Oslo, a port." -> "Oslo", by a label-blind rule.
 
-The rule sees the question and what was answered, never the right answer nor whether the two agree: one that looked for
-the right answer where it is there, and for something else where it is not, would write the label into the place it finds.
+The rule reads the question and the answer, never the right answer or the label. A rule that located the right answer
+where it occurs, and something else where it does not, would leak the label into the position it returns.
 
-Steps, on the sentence after "the answer is" (else the first):
+Steps, on the sentence after "the answer is" (else the first sentence):
 
-1. "yes" or "no" at the beginning is the answer.
-2. A question for a number: the number after the last "=", else after "is", else the first; numbers of the question only
-   where "is" or "=" announces them. Reasoning of several sentences: the last number. No number: no answer.
-3. A few words without a verb are the answer themselves, up to the first mark.
-4. Otherwise phrases of *new* words (not in the question, no function words) are candidates, and what stands before one
-   speaks for it: "is", "called", ":" most, then "by" (who), other prepositions, quotation marks, a capital letter. A
-   phrase that goes on ("a country in ...") is a description, and a phrase at the beginning counts where the rest only
-   repeats the question ("The euro is the currency of France"). A question for a person takes a name.
-5. Nothing new: what follows the last "is" ("The plural of sheep is sheep").
+1. A leading "yes" or "no" is the answer.
+2. A question for a number: the number after the last "=", else after "is", else the first. Numbers of the question count
+   only after "is" or "=". Reasoning of several sentences: the last number. No number: no answer.
+3. Up to `MAX_BARE_WORDS` words without a verb are the answer, up to the first punctuation mark.
+4. Otherwise phrases of *new* words (not in the question, no function words) are candidates, scored by what precedes
+   them: "is", "called", ":" most, then "by" (who), other prepositions, quotation marks, a capital letter. A phrase that
+   continues ("a country in ...") is a description. A phrase at the beginning counts if the rest only repeats the
+   question ("The euro is the currency of France"). A question for a person requires a name.
+5. No new word: the part after the last "is" ("The plural of sheep is sheep").
 
-English. Rows in which nothing is found have no exact answer. This module does not know tokens.
+English only. Answers in which nothing is found have no exact answer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from headwise.corpora.answer_words import (
-    ADVERBS,
-    JOINTS,
-    NAMING,
-    PREPOSITIONS,
-    REMARKS,
-    STRONG,
-    VERBS,
-    Word,
-    announcer,
-    is_participle,
-    stem,
-    words_of,
-)
-from headwise.corpora.numbers import SCALES, SMALL
-from headwise.corpora.wording import ARTICLES, sentences, words
+from headwise.corpora.matching import FUNCTION_WORDS
+from headwise.corpora.normalisation import ARTICLES, SCALES, SMALL, sentences, words
 
 __all__ = ["extract"]
 
-FEW = 6  # words that may be an answer by themselves
+STRONG = frozenset("is was are were be equals equal gives called named means titled = :".split())
+NAMING = frozenset(("called", "named"))
+PREPOSITIONS = frozenset("in on at from for to of as with by under near".split())
+ADVERBS = frozenset(
+    "actually likely probably also just simply most commonly often usually generally typically traditionally officially"
+    " currently originally famously primarily mainly known type kind sort form specific process number name i around"
+    " specifically".split()
+)
+IRREGULAR = frozenset(
+    "written made found born built sung won held led known fought sunk given taken drawn spoken worn begun".split()
+)
+VERBS = frozenset("became become becomes has have had translates represents lies stands stand refers belongs".split())
+JOINTS = frozenset("of the de da di del la le van von der and bin al du dos du".split())
+REMARKS = frozenset("which who that where because although though while but whose".split())
+_PIECE = re.compile(
+    r"[-−]?\d+(?:[.,:]\d+)*(?:st|nd|rd|th)?|\b[A-Z]\.(?=\s+[A-Z])|(?:[^\W\d_]\.){2,}(?:[^\W\d_]\b)?|\b(?:St|Dr|Mr|Mrs|Ms|Mt|Jr|Sr)\.|"
+    r"[^\W_]+(?:['’&\-][^\W_]+)*|="
+)
+_MARK = re.compile(r"[,;:!?()\[\]\"“”«»|=—]|\.(?=\s|$)| - | – ")
+_QUOTE = re.compile(r"[\"“”«»]")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of an answer with its context."""
+
+    text: str
+    start: int
+    stop: int
+    plain: str  # normalised, without plural and possessive
+    mark: str  # the punctuation mark before it, or empty
+    quoted: bool  # directly after a quotation mark
+    asked: bool  # occurs in the question
+
+    @property
+    def function(self) -> bool:
+        """Whether it is a function word; an initial ("A.") is no article, and "US" no pronoun."""
+        return (
+            not self.text.endswith(".")
+            and not (self.text.isupper() and len(self.text) > 1)
+            and (
+                self.plain in FUNCTION_WORDS
+                or self.plain in ARTICLES
+                or self.plain in ADVERBS
+                or self.plain in PREPOSITIONS
+            )
+        )
+
+    @property
+    def new(self) -> bool:
+        """Whether it is a content word that the question does not contain."""
+        return not (self.asked or self.function or self.plain in STRONG or self.plain in VERBS)
+
+    @property
+    def capital(self) -> bool:
+        return self.text[:1].isupper()
+
+
+def words_of(text: str, asked: frozenset[str]) -> list[Word]:
+    """The words of a text; `asked`: the stems of the question's words."""
+    found, before = list[Word](), 0
+    for match in _PIECE.finditer(text):
+        between = text[before : match.start()]
+        mark = _MARK.search(between)
+        plain = stem(words(match[0])[0]) if words(match[0]) else match[0]
+        quoted = bool(_QUOTE.search(between))
+        found.append(Word(match[0], *match.span(), plain, mark[0] if mark else "", quoted, plain in asked))
+        before = match.end()
+    return found
+
+
+def stem(word: str) -> str:
+    """Without the s of a plural; it only has to be consistent between question and answer.
+
+    >>> stem("rivers"), stem("class"), stem("is")
+    ('river', 'class', 'is')
+    """
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+def is_participle(found: Sequence[Word], at: int) -> bool:
+    """Whether it is a verb ("located in", "invented by", "originates from"): not at the end, not in quotation marks."""
+    word = found[at]
+    after = found[at + 1] if at + 1 < len(found) else None
+    before = found[at - 1] if at else None
+    shaped = word.text.endswith("ed") or word.text in IRREGULAR
+    if before is not None and (before.asked or before.capital) and len(word.text) > 3:
+        shaped = shaped or (word.text.endswith("s") and not word.text.endswith("ss"))
+    return (
+        shaped and word.text.islower() and not word.quoted and after is not None
+        and after.plain in PREPOSITIONS | ARTICLES and not after.mark
+    )  # fmt: skip
+
+
+def announcer(found: Sequence[Word], at: int, *, skip_asked: bool = True) -> str:
+    """The word that introduces this one: articles, adverbs and nouns of the question are skipped."""
+    for word, after in zip(reversed(found[:at]), reversed(found[1 : at + 1]), strict=True):
+        if after.mark == ":":
+            return ":"
+        if after.mark and not after.quoted:
+            return ""
+        skipped = word.plain in ARTICLES or word.plain in ADVERBS or word.plain == "be"
+        if not (skipped or (skip_asked and word.asked and word.plain not in STRONG | PREPOSITIONS)):
+            return word.plain
+    return ""
+
+
+MAX_BARE_WORDS = 6  # of an answer without a verb
 Span = tuple[int, int]  # characters, the second one past the end
 
 _ANNOUNCED = re.compile(
@@ -61,11 +155,11 @@ _WHO = re.compile(
 
 
 def extract(question: str, answer: str) -> Span | None:
-    """Where in `answer` its exact answer stands; None where there is none.
+    """The characters of `answer` that are its exact answer; None if there is none.
 
-    >>> said = "The capital of Norway is Oslo, a port."
-    >>> start, stop = extract("What is the capital of Norway?", said)
-    >>> said[start:stop]
+    >>> answer = "The capital of Norway is Oslo, a port."
+    >>> start, stop = extract("What is the capital of Norway?", answer)
+    >>> answer[start:stop]
     'Oslo'
     """
     begin, sentence, announced = _part(answer)
@@ -74,20 +168,21 @@ def extract(question: str, answer: str) -> Span | None:
     if not found:
         return None
     if found[0].plain in ("yes", "no") and not _NUMERIC.search(question):
-        place: Span | None = (found[0].start, found[0].stop)
+        span: Span | None = (found[0].start, found[0].stop)
     elif _NUMERIC.search(question):
-        if not announced and len(sentences(answer)) > 1:  # reasoning: the last number said
+        if not announced and len(sentences(answer)) > 1:  # reasoning: the last number
             begin, found = 0, words_of(answer, frozenset())
-            place = _last_number(found)
+            numbers = [at for at, word in enumerate(found) if _is_number(word)]
+            span = _full_number(found, numbers[-1]) if numbers else None
         else:
-            place = _number(found, announced)
+            span = _number(found, announced)
     else:
-        place = _phrase(found, bool(_WHO.search(question)), announced)
-    return None if place is None else (begin + place[0], begin + place[1])
+        span = _phrase(found, bool(_WHO.search(question)), announced)
+    return None if span is None else (begin + span[0], begin + span[1])
 
 
 def _part(answer: str) -> tuple[int, str, bool]:
-    """Where the part that is to be read begins, the part, and whether it was announced as the answer."""
+    """The start of the part to read, the part, and whether "the answer is" or the like announces it."""
     begin, announced = 0, False
     for marker in _ANNOUNCED.finditer(answer):
         if answer[marker.end() :].strip():
@@ -103,37 +198,30 @@ def _is_number(word: Word) -> bool:
     return word.text.lstrip("-−")[:1].isdigit() or word.text.casefold() in SMALL
 
 
-def _whole(found: Sequence[Word], place: int) -> Span:
+def _full_number(found: Sequence[Word], at: int) -> Span:
     """A number with the words that belong to it: "1.5 million", "twenty five"."""
-    last = place
+    last = at
     while last + 1 < len(found) and not found[last + 1].mark and (
         found[last + 1].plain in SCALES or found[last + 1].plain in ("hundred", "dozen")
         or (found[last].text.casefold() in SMALL and found[last + 1].text.casefold() in SMALL)
     ):  # fmt: skip
         last += 1
-    return found[place].start, found[last].stop
-
-
-def _last_number(found: Sequence[Word]) -> Span | None:
-    places = [place for place, word in enumerate(found) if _is_number(word)]
-    return _whole(found, places[-1]) if places else None
+    return found[at].start, found[last].stop
 
 
 def _number(found: Sequence[Word], announced: bool) -> Span | None:
-    places = [
-        place
-        for place, word in enumerate(found)
-        if _is_number(word) and not (word.plain == "1" and [w.plain for w in found[place + 1 : place + 2]] == ["of"])
+    numbers = [
+        at
+        for at, word in enumerate(found)
+        if _is_number(word) and not (word.plain == "1" and [w.plain for w in found[at + 1 : at + 2]] == ["of"])
     ]
-    told = [
-        place for place in places if announcer(found, place, skip_asked=False) in STRONG or found[place].mark == "="
-    ]
-    after_equals = [place for place in places if place and found[place - 1].text == "="]
-    fresh = [place for place in places if not found[place].asked]
-    told_fresh = [place for place in told if place in fresh]
-    for group in (after_equals[-1:], told_fresh, fresh, told[-1:], places if announced else []):
+    introduced = [at for at in numbers if announcer(found, at, skip_asked=False) in STRONG or found[at].mark == "="]
+    after_equals = [at for at in numbers if at and found[at - 1].text == "="]
+    new = [at for at in numbers if not found[at].asked]
+    introduced_new = [at for at in introduced if at in new]
+    for group in (after_equals[-1:], introduced_new, new, introduced[-1:], numbers if announced else []):
         if group:
-            return _whole(found, group[0])
+            return _full_number(found, group[0])
     return None
 
 
@@ -141,94 +229,94 @@ def _number(found: Sequence[Word], announced: bool) -> Span | None:
 
 
 def _phrase(found: Sequence[Word], who: bool, announced: bool) -> Span | None:
-    verbs = [place for place, word in enumerate(found) if word.plain in STRONG | VERBS or is_participle(found, place)]
-    bare = not verbs and len(found) <= FEW
+    verbs = [at for at, word in enumerate(found) if word.plain in STRONG | VERBS or is_participle(found, at)]
+    bare = not verbs and len(found) <= MAX_BARE_WORDS
     if bare and not any(word.asked and not word.function for word in found):
-        return _alone(found)
-    kept = _without_asides(found[: _remark(found, verbs)])
+        return _first_phrase(found)
+    main = _without_asides(found[: _remark(found, verbs)])
     best: tuple[float, Span] | None = None
     earlier = 0
-    for first, last in _candidates(kept):
-        if who and _name(kept, first, last) is None:
+    for first, last in _candidates(main):
+        if who and _name(main, first, last) is None:
             continue
-        score = _score(kept, first, last, who) - 1.1 * min(earlier, 2) + (2.0 if announced and first <= 1 else 0.0)
+        score = _score(main, first, last, who) - 1.1 * min(earlier, 2) + (2.0 if announced and first <= 1 else 0.0)
         earlier += 1
         if best is None or score > best[0]:
-            best = score, _trimmed(kept, first, last, who)
+            best = score, _trimmed(main, first, last, who)
     if best is not None:
         return best[1]
     if announced or bare:
-        return _alone(kept)
-    return None if who else _after_last_link(kept)
+        return _first_phrase(main)
+    return None if who else _after_last_copula(main)
 
 
-def _alone(found: Sequence[Word]) -> Span | None:
-    """The first phrase, articles aside."""
-    end = next((place for place, word in enumerate(found) if place and word.mark and not word.quoted), len(found))
+def _first_phrase(found: Sequence[Word]) -> Span | None:
+    """The first phrase without articles."""
+    end = next((at for at, word in enumerate(found) if at and word.mark and not word.quoted), len(found))
     own = [word for word in found[:end] if word.plain not in ARTICLES] or list(found[:end])
     return own[0].start, own[-1].stop
 
 
 def _remark(found: Sequence[Word], verbs: Sequence[int]) -> int:
-    """Where a remark on what was said begins: "..., which is a port"."""
-    links = [place for place in verbs if found[place].plain in STRONG or found[place].plain in VERBS]
+    """The index at which a remark begins: "..., which is a port"."""
+    links = [at for at in verbs if found[at].plain in STRONG or found[at].plain in VERBS]
     if not links:
         return len(found)
-    places = (place for place in range(links[0] + 2, len(found)) if found[place].plain in REMARKS)
-    return next((place for place in places if found[place].plain != "but" or found[place].mark), len(found))
+    starts = (at for at in range(links[0] + 2, len(found)) if found[at].plain in REMARKS)
+    return next((at for at in starts if found[at].plain != "but" or found[at].mark), len(found))
 
 
 def _without_asides(found: Sequence[Word]) -> list[Word]:
     """Without clauses between commas: "Apollo 11, which was launched in July, was ..."."""
-    kept, aside = list[Word](), False
-    for place, word in enumerate(found):
-        closes = any(later.mark == "," for later in found[place + 1 :])
+    rest, aside = list[Word](), False
+    for at, word in enumerate(found):
+        closes = any(later.mark == "," for later in found[at + 1 :])
         if word.mark == ",":
             aside = not aside and word.plain in ("which", "who") and closes
         if not aside:
-            kept.append(word)
-    return kept
+            rest.append(word)
+    return rest
 
 
 def _candidates(found: Sequence[Word]) -> list[tuple[int, int]]:
-    """Phrases of new words, first and last; and what follows "called", new or not."""
-    runs, place = list[tuple[int, int]](), 0
-    while place < len(found):
-        named = place > 0 and not found[place].function and _names(found, place)
-        if not (found[place].new or named) or is_participle(found, place):
-            place += 1
+    """First and last index of phrases of new words, and of phrases after "called", new or not."""
+    runs, at = list[tuple[int, int]](), 0
+    while at < len(found):
+        named = at > 0 and not found[at].function and _is_named(found, at)
+        if not (found[at].new or named) or is_participle(found, at):
+            at += 1
             continue
-        first = last = place
+        first = last = at
         while first > 1 and found[first - 1].asked and found[first - 1].capital and not found[first].mark and not (
             found[first - 1].function
         ):  # fmt: skip
             first -= 1
-        while (step := _goes_on(found, last)) is not None:
-            last = step
+        while (following := _next_of_phrase(found, last)) is not None:
+            last = following
         runs.append((first, last))
-        place = last + 1
+        at = last + 1
     return runs
 
 
-def _names(found: Sequence[Word], place: int) -> bool:
-    """Whether this word is named, or a name after "by": then it counts though it stands in the question."""
-    before = announcer(found, place, skip_asked=False)
-    return before in NAMING or (before == "by" and found[place].capital)
+def _is_named(found: Sequence[Word], at: int) -> bool:
+    """Whether this word follows "called", or is a name after "by": then it counts although the question contains it."""
+    before = announcer(found, at, skip_asked=False)
+    return before in NAMING or (before == "by" and found[at].capital)
 
 
-def _goes_on(found: Sequence[Word], last: int) -> int | None:
+def _next_of_phrase(found: Sequence[Word], last: int) -> int | None:
     """The next word of the phrase, past "of the" and the like inside a name; None at its end."""
-    place = last + 1
-    if place >= len(found) or found[place].mark:
+    at = last + 1
+    if at >= len(found) or found[at].mark:
         return None
-    word = found[place]
-    if not word.function and word.plain not in STRONG | VERBS and not is_participle(found, place):
-        return place
-    while place < len(found) and found[place].plain in JOINTS and not found[place].mark:
-        place += 1
-    inside = place > last + 1 and place < len(found) and not found[place].mark
+    word = found[at]
+    if not word.function and word.plain not in STRONG | VERBS and not is_participle(found, at):
+        return at
+    while at < len(found) and found[at].plain in JOINTS and not found[at].mark:
+        at += 1
+    inside = at > last + 1 and at < len(found) and not found[at].mark
     joined = found[last].capital or found[last + 1].capital
-    return place if inside and joined and found[place].capital else None
+    return at if inside and joined and found[at].capital else None
 
 
 def _score(found: Sequence[Word], first: int, last: int, who: bool) -> float:
@@ -238,9 +326,9 @@ def _score(found: Sequence[Word], first: int, last: int, who: bool) -> float:
     score += 2.0 * head.quoted + 1.0 * capital - 2.0 * head.text[:1].isdigit()
     score -= 3.0 * any(word.plain == "also" for word in found[max(first - 3, 0) : first])
     follows = found[last + 1].plain if last + 1 < len(found) and not found[last + 1].mark else ""
-    goes_on = follows in PREPOSITIONS | REMARKS or (bool(follows) and is_participle(found, last + 1))
-    if before in STRONG and goes_on and not capital and not head.quoted:
-        score -= 3.0  # a description, of which more follows
+    continues = follows in PREPOSITIONS | REMARKS or (bool(follows) and is_participle(found, last + 1))
+    if before in STRONG and continues and not capital and not head.quoted:
+        score -= 3.0  # a description that continues
     if all(word.function or word.asked for word in found[:first]) and not before and follows in STRONG | VERBS:
         rest = [word for word in found[last + 1 :] if not word.function and word.plain not in STRONG | VERBS]
         score += 5.0 if rest and sum(word.asked for word in rest) >= 0.6 * len(rest) else 0.0
@@ -248,14 +336,14 @@ def _score(found: Sequence[Word], first: int, last: int, who: bool) -> float:
 
 
 def _trimmed(found: Sequence[Word], first: int, last: int, who: bool) -> Span:
-    """A name without what it is: not "the French physicist" for a person, nor "planet" before Mars."""
+    """A name without its description: without "the French physicist" for a person, without "planet" before Mars."""
     if who or (found[first].text.islower() and found[last].capital and not found[first].quoted):
         first, last = _name(found, first, last) or (first, last)
     return found[first].start, found[last].stop
 
 
 def _name(found: Sequence[Word], first: int, last: int) -> tuple[int, int] | None:
-    """The longest row of capitalised words that is not the question's; the last one of equals. None: no name."""
+    """The longest sequence of capitalised words that is not the question's, the last of equals; None: no name."""
     rows, begin = list[tuple[int, int]](), first
     while begin <= last:
         end = begin
@@ -273,16 +361,16 @@ def _name(found: Sequence[Word], first: int, last: int) -> tuple[int, int] | Non
 
 
 def _describes(found: Sequence[Word], first: int, last: int, end: int) -> bool:
-    """Whether a capitalised word only tells of what kind the next one is: "French physicist"."""
+    """Whether a capitalised word only describes the next one: "French physicist"."""
     return first == last < end and found[last].text.endswith(("an", "ish", "ese", "ch", "based"))
 
 
-def _after_last_link(found: Sequence[Word]) -> Span | None:
-    links = [place for place, word in enumerate(found[:-1]) if word.plain in STRONG]
+def _after_last_copula(found: Sequence[Word]) -> Span | None:
+    links = [at for at, word in enumerate(found[:-1]) if word.plain in STRONG]
     if not links:
         return None
     rest = found[links[-1] + 1 :]
-    end = next((place for place, word in enumerate(rest) if place and word.mark and not word.quoted), len(rest))
+    end = next((at for at, word in enumerate(rest) if at and word.mark and not word.quoted), len(rest))
     own = [word for word in rest[:end] if word.plain not in ARTICLES and word.plain not in ADVERBS]
     if rest[0].plain in ("not", "no"):  # "is not a dog" is no answer
         return None

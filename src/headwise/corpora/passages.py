@@ -1,19 +1,20 @@
-"""Texts to read while heads are watched: packaged passages, a user's own, and repeated random tokens.
+"""Texts to read while heads are observed: the packaged passages, and a user's own.
 
 The packaged passages are ours: prose, dialogue, code, lists, tables, maths, exposition and other languages, 200 to 600
-tokens each, so that a statistic of a head does not hang on one kind of text.
+tokens each, so that a head's statistics do not depend on one kind of text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from headwise.core.errors import DataError
-from headwise.corpora.digest import digest_of
+from headwise.corpora.rows import digest_of, interleave, require_unique_ids, translate_read_errors
+
+__all__ = ["Passage", "Passages", "packaged_passages", "read_passages"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Passage:
         Passage(id='greeting', text='Good morning, all of you.', register='speech', language='en')
     """
 
-    id: str  # its name, unlike all others
+    id: str  # a unique name
     text: str  # what the model is shown
     register: str = "text"  # its kind, such as "code"
     language: str = "en"  # an ISO code
@@ -33,7 +34,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Passages:
-    """Texts with a name and a digest, so that a map can say what it was made from.
+    """Texts with a name and a digest for the provenance of a map.
 
     Examples:
         >>> few = packaged_passages().first(3)
@@ -41,7 +42,7 @@ class Passages:
         (3, ['prose', 'dialogue', 'code'])
     """
 
-    name: str  # what the atlas calls them
+    name: str  # the atlas records it
     items: tuple[Passage, ...]  # the texts
 
     def __len__(self) -> int:
@@ -53,16 +54,15 @@ class Passages:
         return digest_of([item.id, item.register, item.text] for item in self.items)
 
     def first(self, count: int) -> Passages:
-        """At most `count` of them, taken evenly over the registers in turn."""
+        """At most `count` of them, taken from the registers in turn."""
         by_register: dict[str, list[Passage]] = {}
         for item in self.items:
             by_register.setdefault(item.register, []).append(item)
-        turns = [queue[i] for i in range(len(self.items)) for queue in by_register.values() if i < len(queue)]
-        return Passages(self.name, tuple(turns[:count]))
+        return Passages(self.name, tuple(interleave(list(by_register.values()))[:count]))
 
 
 def packaged_passages() -> Passages:
-    """The texts that come with Headwise: short ones of several kinds, written for it.
+    """The texts that come with Headwise: short ones of several registers, written for it.
 
     Returns:
         All of them.
@@ -79,8 +79,8 @@ def packaged_passages() -> Passages:
 def read_passages(path: str | Path) -> Passages:
     r"""A user's texts: a .jsonl file, a .txt or .md file, or a folder of .txt files.
 
-    Every line of JSONL has a field "text" (and "id", "register", "language" if wanted). Plain text is cut at blank
-    lines, one text a paragraph; a folder gives one text a file.
+    Every line of JSONL has a field "text" (and optionally "id", "register", "language"). Plain text is split at blank
+    lines into one text per paragraph; a folder gives one text per file.
 
     Args:
         path: the file or folder.
@@ -109,39 +109,29 @@ def read_passages(path: str | Path) -> Passages:
         items = [Passage(f"{path.stem}-{i + 1}", text) for i, text in enumerate(p for p in paragraphs if p)]
     items = [item for item in items if item.text.strip()]
     if not items:
-        raise DataError(f"{path} holds no text; give at least one passage")
-    return Passages(path.name, tuple(_unique(items)))
+        raise DataError(f"{path} contains no text; give at least one passage")
+    require_unique_ids(items, "passages")
+    return Passages(path.name, tuple(items))
 
 
 def _content(path: Path) -> str:
-    try:
+    with translate_read_errors(path):
         return path.read_text(encoding="utf-8-sig")  # without the byte order mark that some editors write
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
 
 
 def _from_jsonl(path: Path) -> list[Passage]:
     items = []
-    for number, line in enumerate(_content(path).split("\n"), start=1):  # splitlines() would cut inside JSON strings
+    for number, line in enumerate(_content(path).split("\n"), start=1):  # splitlines() would split JSON strings
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(
-                f"line {number} of {path} is not JSON ({error.msg}); write one JSON object a line"
+                f"line {number} of {path} is not JSON ({error.msg}); write one JSON object per line"
             ) from error
         if not isinstance(row, dict) or not isinstance(row.get("text"), str):
             raise DataError(f'line {number} of {path} has no text; every line needs a field "text" that is a string')
         fields = {key: str(row[key]) for key in ("register", "language") if key in row}
         items.append(Passage(str(row.get("id", f"{path.stem}-{number}")), row["text"], **fields))
-    return items
-
-
-def _unique(items: Sequence[Passage]) -> Sequence[Passage]:
-    seen: set[str] = set()
-    for item in items:
-        if item.id in seen:
-            raise DataError(f"the id {item.id!r} stands on two passages; give every passage its own")
-        seen.add(item.id)
     return items

@@ -1,20 +1,25 @@
-"""The parts of a sentence that may be its answer: phrases, lists of candidates, words in a row that nothing denies.
+"""The parts of a sentence that may be its answer, and sentences that decline to answer.
 
     phrases      "The symbol is Au, from the Latin."     ->  au
     core         "The capital is Paris or Lyon."          ->  paris or lyon .
     items        "Paris, Lyon or Nice"                    ->  (paris) (lyon) (nice), joined by "," and "or"
-    contained    "It is not Paris."                       ->  paris stands there, but is denied
+    contained    "It is not Paris."                       ->  paris occurs, but is negated
 
-Works on the tokens of `wording`; it does not know what is right.
+A refusal is recognised by the beginning of a sentence ("I don't know", "As an AI ...") or by a clause that says the answer
+is missing ("is not mentioned in the text"). A sentence that declines and then answers ("I'm not sure, but I think it is
+Paris") is an answer: the part after "but" counts. English only; works on the tokens of `normalisation`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headwise.corpora.wording import ARTICLES, is_mark
+from headwise.corpora.normalisation import ARTICLES, is_mark
 
-__all__ = ["announced", "contained", "core", "is_denied", "items", "phrases"]
+__all__ = [
+    "after_but", "announced", "begins_as_refusal", "contained", "core", "has_a_refusal", "is_negated", "items",
+    "phrases", "says_it_is_not_known",
+]  # fmt: skip
 
 COPULAS = frozenset("is was are were be equals called named means = :".split())
 
@@ -30,7 +35,7 @@ def phrases(sentence: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _runs(sentence: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Words in a row, with what stands before them and after them."""
+    """Word sequences with the token before and the token after them."""
     before = ""
     run: list[str] = []
     for token in [*sentence, "."]:
@@ -43,20 +48,21 @@ def _runs(sentence: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...], str]]
 
 
 def core(sentence: Sequence[str], openers: frozenset[str] = COPULAS) -> list[str]:
-    """What stands after the first "is" or ":"; all of it where there is none."""
-    for place, token in enumerate(sentence):
-        if token in openers and place + 1 < len(sentence):
-            return list(sentence[place + 1 :])
+    """The part after the first "is" or ":"; the whole sentence if there is none."""
+    for at, token in enumerate(sentence):
+        if token in openers and at + 1 < len(sentence):
+            return list(sentence[at + 1 :])
     return list(sentence)
 
 
 def announced(sentence: Sequence[str]) -> list[str]:
-    """What stands after "the answer is", "the answer to this question is:"; all of it where that is not said."""
-    for place, token in enumerate(sentence):
+    """The part after "the answer is", "the answer to this question is:"; the whole sentence if neither occurs."""
+    for at, token in enumerate(sentence):
         if token == "answer":
-            said = core(sentence[place : place + 8])
-            if len(said) < len(sentence[place : place + 8]):
-                rest = list(sentence[place + len(sentence[place : place + 8]) - len(said) :])
+            window = sentence[at : at + 8]
+            after = core(window)
+            if len(after) < len(window):
+                rest = list(sentence[at + len(window) - len(after) :])
                 return rest[1:] if rest[0] == ":" and len(rest) > 1 else rest
     return list(sentence)
 
@@ -65,14 +71,14 @@ REMARKS = frozenset("specifically particularly especially including such which w
 
 
 def items(part: Sequence[str]) -> tuple[list[tuple[str, ...]], set[str]]:
-    """The different pieces between commas, "and" and "or", and which of these joined them.
+    """The distinct pieces between commas, "and" and "or", and the separators that occur.
 
-    What follows "specifically", "which" and the like is a remark on the piece before it, not a further candidate.
+    The part after "specifically", "which" and the like is a remark on the piece before it, not a further candidate.
     """
     found: dict[tuple[str, ...], None] = {}
     joints: set[str] = set()
     run: list[str] = []
-    remark = next((place for place, token in enumerate(part) if token in REMARKS), len(part))
+    remark = next((at for at, token in enumerate(part) if token in REMARKS), len(part))
     for token in [*part[:remark], "."]:
         if token in (",", ";", "/", "and", "or", ".", "!", "?"):
             if run:
@@ -84,23 +90,23 @@ def items(part: Sequence[str]) -> tuple[list[tuple[str, ...]], set[str]]:
     return list(found), joints
 
 
-# ---- words in a row -------------------------------------------------------------------------------------------------
+# ---- containment and negation ---------------------------------------------------------------------------------------
 
 
 def contained(sentence: Sequence[str], wanted: tuple[str, ...]) -> bool | None:
-    """Whether these words stand in a row; False if they are only denied, None if they do not stand there.
+    """Whether these words occur consecutively; False if only negated, None if they do not occur.
 
-    >>> said = ("it", "is", "not", "paris", "but", "lyon")
-    >>> contained(said, ("lyon",)), contained(said, ("paris",)), contained(said, ("nice",))
+    >>> sentence = ("it", "is", "not", "paris", "but", "lyon")
+    >>> contained(sentence, ("lyon",)), contained(sentence, ("paris",)), contained(sentence, ("nice",))
     (True, False, None)
     """
-    kept = [token for token in sentence if token not in ARTICLES and token != '"']
+    plain = [token for token in sentence if token not in ARTICLES and token != '"']
     found = None
-    for start in range(len(kept) - len(wanted) + 1):
+    for start in range(len(plain) - len(wanted) + 1):
         stop = start + len(wanted)
-        if tuple(kept[start:stop]) != wanted or _is_other_name(kept[:start], wanted):
+        if tuple(plain[start:stop]) != wanted or _is_other_name(plain[:start], wanted):
             continue
-        if not is_denied(kept[:start], kept[stop:]):
+        if not is_negated(plain[:start], plain[stop:]):
             return True
         found = False
     return found
@@ -109,21 +115,19 @@ def contained(sentence: Sequence[str], wanted: tuple[str, ...]) -> bool | None:
 NEGATIONS = frozenset(
     "not never isnt arent wasnt werent doesnt didnt dont cannot cant wont neither nor without except excluding".split()
 )
-TWO_WORDS = frozenset((("other", "than"), ("rather", "than"), ("instead", "of")))
+TWO_WORD_NEGATIONS = frozenset((("other", "than"), ("rather", "than"), ("instead", "of")))
 TURNS = frozenset("but however although though rather instead actually".split())
-SCOPE = 4  # words after a negation that it still denies
+SCOPE = 4  # words after a negation that it negates
 IS_NOT = frozenset((verb, "not") for verb in ("is", "was", "are", "were"))
 ISNT = frozenset(("isnt", "wasnt", "arent", "werent"))
 
 
-def is_denied(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether what stands between these words is denied: "not ...", "other than ...", "... is not"."""
-    for place in range(len(before) - 1, max(-1, len(before) - 1 - SCOPE), -1):
-        if before[place] in NEGATIONS or tuple(before[place : place + 2]) in TWO_WORDS:
+def is_negated(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether the words between these two parts are negated: "not ...", "other than ...", "... is not"."""
+    for at in range(len(before) - 1, max(-1, len(before) - 1 - SCOPE), -1):
+        if before[at] in NEGATIONS or tuple(before[at : at + 2]) in TWO_WORD_NEGATIONS:
             return True
-        if is_mark(before[place]) or (
-            before[place] in TURNS and before[place + 1 : place + 2] not in (["than"], ["of"])
-        ):
+        if is_mark(before[at]) or (before[at] in TURNS and before[at + 1 : at + 2] not in (["than"], ["of"])):
             break
     return tuple(after[:2]) in IS_NOT or bool(ISNT & set(after[:1]))
 
@@ -133,7 +137,75 @@ REGIONS = frozenset(("africa", "asia", "europe"))
 
 
 def _is_other_name(before: Sequence[str], wanted: tuple[str, ...]) -> bool:
-    """Whether it is another thing: "North Korea" is not "Korea"; but East Africa is in Africa."""
+    """Whether the name is a different one: "North Korea" is not "Korea"; but East Africa is in Africa."""
     if not before or before[-1] not in MODIFIERS or wanted[0] in MODIFIERS:
         return False
     return wanted[0] not in REGIONS or (before[-1], wanted[0]) == ("south", "africa")
+
+
+_BEGINNINGS = """
+i dont know|i do not know|i dont have|i do not have|i have no|i am not sure|im not sure|i am unsure|im unsure|not sure
+i cannot|i cant|i can not|i am unable|im unable|i am not able|im not able|i apologize|i apologise
+im sorry|i am sorry|sorry|i dont understand|i do not understand
+as ai|as chatbot|as language model|i am ai|im ai|i am just ai|im just ai|n /|not applicable
+unknown|it is unknown|not known|it is not known|no answer|no idea|cannot answer|cant answer|cannot be determined
+it is not possible to|it is impossible to|there is not enough information|there is no information
+not specified|not mentioned|it is not specified|it is not mentioned|question is unclear
+"""
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+BEGINNINGS = tuple(tuple(part.split()) for part in _BEGINNINGS.strip().replace("\n", "|").split("|"))
+ALONE = {("n", "/"), ("unknown",), ("sorry",), ("not", "known"), ("not", "sure"), ("no", "answer"), ("no", "idea")}
+"""These are refusals only at the end of a sentence: "Unknown Pleasures" is an album."""
+
+DEGREES = frozenset("explicitly directly specifically clearly currently publicly definitively yet".split())
+NOT_THERE = frozenset("mentioned specified provided stated".split())
+NOT_KNOWN = frozenset("known clear certain".split())
+
+
+def begins_as_refusal(sentence: Sequence[str]) -> bool:
+    """Whether the sentence begins like a refusal."""
+    plain = [token for token in sentence if token not in ARTICLES and token != '"']
+    for pattern in BEGINNINGS:
+        if tuple(plain[: len(pattern)]) == pattern:
+            after = plain[len(pattern) : len(pattern) + 1]
+            if pattern not in ALONE or not after or is_mark(after[0]):
+                return True
+    return False
+
+
+def has_a_refusal(sentence: Sequence[str]) -> bool:
+    """Whether any clause begins like a refusal: "for that question, I'm unable to answer"."""
+    starts = [0, *(at + 1 for at, token in enumerate(sentence) if is_mark(token))]
+    return any(begins_as_refusal(sentence[start:]) for start in starts)
+
+
+def says_it_is_not_known(sentence: Sequence[str]) -> bool:
+    """Whether the sentence says that the answer is missing: "... is unknown.", "... is not explicitly mentioned"."""
+    plain = [token for token in sentence if token not in DEGREES and token != '"']
+    for at, token in enumerate(plain):
+        verb = plain[at - 1] if at else ""
+        after = plain[at + 1] if at + 1 < len(plain) else "."
+        if verb not in ("is", "was", "are", "were"):
+            continue
+        if token == "unknown" and (is_mark(after) or after in ("to", "in")):
+            return True
+        if token == "not" and after in NOT_THERE:
+            return True
+        last = plain[at + 2] if at + 2 < len(plain) else "."
+        if token == "not" and after in NOT_KNOWN and (is_mark(last) or last in ("to", "in")):
+            return True
+    return False
+
+
+def after_but(sentence: str) -> str:
+    """The part after "but"; empty if there is none.
+
+    >>> after_but("I'm not sure, but I think it is Paris.")
+    'I think it is Paris.'
+    """
+    for word in (" but ", " However, ", " however, "):
+        before, found, after = sentence.partition(word)
+        if found and before:
+            return after
+    return ""

@@ -1,17 +1,25 @@
-"""How a question is put to a model, so that it answers in a few words.
+"""Prompts for questions and for steps, as text, as a chat and as token ids.
 
-A model with a chat template is asked in one user turn, with the instruction, the examples (if any) and the question all
-inside that turn; an example as a turn of its own would put words into the model's mouth. A base model gets examples
-and the question as plain text:
+A model with a chat template gets one user turn with the instruction, the examples (if any) and the question; an example
+as an assistant turn would put words into the model's mouth. A base model gets the same as plain text:
 
     chat    user: Give a short answer to the question. / Question: ...                assistant: It is Paris.
     plain   Question: ... / Answer: ... / Question: ... / Answer:                      Paris
 
-A question with a `context` is put after its text. Word problems (`numeric`) ask for a short reasoning that ends in "The
-answer is 18." The examples are ours and not among the packaged questions; being the same for every question, they
-make prompts with a shared beginning.
+A question with a `context` follows its text. Word problems (`numeric`) ask for a short reasoning that ends in "The answer
+is 18." The examples are ours, are not among the packaged questions, and are the same for every question, so prompts share
+a prefix.
 
-The same question gives the same tokens, always; the first token (BOS) stands there once, as `Model.ids` sees to.
+A step whose subquestion ends in "..." is an open sentence: the assistant's turn is pre-filled with the earlier sentences,
+complete, and with this one up to its gap, and the model continues it. Other steps are questions in one user turn:
+
+    user        Ann has 3 pens. With one more, the number of pens is ...          Ann has 3 pens and Ben has 4. ...
+                Complete the sentences.                                            Q: How many pens has Ann?
+    assistant   Ann has 3 pens.                                                    A: 3
+                With one more, the number of pens is                               Q: What is 3 plus 4?
+
+Steps show no worked examples, because a small model copies them, and do not name their function. Small models complete
+far more open sentences than they answer questions (``docs/studies/function-data.md``).
 """
 
 from __future__ import annotations
@@ -20,8 +28,12 @@ from typing import Any
 
 from headwise.core.errors import DataError
 from headwise.corpora.questions import Question
+from headwise.corpora.steps import Step
 
-__all__ = ["answer_ids", "default_few_shot", "has_chat", "prompt_ids", "prompt_of"]
+__all__ = [
+    "answer_ids", "default_few_shot", "has_chat_template", "prompt_ids", "question_prompt", "step_ids",
+    "step_prompt",
+]  # fmt: skip
 
 INSTRUCTION = "Give a short answer to the question."
 FROM_TEXT = "Give a short answer to the question about the text."
@@ -51,21 +63,20 @@ PROBLEMS = (
 
 
 def default_few_shot(chat: bool) -> int:
-    """How many examples suit the kind of prompt: none in a chat, five before a plain question.
+    """The number of examples: none in a chat, five before a plain question.
 
-    Measured with the default model on 120 packaged questions: it copies examples that stand inside a user's turn, so
-    that with 0, 1, 3 and 5 of them 39, 28, 25 and 20 % of its answers are correct; as plain text, with 3 and 5 examples,
-    26 and 33 %.
+    Measured with the default model on 120 packaged questions: it copies examples inside a user turn, so that with 0, 1, 3
+    and 5 of them 39, 28, 25 and 20 % of its answers are correct; as plain text, with 3 and 5 examples, 26 and 33 %.
     """
     return 0 if chat else 5
 
 
-def has_chat(model: Any) -> bool:
+def has_chat_template(model: Any) -> bool:
     """Whether the model's tokenizer has a chat template."""
     return bool(getattr(model.tokenizer, "chat_template", None))
 
 
-def prompt_of(question: Question, *, few_shot: int, chat: bool) -> str | list[dict[str, str]]:
+def question_prompt(question: Question, *, few_shot: int, chat: bool) -> str | list[dict[str, str]]:
     """The prompt as a text, or as a chat of one user turn."""
     examples = PROBLEMS if question.numeric else EXAMPLES
     if not 0 <= few_shot <= len(EXAMPLES):
@@ -83,16 +94,46 @@ def prompt_of(question: Question, *, few_shot: int, chat: bool) -> str | list[di
 def prompt_ids(
     model: Any, question: Question, *, few_shot: int | None = None, chat: bool | None = None
 ) -> tuple[int, ...]:
-    """The prompt as token ids; `chat` None is a chat where the model has a template.
-
-    What is longer than the model's context is cut to it: who goes on must check the length, with the answer's.
-    """
-    chat = has_chat(model) if chat is None else chat
+    """The prompt as token ids, truncated to the model's context; `chat` None: a chat if the model has a template."""
+    chat = has_chat_template(model) if chat is None else chat
     shots = default_few_shot(chat) if few_shot is None else few_shot
-    return tuple(model.ids(prompt_of(question, few_shot=shots, chat=chat), limit=model.card.max_positions))
+    return tuple(model.ids(question_prompt(question, few_shot=shots, chat=chat), limit=model.card.max_positions))
 
 
 def answer_ids(model: Any, answer: str, *, chat: bool) -> tuple[int, ...]:
-    """An answer that is known already, as the tokens the model would have said; after a plain prompt with a blank."""
+    """A known answer, as the tokens the model would have generated; with a leading space after a plain prompt."""
     text = answer if chat else f" {answer}"
     return tuple(model.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if answer else ()
+
+
+GAP = "..."
+STEP_INSTRUCTION = "Answer briefly."
+COMPLETION_INSTRUCTION = "Complete the sentences."
+
+
+def step_prompt(step: Step, *, chat: bool = True) -> str | list[dict[str, str]]:
+    """The prompt as a chat, or as a text. If the last turn is the assistant's, the model continues it."""
+    if step.subquestion.endswith(GAP):
+        asked, prefill = f"{step.question}\n{COMPLETION_INSTRUCTION}", _prefill(step)
+        if not chat:
+            return f"{asked}\n\n{prefill}"
+        return [{"role": "user", "content": asked}, {"role": "assistant", "content": prefill}]
+    earlier = [f"Q: {asked}\nA: {answer}" for asked, answer in step.earlier]
+    text = f"{step.question}\n\n" + "\n".join([*earlier, f"Q: {step.subquestion}"])
+    return [{"role": "user", "content": f"{text}\n{STEP_INSTRUCTION}"}] if chat else f"{text}\nA:"
+
+
+def step_ids(model: Any, step: Step, *, chat: bool | None = None) -> tuple[int, ...]:
+    """The prompt as token ids, truncated to the model's context; `chat` None: a chat if the model has a template."""
+    chat = has_chat_template(model) if chat is None else chat
+    prompt, limit = step_prompt(step, chat=chat), model.card.max_positions
+    if isinstance(prompt, str) or prompt[-1]["role"] == "user":
+        return tuple(model.ids(prompt, limit=limit))
+    prefill = model.tokenizer(prompt[-1]["content"], add_special_tokens=False, verbose=False)["input_ids"]
+    return tuple([*model.ids(prompt[:-1], limit=limit), *prefill][:limit])
+
+
+def _prefill(step: Step) -> str:
+    """The earlier sentences, complete, and this one up to its gap."""
+    earlier = [f"{asked.removesuffix(GAP).rstrip()} {answer.rstrip(' .')}." for asked, answer in step.earlier]
+    return "\n".join([*earlier, step.subquestion.removesuffix(GAP).rstrip()])

@@ -1,10 +1,10 @@
 """Questions with their right answers: the packaged set, and a user's own.
 
 A question has one or more right answers (aliases). It may carry a text to answer from (`context`), and the answer that
-some model already gave (`response`), with or without a label. The packaged set is ours: 2,656 short factual questions in
-24 topics of three degrees of difficulty (made by scripts/make_questions.py).
+a model already gave (`response`), with or without a label. The packaged set is ours: 2,656 short factual questions on 24
+topics at three levels of difficulty (made by scripts/make_questions.py).
 
-A user's file is JSONL, CSV or Parquet, one question a row:
+A user's file is JSONL, CSV or Parquet, with one question per row:
 
     question     the question                                            (needed)
     answers      right answers: a list, or "a|b"; also: answer, gold     (needed, unless every row has a label)
@@ -12,30 +12,27 @@ A user's file is JSONL, CSV or Parquet, one question a row:
     response     what a model answered; then nothing is generated        (optional)
     label        correct, wrong or refused; or true/false, 1/0 with `one_means`
                  also: a column `correct` or `hallucinated` of true/false or 1/0
-
-This module runs no model, and does not judge answers.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora.digest import digest_of
-from headwise.corpora.rows import read_rows
+from headwise.corpora.rows import cell_text, digest_of, interleave, read_rows, require_unique_ids
 
 __all__ = ["Question", "Questions", "packaged_questions", "read_questions"]
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question; with a `response`, one that has been answered already.
+    """One question; with a `response`, one that is already answered.
 
     Examples:
         >>> asked = Question("q1", "What is the capital of Norway?", ("Oslo",), topic="capitals")
@@ -43,21 +40,21 @@ class Question:
         (('Oslo',), None)
     """
 
-    id: str  # its name, unlike all others
-    question: str  # what is asked
-    answers: tuple[str, ...]  # all that count as right; the first is the one to show
-    topic: str = ""  # samples are taken evenly over topics
-    difficulty: int = 0  # 1 easy ... 3 hard; 0 where nobody said
+    id: str  # a unique name
+    question: str  # the question
+    answers: tuple[str, ...]  # all that count as right; the first is displayed
+    topic: str = ""  # samples are stratified by topic
+    difficulty: int = 0  # 1 easy ... 3 hard; 0 unknown
     context: str = ""  # a text to answer from
-    numeric: bool = False  # a word problem: the last number said is the answer
-    wrong_answers: tuple[str, ...] = ()  # known wrong ones, where a set has them
-    response: str | None = None  # what a model answered, where that is known already
-    label: str | None = None  # of the response: correct, wrong or refused; None is to be judged
+    numeric: bool = False  # a word problem: the last number is the answer
+    wrong_answers: tuple[str, ...] = ()  # known wrong ones, if the set has them
+    response: str | None = None  # a model's answer, if already known
+    label: str | None = None  # of the response: correct, wrong or refused; None: to be judged
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions with a name and a digest, so that a map can say what it was made from.
+    """Questions with a name and a digest for the provenance of a map.
 
     Examples:
         >>> some = packaged_questions().sample(48)
@@ -65,7 +62,7 @@ class Questions:
         (48, 24)
     """
 
-    name: str  # what the atlas calls them
+    name: str  # the atlas records it
     items: tuple[Question, ...]  # the questions
 
     def __len__(self) -> int:
@@ -82,26 +79,21 @@ class Questions:
         return list(dict.fromkeys(item.topic for item in self.items))
 
     def sample(self, count: int, seed: int = 0) -> Questions:
-        """At most `count`, as many of each topic as can be, in the order of the whole.
-
-        With one seed a smaller sample is part of a larger one.
-        """
+        """At most `count`, stratified by topic, in their original order; with one seed, smaller samples are subsets."""
         if count < 1:
             raise DataError(f"a sample needs at least one question, not {count}")
         rng = random.Random(seed)
         queues = []
         for topic in self.topics:
-            queue = [place for place, item in enumerate(self.items) if item.topic == topic]
+            queue = [index for index, item in enumerate(self.items) if item.topic == topic]
             rng.shuffle(queue)
             queues.append(queue)
         rng.shuffle(queues)
-        longest = max((len(queue) for queue in queues), default=0)
-        turns = [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
-        return Questions(self.name, tuple(self.items[place] for place in sorted(turns[:count])))
+        return Questions(self.name, tuple(self.items[index] for index in sorted(interleave(queues)[:count])))
 
 
 def packaged_questions() -> Questions:
-    """The questions that come with Headwise, on twenty-four topics, easy to hard.
+    """The questions that come with Headwise, on 24 topics, easy to hard.
 
     Returns:
         All of them.
@@ -118,14 +110,13 @@ def packaged_questions() -> Questions:
 
 # ---- a user's own ---------------------------------------------------------------------------------------------------
 
-ANSWERS = ("answers", "answer", "gold", "golds")
-LABELLED = {"correct": True, "hallucinated": False}  # column -> whether true means correct
-KNOWN = ("question", *ANSWERS, "id", "topic", "difficulty", "context", "response", "label", *LABELLED)
-WORDS = {
+ANSWER_FIELDS = ("answers", "answer", "gold", "golds")
+BOOLEAN_LABELS = {"correct": True, "hallucinated": False}  # column -> whether true means correct
+LABEL_WORDS = {
     "correct": "correct", "right": "correct", "wrong": "wrong", "incorrect": "wrong", "hallucinated": "wrong",
     "refused": "refused", "refusal": "refused",
 }  # fmt: skip
-TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
+BOOLEANS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
 def read_questions(path: str | Path, *, one_means: str | None = None) -> Questions:
@@ -133,7 +124,7 @@ def read_questions(path: str | Path, *, one_means: str | None = None) -> Questio
 
     Args:
         path: the file. Fields: question, answers; and id, topic, difficulty, context, response, label where known.
-        one_means: "correct" or "wrong", what 1 (or true) in the column `label` stands for.
+        one_means: "correct" or "wrong": the meaning of 1 (or true) in the column `label`.
 
     Returns:
         The questions, named after the file.
@@ -149,68 +140,56 @@ def read_questions(path: str | Path, *, one_means: str | None = None) -> Questio
     path = Path(path)
     rows = read_rows(path)
     if not rows:
-        raise DataError(f"{path} holds no rows; give at least one question")
-    _refuse_missing_fields(path, rows)
+        raise DataError(f"{path} contains no rows; give at least one question")
+    _require_fields(path, rows)
     items = [_question(path, number, row, one_means) for number, row in enumerate(rows, start=1)]
     usable = [item for item in items if item is not None]
     if not usable:
         raise DataError(f"no row of {path} has a question; fill the field 'question' in at least one")
-    return Questions(path.name, tuple(unique(usable)))
+    require_unique_ids(usable, "questions")
+    return Questions(path.name, tuple(usable))
 
 
-def unique(items: Iterable[Question]) -> list[Question]:
-    """The questions, if no two have one id."""
-    seen: dict[str, Question] = {}
-    for item in items:
-        if item.id in seen:
-            raise DataError(f"the id {item.id!r} stands on two questions; give every question its own")
-        seen[item.id] = item
-    return list(seen.values())
+def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    fields = list(dict.fromkeys(str(name) for row in rows for name in row))
+    listed = ", ".join(fields[:12]) + (" ..." if len(fields) > 12 else "")
 
+    def advice(missing: str) -> str:
+        guess = did_you_mean(missing, fields)
+        close = guess.split("'")[1] if guess.startswith("Did") else None
+        return f"Rename {close!r} to {missing!r}?" if close else f"Add {missing!r}, or rename the field that has it."
 
-def _refuse_missing_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    there = list(dict.fromkeys(str(name) for row in rows for name in row))
-    if "question" not in there:
-        raise DataError(f"{path} has no field 'question'; it has {_listed(there)}. {_guess('question', there)}")
-    labelled = "label" in there or any(name in there for name in LABELLED)
-    if not any(name in there for name in ANSWERS) and not ("response" in there and labelled):
+    if "question" not in fields:
+        raise DataError(f"{path} has no field 'question'; it has {listed}. {advice('question')}")
+    labelled = "label" in fields or any(name in fields for name in BOOLEAN_LABELS)
+    if not any(name in fields for name in ANSWER_FIELDS) and not ("response" in fields and labelled):
         raise DataError(
             f"{path} has no right answers (a field 'answers', 'answer' or 'gold'), and no 'response' with a 'label'; "
-            f"it has {_listed(there)}. {_guess('answers', there)}"
+            f"it has {listed}. {advice('answers')}"
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
-
-
-def _guess(wanted: str, there: Sequence[str]) -> str:
-    guess = did_you_mean(wanted, there)
-    close = guess.split("'")[1] if guess.startswith("Did") else None
-    return f"Rename {close!r} to {wanted!r}?" if close else f"Add {wanted!r}, or rename the field that holds it."
-
-
 def _question(path: Path, number: int, row: Mapping[str, Any], one_means: str | None) -> Question | None:
-    text = _text(row.get("question"))
+    text = cell_text(row.get("question"))
     if not text:
         return None
     where = f"row {number} of {path}"
-    answers = next((_answers(row[name], where) for name in ANSWERS if not _empty(row.get(name))), ())
+    answers = next((_answers(row[name], where) for name in ANSWER_FIELDS if not _empty(row.get(name))), ())
     response = None if row.get("response") is None or _is_nan(row["response"]) else str(row["response"]).strip()
     label = _label(row, where, one_means)
     if not answers and label is None:
         raise DataError(
-            f"{where} has no right answer and no label, so nothing can say whether it is right; fill one of the two"
+            f"{where} has no right answer and no label, so its response cannot be judged; fill one of the two"
         )
     if label is not None and response is None:
-        raise DataError(f"{where} has a label but no response; a label says whether a response is right, so give both")
+        raise DataError(f"{where} has a label but no response; a label refers to a response, so give both")
     return Question(
-        id=_text(row.get("id")) or f"{path.stem}-{number}",
+        id=cell_text(row.get("id")) or f"{path.stem}-{number}",
         question=text,
         answers=answers,
-        topic=_text(row.get("topic")),
+        topic=cell_text(row.get("topic")),
         difficulty=_difficulty(row.get("difficulty"), where),
-        context=_text(row.get("context")),
+        context=cell_text(row.get("context")),
         response=response,
         label=label,
     )
@@ -228,13 +207,13 @@ def _answers(value: Any, where: str) -> tuple[str, ...]:
     elif isinstance(value, Mapping):
         raise DataError(f"the answers of {where} are an object; give a list of texts, or one text such as 'a|b'")
     several = list(value) if hasattr(value, "__iter__") else [value]
-    return tuple(dict.fromkeys(text for text in map(_text, several) if text))
+    return tuple(dict.fromkeys(text for text in map(cell_text, several) if text))
 
 
 def _label(row: Mapping[str, Any], where: str, one_means: str | None) -> str | None:
-    for column, true_is_correct in LABELLED.items():
+    for column, true_is_correct in BOOLEAN_LABELS.items():
         if not _empty(row.get(column)):
-            truth = TRUTHS.get(str(row[column]).strip().casefold())
+            truth = BOOLEANS.get(str(row[column]).strip().casefold())
             if truth is None:
                 raise DataError(f"{where} has {row[column]!r} under {column!r}; give true or false (1 or 0)")
             return "correct" if truth == true_is_correct else "wrong"
@@ -242,17 +221,17 @@ def _label(row: Mapping[str, Any], where: str, one_means: str | None) -> str | N
     if _empty(given):
         return None
     word = str(given).strip().casefold()
-    if word in WORDS:
-        return WORDS[word]
-    if word not in TRUTHS:
+    if word in LABEL_WORDS:
+        return LABEL_WORDS[word]
+    if word not in BOOLEANS:
         raise DataError(f"{where} has the label {given!r}. {did_you_mean(word, ('correct', 'wrong', 'refused'))}")
     if one_means is None:
         raise DataError(
-            f"{where} has the label {given!r}, and nobody said what 1 (or true) means; say one_means='correct' or "
+            f"{where} has the label {given!r}, and the meaning of 1 (or true) is not set; pass one_means='correct' or "
             "one_means='wrong' (--one-means), or write correct, wrong or refused"
         )
     other = {"correct": "wrong", "wrong": "correct"}[one_means]
-    return one_means if TRUTHS[word] else other
+    return one_means if BOOLEANS[word] else other
 
 
 def _difficulty(value: Any, where: str) -> int:
@@ -262,14 +241,6 @@ def _difficulty(value: Any, where: str) -> int:
         return int(float(value))
     except (TypeError, ValueError) as error:
         raise DataError(f"{where} has the difficulty {value!r}; give a whole number, such as 1, 2 or 3") from error
-
-
-def _text(value: Any) -> str:
-    if value is None or _is_nan(value):
-        return ""
-    if isinstance(value, float) and value.is_integer():  # 12.0 in a table with gaps is 12
-        value = int(value)
-    return str(value).strip()
 
 
 def _empty(value: Any) -> bool:

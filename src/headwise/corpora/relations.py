@@ -1,22 +1,23 @@
-"""Relations between words, such as country -> capital: the packaged ones, and a user's own.
+"""Relations between words, such as country -> capital: the packaged relations, and a user's own.
 
-A relation is a list of pairs (source, target). What a head does to a source word can be read off its weights or its
-output, and compared with the target; so both words must be one token in the tokenizer at hand (see `single_tokens`).
-The packaged relations are ours, in four categories; every one says where its facts come from (made by
-scripts/make_relations.py). A source may have several targets (Canada: English, French); each is a pair of its own.
+A relation is a list of pairs (source, target). The target that a head's weights or output assign to a source word is
+compared with the true one, so both words must be single tokens (see `vocabulary`). The 26 packaged relations are ours, in
+four categories, each with the source of its facts (made by scripts/make_relations.py). A source with several targets
+(Canada: English, French) has one pair per target.
 
-A user's file is JSON, CSV or TSV; a folder is all such files in it:
+A user's file is JSON, CSV or TSV; a folder is read as all such files in it:
 
-    [["hot", "cold"], ["big", "small"]]                                  pairs; the file's name is the relation's
+    [["hot", "cold"], ["big", "small"]]                                  pairs; the file name names the relation
     {"antonym": [["hot", "cold"], ...], "plural": [...]}                 several relations
     {"antonym": {"pairs": [...], "category": "linguistic", "copying": false, "source": "...", "templates": [...]}}
     source,target[,relation][,category]                                  first line of a CSV or TSV file
-
-This module runs no model, and knows no tokenizer.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -25,19 +26,18 @@ from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora.digest import digest_of
-from headwise.corpora.relation_files import SUFFIXES, fields_of, fields_of_json
+from headwise.corpora.rows import digest_of, translate_read_errors
 
-__all__ = ["CATEGORIES", "SLOT", "Relation", "Relations", "packaged_relations", "read_relations"]
+__all__ = ["CATEGORIES", "SLOT", "SUFFIXES", "Relation", "Relations", "packaged_relations", "read_relations"]
 
 CATEGORIES = ("algorithmic", "knowledge", "linguistic", "translation")  # of the packaged relations
-OWN = "own"  # the category of a user's relation that names none
-SLOT = "{s}"  # where a template has the source word
+DEFAULT_CATEGORY = "own"  # of a user's relation without a category
+SLOT = "{s}"  # the placeholder of the source word in a template
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Pairs of words that stand in one relation.
+    """Pairs of words in one relation.
 
     Examples:
         >>> capitals = Relation("capital", "knowledge", (("France", "Paris"), ("Spain", "Madrid")))
@@ -47,8 +47,8 @@ class Relation:
 
     name: str  # such as "country-capital"
     category: str  # such as "knowledge"; maps are coloured by it
-    pairs: tuple[tuple[str, str], ...]  # source, target; without the blank in front that both get as tokens
-    copying: bool = False  # the target is the source itself: a head must put it first, not among the first ten
+    pairs: tuple[tuple[str, str], ...]  # source, target; without the leading space that both have as tokens
+    copying: bool = False  # the target is the source itself: a head must rank it first, not in the top ten
     source: str = ""  # where the facts come from
     templates: tuple[str, ...] = ()  # "The capital of {s} is": texts that the target completes
 
@@ -56,13 +56,13 @@ class Relation:
         return len(self.pairs)
 
     def targets_of(self, source: str) -> tuple[str, ...]:
-        """All words that count as right for this one."""
+        """All right targets of a source."""
         return tuple(target for word, target in self.pairs if word == source)
 
 
 @dataclass(frozen=True)
 class Relations:
-    """Relations with a name and a digest, so that a map can say what it was made from.
+    """Relations with a name and a digest for the provenance of a map.
 
     Examples:
         >>> relations = packaged_relations()
@@ -70,7 +70,7 @@ class Relations:
         (('hot', 'cold'), ['plural', 'antonym'])
     """
 
-    name: str  # what the atlas calls them
+    name: str  # the atlas records it
     items: tuple[Relation, ...]  # the relations
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class Relations:
 
     @property
     def names(self) -> list[str]:
-        """In their order."""
+        """The relations' names, in order."""
         return [item.name for item in self.items]
 
     @property
@@ -96,7 +96,7 @@ class Relations:
         return digest_of(list(asdict(item).values()) for item in self.items)
 
     def only(self, names: Iterable[str]) -> Relations:
-        """Those of these names, in that order."""
+        """The relations of these names, in that order."""
         return Relations(self.name, tuple(self[name] for name in dict.fromkeys(names)))
 
 
@@ -114,7 +114,7 @@ def packaged_relations() -> Relations:
     found = []
     for file in files("headwise.corpora").joinpath("data/relations").iterdir():
         if file.name.endswith(".json"):
-            fields = fields_of_json(file.read_text(encoding="utf-8"), file.name, file.name)
+            fields = _fields_of_json(file.read_text(encoding="utf-8"), file.name, file.name)
             found += [_relation(name, one, file.name) for name, one in fields.items()]
     return Relations("packaged relations", tuple(sorted(found, key=lambda item: (item.category, item.name))))
 
@@ -123,8 +123,8 @@ def read_relations(path: str | Path) -> Relations:
     r"""A user's relations: a .json, .csv or .tsv file, or a folder of them.
 
     Args:
-        path: the file or folder. In CSV a pair a line, below the names source and target; in JSON also a category, a
-            source and templates.
+        path: the file or folder. CSV: one pair per line, below the header source,target; JSON: optionally with a
+            category, a source and templates.
 
     Returns:
         The relations, named after their files.
@@ -139,30 +139,30 @@ def read_relations(path: str | Path) -> Relations:
         raise DataError(f"there is no file or folder {path}; give a file of pairs ({', '.join(SUFFIXES)})")
     given = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else [path]
     if not given:
-        raise DataError(f"the folder {path} holds no file of pairs ({', '.join(SUFFIXES)})")
+        raise DataError(f"the folder {path} contains no file of pairs ({', '.join(SUFFIXES)})")
     found: dict[str, Relation] = {}
     for file in given:
-        for name, fields in fields_of(file).items():
+        for name, fields in _read_fields(file).items():
             if name in found:
-                raise DataError(f"{file} holds a relation {name!r}, and so does another file; give it another name")
+                raise DataError(f"{file} contains a relation {name!r}, and so does another file; rename one of them")
             found[name] = _relation(name, fields, str(file))
     if not found:
-        raise DataError(f"{path} holds no relation; give at least one pair of words")
+        raise DataError(f"{path} contains no relation; give at least one pair of words")
     return Relations(path.name, tuple(found.values()))
 
 
 def _relation(name: str, fields: Mapping[str, Any], where: str) -> Relation:
     pairs = tuple((source.strip(), target.strip()) for source, target in fields["pairs"])
-    _refuse_unusable(name, pairs, where)
+    _require_usable(name, pairs, where)
     templates = tuple(fields.get("templates", ()))
     for template in templates:
         if not isinstance(template, str) or template.count(SLOT) != 1 or f" {SLOT}" not in template:
             raise DataError(
-                f"the template {template!r} of {name!r} in {where} needs {SLOT} once, after a blank, for the source word"
+                f"the template {template!r} of {name!r} in {where} needs {SLOT} once, after a space, for the source word"
             )
     return Relation(
         name=name,
-        category=fields.get("category", OWN),
+        category=fields.get("category", DEFAULT_CATEGORY),
         pairs=pairs,
         copying=fields.get("copying", all(source == target for source, target in pairs)),
         source=fields.get("source", where),
@@ -170,17 +170,107 @@ def _relation(name: str, fields: Mapping[str, Any], where: str) -> Relation:
     )
 
 
-def _refuse_unusable(name: str, pairs: tuple[tuple[str, str], ...], where: str) -> None:
+def _require_usable(name: str, pairs: tuple[tuple[str, str], ...], where: str) -> None:
     if not name.strip():
         raise DataError(f"a relation of {where} has an empty name; give it one")
     if not pairs:
         raise DataError(f"the relation {name!r} of {where} has no pairs; give at least one")
     for number, pair in enumerate(pairs, start=1):
         if not all(pair):
-            raise DataError(f"pair {number} of {name!r} in {where} has an empty word; fill it or take it out")
+            raise DataError(f"pair {number} of {name!r} in {where} has an empty word; fill it or remove the pair")
     (pair, count), *_ = Counter(pairs).most_common(1)
     if count > 1:
         raise DataError(
-            f"the pair {pair[0]} -> {pair[1]} stands {count} times in {name!r} of {where}; it would count as often, "
-            "so leave it once"
+            f"the pair {pair[0]} -> {pair[1]} occurs {count} times in {name!r} of {where} and would count {count} "
+            "times; remove the duplicates"
         )
+
+
+SUFFIXES = (".json", ".csv", ".tsv")
+FIELDS = ("pairs", "category", "copying", "source", "templates")
+
+EXPECTED = 'a list of pairs such as [["hot", "cold"], ["big", "small"]]'
+
+Fields = dict[str, Any]
+
+
+def _read_fields(path: Path) -> dict[str, Fields]:
+    """The fields of every relation in a file, by the relation's name."""
+    if path.suffix not in SUFFIXES:
+        raise DataError(f"{path.name} has the suffix {path.suffix!r}; relations are read from {', '.join(SUFFIXES)}")
+    with translate_read_errors(path):
+        text = path.read_bytes().decode("utf-8-sig")  # without the byte order mark that some editors write
+    if not text.strip():
+        raise DataError(f"{path} is empty; give at least one pair of words")
+    if path.suffix == ".json":
+        return _fields_of_json(text, path.stem, str(path))
+    return _fields_of_table(text, path, "," if path.suffix == ".csv" else "\t")
+
+
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _fields_of_json(text: str, name: str, where: str) -> dict[str, Fields]:
+    """A list of pairs, named `name`, or an object of relations."""
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where} is not JSON ({error.msg} on line {error.lineno}); write {EXPECTED}") from error
+    if isinstance(content, list):
+        return {name: {"pairs": _pairs(content, where)}}
+    if not isinstance(content, dict):
+        raise DataError(f"{where} contains neither pairs nor relations; write {EXPECTED}, or an object of such lists")
+    return {key: _fields(value, f"the relation {key!r} of {where}") for key, value in content.items()}
+
+
+def _fields(value: Any, where: str) -> Fields:
+    if not isinstance(value, dict):
+        return {"pairs": _pairs(value, where)}
+    for key in value:
+        if key not in FIELDS:
+            raise DataError(f"{where} has a field {key!r}. {did_you_mean(key, FIELDS)}")
+    for key, kind in (("category", str), ("copying", bool), ("source", str), ("templates", list)):
+        if key in value and not isinstance(value[key], kind):
+            raise DataError(f"{where} has {value[key]!r} under {key!r}; give a {kind.__name__}")
+    return value | {"pairs": _pairs(value.get("pairs"), where)}
+
+
+def _pairs(content: Any, where: str) -> list[tuple[str, str]]:
+    if not isinstance(content, list):
+        raise DataError(f"{where} has no list of pairs; write {EXPECTED}")
+    for number, item in enumerate(content, start=1):
+        if not isinstance(item, list) or len(item) != 2 or not all(isinstance(word, str) for word in item):
+            text = json.dumps(item, ensure_ascii=False)
+            text = text if len(text) <= 60 else text[:57] + "..."
+            raise DataError(f"item {number} of {where} is {text}, not a pair of words; write {EXPECTED}")
+    return [(source, target) for source, target in content]
+
+
+# ---- CSV and TSV ----------------------------------------------------------------------------------------------------
+
+
+def _fields_of_table(text: str, path: Path, delimiter: str) -> dict[str, Fields]:
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
+    header = [name.strip().casefold() for name in rows[0]]
+    if not {"source", "target"} <= set(header):
+        sign = {",": "a comma", "\t": "a tab"}[delimiter]
+        raise DataError(
+            f"the first line of {path} has the columns {', '.join(header)}; it must name at least source and target, "
+            f"separated by {sign}"
+        )
+    found: dict[str, Fields] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(header):
+            raise DataError(
+                f"line {number} of {path} has {len(row)} columns and the first line {len(header)}; make them equal"
+            )
+        cells = dict(zip(header, row, strict=True))
+        name, category = cells.get("relation", "").strip() or path.stem, cells.get("category", "").strip()
+        fields = found.setdefault(name, {"pairs": []})
+        if category and fields.setdefault("category", category) != category:
+            raise DataError(
+                f"line {number} of {path} puts the relation {name!r} into the category {category!r}, and an earlier "
+                f"line into {fields['category']!r}; choose one"
+            )
+        fields["pairs"].append((cells["source"], cells["target"]))
+    return found

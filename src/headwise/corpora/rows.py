@@ -1,27 +1,34 @@
-"""Files of rows: JSON lines, CSV, Parquet, Arrow; one dict a row, whatever the file.
+"""Files of rows (JSON lines, CSV, Parquet, Arrow) as one dict per row, and what all corpora do with their rows.
 
-Parquet and Arrow need the package pyarrow. This module does not know what the rows mean.
+Parquet and Arrow require the package pyarrow.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import importlib
 import io
 import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["SUFFIXES", "read_rows"]
+__all__ = [
+    "SUFFIXES", "cell_text", "digest_of", "interleave", "read_rows", "require_unique_ids", "translate_read_errors",
+]  # fmt: skip
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow")
+T = TypeVar("T")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """All rows of a file; a folder is all its files of these kinds, in the order of their names."""
+    """All rows of a file, or of all files of these kinds in a folder, in the order of their names."""
     if not path.exists():
         near = did_you_mean(path.name, [entry.name for entry in path.parent.glob("*")]) if path.parent.is_dir() else ""
         if near.startswith("Did"):
@@ -30,26 +37,33 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if file.name.endswith((".jsonl", ".jsonl.gz", *SUFFIXES[3:])))
         if not found:
-            raise DataError(f"the folder {path} holds no file of rows; put one of {', '.join(SUFFIXES)} into it")
+            raise DataError(f"the folder {path} contains no file of rows; add one of {', '.join(SUFFIXES)}")
         return [row for file in found for row in read_rows(file)]
-    try:
+    with translate_read_errors(path):
         if path.suffix == ".csv":
             return _csv(path)
         if path.suffix in (".parquet", ".arrow"):
             return _arrow(path)
         if path.name.endswith((".jsonl", ".jsonl.gz", ".json", ".json.gz")):
             return _json(path)
+    raise DataError(f"{path} has the suffix {path.suffix!r}; rows are read from {', '.join(SUFFIXES)}")
+
+
+@contextmanager
+def translate_read_errors(path: Path) -> Iterator[None]:
+    """Raise `DataError` for a file that cannot be read or is not UTF-8."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error}); check the file") from error
-    raise DataError(f"{path} has the suffix {path.suffix!r}; rows are read from {', '.join(SUFFIXES)}")
 
 
 def _json(path: Path) -> list[dict[str, Any]]:
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     text = content.decode("utf-8-sig")
-    if text.lstrip().startswith("["):  # one list, not lines
+    if text.lstrip().startswith("["):  # one list instead of lines
         lines = [(1, text)]
     else:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
@@ -59,22 +73,23 @@ def _json(path: Path) -> list[dict[str, Any]]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(
-                f"line {number + error.lineno - 1} of {path} is not JSON ({error.msg}); write one JSON object a line"
+                f"line {number + error.lineno - 1} of {path} is not JSON ({error.msg}); write one JSON object per line"
             ) from error
         several = row if isinstance(row, list) else [row]
         if not all(isinstance(one, dict) for one in several):
-            raise DataError(f"line {number} of {path} is not a JSON object; write one a line, with a field 'question'")
+            raise DataError(
+                f"line {number} of {path} is not a JSON object; write one per line, with a field 'question'"
+            )
         rows += several
     return rows
 
 
 def _csv(path: Path) -> list[dict[str, Any]]:
     text = path.read_bytes().decode("utf-8-sig")
-    reader = csv.DictReader(io.StringIO(text, newline=""))
     rows = []
-    for number, row in enumerate(reader, start=1):
+    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
         if None in row:
-            raise DataError(f"row {number} of {path} has more columns than the first line names; quote its commas")
+            raise DataError(f"row {number} of {path} has more columns than the header; quote its commas")
         rows.append({name: value for name, value in row.items() if value is not None})
     return rows
 
@@ -89,19 +104,50 @@ def _arrow(path: Path) -> list[dict[str, Any]]:
         ) from error
     try:
         if path.suffix == ".parquet":
-            table = parquet.read_table(path)
-        else:
-            with arrow.memory_map(str(path)) as source:
-                table = _arrow_table(arrow, source)
-        return table.to_pylist()
+            return parquet.read_table(path).to_pylist()
+        with arrow.memory_map(str(path)) as source:
+            try:  # the datasets library writes the stream format, others the file format
+                return arrow.ipc.open_stream(source).read_all().to_pylist()
+            except arrow.ArrowInvalid:
+                source.seek(0)
+                return arrow.ipc.open_file(source).read_all().to_pylist()
     except arrow.ArrowInvalid as error:
-        raise DataError(f"{path} is not a whole {path.suffix} file ({str(error).splitlines()[0]})") from error
+        raise DataError(f"{path} is not a complete {path.suffix} file ({str(error).splitlines()[0]})") from error
 
 
-def _arrow_table(arrow: Any, source: Any) -> Any:
-    """The datasets library writes streams; others write files."""
-    try:
-        return arrow.ipc.open_stream(source).read_all()
-    except arrow.ArrowInvalid:
-        source.seek(0)
-        return arrow.ipc.open_file(source).read_all()
+def cell_text(value: Any) -> str:
+    """A cell as text: empty for None and NaN, "12" for 12.0 (a table with gaps stores integers as floats)."""
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def require_unique_ids(items: Sequence[Any], kind: str) -> None:
+    """Raise `DataError` if two items share an `id`; `kind` is the plural noun of the message."""
+    for name, count in Counter(item.id for item in items).items():
+        if count > 1:
+            raise DataError(f"the id {name!r} is used by {count} {kind}; give each its own id")
+
+
+def interleave(queues: Sequence[Sequence[T]]) -> list[T]:
+    """The queues' first items, then their second ones, and so on.
+
+    >>> interleave([[1, 2, 3], [7], [8, 9]])
+    [1, 7, 8, 2, 9, 3]
+    """
+    longest = max(map(len, queues), default=0)
+    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
+
+
+def digest_of(rows: Iterable[list[Any]]) -> str:
+    """Sixteen hexadecimal digits that change when any of these plain values does, for the provenance of a map.
+
+    >>> digest_of([["a", 1]]) == digest_of([["a", 1]]), digest_of([["a", 1]]) == digest_of([["a", 2]])
+    (True, False)
+    """
+    hasher = hashlib.blake2b(digest_size=8)
+    for row in rows:
+        hasher.update(json.dumps(row, ensure_ascii=False).encode())
+    return hasher.hexdigest()

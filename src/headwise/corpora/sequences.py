@@ -1,51 +1,42 @@
-"""Token sequences and the batches they are shown in.
+"""Token sequences to show to a model; among them random tokens repeated twice, x1 ... xn x1 ... xn.
 
-Batches are padded on the right and run *without* an attention mask: in a causal model later tokens cannot reach
-earlier ones, so padding changes nothing, and the fast kernels apply. `valid` says which tokens are real.
+In the second half of a repeated sequence the next token can only be predicted by looking back. A head that attends from
+the second x_i to the token after the first x_i is an induction head; one that attends to the first x_i is a
+duplicate-token head. Tokens are distinct within a period, so each has exactly one earlier occurrence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+from headwise.core.errors import DataError
+
+__all__ = ["REPEATS", "Example", "repeated_random"]
+
+REPEATS = "repeats"  # the register of repeated random sequences
 
 
 @dataclass(frozen=True)
 class Example:
-    """One example: its name, its kind, and its token ids."""
+    """One token sequence with its name and its register (kind of text)."""
 
     id: str
     register: str
     ids: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Several examples side by side."""
-
-    places: tuple[int, ...]  # where each row stands in the list the batch was made from
-    ids: Tensor  # (batch, token)
-    valid: Tensor  # (batch, token) bool
-
-
-def batches(examples: Sequence[Example], tokens: int, device: torch.device) -> Iterator[Batch]:
-    """Batches of at most `tokens` tokens, padding included; examples of like length go together.
-
-    A short row is filled with its own last token (a padding token would make transformers ask for a mask). The cut
-    depends on the examples alone, never on the machine, so that a resumed run makes the same batches.
-    """
-    order = sorted(range(len(examples)), key=lambda place: (-len(examples[place].ids), place))
-    while order:
-        longest = len(examples[order[0]].ids)
-        count = max(1, tokens // max(1, longest))
-        rows, order = order[:count], order[count:]
-        ids = torch.empty(len(rows), longest, dtype=torch.long)
-        valid = torch.zeros(len(rows), longest, dtype=torch.bool)
-        for row, place in enumerate(rows):
-            own = examples[place].ids
-            ids[row] = torch.tensor(own + own[-1:] * (longest - len(own)))
-            valid[row, : len(own)] = True
-        yield Batch(tuple(rows), ids.to(device), valid.to(device))
+def repeated_random(
+    count: int, period: int, vocabulary: Collection[int], *, seed: int, prefix: Sequence[int] = ()
+) -> list[Example]:
+    """`count` examples of `period` distinct random tokens, repeated once, after an optional prefix such as BOS."""
+    ordinary = sorted(set(vocabulary) - set(prefix))
+    if len(ordinary) < period:
+        raise DataError(f"{period} distinct tokens are needed and the vocabulary has {len(ordinary)}; lower the period")
+    rng = random.Random(seed)
+    examples = []
+    for number in range(1, count + 1):
+        drawn = rng.sample(ordinary, period)
+        examples.append(Example(f"repeat-{number:02d}", REPEATS, (*prefix, *drawn, *drawn)))
+    return examples

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora import Question, has_chat, prompt_of
+from headwise.corpora import Question, has_chat_template, question_prompt
 from headwise.model import Model
 from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import ending, ending_ids
@@ -65,7 +65,7 @@ def read_prompt(
         raise DataError(f"{mode!r} is no way to put a text to the model. {did_you_mean(mode, MODES)}")
     if not text.strip():
         raise DataError("the prompt is empty; type a question or a text")
-    if mode == "chat" and not has_chat(model):
+    if mode == "chat" and not has_chat_template(model):
         raise DataError(f"{model.id} has no chat template; put the text as a question, or as plain text")
     most = longest(model, room, limit)
     if len(text) > most * CHARACTERS:
@@ -89,6 +89,6 @@ def _item(model: Model, text: str, mode: str, few_shot: int | None, chat: bool |
         return text
     if mode == "chat":
         return [{"role": "user", "content": text}]
-    chat = has_chat(model) if chat is None else chat
+    chat = has_chat_template(model) if chat is None else chat
     shots = (0 if chat else 5) if few_shot is None else few_shot
-    return prompt_of(Question("asked", text.strip(), ()), few_shot=shots, chat=chat)
+    return question_prompt(Question("asked", text.strip(), ()), few_shot=shots, chat=chat)

@@ -29,7 +29,7 @@ from torch import Tensor
 from headwise.core.cancellation import CancelToken
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
-from headwise.corpora import delimiter_ids, has_chat
+from headwise.corpora import delimiter_ids, has_chat_template
 from headwise.instruments import Profile
 from headwise.kernels import Attention
 from headwise.live import prompts
@@ -90,7 +90,7 @@ class Session:
             "layers": card.layers,
             "heads": card.heads,
             "device": str(self.model.device),
-            "modes": [mode for mode in prompts.MODES if mode != "chat" or has_chat(self.model)],
+            "modes": [mode for mode in prompts.MODES if mode != "chat" or has_chat_template(self.model)],
             "tokens": prompts.longest(self.model, LONGEST_ANSWER, self.limit),
             "answer_tokens": LONGEST_ANSWER,
             "draws": DRAWS,

@@ -154,7 +154,7 @@ def _measure(
         with torch.no_grad(), observe(structure, Profile(delimiters), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
         observed.append(seen)
-        places.extend(batch.places)
+        places.extend(batch.indices)
     readings = xr.concat([seen["profile"] for seen in observed], dim=EXAMPLE).isel({EXAMPLE: np.argsort(places)})
     _refuse_not_finite(structure, readings)
     return readings.assign_coords(

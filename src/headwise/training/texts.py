@@ -167,5 +167,5 @@ def _documents(file: Path, raw: bytes) -> list[str]:
             f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} a line.'
         ) from error
     if not found:
-        raise DataError(f"{file} holds no text; give text to train on.")
+        raise DataError(f"{file} contains no text; give text to train on.")
     return found

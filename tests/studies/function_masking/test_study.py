@@ -10,7 +10,7 @@ from planted_steps import HEADS, planted_maps, planted_steps, planted_steps_mode
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import Steps, right, step_ids
+from headwise.corpora import Steps, answers_step, step_ids
 from headwise.engines import cut
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
@@ -57,7 +57,7 @@ def steps():
 
 @pytest.fixture(scope="module")
 def maps(model, steps):
-    return planted_maps(steps, {step.id: right(step, said(model, step)) for step in steps}, model)
+    return planted_maps(steps, {step.id: answers_step(step, said(model, step)) for step in steps}, model)
 
 
 def masked(model, steps, maps, options=OPTIONS):
@@ -143,7 +143,7 @@ def test_augmenting_along_the_right_direction_mends_and_a_random_one_does_not(mo
     vector[0, layer, head] = seen["outputs"]["z"].values[0, layer, head, 0] * 60
     same = [step for step in steps if step.answers == one.answers]
     only = Steps("planted steps", tuple(same + [step for step in steps if step.function == "beta"]))
-    answered = {step.id: right(step, said(weak, step)) for step in only}
+    answered = {step.id: answers_step(step, said(weak, step)) for step in only}
     told = planted_maps(only, answered, weak).assign(direction=(("function", "layer", "head", "width"), vector))
     options = replace(OPTIONS, mixed=2, turned=3, amounts=(1.0,), chains=0, failed=0)
     found = masked(weak, only, told, options)

@@ -18,7 +18,7 @@ import headwise as hw
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, ModelError, StudyError
-from headwise.corpora import Endpoint, Question, Questions, packaged_questions, text_of_tokens
+from headwise.corpora import Endpoint, Question, Questions, decode_ids, packaged_questions
 from headwise.engines import cut
 from headwise.model import Model, load
 from headwise.studies.answers import study as answering
@@ -341,7 +341,7 @@ def test_an_endpoint_extracts_from_wrong_answers_alone(model):
     ]
     answers = answered(model, Questions("three", tuple(items)))
     with Stub(lambda body: "bread" if "apples" in body["messages"][0]["content"] else "NO ANSWER") as served:
-        spans = exact_spans(model, answers, "published", Endpoint(served.url, "m", pause=0.0))
+        spans = exact_spans(model, answers, "published", Endpoint(served.url, "m", backoff=0.0))
         assert len(served.bodies) == 2
     assert spans == [(2, 2), (0, 0), None]
     assert exact_spans(model, answers)[0] == (0, 2)
@@ -377,4 +377,4 @@ def test_the_default_model_knows_a_swapped_answer(tmp_path):
     assert texts == [str(row.response).removeprefix("It is ").removesuffix(".") for row in rows]
     span = slice(int(found["exact_first"][0]), int(found["exact_last"][0]) + 1)
     ids = [int(part) for part in str(answers["answer_ids"].values[0]).split()]
-    assert text_of_tokens(model.tokenizer, ids[span]).strip() == texts[0]
+    assert decode_ids(model.tokenizer, ids[span]).strip() == texts[0]

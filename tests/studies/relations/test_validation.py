@@ -14,7 +14,7 @@ from headwise.atlas import Atlas, Provenance
 from headwise.atlas.schema import check
 from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import Relation, Relations, packaged_relations, single_token
+from headwise.corpora import Relation, Relations, packaged_relations, single_token_pairs
 from headwise.describe import describe
 from headwise.engines import Shard
 from headwise.figures import figure_of
@@ -223,7 +223,7 @@ def test_the_last_token_alone_gives_what_whole_prompts_give(family):
     hf, tokenizer = tiny_model(family)
     model = load(hf, tokenizer)
     structure = Structure(model)
-    task = task_of(model, single_token(planted_tasks()["alpha"], tokenizer), shots=3, count=9, seed=0)
+    task = task_of(model, single_token_pairs(planted_tasks()["alpha"], tokenizer), shots=3, count=9, seed=0)
     assert 0 < task.shared < task.ids.shape[1]
     heads = [(0, 0), (1, 2), (2, 3)]
     for removed in ([], heads):
@@ -250,7 +250,7 @@ def test_random_heads_are_never_the_relations_own(model):
             removed.append(list(heads))
             return np.ones(len(self.task), dtype=bool)
 
-    task = task_of(model, single_token(planted_tasks()["alpha"], model.tokenizer), shots=2, count=3, seed=0)
+    task = task_of(model, single_token_pairs(planted_tasks()["alpha"], model.tokenizer), shots=2, count=3, seed=0)
     ranked = {"alpha": [(2, 0), (0, 1), (1, 1)], "beta": [(2, 3)]}
     everyone = [(layer, head) for layer in range(3) for head in range(6)]
     found = remove(Recorder(Structure(model), task), ranked, everyone, steps=[1, 2, 4], draws=6, seed=0)
@@ -272,7 +272,7 @@ def test_random_heads_can_be_drawn_from_the_same_layers(model):
             removed.append(list(heads))
             return np.ones(len(self.task), dtype=bool)
 
-    task = task_of(model, single_token(planted_tasks()["alpha"], model.tokenizer), shots=2, count=3, seed=0)
+    task = task_of(model, single_token_pairs(planted_tasks()["alpha"], model.tokenizer), shots=2, count=3, seed=0)
     own = [
         (2, 0),
         (0, 1),
@@ -293,7 +293,7 @@ def test_random_heads_can_be_drawn_from_the_same_layers(model):
 
 
 def test_a_prompt_knows_where_its_source_is(model):
-    kept = single_token(planted_tasks()["beta"], model.tokenizer)
+    kept = single_token_pairs(planted_tasks()["beta"], model.tokenizer)
     prompts = prompts_of(model, kept, 5, seed=0)
     pairs = dict(zip(kept.sources, kept.targets, strict=True))
     assert len(prompts) == 5 and prompts == prompts_of(model, kept, 5, seed=0) != prompts_of(model, kept, 5, seed=1)
@@ -304,7 +304,7 @@ def test_a_prompt_knows_where_its_source_is(model):
 
 def test_a_relation_without_templates_has_general_ones(model):
     bare = Relation("bare", "own", planted_tasks()["alpha"].pairs)
-    prompts = prompts_of(model, single_token(bare, model.tokenizer), 4, seed=0)
+    prompts = prompts_of(model, single_token_pairs(bare, model.tokenizer), 4, seed=0)
     assert len(prompts) == 4 and len({len(prompt.ids) for prompt in prompts}) == 2
 
 
@@ -317,7 +317,7 @@ def test_every_target_of_a_source_is_right_and_shots_are_not_asked(model):
         (words[5], words[6]),
         (words[7], words[8]),
     ]
-    kept = single_token(Relation("r", "own", tuple(pairs), templates=("the {s} was",)), model.tokenizer)
+    kept = single_token_pairs(Relation("r", "own", tuple(pairs), templates=("the {s} was",)), model.tokenizer)
     ids = model.tokenizer.get_vocab()
     for seed in range(4):
         task = task_of(model, kept, shots=2, count=9, seed=seed)
@@ -380,7 +380,7 @@ def test_build_makes_the_map_it_is_checked_against(tmp_path):
 def test_the_default_model_solves_plurals_and_the_cache_agrees():
     model = load()
     structure = Structure(model)
-    task = task_of(model, single_token(packaged_relations()["plural"], model.tokenizer), shots=5, count=8, seed=0)
+    task = task_of(model, single_token_pairs(packaged_relations()["plural"], model.tokenizer), shots=5, count=8, seed=0)
     run = LastToken(structure, task)
     assert run.right().mean() >= 0.75
     heads = [(layer, head) for layer in range(30) for head in (0, 4)]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headwise.corpora.wording import sentences, words
+from headwise.corpora.normalisation import sentences, words
 from headwise.model import Model
 from headwise.studies.answers.decoding import Ids
 

@@ -37,13 +37,13 @@ from headwise.corpora import (
     Questions,
     Verdict,
     answer_ids,
-    answers_from,
+    ask_all,
     default_few_shot,
-    has_chat,
+    has_chat_template,
     judge,
-    judged_by,
+    judge_all,
     prompt_ids,
-    prompt_of,
+    question_prompt,
 )
 from headwise.engines import Shard
 from headwise.model import Model
@@ -105,7 +105,7 @@ class _Asked:
 def prepare(model: Model, questions: Questions, options: AnsweringOptions | None = None) -> Work:
     """The answers of this model to these questions."""
     options = options or AnsweringOptions()
-    chat = has_chat(model) if options.chat is None else options.chat
+    chat = has_chat_template(model) if options.chat is None else options.chat
     shots = default_few_shot(chat) if options.few_shot is None else options.few_shot
     _refuse_some_responses(questions)
     every = [_ask(model, place, item, options, shots, chat) for place, item in enumerate(questions.items)]
@@ -237,9 +237,9 @@ def _from_endpoint(
 ) -> tuple[list[str], list[Reply]]:
     """What the endpoint said, and how the model reads it."""
     assert options.endpoint is not None
-    chats: list[Any] = [prompt_of(one.question, few_shot=shots, chat=True) for one in asked]
+    chats: list[Any] = [question_prompt(one.question, few_shot=shots, chat=True) for one in asked]
     limit = max(one.limit for one in asked)
-    texts = answers_from(options.endpoint, chats, temperature=options.temperature, limit=limit, seed=options.seed)
+    texts = ask_all(options.endpoint, chats, temperature=options.temperature, limit=limit, seed=options.seed)
     said = [_said(model, text, chat) for text in texts]
     most = model.card.max_positions
     for one, ids in zip(asked, said, strict=True):
@@ -265,7 +265,7 @@ def _seed(seed: int, name: str) -> int:
 
 def _verdicts(questions: Sequence[Question], texts: Sequence[str], options: AnsweringOptions) -> list[Verdict]:
     if options.judge is not None and any(question.label is None for question in questions):
-        judged = judged_by(options.judge, questions, texts)
+        judged = judge_all(options.judge, questions, texts)
     else:
         judged = [
             judge(

@@ -26,7 +26,7 @@ from headwise.atlas import Provenance
 from headwise.core.dims import EXAMPLE, HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import CIRCUIT_TASKS, TaskPairs, circuit_pairs
-from headwise.corpora.digest import digest_of
+from headwise.corpora.rows import digest_of
 from headwise.engines import Shard
 from headwise.model import Model, check_finite, is_offloaded
 from headwise.studies.circuits.evidence import UNITS, to_dataset

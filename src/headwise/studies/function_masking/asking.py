@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.corpora import Step, right, step_ids
+from headwise.corpora import Step, answers_step, step_ids
 from headwise.interventions import ByRow
 from headwise.model import Model
 from headwise.seam import Structure, observe
@@ -59,7 +59,7 @@ class Desk:
             self.decoder.ready(prompts)
         for group in groups:
             said = self.say(prompts, [jobs[job] for job in group])
-            found[group] = [right(steps[jobs[job][0]], text) for job, text in zip(group, said, strict=True)]
+            found[group] = [answers_step(steps[jobs[job][0]], text) for job, text in zip(group, said, strict=True)]
         self.decoder.forget()
         return found
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.corpora import Step, right, step_ids
+from headwise.corpora import Step, answers_step, step_ids
 from headwise.seam import observe
 from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import text_of
@@ -65,7 +65,7 @@ def _run(
             replies = desk.decoder.answer(list(first), desk.limit, desk.ends, pick)
         for row, reply in zip(going, replies, strict=True):
             text = text_of(desk.model, reply.ids)
-            found[row[1]][row[0], number] = right(steps[row], text)
+            found[row[1]][row[0], number] = answers_step(steps[row], text)
             earlier[row] = (*earlier[row], (steps[row].subquestion, text))
         before = {row: stems[prompts[row]] for row in going}
 

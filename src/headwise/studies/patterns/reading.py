@@ -39,7 +39,7 @@ def read(subjects: Sequence[Subject], examples: Sequence[Example], options: Patt
     parts, places = [], list[int]()
     for batch in batches(examples, options.batch_tokens, device):
         parts.append(_read_batch(subjects, batch, options))
-        places.extend(batch.places)
+        places.extend(batch.indices)
     readings = xr.concat([part.drop_vars("maps") for part in parts], dim=EXAMPLE, data_vars="all")
     readings = readings.isel({EXAMPLE: np.argsort(places)}).assign(maps=sum(part["maps"] for part in parts))
     return readings.assign_coords(

@@ -71,9 +71,9 @@ def read(
         examples.append(Example(one.id, "answer", ids + suffix if fits else ids))
     parts, order = list[xr.Dataset](), list[int]()
     for batch in batches(examples, batch_tokens, structure.device):
-        rows = [asked[place] for place in batch.places]
+        rows = [asked[place] for place in batch.indices]
         parts.append(_pass(structure, batch, rows, sites, judgement))
-        order.extend(batch.places)
+        order.extend(batch.indices)
     whole = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(order)})
     return whole.assign_coords({EXAMPLE: [one.id for one in asked]})
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.corpora import has_chat
+from headwise.corpora import has_chat_template
 from headwise.model import Model
 
 __all__ = ["SelfJudgement"]
@@ -38,7 +38,7 @@ class SelfJudgement:
     @classmethod
     def of(cls, model: Model, *, chat: bool) -> SelfJudgement | None:
         """None where the two words cannot be told apart by their first token."""
-        text = _after_answer(model) if chat and has_chat(model) else PLAIN
+        text = _after_answer(model) if chat and has_chat_template(model) else PLAIN
         tokenizer: Any = model.tokenizer
         suffix = tokenizer(text, add_special_tokens=False)["input_ids"]
         true, false = (_first_tokens(model, word) for word in ("True", "False"))

@@ -19,10 +19,10 @@ from headwise.corpora import (
     CORRECT,
     PUBLISHED,
     Endpoint,
-    answers_from,
+    ask_all,
+    decode_ids,
     exact_answer,
-    place_of,
-    text_of_tokens,
+    find_span,
     token_span,
 )
 from headwise.model import Model
@@ -40,7 +40,7 @@ def exact_spans(
     model: Model, answers: xr.Dataset, way: str = BLIND, extractor: Endpoint | None = None
 ) -> list[Span | None]:
     """One span an answer; None where there is no exact answer."""
-    texts = [text_of_tokens(model.tokenizer, ids_of(ids)) for ids in answers["answer_ids"].values]
+    texts = [decode_ids(model.tokenizer, ids_of(ids)) for ids in answers["answer_ids"].values]
     told = _told(answers, texts, extractor) if way == PUBLISHED and extractor is not None else {}
     found: list[Span | None] = []
     for row, text in enumerate(texts):
@@ -48,7 +48,7 @@ def exact_spans(
         said = text.strip()
         golds = [str(one["matched"].item()), *json.loads(str(one["golds"].item()))]
         if row in told:
-            place = place_of(told[row], said)
+            place = find_span(told[row], said)
         else:
             place = exact_answer(
                 str(one["question"].item()), said, way, label=str(one["label"].item()), golds=golds
@@ -68,7 +68,7 @@ def _told(answers: xr.Dataset, texts: list[str], extractor: Endpoint) -> dict[in
         [{"role": "user", "content": ASKED.format(question=answers["question"].values[row], answer=texts[row].strip())}]
         for row in rows
     ]
-    replies = answers_from(extractor, chats, temperature=0.0, limit=32, seed=0) if rows else []
+    replies = ask_all(extractor, chats, temperature=0.0, limit=32, seed=0) if rows else []
     return dict(zip(rows, (reply.strip().strip("\"'.") for reply in replies), strict=True))
 
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from headwise.atlas import Provenance
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
 from headwise.core.errors import DataError, SeamError, StudyError, did_you_mean
-from headwise.corpora import BLIND, PUBLISHED, Endpoint, text_of_tokens
+from headwise.corpora import BLIND, PUBLISHED, Endpoint, decode_ids
 from headwise.engines import Shard
 from headwise.instruments import Sites
 from headwise.instruments.sites import SITES
@@ -116,7 +116,7 @@ def prepare(model: Model, answers: xr.Dataset, options: ProbingOptions | None = 
         return read(structure, asked[shard.start : shard.stop], sites, judgement, options.batch_tokens)
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        texts = [text_of_tokens(model.tokenizer, one.answer[one.span[0] : one.span[1] + 1]).strip() for one in asked]
+        texts = [decode_ids(model.tokenizer, one.answer[one.span[0] : one.span[1] + 1]).strip() for one in asked]
         found = to_dataset(shards, kept, asked, positions, options, structure.device)
         counts["spans_differ"] = sum(one != other for one, other in zip(spans, others, strict=True))
         return {

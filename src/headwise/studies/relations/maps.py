@@ -25,7 +25,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
-from headwise.corpora import Kept
+from headwise.corpora import SingleTokenPairs
 from headwise.model import readable
 from headwise.probes import wilson
 from headwise.studies.relations.reading import SIGNS, Pairs
@@ -36,7 +36,7 @@ KNOWN = ("algorithmic", "knowledge", "linguistic", "translation")  # come first,
 SHOWN = 5  # salient tokens of a head in its record
 
 
-def to_maps(readings: xr.Dataset, kept: Sequence[Kept], pairs: Pairs, threshold: float) -> xr.Dataset:
+def to_maps(readings: xr.Dataset, kept: Sequence[SingleTokenPairs], pairs: Pairs, threshold: float) -> xr.Dataset:
     """Scores, nulls and categories of every head."""
     counted = [one for one in kept if one.counts]
     named = _named(readings, counted, pairs)
@@ -90,7 +90,7 @@ def _rows(array: np.ndarray) -> list[list[int]]:
     return rows
 
 
-def _named(readings: xr.Dataset, counted: Sequence[Kept], pairs: Pairs) -> xr.Dataset:
+def _named(readings: xr.Dataset, counted: Sequence[SingleTokenPairs], pairs: Pairs) -> xr.Dataset:
     """The readings with relations and pairs by name, every layer and head in its place."""
     words = [pair for one in counted for pair in one.pairs]
     names = [one.relation.name for one in counted]
@@ -165,7 +165,7 @@ def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Datas
     )
 
 
-def _report(kept: Sequence[Kept]) -> list[dict[str, Any]]:
+def _report(kept: Sequence[SingleTokenPairs]) -> list[dict[str, Any]]:
     """What the tokenizer left of every relation, those that do not count included."""
     return [
         {

@@ -67,11 +67,11 @@ def _vectors(structure: Structure, prompts: Sequence[Prompt], batch_tokens: int)
     values: list[np.ndarray] = []
     places: list[int] = []
     for batch in batches(examples, batch_tokens, structure.device):
-        sources = torch.tensor([[prompts[place].place] for place in batch.places], device=structure.device)
+        sources = torch.tensor([[prompts[place].place] for place in batch.indices], device=structure.device)
         with torch.no_grad(), observe(structure, HeadOutputs("last"), HeadValues(sources), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
         outputs.append(seen["outputs"]["z"].values[..., 0, :])
         values.append(seen["values"]["v"].values[..., 0, :])
-        places += batch.places
+        places += batch.indices
     order = np.argsort(places)
     return np.concatenate(outputs)[order], np.concatenate(values)[order]

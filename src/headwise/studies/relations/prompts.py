@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.corpora import SLOT, Kept
+from headwise.corpora import SLOT, SingleTokenPairs
 from headwise.model import Model
 
 __all__ = ["Prompt", "Task", "prompts_of", "task_of"]
@@ -57,7 +57,7 @@ class Task:
         return Task(self.relation, self.ids[list(rows)], self.shared, tuple(self.answers[row] for row in rows))
 
 
-def prompts_of(model: Model, kept: Kept, count: int, seed: int) -> list[Prompt]:
+def prompts_of(model: Model, kept: SingleTokenPairs, count: int, seed: int) -> list[Prompt]:
     """At most so many prompts, the relation's templates in turn."""
     templates = kept.relation.templates or GENERIC
     found: list[Prompt] = []
@@ -76,7 +76,7 @@ def _placed(model: Model, template: str, source: str) -> tuple[tuple[int, ...], 
     return ids, min(len(model.ids(before + source)), len(ids)) - 1
 
 
-def task_of(model: Model, kept: Kept, *, shots: int, count: int, seed: int) -> Task:
+def task_of(model: Model, kept: SingleTokenPairs, *, shots: int, count: int, seed: int) -> Task:
     """At most `count` prompts, with `shots` other sources and their first targets in front."""
     template = (kept.relation.templates or GENERIC)[0]
     tokens: dict[str, set[int]] = {}
@@ -100,5 +100,5 @@ def _shared(ids: Tensor) -> int:
     return int(same.long().cumprod(dim=0).sum()) if len(ids) else 0
 
 
-def _shuffled(count: int, kept: Kept, seed: int) -> list[int]:
+def _shuffled(count: int, kept: SingleTokenPairs, seed: int) -> list[int]:
     return random.Random(f"{seed} {kept.relation.name}").sample(range(count), count)

@@ -28,7 +28,7 @@ import xarray as xr
 from headwise.atlas import Provenance
 from headwise.core.dims import RELATION
 from headwise.core.errors import DataError, StudyError, did_you_mean
-from headwise.corpora import Kept, Relations, single_token
+from headwise.corpora import Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
 from headwise.model import Model, StoredModel
 from headwise.seam import HeadWeights
@@ -112,13 +112,13 @@ def prepare(model: Model | StoredModel, relations: Relations, options: Relations
     return Work(provenance, model.card.layers, 1, measure, conclude)
 
 
-def usable(model: Model | StoredModel, relations: Relations) -> list[Kept]:
+def usable(model: Model | StoredModel, relations: Relations) -> list[SingleTokenPairs]:
     """The relations as this model's tokenizer has them; refused where none has enough single-token pairs."""
     if model.tokenizer is None:
         raise DataError(
             f"{model.id} has no tokenizer ({model.no_tokenizer}), so words cannot be turned into its tokens; give one"
         )
-    found = [single_token(relation, model.tokenizer) for relation in relations]
+    found = [single_token_pairs(relation, model.tokenizer) for relation in relations]
     if not any(kept.counts for kept in found):
         best = max(found, key=len, default=None)
         why = f"; the best is {best.relation.name!r}: {best.words}" if best is not None else ""
@@ -133,7 +133,7 @@ def _given(relations: Relations) -> int:
     return sum(len(relation) for relation in relations)
 
 
-def _pairs(kept: Sequence[Kept], vocabulary: int, options: RelationsOptions) -> Pairs:
+def _pairs(kept: Sequence[SingleTokenPairs], vocabulary: int, options: RelationsOptions) -> Pairs:
     """All pairs that count in one list, and the same with targets shuffled inside each relation."""
     counted = [one for one in kept if one.counts]
     generator = np.random.default_rng(options.seed)

@@ -31,7 +31,7 @@ import xarray as xr
 from headwise.atlas import Provenance
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import Kept, Relations, single_token
+from headwise.corpora import Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
 from headwise.model import Model
 from headwise.seam import HeadWeights, Structure
@@ -124,7 +124,7 @@ class Validation:
         self.structure = Structure(model)
         self.unembedding = HeadWeights(model).unembedding
         names = [str(name) for name in maps[RELATION].values]
-        self.kept: list[Kept] = [single_token(relations[name], model.tokenizer) for name in names]
+        self.kept: list[SingleTokenPairs] = [single_token_pairs(relations[name], model.tokenizer) for name in names]
         self.k = dict(zip(names, maps["k"].values.tolist(), strict=True))
         score = maps["score"].transpose(RELATION, LAYER, HEAD).values
         self.everyone: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(score[0]))]
@@ -151,7 +151,7 @@ class Validation:
         names = np.array([one.relation.name for one in some], dtype=object)
         return xr.merge([outputs, removal]).assign_coords({RELATION: names})
 
-    def _outputs(self, some: Sequence[Kept]) -> xr.Dataset:
+    def _outputs(self, some: Sequence[SingleTokenPairs]) -> xr.Dataset:
         options = self.options
         prompts = [prompts_of(self.model, one, options.prompts, options.seed) for one in some]
         for one, found in zip(some, prompts, strict=True):
@@ -174,7 +174,7 @@ class Validation:
             coords={LAYER: np.arange(card.layers), HEAD: np.arange(card.heads)},
         )
 
-    def _removal(self, one: Kept) -> xr.Dataset:
+    def _removal(self, one: SingleTokenPairs) -> xr.Dataset:
         """A task's outcomes, in as many rows as prompts are asked at most; all NaN for what is no task."""
         options, others = self.options, list(self.ranked)
         tried, right, run = self._solved(one)
@@ -211,7 +211,7 @@ class Validation:
             coords={REMOVED: self.steps, CONTROL: np.array(others, dtype=object)},
         )
 
-    def _solved(self, one: Kept) -> tuple[int, int, LastToken | None]:
+    def _solved(self, one: SingleTokenPairs) -> tuple[int, int, LastToken | None]:
         """Prompts tried, prompts right, and those to ask again; None where the relation is no task, or solved too rarely."""
         options = self.options
         if one.relation.name not in self.ranked:

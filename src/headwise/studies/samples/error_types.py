@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
-from headwise.corpora.wording import words
+from headwise.corpora.normalisation import words
 from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.labels import LEAST

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from headwise.atlas import Provenance
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import Questions, text_of_tokens
+from headwise.corpora import Questions, decode_ids
 from headwise.corpora.matching import CORRECT
 from headwise.engines import Shard
 from headwise.instruments import Sites
@@ -258,7 +258,7 @@ class _Reader:
         heard, texts = [], []
         for reply, span, whole in zip(replies, spans, said["answer"].values, strict=True):
             heard.append(reply if span is None else reply[: span[1] + 1])
-            own = None if span is None else text_of_tokens(self._model.tokenizer, reply[span[0] : span[1] + 1]).strip()
+            own = None if span is None else decode_ids(self._model.tokenizer, reply[span[0] : span[1] + 1]).strip()
             texts.append(str(whole) if own is None else own)
         kept = said[["answer", "label", *_NUMBERS]].drop_vars([name for name in said.coords if name != EXAMPLE])
         return kept.drop_attrs().assign(

@@ -73,7 +73,7 @@ def read(structure: Structure, examples: Sequence[Example], rules: Sequence[Drop
     parts, places = [], list[int]()
     for batch in batches(examples, batch_tokens, structure.device):
         parts.append(_read_batch(structure, batch.ids, rules))
-        places.extend(batch.places)
+        places.extend(batch.indices)
     readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
     return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
 

@@ -219,11 +219,11 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
     places: list[int] = []
     for batch in batches(examples, options.batch_tokens, structure.device):
-        spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.places)]), options.k or max(KS))
+        spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.indices)]), options.k or max(KS))
         with torch.no_grad(), observe(structure, spectrum, Sites(("residual",), "last"), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
         observed.append(seen)
-        places.extend(batch.places)
+        places.extend(batch.indices)
     parts = [
         seen["answers"].assign(hidden=seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True))
         for seen in observed

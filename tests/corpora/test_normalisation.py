@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.corpora.matching import LABELS, judge
-from headwise.corpora.numbers import with_digits
-from headwise.corpora.wording import sentences, tokens, words
+from headwise.corpora.normalisation import sentences, tokens, with_digits, words
 
 
 @pytest.mark.parametrize(
