@@ -25,7 +25,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headwise.core.errors import DataError, did_you_mean
 
@@ -90,8 +90,11 @@ class TaskPairs:
 
     def only(self, indices: Sequence[int]) -> TaskPairs:
         """A subset of the pairs."""
-        names = ("pairs", "clean", "corrupt", "right", "wrong")
-        return replace(self, **{name: tuple(getattr(self, name)[index] for index in indices) for name in names})
+        sides: dict[str, Any] = {
+            name: tuple(getattr(self, name)[index] for index in indices)
+            for name in ("pairs", "clean", "corrupt", "right", "wrong")
+        }
+        return replace(self, **sides)
 
 
 def _induction(rng: random.Random) -> PromptPair:
