@@ -35,6 +35,7 @@ WHOLE = (  # all that these packages list is public
     "headwise.describe.maps",
     "headwise.analysis",
     "headwise.probes",
+    "headwise.stats",
     "headwise.live",
     "headwise.exports",
     "headwise.notebook",

@@ -10,8 +10,9 @@ from sklearn.metrics import roc_auc_score
 from headwise.probes.cell_maps import chance, nested, probe_cells, stack
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.one_step import CURVATURE, OneStep, area, standardised
-from headwise.probes.together import fit_cells, shuffled
+from headwise.probes.together import fit_cells
 from headwise.probes.topic_groups import group_topics
+from headwise.stats.permutation import permuted_labels
 
 N, WIDTH, CELLS, PLANTED = 160, 40, 24, 9
 
@@ -62,7 +63,7 @@ def test_areas_are_scikit_learns(planted):
 
 def test_only_the_planted_cell_is_beyond_the_null(planted):
     features, wrong, fold_of = planted
-    dealt = shuffled(wrong, fold_of, sets=60, seed=0)
+    dealt = permuted_labels(wrong, fold_of, sets=60, seed=0)
     cells = stack([probe_cells(features[start : start + 8], wrong, fold_of, dealt) for start in (0, 8, 16)])
     against = chance(cells)
     assert np.flatnonzero(cells.value > against.best_high).tolist() == [PLANTED]
@@ -82,7 +83,7 @@ def test_the_best_of_nothing_is_not_believed():
         wrong = rng.random(100) < 0.5
         fold_of = assign_folds(wrong, folds=5, seed=0)
         features = torch.from_numpy(rng.normal(size=(60, 100, 12)).astype(np.float32))
-        cells = probe_cells(features, wrong, fold_of, shuffled(wrong, fold_of, sets=40, seed=1))
+        cells = probe_cells(features, wrong, fold_of, permuted_labels(wrong, fold_of, sets=40, seed=1))
         maxima.append(cells.value.max())
         fair.append(float(nested(cells, wrong, fold_of)[0].value))
         found += int(chance(cells).best_p < 0.05)
@@ -93,7 +94,7 @@ def test_the_best_of_nothing_is_not_believed():
 
 def test_the_quick_null_is_that_of_converged_probes(planted):
     features, wrong, fold_of = planted
-    dealt = shuffled(wrong, fold_of, sets=40, seed=2)
+    dealt = permuted_labels(wrong, fold_of, sets=40, seed=2)
     quick = probe_cells(features, wrong, fold_of, dealt).null  # (cell, shuffle)
     slow = fit_cells(features, dealt, fold_of).auroc.mean(axis=-1).T
     assert np.corrcoef(quick.ravel(), slow.ravel())[0, 1] > 0.9
@@ -105,10 +106,10 @@ def test_cells_that_were_not_measured_stay_so(planted):
     features, wrong, fold_of = planted
     features = features[:3].clone()
     features[1] = torch.nan
-    cells = probe_cells(features, wrong, fold_of, shuffled(wrong, fold_of, sets=20))
+    cells = probe_cells(features, wrong, fold_of, permuted_labels(wrong, fold_of, sets=20))
     assert np.isfinite(cells.value).tolist() == [True, False, True]
     assert np.isnan(chance(cells).q).tolist() == [False, True, False]
-    nothing = probe_cells(features[1:2], wrong, fold_of, shuffled(wrong, fold_of, sets=20))
+    nothing = probe_cells(features[1:2], wrong, fold_of, permuted_labels(wrong, fold_of, sets=20))
     assert np.isnan(nothing.value).all() and np.isnan(chance(nothing).best_high)
 
 

@@ -3,13 +3,13 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from headwise.core.errors import DataError
-from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.calibration import brier, fit_platt
 from headwise.probes.classifier import fit
 from headwise.probes.components import coordinates
 from headwise.probes.crossvalidation import assign_folds, cross_validate, inner_folds, out_of_fold, precision_recall
 from headwise.probes.published import paper
 from headwise.probes.stacking import stack
+from headwise.stats import auroc_by_fold
 
 
 def noise(seed, answers=200, width=400):

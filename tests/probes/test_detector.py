@@ -7,7 +7,8 @@ import xarray as xr
 from safetensors.numpy import load_file, save_file
 
 from headwise.core.errors import AtlasError, DataError
-from headwise.probes import Detector, auroc, detector_file
+from headwise.probes import Detector, detector_file
+from headwise.stats import auroc
 
 from .test_classifier import sheet
 

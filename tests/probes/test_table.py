@@ -7,9 +7,9 @@ from sklearn.metrics import roc_auc_score
 
 from headwise.core.dims import DIMS
 from headwise.core.errors import DataError
-from headwise.probes import TableOptions, compare_rows, detector_table, with_noise
-from headwise.probes.features import named
+from headwise.probes import Detector, TableOptions, compare_rows, detector_table, with_noise
 from headwise.probes.transfer import transfer
+from headwise.stats.validation import as_named
 
 OPTIONS = TableOptions(ks=(2, 4, 8), sizes=(50, 100, 10_000), reference="answer length")
 
@@ -178,8 +178,17 @@ def test_transfer_between_topics():
 
 
 def test_noise_on_features():
-    array = named(np.random.default_rng(0).standard_normal((500, 3)) * [1, 10, 100])
+    array = as_named(np.random.default_rng(0).standard_normal((500, 3)) * [1, 10, 100])
     noisy = with_noise(array, 0.5)
     spread = (noisy - array).std("example").values
     assert spread == pytest.approx([0.5, 5, 50], rel=0.15)
     assert (with_noise(array, 0.5) == noisy).all()
+
+
+def test_detector_and_table_refuse_one_class_and_too_few():
+    values = np.zeros((30, 2, 2))
+    for verb in (Detector.fit, lambda v, y: detector_table({"a": v}, y)):
+        with pytest.raises(DataError, match="nothing to tell apart"):
+            verb(values, [True] * 30)
+        with pytest.raises(DataError, match="at least 20 of each"):
+            verb(values, [True] * 15 + [False] * 15)

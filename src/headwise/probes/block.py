@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK
 from headwise.core.errors import DataError
-from headwise.probes.features import Choice, columns, named, select
+from headwise.probes.features import Choice, columns, select
+from headwise.stats.validation import as_named
 
 __all__ = ["Block"]
 
@@ -46,7 +47,7 @@ class Block:
 
     def terms(self, features: Any, name: str) -> Floats:
         """(example, ...): what every number adds to the log-odds; a DataError where the features do not fit."""
-        array = named(features)
+        array = as_named(features)
         if self.kind and (RANK if self.kind == "k" else LAYER) in array.dims:
             size = array.sizes[RANK if self.kind == "k" else LAYER]
             if size < self.choice + (self.kind == "layer"):

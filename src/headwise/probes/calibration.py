@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from headwise.probes.labels import Labels
+from headwise.stats.validation import Labels
 
 __all__ = ["Platt", "brier", "fit_platt"]
 

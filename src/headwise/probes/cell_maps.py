@@ -26,11 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.probes.auroc import Auroc, auroc_by_fold
-from headwise.probes.labels import Labels
-from headwise.probes.multiplicity import benjamini_hochberg
 from headwise.probes.one_step import OneStep, area
 from headwise.probes.together import fit_cells
+from headwise.stats import Auroc, auroc_by_fold, benjamini_hochberg
+from headwise.stats.validation import Labels
 
 __all__ = ["Cells", "Chance", "chance", "nested", "probe_cells", "stack"]
 

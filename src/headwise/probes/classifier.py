@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.probes.components import principal
-from headwise.probes.labels import Labels
 from headwise.probes.logistic import logistic
+from headwise.stats.validation import Labels
 
 __all__ = ["COMPONENTS", "Linear", "drops", "fit", "fit_subsets", "fit_within"]
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.probes.threads import one_thread
+from headwise.stats.blas import single_threaded_blas
 
 __all__ = ["Turned", "coordinates", "principal"]
 
@@ -47,7 +47,7 @@ def coordinates(table: NDArray[Any]) -> Turned:
     return principal(table, table.mean(axis=0, dtype=np.float64))
 
 
-@one_thread
+@single_threaded_blas
 def principal(table: NDArray[Any], mean: Floats, keep: int | None = None) -> Turned:
     """The rows minus ``mean`` along their ``keep`` directions of largest variance (all that are not rounding)."""
     rows, width = table.shape

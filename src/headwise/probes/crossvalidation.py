@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from headwise.core.errors import DataError
-from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.classifier import COMPONENTS, drops, fit_subsets, fit_within
-from headwise.probes.labels import Labels
+from headwise.stats import auroc_by_fold
+from headwise.stats.validation import Labels
 
 __all__ = ["CrossValidated", "assign_folds", "choose", "cross_validate", "out_of_fold", "precision_recall"]
 

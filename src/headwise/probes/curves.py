@@ -24,7 +24,7 @@ from headwise.probes.classifier import fit_subsets
 from headwise.probes.components import coordinates
 from headwise.probes.crossvalidation import out_of_fold
 from headwise.probes.features import columns
-from headwise.probes.labels import Labels
+from headwise.stats.validation import Labels
 
 __all__ = ["scores_by_layer", "scores_by_size"]
 

@@ -40,8 +40,8 @@ from headwise.probes.classifier import COMPONENTS, fit
 from headwise.probes.components import coordinates
 from headwise.probes.crossvalidation import assign_folds, choose, out_of_fold
 from headwise.probes.features import KS, all_named, choices, columns, select, what_to_choose
-from headwise.probes.labels import LEAST, Labels, as_groups, as_labels
 from headwise.probes.stacking import fit_storey, out_of_fold_storey
+from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels
 
 __all__ = ["Detector"]
 
@@ -88,7 +88,7 @@ class Detector:
         folds: int = 10,
         seed: int = 0,
         groups: Any = None,
-        least: int = LEAST,
+        least: int = MIN_PER_CLASS,
         about: Mapping[str, Any] | None = None,
     ) -> Detector:
         """Fit on one feature set, or on several by name.
@@ -110,7 +110,7 @@ class Detector:
         given = features if isinstance(features, Mapping) else {_ONLY: features}
         if not given:
             raise DataError("There is no feature set to fit a detector on; give at least one.")
-        wrong = as_labels(labels, least=least)
+        wrong = as_labels(labels, min_per_class=least)
         arrays = all_named(given, len(wrong))
         fold_of = assign_folds(wrong, folds=folds, seed=seed, groups=as_groups(groups, len(wrong)))
         fitted = {

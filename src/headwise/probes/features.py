@@ -26,8 +26,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import DIMS, EXAMPLE, FEATURE, HEAD, LAYER, RANK, WIDTH
-from headwise.core.errors import DataError, did_you_mean
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, WIDTH
+from headwise.core.errors import DataError
+from headwise.stats.validation import as_named
 
 __all__ = [
     "KS",
@@ -35,7 +36,6 @@ __all__ = [
     "all_named",
     "choices",
     "columns",
-    "named",
     "select",
     "usual",
     "what_to_choose",
@@ -46,28 +46,6 @@ Choice = Literal["k", "layer", ""]
 """What can be chosen about a feature set: how many ranks, which layer, or nothing"""
 
 KS = (5, 10, 25, 50, 100)  # the sweep of the paper
-_GUESSED = {1: (), 2: (FEATURE,), 3: (LAYER, HEAD), 4: (LAYER, HEAD, RANK)}
-
-
-def named(values: Any, dims: Sequence[str] | None = None) -> xr.DataArray:
-    """Values as a DataArray with the example first and layers and heads numbered.
-
-    >>> named(np.zeros((7, 2, 3))).dims
-    ('example', 'layer', 'head')
-    """
-    if not isinstance(values, xr.DataArray):
-        array = np.asarray(values)
-        if dims is None and array.ndim not in _GUESSED:
-            raise DataError(f"An array of {array.ndim} dims needs their names: give dims=, or an xarray.DataArray.")
-        values = xr.DataArray(array, dims=dims or (EXAMPLE, *_GUESSED[array.ndim]))
-    for dim in values.dims:
-        if dim not in DIMS:
-            raise DataError(f"{dim!r} is not the name of a dim. {did_you_mean(str(dim), DIMS)}")
-    if EXAMPLE not in values.dims:
-        raise DataError(f"The values have the dims {', '.join(map(str, values.dims))} but none is {EXAMPLE!r}.")
-    values = values.transpose(EXAMPLE, ...)
-    missing = {dim: np.arange(values.sizes[dim]) for dim in (LAYER, HEAD) if dim in values.dims}
-    return values.assign_coords({dim: numbers for dim, numbers in missing.items() if dim not in values.coords})
 
 
 def what_to_choose(features: xr.DataArray) -> Choice:
@@ -136,7 +114,7 @@ def with_noise(features: xr.DataArray, level: float, *, seed: int = 0) -> xr.Dat
 
 def all_named(feature_sets: Mapping[str, Any], rows: int | None = None) -> dict[str, xr.DataArray]:
     """Several feature sets, each with named dims and all of the same examples."""
-    arrays = {name: named(values) for name, values in feature_sets.items()}
+    arrays = {name: as_named(values) for name, values in feature_sets.items()}
     for name, array in arrays.items():
         rows = array.sizes[EXAMPLE] if rows is None else rows
         if array.sizes[EXAMPLE] != rows:

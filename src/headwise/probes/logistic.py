@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from headwise.probes.labels import Labels
-from headwise.probes.threads import one_thread
+from headwise.stats.blas import single_threaded_blas
+from headwise.stats.validation import Labels
 
 __all__ = ["logistic"]
 
@@ -34,7 +34,7 @@ _TOLERANCE = 1e-10  # twice what the last step could still gain (Newton's decrem
 _NEWTON, _GRADIENTS, _HALVINGS = 100, 250, 40
 
 
-@one_thread
+@single_threaded_blas
 def logistic(points: Floats, labels: Labels, weights: Floats) -> tuple[Floats, Floats]:
     """Weights (coordinate, fit) and intercepts (fit,) for row weights (row, fit)."""
     z = np.column_stack([points, np.ones(len(points))])  # (row, coordinate + 1)

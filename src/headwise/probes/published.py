@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from headwise.probes.auroc import Auroc, auroc
 from headwise.probes.classifier import fit
-from headwise.probes.labels import Labels
+from headwise.stats import Auroc, auroc
+from headwise.stats.validation import Labels
 
 __all__ = ["Published", "paper"]
 

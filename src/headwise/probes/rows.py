@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
 from headwise.core.errors import DataError
-from headwise.probes.auroc import auroc, auroc_by_fold
 from headwise.probes.calibration import brier, fit_platt
 from headwise.probes.components import coordinates
 from headwise.probes.crossvalidation import CrossValidated, cross_validate, precision_recall
 from headwise.probes.curves import scores_by_layer, scores_by_size
 from headwise.probes.features import Choice, choices, columns, select, usual, what_to_choose
-from headwise.probes.labels import Labels
 from headwise.probes.published import paper
 from headwise.probes.stacking import stack
 from headwise.probes.transfer import transfer
+from headwise.stats import auroc, auroc_by_fold
+from headwise.stats.validation import Labels
 
 __all__ = ["Ring", "Supervised", "as_score", "combined", "details", "joined", "supervised", "unsupervised"]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from headwise.probes.classifier import Linear, fit
 from headwise.probes.crossvalidation import CrossValidated, inner_folds
-from headwise.probes.labels import Labels
+from headwise.stats.validation import Labels
 
 __all__ = ["Storey", "fit_storey", "stack"]
 

@@ -39,13 +39,12 @@ from numpy.typing import ArrayLike
 from headwise.core.dims import DETECTOR
 from headwise.core.errors import DataError, did_you_mean
 from headwise.probes import rows as make
-from headwise.probes.auroc import Auroc, Difference, auroc_by_fold
-from headwise.probes.auroc import compare as compare_aurocs
 from headwise.probes.classifier import COMPONENTS
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.features import KS, all_named, what_to_choose
-from headwise.probes.labels import LEAST, as_groups, as_labels
 from headwise.probes.transfer import as_topics
+from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
+from headwise.stats.validation import MIN_PER_CLASS, as_groups, as_labels
 
 __all__ = ["TableOptions", "compare_rows", "detector_table"]
 
@@ -67,7 +66,7 @@ class TableOptions:
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
     reference: str | None = None  # the row that gains are counted from; None: no gains
-    least: int = LEAST  # answers of each class
+    least: int = MIN_PER_CLASS  # answers of each class
     least_in_topic: int = 10  # answers of each class for a topic to be fitted on or tested on
 
 
@@ -108,7 +107,7 @@ def detector_table(
     """
     options = options or TableOptions()
     baselines, combine = baselines or {}, combine or {}
-    wrong = as_labels(labels, least=options.least)
+    wrong = as_labels(labels, min_per_class=options.least)
     arrays = all_named(feature_sets, len(wrong))
     names = [*arrays, *combine, *baselines]
     _refuse_names(names, arrays, baselines, combine, options)
@@ -146,7 +145,7 @@ def detector_table(
     )  # fmt: skip
 
 
-def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLike | None = None) -> Difference:
+def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLike | None = None) -> AurocDifference:
     """One row's AUROC minus another's, paired over the same answers and folds.
 
     Args:
@@ -182,7 +181,7 @@ def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLik
         learnt = row["kind"].item() != "score"
         return auroc_by_fold(row["score"].values, wrong, fold_of, learnt=learnt, groups=clusters)[0]
 
-    return compare_aurocs(area(first), area(second), groups=clusters)
+    return delong_test(area(first), area(second), groups=clusters)
 
 
 def _refuse_names(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.probes.labels import Labels
+from headwise.stats.validation import Labels
 
 __all__ = ["group_topics"]
 

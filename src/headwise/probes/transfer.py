@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import TOPIC, TRAINED_ON
 from headwise.core.errors import DataError
-from headwise.probes.auroc import Auroc, auroc, auroc_by_fold
 from headwise.probes.classifier import fit_subsets
 from headwise.probes.crossvalidation import assign_folds, out_of_fold
-from headwise.probes.labels import Labels
+from headwise.stats import Auroc, auroc, auroc_by_fold
+from headwise.stats.validation import Labels
 
 __all__ = ["OTHERS", "as_topics", "transfer"]
 

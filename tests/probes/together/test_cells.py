@@ -9,8 +9,9 @@ import headwise as hw
 from headwise.core.errors import DataError, ModelError
 from headwise.corpora import Example, batches, packaged_questions
 from headwise.probes.together import cells as module
-from headwise.probes.together import fit_cells, shuffled
+from headwise.probes.together import fit_cells
 from headwise.seam import Structure
+from headwise.stats.permutation import permuted_labels
 
 
 def check(fits, x, wrong, folds, sklearn_fit, *, close=1e-3, **options):
@@ -112,7 +113,7 @@ def test_the_rows_of_a_fold_have_no_say_in_its_probe(draw):
 
 def test_sets_of_labels_are_fitted_as_if_alone(draw):
     x, wrong, folds = draw(3, 120, 40)
-    sets = np.stack([wrong, *shuffled(wrong, folds, sets=2)])
+    sets = np.stack([wrong, *permuted_labels(wrong, folds, sets=2)])
     together = fit_cells(x, sets, folds, coefficients=True, tolerance=1e-7)
     assert together.scores.shape == (3, 3, 120) and together.auroc.shape == (3, 3, 4)
     assert together.coefficients.shape == (3, 3, 4, 40) and together.intercepts.shape == (3, 3, 4)
@@ -148,18 +149,18 @@ def test_one_cell_that_tells_and_a_null(draw):
     x, wrong, folds = draw(6, 400, 20, shift=0.0)
     x[4, :, 0] += 2.0 * wrong
     found = fit_cells(x, wrong, folds).auroc.mean(axis=-1)
-    null = fit_cells(x, shuffled(wrong, folds, sets=20), folds).auroc.mean(axis=-1)  # (set, cell)
+    null = fit_cells(x, permuted_labels(wrong, folds, sets=20), folds).auroc.mean(axis=-1)  # (set, cell)
     assert np.flatnonzero(found > null.max(axis=1).max()).tolist() == [4]
     assert null.mean() == pytest.approx(0.5, abs=0.02)
 
 
 def test_shuffled_labels_keep_the_share_of_every_fold(draw):
     _, wrong, folds = draw(1, 120, 4)
-    sets = shuffled(wrong, folds, sets=5)
+    sets = permuted_labels(wrong, folds, sets=5)
     assert (sets != wrong).any(axis=1).all() and (sets[0] != sets[1]).any()
     for fold in range(4):
         assert (sets[:, folds == fold].sum(axis=1) == wrong[folds == fold].sum()).all()
-    assert (shuffled(wrong, folds, sets=5) == sets).all()
+    assert (permuted_labels(wrong, folds, sets=5) == sets).all()
 
 
 def test_what_did_not_converge_says_so(draw, caplog):

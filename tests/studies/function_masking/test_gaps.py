@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headwise.probes import wilson
+from headwise.stats import wilson_interval
 from headwise.studies.function_masking.gaps import gap, mean_over, over_draws, share
 
 
@@ -23,14 +23,14 @@ def test_a_gap_is_the_mean_difference_with_both_errors():
 
 def test_where_nothing_varies_the_interval_is_not_nothing():
     value, low, high = gap(np.zeros(6, bool), np.ones((3, 6), bool))
-    reach = float(wilson(0.0, 6)[1])
+    reach = float(wilson_interval(0.0, 6)[1])
     assert (value, low, high) == pytest.approx((1.0, 1 - reach, 1.0))
     assert mean_over(0.5, [])[1] < 0.5
 
 
 def test_shares_and_means_over_draws():
     right = np.array([True, False, True, True])
-    assert share(right)[0] == 0.75 and share(right)[1] == pytest.approx(float(wilson(0.75, 4)[0]))
+    assert share(right)[0] == 0.75 and share(right)[1] == pytest.approx(float(wilson_interval(0.75, 4)[0]))
     draws = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=bool)
     value, low, high = over_draws(draws)
     half = stats.t.ppf(0.975, 2) * 0.25 / np.sqrt(3)

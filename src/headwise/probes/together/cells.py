@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.probes.labels import Labels
-from headwise.probes.together.areas import areas
 from headwise.probes.together.descent import STEPS, TOLERANCE, Optimum, minimise
 from headwise.probes.together.points import Points, points_of
 from headwise.probes.together.problems import problems_of
 from headwise.probes.together.workers import side_by_side
+from headwise.stats import auroc_rows
+from headwise.stats.validation import Labels
 
-__all__ = ["CellFits", "fit_cells", "shuffled"]
+__all__ = ["CellFits", "fit_cells"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -103,18 +103,6 @@ def fit_cells(
     return CellFits(*joined)
 
 
-def shuffled(wrong: Any, folds: Any, *, sets: int, seed: int = 0) -> Labels:
-    """(set, row): labels in random order within each fold, so that every fold keeps its share of wrong answers."""
-    wrong, folds = np.asarray(wrong, dtype=bool), np.asarray(folds)
-    random = np.random.default_rng(seed)
-    out = np.empty((sets, len(wrong)), dtype=bool)
-    for row in out:
-        for fold in np.unique(folds):
-            mine = folds == fold
-            row[mine] = random.permutation(wrong[mine])
-    return out
-
-
 def _judged(points: Points, found: Optimum, labels: Labels, trains: Labels, *, coefficients: bool) -> tuple[Any, ...]:
     """The parts of a CellFits for some cells, with the dim (set,) first."""
     cells, sets, folds = len(points.x), len(labels), len(trains)
@@ -125,7 +113,7 @@ def _judged(points: Points, found: Optimum, labels: Labels, trains: Labels, *, c
     area = np.empty((sets, cells, folds))
     for place, wrong in enumerate(labels):
         for fold, train in enumerate(trains):
-            area[place, :, fold] = areas(scores[place][:, ~train], wrong[~train])
+            area[place, :, fold] = auroc_rows(scores[place][:, ~train], wrong[~train])
     steps, converged = (_by_set(part, sets).cpu().numpy() for part in (found.steps, found.converged))
     if not coefficients:
         return scores, area, steps, converged, None, None

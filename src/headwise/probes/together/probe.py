@@ -25,10 +25,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from headwise.core.errors import AtlasError, DataError
-from headwise.probes.labels import as_labels
 from headwise.probes.together.descent import TOLERANCE, minimise
 from headwise.probes.together.points import points_of
 from headwise.probes.together.problems import problems_of
+from headwise.stats.validation import as_labels
 
 __all__ = ["Probe"]
 
@@ -61,7 +61,7 @@ class Probe:
     def fit(self, x: Any, wrong: Any) -> Probe:
         """Fit on rows (row, feature) and whether each is wrong."""
         table = _table(x)
-        labels = as_labels(wrong, rows=len(table), least=1)
+        labels = as_labels(wrong, rows=len(table), min_per_class=1)
         device = torch.device(self.device or "cpu")
         everywhere = np.ones((1, len(labels)), dtype=bool)
         problems = problems_of(labels[None], everywhere, self.class_weight, device)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.probes.labels import Labels
+from headwise.stats.validation import Labels
 
 __all__ = ["BALANCED", "Problems", "problems_of"]
 

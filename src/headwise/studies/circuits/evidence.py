@@ -22,7 +22,7 @@ from scipy import stats
 
 from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 from headwise.core.errors import StudyError
-from headwise.probes import wilson
+from headwise.stats import wilson_interval
 from headwise.studies.circuits.curve import needed
 
 __all__ = ["UNITS", "to_dataset"]
@@ -138,7 +138,7 @@ class _Task:
     def numbers(self) -> dict[str, float]:
         """What is one number a task."""
         right = (self.all_clean > 0).mean()
-        low, high = wilson(right, len(self.all_clean))
+        low, high = wilson_interval(right, len(self.all_clean))
         gaps = self.all_clean - self.all_corrupt
         half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps))
         return {

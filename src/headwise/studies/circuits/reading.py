@@ -26,8 +26,8 @@ from torch import Tensor
 from headwise.core.errors import SeamError, StudyError
 from headwise.corpora import TaskPairs
 from headwise.instruments import HeadStreams
-from headwise.probes import wilson
 from headwise.seam import Structure, observe
+from headwise.stats import wilson_interval
 from headwise.studies.circuits.attribution import effects, head_effects
 from headwise.studies.circuits.bench import Bench
 from headwise.studies.circuits.curve import sizes_up_to, trace
@@ -201,7 +201,7 @@ class Reader:
 def not_done(clean: Floats, corrupt: Floats) -> str:
     """Why a model does not do a task; empty where it does. Scores are (prompt,)."""
     right = float((clean > 0).mean())
-    if float(wilson(np.array(right), np.array(len(clean)))[0]) <= CHANCE:
+    if float(wilson_interval(np.array(right), np.array(len(clean)))[0]) <= CHANCE:
         return f"right in {100 * right:.0f} % of {len(clean)} prompts, which is not above chance"
     gaps = clean - corrupt
     half = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps)))

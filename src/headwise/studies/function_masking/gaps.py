@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from headwise.probes import half_width, wilson
+from headwise.stats import sum_of_means_half_width, wilson_interval
 
 __all__ = ["Interval", "gap", "mean_over", "over_draws", "share"]
 
@@ -30,7 +30,7 @@ def share(right: NDArray) -> Interval:
     if not len(right):
         return NOTHING
     value = float(np.mean(right))
-    low, high = wilson(value, len(right))
+    low, high = wilson_interval(value, len(right))
     return value, float(low), float(high)
 
 
@@ -57,9 +57,9 @@ def gap(own: NDArray, random: NDArray) -> Interval:
 def mean_over(value: float, samples: Sequence[Floats]) -> Interval:
     """A value whose error is the sum of the errors of several means."""
     samples = [sample for sample in samples if len(sample) > 1]
-    half = half_width(samples)
+    half = sum_of_means_half_width(samples)
     if half == 0:  # nothing varied: as many steps could still have hidden what is rarer than this
         size = max((len(sample) for sample in samples), default=1)
-        reach = float(wilson(0.0, size)[1])
+        reach = float(wilson_interval(0.0, size)[1])
         return value, max(-1.0, value - reach), min(1.0, value + reach)
     return value, max(-1.0, value - half), min(1.0, value + half)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.probes import benjamini_hochberg
+from headwise.stats import benjamini_hochberg
 
 __all__ = ["Chance", "against_shuffled"]
 

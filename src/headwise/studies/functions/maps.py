@@ -22,8 +22,8 @@ from scipy import stats
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
-from headwise.probes import correlation, wilson
 from headwise.probes.joint import JointFits, Training, fit_joint
+from headwise.stats import correlation, wilson_interval
 from headwise.studies.functions.chance import against_shuffled
 from headwise.studies.functions.confounds import form_of, told_by_form
 from headwise.studies.functions.directions import direction
@@ -64,7 +64,8 @@ def _answers(readings: xr.Dataset, rows: Rows) -> xr.Dataset:
     counts = np.array([(of == name).sum() for name in rows.functions])
     share = np.array([right[of == name].mean() for name in rows.functions])
     found: dict[str, Any] = {
-        f"accuracy{end}": (FUNCTION, values) for end, values in zip(ENDS, (share, *wilson(share, counts)), strict=True)
+        f"accuracy{end}": (FUNCTION, values)
+        for end, values in zip(ENDS, (share, *wilson_interval(share, counts)), strict=True)
     }
     orders = [("low" if name in LOW_ORDER else "high" if name in HIGH_ORDER else "") for name in rows.functions]
     trains = np.array([((of == name) & (split == TRAIN)).sum() for name in rows.functions], dtype=np.int64)
@@ -169,7 +170,7 @@ def _confounds(rows: Rows) -> xr.Dataset:
     truth, hits = rows.held_out, said.argmax(axis=1) == rows.held_out
     areas = [area_of(said[None], truth, place, rows) for place in range(len(rows.functions))]
     recall = np.array([hits[truth == place].mean() for place in range(len(rows.functions))])
-    found = dict(with_ends("confound_accuracy", (), hits.mean(), *wilson(hits.mean(), len(hits))))
+    found = dict(with_ends("confound_accuracy", (), hits.mean(), *wilson_interval(hits.mean(), len(hits))))
     found["confound_recall"] = (FUNCTION, recall)
     parts = ([getattr(one, part) for one in areas] for part in ("value", "low", "high"))
     return xr.Dataset(found | with_ends("confound_auroc", FUNCTION, *parts))

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from headwise.probes import benjamini_hochberg, wilson
 from headwise.probes.one_step import OneStep, area
+from headwise.stats import benjamini_hochberg, wilson_interval
 
 __all__ = ["Alone", "each_alone"]
 
@@ -59,7 +59,7 @@ def each_alone(z: Any, labels: Ints, groups: Any, classes: int, *, shuffles: int
         right[start : start + len(some)] = (named == torch.from_numpy(labels)).double().mean(dim=1).numpy()
     real, null = areas[:, :classes].T, areas[:, classes:]  # (function, head), (head, set)
     p = _one_sided(real, null) if shuffles else np.full(real.shape, np.nan)
-    return Alone(real, p, np.array([benjamini_hochberg(row) for row in p]), right, *wilson(right, rows))
+    return Alone(real, p, np.array([benjamini_hochberg(row) for row in p]), right, *wilson_interval(right, rows))
 
 
 def folds_of(labels: Ints, groups: Any, seed: int) -> Ints:

@@ -18,8 +18,8 @@ from scipy.special import logsumexp
 
 from headwise.core.dims import FUNCTION, PREDICTED, SEED
 from headwise.core.errors import StudyError
-from headwise.probes import Auroc, auroc, wilson
 from headwise.probes.joint import JointFits
+from headwise.stats import Auroc, auroc, wilson_interval
 from headwise.studies.functions.rows import Rows
 
 __all__ = ["ENDS", "area_of", "told", "with_ends"]
@@ -43,7 +43,7 @@ def told(rows: Rows, fits: JointFits) -> tuple[xr.Dataset, NDArray[np.bool_]]:
             "anything; give more steps, or labels that differ more"
         )
     value = hits.mean()
-    found: dict[str, Any] = dict(with_ends("probe_accuracy", (), value, *wilson(value, len(truth))))
+    found: dict[str, Any] = dict(with_ends("probe_accuracy", (), value, *wilson_interval(value, len(truth))))
     found |= {
         "majority": float((truth == common).mean()),
         "permuted": float(null.mean()) if len(null) else np.nan,
@@ -57,7 +57,7 @@ def told(rows: Rows, fits: JointFits) -> tuple[xr.Dataset, NDArray[np.bool_]]:
     }
     counts = np.bincount(truth, minlength=len(rows.functions))
     recall = np.array([hits[:, truth == place].mean() for place in range(len(counts))])
-    found |= with_ends("recall", FUNCTION, recall, *wilson(recall, counts))
+    found |= with_ends("recall", FUNCTION, recall, *wilson_interval(recall, counts))
     found["recall_chance"] = (
         FUNCTION,
         np.bincount(rows.labels[rows.trains], minlength=len(counts)) / rows.trains.sum(),

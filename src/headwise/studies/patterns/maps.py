@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
-from headwise.probes import interval_of_mean, paired_changes
+from headwise.stats import mean_interval, paired_changes
 
 HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant
 FACES = {  # number -> label, definition
@@ -48,7 +48,7 @@ def conclude(
                          data_vars="all")  # fmt: skip
     count = readings.sizes[EXAMPLE]
     values = readings["value"].transpose(SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD)
-    each = interval_of_mean(values, EXAMPLE).rename(mean="value")
+    each = mean_interval(values, EXAMPLE).rename(mean="value")
     found = each.assign(
         uniform=readings["uniform"].mean(EXAMPLE).transpose(STATISTIC, LAYER, HEAD),
         per_example=values,
@@ -56,7 +56,7 @@ def conclude(
         peaked=(values.sel({STATISTIC: "off_diagonal"}, drop=True) > 0).mean(EXAMPLE),
     )
     whole = whole_of(values, readings["loss"])
-    found = found.assign({f"whole{end}": one for end, one in _ended(interval_of_mean(whole, EXAMPLE)).items()})
+    found = found.assign({f"whole{end}": one for end, one in _ended(mean_interval(whole, EXAMPLE)).items()})
     if values.sizes[SUBJECT] == 2:
         found = found.assign(_between(readings, values, whole))
     found = found.astype(np.float32)
@@ -90,7 +90,7 @@ def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) ->
     overall = overall.rename(low="whole_change_low", high="whole_change_high")
     found = dict(tests.data_vars) | dict(overall.data_vars)
     for name, one in _edges(readings).items():
-        found |= {f"{name}{end}": value for end, value in _ended(interval_of_mean(one, EXAMPLE)).items()}
+        found |= {f"{name}{end}": value for end, value in _ended(mean_interval(one, EXAMPLE)).items()}
     heads = (LAYER, HEAD)
     summed = readings[["before", "after", "both"]].sum(heads)
     overall_edges = _edges(
@@ -98,7 +98,7 @@ def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) ->
     )
     for name, one in (overall_edges | {"kl": readings["kl"]}).items():
         found[f"{name}_of_prompt"] = one
-        found |= {f"whole_{name}{end}": value for end, value in _ended(interval_of_mean(one, EXAMPLE)).items()}
+        found |= {f"whole_{name}{end}": value for end, value in _ended(mean_interval(one, EXAMPLE)).items()}
     return {str(name): one.reset_coords(drop=True) for name, one in found.items()}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.probes.auroc import auroc_by_fold, compare
+from headwise.stats import auroc_by_fold, delong_test
 from headwise.studies.probing.maps import Probed
 from headwise.studies.probing.positions import EXACT, POSITIONS
 
@@ -37,7 +37,7 @@ def leak_of(probed: Probed, wrong: NDArray[np.bool_], fold_of: NDArray[np.int64]
             cells.score.reshape(layers, tokens, -1)[best, POSITIONS.index(name)],
         )
         one, other = (auroc_by_fold(score, wrong, fold_of)[0] for score in scores)
-        apart = compare(one, other)
+        apart = delong_test(one, other)
         found[name] = {
             "blind": float(np.nanmean(blind)),
             "published": float(np.nanmean(published)),

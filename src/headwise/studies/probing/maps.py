@@ -30,7 +30,7 @@ from torch import Tensor
 
 from headwise.core.dims import HEAD, LAYER, SITE, TOKEN
 from headwise.probes.cell_maps import Cells, chance, nested, probe_cells, stack
-from headwise.probes.threads import one_thread
+from headwise.stats.blas import single_threaded_blas
 from headwise.studies.probing.positions import EXACT, POSITIONS
 
 __all__ = ["Probed", "probe_all", "to_maps"]
@@ -89,7 +89,7 @@ def _stacked(parts: Sequence[xr.DataArray], device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(whole.transpose(1, 0, 2))).to(device)
 
 
-@one_thread
+@single_threaded_blas
 def _paper(of: Layer, published: Layer, wrong: NDArray[np.bool_], layers: int) -> Floats:
     """(layer, token) AUROC on the held-out fifth, the published way."""
     rows = np.arange(len(wrong))

@@ -38,8 +38,8 @@ from headwise.instruments import Sites
 from headwise.instruments.sites import SITES
 from headwise.model import Model
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.together import shuffled
 from headwise.seam import Structure
+from headwise.stats.permutation import permuted_labels
 from headwise.studies.probing.leak import leak_of
 from headwise.studies.probing.maps import probe_all, to_maps
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Positions, positions_of
@@ -138,7 +138,7 @@ def to_dataset(
     device = device or torch.device("cpu")
     wrong = np.array([str(label) == "wrong" for label in answers["label"].values])
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed)
-    dealt = shuffled(wrong, fold_of, sets=options.shuffles, seed=options.seed)
+    dealt = permuted_labels(wrong, fold_of, sets=options.shuffles, seed=options.seed)
     probed = probe_all(shards, wrong, fold_of, dealt, paper=options.paper, device=device)
     small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]

@@ -22,8 +22,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, STATISTIC
-from headwise.probes import auroc
 from headwise.probes.cell_maps import Cells, nested
+from headwise.stats import auroc
 from headwise.studies.probing.positions import LAST, POSITIONS
 from headwise.studies.probing.reading import LOGPROBS
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
-from headwise.probes.auroc import auroc, auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.one_step import OneStep, area
-from headwise.probes.threads import one_thread
 from headwise.probes.together import Probe
 from headwise.probes.topic_groups import group_topics
+from headwise.stats import auroc, auroc_by_fold
+from headwise.stats.blas import single_threaded_blas
 
 __all__ = ["transfer"]
 
@@ -39,7 +39,7 @@ Labels = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
-@one_thread
+@single_threaded_blas
 def transfer(
     layers: Tensor, wrong: Labels, topics: NDArray[np.str_], asked: Floats, logprob: Floats, seed: int = 0
 ) -> tuple[dict[str, Any], dict[str, Any]]:

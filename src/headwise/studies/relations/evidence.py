@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
-from headwise.probes import correlation, correlation_table, half_width, wilson
+from headwise.stats import correlation, correlation_table, sum_of_means_half_width, wilson_interval
 
 __all__ = ["to_dataset"]
 
@@ -135,7 +135,13 @@ class _Asked:
         share, draws = self.own.mean(0), self.random.mean(1)
         half = stats.t.ppf(0.975, len(draws) - 1) * draws.std(0, ddof=1) / np.sqrt(len(draws))
         mean = draws.mean(0)
-        return [share, *wilson(share, len(self.own)), mean, np.clip(mean - half, 0, 1), np.clip(mean + half, 0, 1)]
+        return [
+            share,
+            *wilson_interval(share, len(self.own)),
+            mean,
+            np.clip(mean - half, 0, 1),
+            np.clip(mean + half, 0, 1),
+        ]
 
     def effect(self) -> tuple[float, float, float]:
         """How much more is lost with its own heads than with random ones."""
@@ -162,5 +168,5 @@ def _spill(heads_of: str, asked: Sequence[_Asked]) -> tuple[float, float, float]
 
 def _mean_interval(value: float, samples: Sequence[Floats]) -> tuple[float, float, float]:
     """A value whose error is the sum of the errors of several means: Student's t, Satterthwaite's degrees of freedom."""
-    half = half_width(samples)
+    half = sum_of_means_half_width(samples)
     return float(value), float(value) - half, float(value) + half

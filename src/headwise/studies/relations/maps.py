@@ -27,7 +27,7 @@ import xarray as xr
 from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.corpora import SingleTokenPairs
 from headwise.model import readable
-from headwise.probes import wilson
+from headwise.stats import wilson_interval
 from headwise.studies.relations.reading import SIGNS, Pairs
 
 __all__ = ["to_maps", "to_salience"]
@@ -114,7 +114,7 @@ def _scores(named: xr.Dataset, pairs: Pairs) -> xr.Dataset:
         np.add.at(counts, pairs.relation, mapped.values)
         sizes = pairs.sizes[:, None, None]
         share = xr.DataArray(counts / sizes, dims=(RELATION, LAYER, HEAD)).where(named["measured"])
-        low, high = wilson(share.values, sizes)
+        low, high = wilson_interval(share.values, sizes)
         found |= {sign: share, f"{sign}_low": share.copy(data=low), f"{sign}_high": share.copy(data=high)}
         for name in ("null", "null_high", "null_over"):
             found[f"{sign}_{name}"] = named[f"{sign}_{name}"].transpose(RELATION, LAYER, HEAD)

@@ -31,10 +31,11 @@ from numpy.typing import NDArray
 
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
 from headwise.corpora.normalisation import words
-from headwise.probes.auroc import auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.labels import LEAST
-from headwise.probes.together import fit_cells, shuffled
+from headwise.probes.together import fit_cells
+from headwise.stats import auroc_by_fold
+from headwise.stats.permutation import permuted_labels
+from headwise.stats.validation import MIN_PER_CLASS
 
 __all__ = ["TYPES", "Counts", "TypeProbe", "clusters", "counts_of", "type_probes", "types_of"]
 
@@ -123,10 +124,10 @@ def type_probes(
 
 
 def _type_probe(activations: NDArray[np.float32], flag: Flags, folds: int, shuffles: int, seed: int) -> TypeProbe:
-    if min(flag.sum(), (~flag).sum()) < LEAST:
+    if min(flag.sum(), (~flag).sum()) < MIN_PER_CLASS:
         return TypeProbe(*[float("nan")] * 4)
     fold_of = assign_folds(flag, folds=folds, seed=seed)
-    sets = np.stack([flag, *shuffled(flag, fold_of, sets=shuffles, seed=seed)])
+    sets = np.stack([flag, *permuted_labels(flag, fold_of, sets=shuffles, seed=seed)])
     fits = fit_cells(activations[None], sets, fold_of)
     found, _ = auroc_by_fold(fits.scores[0, 0], flag, fold_of)
     null = fits.auroc[1:, 0].mean(axis=-1)

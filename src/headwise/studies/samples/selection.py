@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 
 from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
-from headwise.probes.auroc import Auroc, auroc_by_fold
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.labels import LEAST
 from headwise.probes.together import fit_cells
+from headwise.stats import Auroc, auroc_by_fold
+from headwise.stats.validation import MIN_PER_CLASS
 
 __all__ = ["STRATEGIES", "Interval", "Trust", "bootstrap", "picks", "trust"]
 
@@ -65,10 +65,11 @@ def trust(activations: NDArray[np.float32], labels: NDArray[np.object_], *, fold
     """Fit and apply the probe: ``activations`` (question, sample, feature), ``labels`` (question, sample)."""
     questions, samples = labels.shape
     wrong, judged = labels == WRONG, np.isin(labels, (CORRECT, WRONG))
-    if min(int((labels == kind).sum()) for kind in (CORRECT, WRONG)) < LEAST:
+    if min(int((labels == kind).sum()) for kind in (CORRECT, WRONG)) < MIN_PER_CLASS:
         raise DataError(
-            f"{int((labels == CORRECT).sum())} samples are correct and {int(wrong.sum())} wrong, and at least {LEAST} of "
-            "each are needed to fit a probe that chooses; sample more questions, or ones of another difficulty"
+            f"{int((labels == CORRECT).sum())} samples are correct and {int(wrong.sum())} wrong, and at least "
+            f"{MIN_PER_CLASS} of each are needed to fit a probe that chooses; sample more questions, or ones of "
+            "another difficulty"
         )
     groups = np.repeat(np.arange(questions), samples).reshape(questions, samples)
     fold_of = np.full(questions, -1)

@@ -31,9 +31,10 @@ from headwise.corpora import Example, batches
 from headwise.engines import Shard
 from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
 from headwise.model import Model
-from headwise.probes import KS, combine_ranks, differences, match_lengths, permutation_null
-from headwise.probes.permutation import FEWEST
+from headwise.probes import KS
 from headwise.seam import Observation, Structure, observe
+from headwise.stats import combine_ranks, mann_whitney_maps, match_lengths, permutation_null
+from headwise.stats.permutation import MIN_SHUFFLES
 from headwise.studies.spectral import detection
 from headwise.studies.work import Work
 
@@ -74,7 +75,7 @@ class SpectralOptions:
     seed: int = 0  # of shuffles and folds
 
     def __post_init__(self) -> None:
-        for name, least in {"batch_tokens": 1, "shard": 1, "shuffles": FEWEST}.items():
+        for name, least in {"batch_tokens": 1, "shard": 1, "shuffles": MIN_SHUFFLES}.items():
             found = getattr(self, name)
             if found < least:
                 raise StudyError(f"spectral was asked for with {name}={found}, and needs at least {least}; give more")
@@ -156,11 +157,11 @@ def to_maps(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions)
     wrong = answers["label"].values == "wrong"
     lengths = answers["answer_tokens"].values
     maps = (PART, FEATURE)
-    tests = differences(values, wrong, maps=maps)
+    tests = mann_whitney_maps(values, wrong, maps=maps)
     null = permutation_null(values, wrong, maps=maps, shuffles=options.shuffles, seed=options.seed)
     pairs = match_lengths(lengths, wrong, seed=options.seed)
     if pairs.pairs >= LEAST_PAIRS:
-        paired = differences(values.isel({EXAMPLE: pairs.rows}), wrong[pairs.rows], maps=maps, least=1)
+        paired = mann_whitney_maps(values.isel({EXAMPLE: pairs.rows}), wrong[pairs.rows], maps=maps, min_per_class=1)
     else:  # lengths that hardly overlap leave nothing to compare
         paired = tests[["p", "q"]] * np.nan
     dataset = xr.Dataset(
@@ -203,7 +204,7 @@ def _combined(readings: xr.Dataset, wrong: np.ndarray, like: xr.DataArray, metho
     combined = xr.full_like(like, np.nan)
     for feature, reading in RANKED.items():
         ranks = readings[reading].isel({RANK: slice(0, FEW)})
-        p = differences(ranks, wrong, maps=(RANK,))["p"]
+        p = mann_whitney_maps(ranks, wrong, maps=(RANK,))["p"]
         combined.loc[{PART: "whole", FEATURE: feature}] = combine_ranks(p, method).transpose(LAYER, HEAD)
     return combined
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from headwise.core.errors import DataError
-from headwise.probes import Detector, detector_table, differences
-from headwise.probes.labels import as_groups, as_labels
+from headwise.stats import mann_whitney_maps
+from headwise.stats.validation import as_groups, as_labels
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,18 @@ def test_what_is_wrong_with_labels_is_said(labels, message):
         as_labels(labels)
 
 
-def test_everybody_refuses_one_class_and_too_few():
+def test_one_class_and_too_few_are_refused():
     values = np.zeros((30, 2, 2))
-    for verb in (differences, Detector.fit, lambda v, y: detector_table({"a": v}, y)):
-        with pytest.raises(DataError, match="nothing to tell apart"):
-            verb(values, [True] * 30)
-        with pytest.raises(DataError, match="at least 20 of each"):
-            verb(values, [True] * 15 + [False] * 15)
+    with pytest.raises(DataError, match="nothing to tell apart"):
+        mann_whitney_maps(values, [True] * 30)
+    with pytest.raises(DataError, match="at least 20 of each"):
+        mann_whitney_maps(values, [True] * 15 + [False] * 15)
 
 
 def test_least_can_be_set_and_lengths_must_agree():
-    assert as_labels([1, 0, 0], least=1).tolist() == [True, False, False]
+    assert as_labels([1, 0, 0], min_per_class=1).tolist() == [True, False, False]
     with pytest.raises(DataError, match="There are 4 answers but 3 labels"):
-        as_labels([1, 0, 0], rows=4, least=1)
+        as_labels([1, 0, 0], rows=4, min_per_class=1)
     with pytest.raises(DataError, match="one group per answer"):
         as_groups(["a"], 2)
     assert as_groups(["b", "a", "b"], 3).tolist() == [1, 0, 1]

@@ -3,7 +3,8 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import StudyError
-from headwise.probes import differences, permutation_null
+from headwise.stats import mann_whitney_maps, permutation_null, pooled_null_p
+from headwise.stats.permutation import permuted_labels, permuted_rows
 
 
 def test_on_noise_the_share_is_five_percent():
@@ -41,7 +42,7 @@ def test_observed_share_is_that_of_the_test_itself():
     values = np.round(random.standard_normal((150, 300)) + 0.3 * labels[:, None], 0)
     values[random.random(values.shape) < 0.05] = np.nan
     values[:, 0], values[:, 1] = 1.0, np.nan
-    p = differences(values, labels).p.values
+    p = mann_whitney_maps(values, labels).p.values
     found = permutation_null(values, labels, shuffles=200)
     assert found.observed.item() == pytest.approx(np.mean(p[~np.isnan(p)] < 0.05))
 
@@ -74,3 +75,30 @@ def test_same_seed_same_numbers_and_few_shuffles_are_refused():
     assert first.identical(second)
     with pytest.raises(StudyError, match="at least 200"):
         permutation_null(values, labels, shuffles=50)
+
+
+def test_rows_are_permuted_within_their_stratum_alone():
+    strata = np.random.default_rng(0).integers(0, 4, 50)
+    order = permuted_rows(strata, np.random.default_rng(1))
+    assert sorted(order) == list(range(50)) and (strata[order] == strata).all() and (order != np.arange(50)).any()
+    labels = np.random.default_rng(2).random(50) < 0.3
+    sets = permuted_labels(labels, strata, sets=20, seed=3)
+    for stratum in range(4):
+        assert (sets[:, strata == stratum].sum(axis=1) == labels[strata == stratum].sum()).all()
+    assert len(np.unique(sets, axis=0)) > 15
+    assert permuted_labels(labels, strata, sets=0).shape == (0, 50)
+
+
+@pytest.mark.parametrize("two_sided", [False, True])
+def test_pooled_p_counts_all_cells_standardised_nulls(two_sided):
+    random = np.random.default_rng(0)
+    null, seen = random.normal(2, [[1.0], [5.0], [0.1]], (3, 8)), np.array([[2.5, -9.0, 2.3], [2.0, np.nan, 1.5]])
+    z = [(row - row.mean()) / row.std(ddof=1) for row in null]
+    for observed, row in zip(seen, pooled_null_p(seen, null, two_sided=two_sided), strict=True):
+        for cell, value in enumerate(observed):
+            far = (value - null[cell].mean()) / null[cell].std(ddof=1)
+            pool = np.concatenate(z)
+            count = (np.abs(pool) >= abs(far)).sum() if two_sided else (pool >= far).sum()
+            assert row[cell] == (
+                pytest.approx((1 + count) / 25) if not np.isnan(value) else pytest.approx(np.nan, nan_ok=True)
+            )

@@ -1,7 +1,7 @@
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from headwise.probes.threads import one_thread
+from headwise.stats.blas import single_threaded_blas
 
 
 def blas_threads():
@@ -12,7 +12,7 @@ def test_blas_is_held_to_one_thread_and_let_go():
     np.ones((2, 2)) @ np.ones((2, 2))
     before = blas_threads()
 
-    @one_thread
+    @single_threaded_blas
     def inside(number, *, more):
         """Says so."""
         return blas_threads(), number + more

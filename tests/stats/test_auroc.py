@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from headwise.probes import auroc
-from headwise.probes.auroc import auroc_by_fold, compare, interval
+from headwise.stats import auroc, auroc_by_fold, auroc_rows, delong_test
+from headwise.stats.auroc import auroc_interval
 
 
 @given(st.integers(0, 10_000), st.integers(2, 40), st.integers(2, 40), st.integers(1, 6))
@@ -44,7 +44,7 @@ def test_interval_of_a_perfect_score_is_not_a_point():
     perfect, worst = auroc(labels * 1.0, labels), auroc(~labels * 1.0, labels)
     assert (perfect.low, perfect.high) == (pytest.approx(0.025 ** (1 / 20)), 1)
     assert (worst.low, worst.high) == (0, pytest.approx(1 - 0.025 ** (1 / 20)))
-    assert interval(0.5, 0.0, 20) == (0.5, 0.5)
+    assert auroc_interval(0.5, 0.0, 20) == (0.5, 0.5)
 
 
 def test_mean_over_folds_and_its_variance():
@@ -60,7 +60,7 @@ def test_mean_over_folds_and_its_variance():
     plain, _ = auroc_by_fold(scores, labels, fold_of, learnt=False)
     assert (area.inflation, plain.inflation) == (2.5, 1)  # three folds: 1 + 3 / 2
     assert area.high - area.low > 1.4 * (plain.high - plain.low)
-    assert compare(area, plain).value == 0
+    assert delong_test(area, plain).value == 0
 
 
 def test_paired_difference_is_narrower_than_two_intervals():
@@ -68,13 +68,13 @@ def test_paired_difference_is_narrower_than_two_intervals():
     labels = random.random(400) < 0.5
     common = random.standard_normal(400) + labels
     first, second = (auroc(common + 0.3 * random.standard_normal(400), labels) for _ in range(2))
-    difference = compare(first, second)
+    difference = delong_test(first, second)
     assert difference.low < 0 < difference.high
     assert difference.high - difference.low < 0.6 * (first.high - first.low)
     assert 0.05 < difference.p <= 1
-    same = compare(first, first)
+    same = delong_test(first, first)
     assert (same.value, same.p) == (0, 1)
-    assert compare(auroc(labels * 1.0, labels), auroc(1.0 - labels, labels)).p == 0
+    assert delong_test(auroc(labels * 1.0, labels), auroc(1.0 - labels, labels)).p == 0
 
 
 def test_answers_in_groups_widen_the_interval():
@@ -87,3 +87,22 @@ def test_answers_in_groups_widen_the_interval():
     grouped = auroc(np.repeat(values, 2), np.repeat(labels, 2), groups=np.repeat(np.arange(100), 2))
     assert twice.high - twice.low < 0.75 * (once.high - once.low)
     assert grouped.high - grouped.low == pytest.approx(once.high - once.low, rel=0.02)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_rows_are_scikit_learns_with_many_ties(seed, levels):
+    random = np.random.default_rng(seed)
+    wrong = np.r_[True, False, random.random(20) < 0.5]
+    scores = random.integers(0, levels, (3, 2, 22)).astype(float)
+    found = auroc_rows(scores, wrong)
+    assert found.shape == (3, 2)
+    assert found[2, 1] == pytest.approx(roc_auc_score(wrong, scores[2, 1]), abs=1e-12)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_rows_are_the_values_of_columns(seed, levels):
+    random = np.random.default_rng(seed)
+    labels = np.r_[True, False, random.random(20) < 0.5]
+    scores = random.integers(0, levels, (5, 22)) * 0.1
+    assert auroc_rows(scores, labels) == pytest.approx(auroc(scores.T, labels).value, abs=1e-15)

@@ -1,18 +1,16 @@
-"""Is it the error that a head sees, or only the length of the answer?
+"""Does a head see the error, or only the length of the answer? Pairs of a wrong and a right answer of similar length.
 
-Wrong answers are often longer (or shorter) than right ones, and every statistic of an attention map changes with
-length. So wrong and right answers are paired by length, and only the pairs are compared: inside them length says
-nothing.
+Wrong answers are often longer (or shorter) than right ones, and every statistic of an attention map changes with length.
+Among the matched pairs length carries no information.
 
 Steps: all pairs of a length of wrong answers and a length of right ones that differ by at most ``caliper``, nearest
 first (exact matches before all others, shorter before longer); from each, as many pairs as both still have. Which of
 several answers of the same length is taken is decided by a seeded random order of all rows, made without looking at the
-labels. Nearest-first is greedy: with a caliper above 0 it need not find the largest number of pairs.
+labels. Nearest-first is greedy (nearest-neighbour matching within a caliper, Cochran and Rubin 1973): with a caliper above
+0 it need not find the largest number of pairs.
 
-With ``caliper=0``, the default, lengths of the two sides are identical. With more, look at ``length_auroc``: it should
-be near 0.5.
-
-Cost: distinct lengths squared. This module does not know what else differs between the classes.
+With ``caliper=0``, the default, the lengths of the two sides are identical. With more, look at ``length_auroc``: it should
+be near 0.5. Cost: distinct lengths squared. Other confounders are not balanced.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.errors import DataError
-from headwise.probes.auroc import auroc
-from headwise.probes.labels import as_labels
+from headwise.stats.auroc import auroc_rows
+from headwise.stats.validation import as_labels
 
-__all__ = ["Matched", "match_lengths"]
+__all__ = ["MatchedPairs", "match_lengths"]
 
 
-class Matched(NamedTuple):
-    """Pairs of a wrong and a right answer of like length. Made by `match_lengths`.
+class MatchedPairs(NamedTuple):
+    """Pairs of a wrong and a right answer of similar length. Made by `match_lengths`.
 
     Examples:
         >>> matched = match_lengths([3, 5, 5, 9], [True, False, True, False])
@@ -51,7 +49,7 @@ class Matched(NamedTuple):
     length_auroc: float
     """AUROC of length alone among the matched answers; 0.5 is perfect balance, NaN without pairs"""
     length_auroc_before: float
-    """the same among all answers: how much of a confounder length was"""
+    """the same among all answers: how strong a confounder length was"""
 
     @property
     def pairs(self) -> int:
@@ -59,8 +57,8 @@ class Matched(NamedTuple):
         return len(self.wrong)
 
 
-def match_lengths(lengths: ArrayLike, labels: ArrayLike, *, caliper: float = 0, seed: int = 0) -> Matched:
-    """Pair wrong and right answers of like length, so that length tells nothing among those that are left.
+def match_lengths(lengths: ArrayLike, labels: ArrayLike, *, caliper: float = 0, seed: int = 0) -> MatchedPairs:
+    """Pair wrong and right answers of similar length, so that length is no longer informative among the rest.
 
     Args:
         lengths: (example,).
@@ -69,16 +67,16 @@ def match_lengths(lengths: ArrayLike, labels: ArrayLike, *, caliper: float = 0, 
         seed: of the choice among equals.
 
     Returns:
-        The pairs, and what length told before and after.
+        The pairs, and the AUROC of length before and after.
 
     Examples:
         >>> lengths, wrong = [3, 3, 4, 8, 9, 9], [False, True, False, True, False, True]
         >>> matched = match_lengths(lengths, wrong, caliper=1)
         >>> matched.pairs, matched.length_auroc_before, matched.length_auroc
-        (2, 0.5555555555555555, 0.5)
+        (2, 0.5555555555555556, 0.5)
     """
     length = np.asarray(lengths, dtype=np.float64)
-    is_wrong = as_labels(labels, rows=len(length), least=1)
+    is_wrong = as_labels(labels, rows=len(length), min_per_class=1)
     if not np.isfinite(length).all() or caliper < 0:
         raise DataError("Lengths must be numbers, and the caliper at least 0; leave out answers without a length.")
     order = np.random.default_rng(seed).permutation(len(length))
@@ -97,10 +95,10 @@ def match_lengths(lengths: ArrayLike, labels: ArrayLike, *, caliper: float = 0, 
     pairs.sort()
     wrong, right = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     rows = np.sort(np.concatenate([wrong, right]))
-    return Matched(
+    return MatchedPairs(
         rows, wrong, right,
         left_out_wrong=int(is_wrong.sum()) - len(wrong),
         left_out_right=int((~is_wrong).sum()) - len(right),
-        length_auroc=float(auroc(length[rows], is_wrong[rows]).value) if len(wrong) else float("nan"),
-        length_auroc_before=float(auroc(length, is_wrong).value),
+        length_auroc=float(auroc_rows(length[rows], is_wrong[rows])) if len(wrong) else float("nan"),
+        length_auroc_before=float(auroc_rows(length, is_wrong)),
     )  # fmt: skip

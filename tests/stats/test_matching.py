@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.core.errors import DataError
-from headwise.probes import differences, match_lengths
+from headwise.stats import mann_whitney_maps, match_lengths
 
 
 @given(st.integers(0, 10_000), st.integers(2, 80), st.integers(0, 3), st.integers(1, 30))
@@ -50,7 +50,7 @@ def test_a_head_that_only_sees_length_is_unmasked(planted):
     matched = match_lengths(lengths, labels)
     assert matched.length_auroc_before > 0.7
     assert matched.length_auroc == 0.5
-    before, after = differences(values, labels), differences(values[matched.rows], labels[matched.rows])
+    before, after = mann_whitney_maps(values, labels), mann_whitney_maps(values[matched.rows], labels[matched.rows])
     assert (before.q < 0.05).all()
     assert np.argwhere(after.q.values < 0.05).tolist() == [[1, 1]]
 

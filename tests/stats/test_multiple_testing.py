@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from headwise.core.errors import StudyError
-from headwise.probes import benjamini_hochberg, combine_ranks
-from headwise.probes.multiplicity import cauchy, min_p
+from headwise.stats import benjamini_hochberg, combine_ranks
+from headwise.stats.multiple_testing import cauchy_p, min_p
 
 P = stn.arrays(np.float64, st.integers(1, 40), elements=st.floats(0, 1) | st.just(float("nan")))
 
@@ -31,7 +31,7 @@ def test_bh_by_hand():
     assert np.isnan(benjamini_hochberg([np.nan, np.nan])).all()
 
 
-@pytest.mark.parametrize("combine", [cauchy, min_p])
+@pytest.mark.parametrize("combine", [cauchy_p, min_p])
 def test_size_under_the_null(combine):
     """Independent p-values: both hold 5 %. Alike ones: Cauchy still does, Šidák is careful."""
     random = np.random.default_rng(0)
@@ -41,17 +41,17 @@ def test_size_under_the_null(combine):
 
 
 def test_cauchy_returns_equal_p_and_survives_extremes():
-    assert cauchy([0.2] * 7) == pytest.approx(0.2)
-    assert cauchy([1e-40, 0.5]) == pytest.approx(2e-40)
-    assert cauchy([1e-20, 1.0]) == pytest.approx(2e-20)
-    assert 0 <= cauchy([0.0, 0.7]) < 1e-200
-    assert cauchy([1.0, 1.0]) == pytest.approx(0.99)
-    assert cauchy([0.03, np.nan, 0.03]) == pytest.approx(0.03)
-    assert np.isnan(cauchy([np.nan, np.nan]))
+    assert cauchy_p([0.2] * 7) == pytest.approx(0.2)
+    assert cauchy_p([1e-40, 0.5]) == pytest.approx(2e-40)
+    assert cauchy_p([1e-20, 1.0]) == pytest.approx(2e-20)
+    assert 0 <= cauchy_p([0.0, 0.7]) < 1e-200
+    assert cauchy_p([1.0, 1.0]) == pytest.approx(0.99)
+    assert cauchy_p([0.03, np.nan, 0.03]) == pytest.approx(0.03)
+    assert np.isnan(cauchy_p([np.nan, np.nan]))
 
 
 def test_one_p_of_one_does_not_drown_the_others():
-    assert cauchy([1e-6, 1.0]) == pytest.approx(2e-6, rel=1e-3)
+    assert cauchy_p([1e-6, 1.0]) == pytest.approx(2e-6, rel=1e-3)
 
 
 def test_min_p():

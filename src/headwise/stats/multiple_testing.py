@@ -1,17 +1,17 @@
-"""What is a p-value worth when there are hundreds of heads, and ten eigenvalues a head?
+"""What is a p-value worth among hundreds of heads, and with ten eigenvalues per head?
 
-Over heads: the Benjamini-Hochberg q-value (1995), over all cells of a map. Among the heads with q < 0.05 at most 5 %
-are expected to be false. Over the ranks of one head: one p from several that depend on each other,
+Over heads: the q-value of Benjamini and Hochberg (JRSS B 57, 1995), over all cells of a map. Among the heads with q < 0.05
+at most 5 % are expected to be false discoveries. Over the ranks of one head: one p from several dependent ones,
 
-    Cauchy   T = mean tan((1/2 - p_r) π),  p = 1/2 - arctan(T) / π        (Liu and Xie 2020)
-    min-p    p = 1 - (1 - min p_r)^m                                      (Šidák 1967)
+    Cauchy   T = mean tan((1/2 - p_r) π),  p = 1/2 - arctan(T) / π        (Liu and Xie, JASA 115, 2020)
+    min-p    p = 1 - (1 - min p_r)^m                                      (Šidák, JASA 62, 1967)
 
 Cauchy holds for small p under nearly any dependence, and returns p where all p_r are equal; one p_r near 1 would drown
 all others (tan goes to minus infinity), so p_r is capped at 0.99 (the truncated Cauchy of Fang et al. 2023; the upper
-tail, which decides, does not change). Šidák is exact for independent ranks and too careful for alike ones, as
+tail, which decides, does not change). Šidák is exact for independent ranks and conservative for similar ones, as
 neighbouring eigenvalues are.
 
-NaN is "not tested": it is kept, and counts nowhere. This module does not know which test gave the p-values.
+NaN means "not tested": it stays NaN and is not counted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from scipy.stats import false_discovery_control
 from headwise.core.dims import RANK
 from headwise.core.errors import StudyError, did_you_mean
 
-__all__ = ["benjamini_hochberg", "cauchy", "cells_of_a_map", "combine_ranks", "min_p", "q_of_maps"]
+__all__ = ["benjamini_hochberg", "cauchy_p", "combine_ranks", "min_p", "q_values", "within_map_dims"]
 
 Floats = NDArray[np.float64]
 
-_CAP = 0.99
-_TINY = 1e-15  # below this tan((1/2 - p) π) is 1 / (p π) to all digits
+_CAUCHY_CAP = 0.99
+_LINEAR_BELOW = 1e-15  # below this tan((1/2 - p) π) is 1 / (p π) to all digits
 
 
 def benjamini_hochberg(p: ArrayLike) -> Floats:
@@ -56,25 +56,42 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     return q
 
 
-def cauchy(p: Any, axis: int = -1) -> Floats:
+def q_values(p: xr.DataArray, maps: Sequence[str]) -> xr.DataArray:
+    """The q-values of every map: over all its cells, separately for each entry of the dims ``maps``."""
+    cells = within_map_dims([str(dim) for dim in p.dims], maps)
+    return xr.apply_ufunc(
+        benjamini_hochberg, p, input_core_dims=[cells], output_core_dims=[cells], vectorize=True
+    ).transpose(*p.dims)
+
+
+def within_map_dims(dims: Sequence[str], maps: Sequence[str]) -> list[str]:
+    """The dims whose cells make one map: all but ``maps``; all where nothing else is left.
+
+    >>> within_map_dims(["feature", "layer", "head"], ["feature"]), within_map_dims(["feature"], ["feature"])
+    (['layer', 'head'], ['feature'])
+    """
+    return [dim for dim in dims if dim not in maps] or list(dims)
+
+
+def cauchy_p(p: Any, axis: int = -1) -> Floats:
     """One p from several by the Cauchy combination.
 
-    >>> round(float(cauchy([0.03, 0.03, 0.03])), 12)
+    >>> round(float(cauchy_p([0.03, 0.03, 0.03])), 12)
     0.03
     """
-    values = np.minimum(np.asarray(p, dtype=np.float64), _CAP)
-    tiny = values < _TINY
+    values = np.minimum(np.asarray(p, dtype=np.float64), _CAUCHY_CAP)
+    tiny = values < _LINEAR_BELOW
     shifted = np.where(
         tiny, 1 / (np.pi * np.maximum(values, 1e-300)), np.tan((0.5 - np.where(tiny, 0.5, values)) * np.pi)
     )
     count = np.sum(~np.isnan(values), axis=axis)
     with np.errstate(invalid="ignore"):
         mean = np.nansum(shifted, axis=axis) / np.where(count > 0, count, np.nan)
-    return np.where(mean > 1 / _TINY, 1 / (np.pi * np.maximum(mean, 1)), 0.5 - np.arctan(mean) / np.pi)
+    return np.where(mean > 1 / _LINEAR_BELOW, 1 / (np.pi * np.maximum(mean, 1)), 0.5 - np.arctan(mean) / np.pi)
 
 
 def min_p(p: Any, axis: int = -1) -> Floats:
-    """One p from several: the smallest, corrected by Šidák for how many there were.
+    """One p from several: the smallest, with Šidák's correction for their number.
 
     >>> round(float(min_p([0.01, 0.5])), 6)
     0.0199
@@ -87,7 +104,7 @@ def min_p(p: Any, axis: int = -1) -> Floats:
 
 
 def combine_ranks(p: xr.DataArray, method: Literal["cauchy", "min-p"] = "cauchy", dim: Hashable = RANK) -> xr.DataArray:
-    """One p a head from one p a rank.
+    """One p per head from one p per rank.
 
     Args:
         p: with a dim ``rank``.
@@ -102,24 +119,7 @@ def combine_ranks(p: xr.DataArray, method: Literal["cauchy", "min-p"] = "cauchy"
         >>> combine_ranks(p).values.round(4)
         array([0.003 , 0.6073])
     """
-    methods = {"cauchy": cauchy, "min-p": min_p}
+    methods = {"cauchy": cauchy_p, "min-p": min_p}
     if method not in methods:
-        raise StudyError(f"There is no way {method!r} to combine p-values. {did_you_mean(method, methods)}")
+        raise StudyError(f"There is no method {method!r} to combine p-values. {did_you_mean(method, methods)}")
     return xr.apply_ufunc(methods[method], p, input_core_dims=[[dim]], keep_attrs=True)
-
-
-def cells_of_a_map(dims: Sequence[str], maps: Sequence[str]) -> list[str]:
-    """The dims whose cells make one map: all but ``maps``; all where nothing else is left.
-
-    >>> cells_of_a_map(["feature", "layer", "head"], ["feature"]), cells_of_a_map(["feature"], ["feature"])
-    (['layer', 'head'], ['feature'])
-    """
-    return [dim for dim in dims if dim not in maps] or list(dims)
-
-
-def q_of_maps(p: xr.DataArray, maps: Sequence[str]) -> xr.DataArray:
-    """The q-values of every map: over all its cells, but apart for each entry of the dims ``maps``."""
-    cells = cells_of_a_map([str(dim) for dim in p.dims], maps)
-    return xr.apply_ufunc(
-        benjamini_hochberg, p, input_core_dims=[cells], output_core_dims=[cells], vectorize=True
-    ).transpose(*p.dims)

@@ -2,8 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
-from headwise.probes import correlation, correlation_table
+from headwise.stats import correlation, correlation_table, rank_vectors, spearman
 
 
 def test_the_value_is_numpys():
@@ -70,3 +73,21 @@ def test_the_table_holds_every_pair():
     assert table.shape == (3, 2) and np.isnan(table[:, 1]).all()
     for i in range(3):
         assert table[i, 0] == pytest.approx(correlation(rows[i], columns[0]).value, abs=1e-9)
+
+
+@given(st.integers(0, 10_000), st.integers(3, 40), st.integers(2, 30))
+@settings(max_examples=40, deadline=None)
+def test_spearman_is_pearsons_of_mean_ranks_and_leaves_out_nan(seed, size, levels):
+    random = np.random.default_rng(seed)
+    a, b = random.integers(0, levels, (2, size)) / 7
+    gap = np.r_[a, np.nan, 1.0], np.r_[b, 0.3, np.inf]
+    vectors = rank_vectors([a, b])
+    if np.ptp(a) and np.ptp(b):
+        assert spearman(*gap) == pytest.approx(np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1], abs=1e-11)
+        assert vectors[0] @ vectors[1] == pytest.approx(spearman(a, b), abs=1e-11)
+    else:
+        assert np.isnan(spearman(*gap)) and vectors[0] @ vectors[1] == 0
+
+
+def test_spearman_of_two_pairs_is_unknown():
+    assert np.isnan(spearman([1.0, 2.0, np.nan], [1.0, 2.0, 3.0]))

@@ -1,0 +1,25 @@
+"""Statistics of the whole package, each implemented once: effect sizes, intervals, tests, nulls.
+
+Pure functions on arrays: numpy and scipy, and xarray where a function is about maps with named dims; importable by the
+measuring and by the reading half. In reading order:
+
+- ``validation``: labels, groups and named arrays; ``auroc``: the effect size, DeLong's interval and paired test;
+- ``intervals``: Student's t, Satterthwaite, Wilson; ``correlation``: Pearson with a bootstrap interval, Spearman;
+- ``multiple_testing``: Benjamini-Hochberg, combined p-values; ``rank_tests``: Mann-Whitney and Wilcoxon, all heads at once;
+- ``permutation``: shuffled labels; ``matching``: pairs of similar length; ``blas``: one thread for small matrices.
+"""
+
+from headwise.stats.auroc import Auroc, AurocDifference, auroc, auroc_by_fold, auroc_rows, delong_test
+from headwise.stats.correlation import Correlation, correlation, correlation_table, rank_vectors, spearman
+from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.stats.matching import MatchedPairs, match_lengths
+from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
+from headwise.stats.permutation import permutation_null, pooled_null_p
+from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
+
+__all__ = [
+    "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "auroc", "auroc_by_fold", "auroc_rows",
+    "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "mann_whitney_maps",
+    "match_lengths", "mean_interval", "paired_changes", "permutation_null", "pooled_null_p", "rank_vectors", "spearman",
+    "sum_of_means_half_width", "t_half_width", "wilson_interval",
+]  # fmt: skip

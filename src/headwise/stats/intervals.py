@@ -1,0 +1,115 @@
+"""Confidence intervals of means and of proportions.
+
+    t        mean ± t_{n-1} s / sqrt(n)                                                            (Student 1908)
+    sums     Σ means ± t_f sqrt(Σ s_i² / n_i),  f = (Σ e_i)² / Σ e_i² / (n_i - 1),  e_i = s_i² / n_i
+             (Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2,
+             1946): a value put together from several means, such as one over prompts and one over random draws
+    Wilson   (p + z²/2n ± z sqrt(p (1 - p) / n + z²/4n²)) / (1 + z²/n)
+             (Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22, 1927): stays
+             between 0 and 1 and is informative even where k is 0 or n
+
+Wilson's is written out, because scipy's ``binomtest(k, n).proportion_ci("wilson")`` takes one count at a time: 7 s for the
+26 x 30 x 9 scores of a relations map that take 0.3 ms here. A test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+__all__ = ["mean_interval", "sum_of_means_half_width", "t_half_width", "wilson_interval"]
+
+Floats = NDArray[np.float64]
+
+
+def t_half_width(values: ArrayLike, axis: int = 0, *, level: float = 0.95) -> Floats:
+    """Half of the width of Student's interval of a mean.
+
+    Args:
+        values: a sample along ``axis``; NaN is left out.
+        axis: what is averaged over.
+        level: of the interval.
+
+    Returns:
+        Without that axis; NaN where there are fewer than two values.
+
+    Examples:
+        >>> float(t_half_width([0.0, 1.0, 0.0, 1.0]).round(3))
+        0.919
+    """
+    values = np.asarray(values, dtype=np.float64)
+    n = (~np.isnan(values)).sum(axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deviation = values - np.nansum(values, axis=axis, keepdims=True) / n
+        error = np.sqrt(np.nansum(np.square(deviation), axis=axis, keepdims=True) / (n - 1) / n)
+    half = stats.t.ppf(0.5 + level / 2, np.maximum(n - 1, 1)) * error
+    return np.squeeze(np.where(n > 1, half, np.nan), axis=axis)
+
+
+def mean_interval(values: xr.DataArray, dim: str, *, level: float = 0.95) -> xr.Dataset:
+    """The mean along a dim and its interval (Student's t).
+
+    Args:
+        values: NaN is left out.
+        dim: what is averaged over.
+        level: of the interval.
+
+    Returns:
+        ``mean``, ``low`` and ``high``; without an interval for a single value.
+
+    Examples:
+        >>> found = mean_interval(xr.DataArray([1.0, 2.0, 3.0, 6.0], dims="example"), "example")
+        >>> float(found["mean"]), float(found["low"].round(2)), float(found["high"].round(2))
+        (3.0, -0.44, 6.44)
+    """
+    mean, half = values.mean(dim), values.reduce(t_half_width, dim, level=level)
+    return xr.Dataset({"mean": mean, "low": mean - half, "high": mean + half})
+
+
+def sum_of_means_half_width(samples: Sequence[NDArray], *, level: float = 0.95) -> float:
+    """Half of the width of the interval of a sum of means (Satterthwaite).
+
+    Args:
+        samples: the sample behind each mean, at least two values each.
+        level: of the interval.
+
+    Returns:
+        Half of its width; 0 where nothing varies.
+
+    Examples:
+        >>> round(sum_of_means_half_width([np.array([0.0, 1.0, 0.0, 1.0])]), 3)  # one sample: Student's own interval
+        0.919
+    """
+    errors = np.array([sample.var(ddof=1) / len(sample) for sample in samples])
+    total = float(errors.sum())
+    if total == 0:
+        return 0.0
+    freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
+    return float(stats.t.ppf(0.5 + level / 2, freedom) * np.sqrt(total))
+
+
+def wilson_interval(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Wilson's interval of a proportion.
+
+    Args:
+        share: one, or an array of them.
+        size: out of how many; broadcast against the shares.
+        level: of the interval.
+
+    Returns:
+        Its two ends; NaN where the share is NaN.
+
+    Examples:
+        >>> low, high = wilson_interval(np.array(0.5), np.array(40))
+        >>> round(float(low), 3), round(float(high), 3)
+        (0.352, 0.648)
+    """
+    share, size = np.asarray(share, dtype=float), np.asarray(size, dtype=float)
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
+    return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
