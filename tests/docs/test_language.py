@@ -35,7 +35,7 @@ UNIT = (
     r"shard|study|task|text|token|worker)"
 )
 NO_NOUN = (
-    r"(?!(?:and|as|at|be|but|by|for|from|gets|fits|GPU|has|if|in|into|is|it|like|makes|maps|nor|not|of|on|or|over|than|that|to|was|"
+    r"(?!(?:and|as|at|be|but|by|compute|for|from|gets|fits|GPU|has|if|in|into|is|it|like|makes|maps|nor|not|of|on|or|over|than|that|to|was|"
     r"what|when|where|which|who|whose|with|within|without)\b)"
 )
 DISTRIBUTIVE = rf"\b{COUNT} (?:{NO_NOUN}[\w-]+ ){{1,2}}(?-i:an?) {UNIT}\b"
