@@ -27,7 +27,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
-from headwise.atlas.store import pack
+from headwise.atlas.encoding import pack
 from headwise.engines import ShardStore
 from headwise.engines.crew import Crew, Round
 from headwise.engines.engine import Listener

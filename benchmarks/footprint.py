@@ -21,7 +21,7 @@ from typing import Any
 import xarray as xr
 
 import headwise as hw
-from headwise.atlas.store import unpack
+from headwise.atlas.encoding import unpack
 from headwise.corpora import Passages, packaged_passages
 from headwise.engines import ShardStore
 from headwise.seam import Structure

@@ -124,6 +124,14 @@ def test_importing_headwise_loads_nothing_heavy():
     assert not loaded_after("import headwise") & {"torch", "transformers", "xarray", "pandas", "matplotlib", "numpy"}
 
 
+def test_the_atlas_loads_only_what_is_used():
+    """The deprecated alias included, which warns."""
+    code = "import warnings\nwarnings.simplefilter('ignore')\nimport headwise.atlas.provenance"
+    assert len([name for name in loaded_after(code) if name.partition(".")[0] == "headwise"]) <= 10
+    parts = {name.split(".")[1] for name in loaded_after("import headwise.atlas.atlas") if name.startswith("headwise.")}
+    assert not parts & {"figures", "describe"}
+
+
 def test_help_loads_nothing_heavy():
     code = "from headwise.cli.main import app\nimport typer.testing\ntyper.testing.CliRunner().invoke(app, ['--help'])"
     assert not loaded_after(code) & {"torch", "transformers", "xarray", "pandas", "matplotlib"}

@@ -1,4 +1,4 @@
-"""One map a column, named as the head record names it, with its interval, test and baseline beside it."""
+"""One map a column, named as the head table names it, with its interval, test and baseline beside it."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from synthetic.profile import profile_dataset
 from synthetic.spectral import spectral_dataset
 
 from headwise.analysis.columns import columns_of
-from headwise.atlas.record import heads
+from headwise.atlas.head_table import heads
 from headwise.core.errors import AtlasError
 
 

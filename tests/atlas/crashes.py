@@ -15,7 +15,8 @@ from pathlib import Path
 import xarray as xr
 from forked import at_random, child, result
 
-from headwise.atlas import Atlas, swap
+from headwise.atlas import Atlas
+from headwise.atlas.local_store import LocalStore
 
 make_profile = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["make_profile"]
 
@@ -77,8 +78,8 @@ def at_each_rename(atlas: Atlas, note: Path) -> dict:
         assert result(child(lambda: atlas.add("toy", version(0)))) == 0
 
         def die(step: int = step) -> None:
-            real_enter = swap.enter
-            swap.enter = lambda *args: (count_down(step), real_enter(*args))  # Zarr renames too, before this
+            real_commit = LocalStore._commit
+            LocalStore._commit = lambda *args: (count_down(step), real_commit(*args))  # Zarr renames too, before this
             atlas.add("toy", version(1))
 
         died = result(child(die)) != 0

@@ -19,7 +19,7 @@ from forked import at_random, child, result
 from zarr.storage import ObjectStore
 
 from headwise.atlas import Atlas
-from headwise.atlas.places import Objects
+from headwise.atlas.storage import ObjectStoreLocation
 from headwise.core.provenance import Provenance
 
 VERBS = ("read_tagged", "write", "_put", "delete", "delete_many", "keys")
@@ -78,16 +78,16 @@ def kill(url: str, note: Path) -> list:
         def die(left: int = left) -> None:
             Atlas(url).store.write("toy", version(0))
             for verb in VERBS:
-                real = getattr(Objects, verb)
+                real = getattr(ObjectStoreLocation, verb)
 
-                def mortal(self: Objects, *args: object, real: Callable = real) -> object:
+                def mortal(self: ObjectStoreLocation, *args: object, real: Callable = real) -> object:
                     nonlocal left
                     if left == 0:
                         os.kill(os.getpid(), signal.SIGKILL)
                     left -= 1
                     return real(self, *args)
 
-                setattr(Objects, verb, mortal)
+                setattr(ObjectStoreLocation, verb, mortal)
             Atlas(url).store.write("toy", version(1))
 
         died = result(child(die)) != 0
@@ -129,7 +129,7 @@ def main() -> None:
 
         def tell() -> None:
             atlas = Atlas.open(url)
-            left = [key for key in atlas.place.keys(".swap") if not key.endswith("/lease")]
+            left = [key for key in atlas.location.keys(".swap") if not key.endswith("/lease")]
             note.write_text(json.dumps({"studies": atlas.studies, "left": left}))
 
         done(tell)

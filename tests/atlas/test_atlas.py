@@ -132,7 +132,7 @@ def test_a_folder_that_may_not_be_written_can_be_read(atlas):
 
 
 def test_a_figure_takes_the_options_and_carries_the_words(atlas, monkeypatch):
-    import headwise.atlas.atlas as module
+    import headwise.figures as module
 
     given = {}
     whole = atlas.figure("profile")
@@ -145,3 +145,12 @@ def test_a_figure_takes_the_options_and_carries_the_words(atlas, monkeypatch):
     figure = atlas.figure("profile", relative=True)
     assert given == {"study": "profile", "layers": 3, "relative": True}
     assert figure.alt == atlas.describe("profile").short()
+
+
+def test_renamed_names_still_work_with_a_warning(atlas):
+    with pytest.warns(DeprecationWarning, match="Atlas.place is now Atlas.location"):
+        assert atlas.place is atlas.location
+    with pytest.warns(DeprecationWarning, match="Atlas.state is now Atlas.fingerprint"):
+        assert atlas.state == atlas.fingerprint
+    with pytest.warns(DeprecationWarning, match="Atlas.origins is now Atlas.provenances"):
+        assert atlas.origins() == atlas.provenances()

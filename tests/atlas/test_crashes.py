@@ -10,7 +10,6 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.store import write_study
 from headwise.core.errors import AtlasError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -44,13 +43,13 @@ def test_killed_at_random_moments(tmp_path):
 
 
 def test_killed_before_each_rename(tmp_path):
-    """The study is out of plain xarray's sight only between the four renames of the swap itself."""
+    """The study is out of plain xarray's sight only between the four renames of the commit itself."""
     assert crash("rename", tmp_path)["seen"] == [
-        [0, 0],  # before the list without the study is in place
+        [0, 0],  # before the metadata without the study is in place
         [None, 0],  # before the old folder goes aside
         [None, 0],  # before the new folder comes in: undone
-        [None, 1],  # before the new list is in place: finished
-        [1, 1],  # before the old folder is set aside for deletion
+        [None, 1],  # before the new metadata is in place: finished
+        [1, 1],  # before the old folder is trashed
         [1, 1],
     ]
 
@@ -65,7 +64,7 @@ def test_many_at_once(tmp_path):
 def atlas(tmp_path, profile) -> Atlas:
     atlas = Atlas.create(tmp_path / "atlas")
     atlas.add("profile", profile(1.0))
-    write_study(atlas.path, "toy", profile(5.0, study="toy"))
+    atlas.store.write("toy", profile(5.0, study="toy"))
     return atlas
 
 
@@ -111,7 +110,7 @@ def test_a_folder_that_was_deleted_is_no_longer_listed(atlas):
 
 
 def test_recovering_does_not_whitewash_damage(atlas):
-    """Listing one study anew keeps the others' second copy of their metadata."""
+    """Restoring the metadata of one study keeps the consolidated copy of the others."""
     path = atlas.path / "toy" / "zarr.json"
     path.write_text(path.read_text().replace("packaged", "unpacked"))
     (atlas.path / "profile").rename(atlas.path / ".swap" / "profile.old")

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.atlas import Atlas
-from headwise.atlas.store import write_file
+from headwise.atlas import Atlas, open_location, pack
 from headwise.core.errors import AtlasError
 
 
@@ -36,7 +35,7 @@ def test_a_full_disk_leaves_what_was_there(tiny_disk, profile):
     with pytest.raises(AtlasError, match=r"the disk is full; free some space.* What was there before is intact"):
         atlas.add("profile", large.assign(per_example=large.per_example.copy(data=noise)))
     with pytest.raises(AtlasError, match="the disk is full"):
-        write_file(tiny_disk / "shard.zip", large.assign(per_example=large.per_example.copy(data=noise)))
+        open_location(tiny_disk).write("shard.zip", pack(large.assign(per_example=large.per_example.copy(data=noise))))
     assert (Atlas.open(atlas.path)["profile"].value == 1).all()
     atlas.add("profile", profile(3.0))  # the space was given back
     assert (atlas["profile"].value == 3).all()

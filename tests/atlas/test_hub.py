@@ -13,8 +13,8 @@ from synthetic.origin import provenance
 from synthetic.profile import profile_dataset
 
 from headwise.atlas import Atlas
-from headwise.atlas.hub import Address, committed
-from headwise.atlas.hub_card import hub_card
+from headwise.atlas.cards import hub_readme
+from headwise.atlas.hub import HubAddress, committed_files
 from headwise.core.errors import AtlasError
 
 PLACE = "hf://datasets/me/atlas"
@@ -112,7 +112,7 @@ def test_the_card_says_what_was_found_and_how_to_open_it(hub, atlas):
 
 def test_the_card_draws_a_study_that_has_a_figure(atlas):
     origins = {"answers": atlas.provenance("toy"), "profile": atlas.provenance("profile")}
-    card = hub_card("me/atlas", origins, {"answers": "", "profile": "found |\nthis"})
+    card = hub_readme("me/atlas", origins, {"answers": "", "profile": "found |\nthis"})
     assert (
         'atlas.figure("profile")' in card and "- **profile**: found | this" in card and "- **answers**: a table" in card
     )
@@ -186,8 +186,8 @@ def test_no_network_is_said_and_the_cache_serves(hub, atlas, tmp_path, monkeypat
 
 
 def test_an_address_is_read_as_written():
-    assert str(Address.parse("hf://datasets/a/b@v1")) == "hf://datasets/a/b@v1"
-    assert Address.parse("some/folder") is None
+    assert str(HubAddress.parse("hf://datasets/a/b@v1")) == "hf://datasets/a/b@v1"
+    assert HubAddress.parse("some/folder") is None
 
 
 def test_the_switched_off_hub_is_said(hub, monkeypatch):
@@ -197,5 +197,5 @@ def test_the_switched_off_hub_is_said(hub, monkeypatch):
 
 
 def test_committed_files_are_those_of_the_studies(atlas):
-    names = {path.relative_to(atlas.path).parts[0] for path in committed(atlas.path)}
+    names = {path.relative_to(atlas.path).parts[0] for path in committed_files(atlas.path)}
     assert names == {"zarr.json", "profile", "toy"}

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from headwise.atlas.places import lease as leases
-from headwise.atlas.places import place_of
-from headwise.atlas.places.lease import Lease, LeaseLostError, leased
+from headwise.atlas.storage import lease as leases
+from headwise.atlas.storage import open_location
+from headwise.atlas.storage.lease import Lease, LeaseLostError, hold_lease
 from headwise.core.errors import AtlasError
 
 _numbers = itertools.count()
@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def place():
-    return place_of(f"memory://leases/{next(_numbers)}")
+    return open_location(f"memory://leases/{next(_numbers)}")
 
 
 def owner(place) -> str | None:
@@ -26,30 +26,30 @@ def owner(place) -> str | None:
 
 def test_held_renewed_and_given_back(place, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 0.06)
-    with leased(place, "lease") as held:
+    with hold_lease(place, "lease") as held:
         first = place.read("lease")
         mine = owner(place)
-        with leased(place, "lease", wait=False) as other:
+        with hold_lease(place, "lease", wait=False) as other:
             assert other is None
         time.sleep(0.2)  # over three times as long as it lasts without being renewed
         held.check()
         assert owner(place) == mine
         assert place.read("lease") != first
     assert owner(place) is None
-    with leased(place, "lease", wait=False) as again:
+    with hold_lease(place, "lease", wait=False) as again:
         assert again is not None
 
 
 def test_waiting_for_one_that_is_held(place, monkeypatch, caplog):
     monkeypatch.setattr(leases, "SECONDS", 0.5)
-    monkeypatch.setattr(leases, "PATIENCE", 0.0)
+    monkeypatch.setattr(leases, "WARN_AFTER", 0.0)
     order = []
 
     def second() -> None:
-        with leased(place, "lease"):
+        with hold_lease(place, "lease"):
             order.append("second")
 
-    with leased(place, "lease"):
+    with hold_lease(place, "lease"):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.2)
@@ -63,23 +63,23 @@ def test_waiting_for_one_that_is_held(place, monkeypatch, caplog):
 def test_one_that_is_not_renewed_is_taken_and_its_owner_notices(place, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 0.1)
     asleep = Lease(place, "lease")
-    assert asleep.take(wait=False)
+    assert asleep.acquire(wait=False)
     asleep.check()
     began = time.monotonic()
-    with leased(place, "lease") as thief:
+    with hold_lease(place, "lease") as thief:
         assert time.monotonic() - began > 0.1
         with pytest.raises(LeaseLostError):
             asleep.check()
-        asleep.free()  # it is not its own any more: nothing happens
+        asleep.release()  # it is not its own any more: nothing happens
         thief.check()
-        assert owner(place) == thief._note["owner"]
+        assert owner(place) == thief._record["owner"]
 
 
 def test_a_dead_process_of_this_machine_is_seen_at_once(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(leases.os, "getpid", lambda: 2**22 + 1)  # no process has this number
-        assert Lease(place, "lease").take(wait=False)
-    with leased(place, "lease", wait=False) as held:
+        assert Lease(place, "lease").acquire(wait=False)
+    with hold_lease(place, "lease", wait=False) as held:
         assert held is not None
 
 
@@ -87,11 +87,11 @@ def test_of_another_machine_only_time_tells(place, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(leases, "_machine", lambda: "another")
         patch.setattr(leases.os, "getpid", lambda: 2**22 + 1)
-        assert Lease(place, "lease").take(wait=False)
-    with leased(place, "lease", wait=False) as held:
+        assert Lease(place, "lease").acquire(wait=False)
+    with hold_lease(place, "lease", wait=False) as held:
         assert held is None
-    monkeypatch.setattr(leases, "LONG_AGO", 0)
-    with leased(place, "lease", wait=False) as held:
+    monkeypatch.setattr(leases, "ABANDONED_AFTER", 0)
+    with hold_lease(place, "lease", wait=False) as held:
         assert held is not None
 
 
@@ -102,7 +102,7 @@ def test_many_take_turns(place, monkeypatch):
     def work() -> None:
         nonlocal inside, most, counted
         for _ in range(3):
-            with leased(place, "lease"):
+            with hold_lease(place, "lease"):
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0.002)
@@ -121,7 +121,7 @@ def test_a_lost_answer_is_no_lost_lease(place, monkeypatch):
     """The request was carried out, the answer got lost, the client asked again and was told that the tag is another."""
     monkeypatch.setattr(leases, "SECONDS", 0.0)
     lease = Lease(place, "lease")
-    assert lease.take(wait=False)
+    assert lease.acquire(wait=False)
     real = place.replace
     monkeypatch.setattr(place, "replace", lambda key, content, tag: real(key, content, tag) and None)
     lease.check()
@@ -129,7 +129,7 @@ def test_a_lost_answer_is_no_lost_lease(place, monkeypatch):
 
 def test_a_network_that_is_away_is_no_lost_lease(place, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 0.12)
-    with leased(place, "lease") as held:
+    with hold_lease(place, "lease") as held:
 
         def away(*_: object) -> None:
             raise AtlasError("nothing answers")
@@ -144,5 +144,5 @@ def test_a_network_that_is_away_is_no_lost_lease(place, monkeypatch):
 
 def test_a_broken_lease_is_free(place):
     place.write("lease", b"[half")
-    with leased(place, "lease", wait=False) as held:
+    with hold_lease(place, "lease", wait=False) as held:
         assert held is not None

@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.encoding import memory as memory_store
-from headwise.atlas.places import Objects
-from headwise.atlas.places import lease as leases
+from headwise.atlas.encoding import memory_store as zarr_memory_store
+from headwise.atlas.storage import ObjectStoreLocation
+from headwise.atlas.storage import lease as leases
 from headwise.core.errors import AtlasError
 
 crashes = runpy.run_path(str(Path(__file__).with_name("object_crashes.py")))
@@ -24,7 +24,7 @@ class Killed(SystemExit):
     """The process is gone: nothing it does takes effect any more."""
 
 
-class Mortal(Objects):
+class Mortal(ObjectStoreLocation):
     """A place whose user dies just before the n-th request."""
 
     left = 10**9
@@ -37,7 +37,7 @@ class Mortal(Objects):
 
 
 for _verb in VERBS:
-    _real = getattr(Objects, _verb)
+    _real = getattr(ObjectStoreLocation, _verb)
     setattr(Mortal, _verb, lambda self, *args, real=_real: self._live(real, *args))
 
 
@@ -49,16 +49,16 @@ def atlas() -> Atlas:
 
 
 def mortal(atlas: Atlas, left: int) -> Atlas:
-    place = Mortal(atlas.place.url, atlas.place.store, atlas.place.prefix)
+    place = Mortal(atlas.location.url, atlas.location.store, atlas.location.prefix)
     place.left = left
     return Atlas(place)
 
 
 def seen(atlas: Atlas) -> tuple[int | None, int]:
     """By plain xarray, and by Headwise without recovering."""
-    place = atlas.place
+    place = atlas.location
     parts = {key: place.read(key) for key in place.keys() if not key.startswith(".")}  # noqa: SIM118
-    tree = xr.open_datatree(memory_store(parts), engine="zarr")
+    tree = xr.open_datatree(zarr_memory_store(parts), engine="zarr")
     plain = version_of(tree["toy"].to_dataset()) if "toy" in tree.children else None
     return plain, version_of(atlas.store.read("toy"))
 
@@ -97,15 +97,15 @@ def test_whoever_opens_it_next_finishes(atlas, monkeypatch):
         try:
             writer.store.write("toy", version(1))
         finally:
-            again = Atlas.open(atlas.place)
+            again = Atlas.open(atlas.location)
             plain, headwise = seen(again)
             assert plain == headwise
-            assert again.store.root().pending == {}
+            assert again.store.metadata().pending == {}
 
     states = lives(atlas, write_then_look)
     assert [state for state, _ in itertools.groupby(states)] == [(0, 0), (1, 1)]
     atlas.store.write("toy", version(2))
-    assert [key for key in atlas.place.keys(".swap") if not key.endswith("/lease")] == []
+    assert [key for key in atlas.location.keys(".swap") if not key.endswith("/lease")] == []
 
 
 def test_dying_while_finishing_for_another(atlas, monkeypatch):
@@ -120,7 +120,7 @@ def test_dying_while_finishing_for_another(atlas, monkeypatch):
             helper.store.recover()
         except Killed:
             states.append(seen(atlas))
-            Atlas.open(atlas.place)
+            Atlas.open(atlas.location)
             assert seen(atlas) == (1, 1)
             continue
         break
@@ -132,7 +132,7 @@ def dies_pending(atlas: Atlas, left: int) -> bool:
     try:
         mortal(atlas, left).store.write("toy", version(1))
     except Killed:
-        return "toy" in atlas.store.root().pending
+        return "toy" in atlas.store.metadata().pending
     return False
 
 
@@ -146,7 +146,7 @@ def test_a_new_study_is_there_whole_or_not_at_all(monkeypatch):
             assert atlas.studies in ([], ["toy"])
             if atlas.studies:
                 assert version_of(atlas.store.read("toy")) == 1
-            Atlas.open(atlas.place).store.write("toy", version(2))
+            Atlas.open(atlas.location).store.write("toy", version(2))
             assert seen(atlas) == (2, 2)
             continue
         break
@@ -156,7 +156,7 @@ def test_a_new_study_is_there_whole_or_not_at_all(monkeypatch):
 def test_a_dead_writer_of_another_machine_is_waited_for(atlas, monkeypatch):
     monkeypatch.setattr(leases, "SECONDS", 0.3)
     assert any(dies_pending(atlas, left) for left in range(8, 16))
-    opened = Atlas.open(atlas.place)  # who only reads neither waits nor takes the lease
+    opened = Atlas.open(atlas.location)  # who only reads neither waits nor takes the lease
     assert seen(opened) == (None, 1)
     atlas.store.write("toy", version(2))
     assert seen(atlas) == (2, 2)
@@ -170,8 +170,8 @@ def test_a_writer_that_was_asleep_starts_again(atlas, monkeypatch):
     def asleep(study, told, nodes, lease) -> None:
         if not slept:
             slept.append(True)
-            lease._over.set()  # nobody renews for a sleeper
-            Atlas.open(atlas.place).store.write("toy", version(2))
+            lease._released.set()  # nobody renews for a sleeper
+            Atlas.open(atlas.location).store.write("toy", version(2))
         real(study, told, nodes, lease)
 
     monkeypatch.setattr(atlas.store, "_announce", asleep)
@@ -182,16 +182,16 @@ def test_a_writer_that_was_asleep_starts_again(atlas, monkeypatch):
 def test_a_writer_that_sleeps_after_the_announcement_has_written(atlas, monkeypatch):
     """Whoever takes its lease writes another version over it: both were written, one after the other."""
     monkeypatch.setattr(leases, "SECONDS", 0.2)
-    real, slept = Objects.write_many, []
+    real, slept = ObjectStoreLocation.write_many, []
 
     def asleep(self, parts, tags, guard) -> None:
         if not slept:
             slept.append(True)
-            guard.__self__._over.set()
-            Atlas.open(atlas.place).store.write("toy", version(2))
+            guard.__self__._released.set()
+            Atlas.open(atlas.location).store.write("toy", version(2))
         real(self, parts, tags, guard)
 
-    monkeypatch.setattr(Objects, "write_many", asleep)
+    monkeypatch.setattr(ObjectStoreLocation, "write_many", asleep)
     atlas.store.write("toy", version(3))
     assert seen(atlas) == (2, 2)
 
@@ -208,7 +208,7 @@ class Sleeper(Mortal):
         self.left -= 1
         if self.left == 0 and self.once.acquire(blocking=False):
             self.awake.clear()
-            Atlas(Objects(self.url, self.store, self.prefix)).store.write("toy", version(2))
+            Atlas(ObjectStoreLocation(self.url, self.store, self.prefix)).store.write("toy", version(2))
             self.awake.set()
         self.awake.wait()
         return real(self, *args)
@@ -220,12 +220,12 @@ def test_asleep_before_each_request_while_another_writes(atlas, monkeypatch):
     found = []
     for left in range(1, 200):
         atlas.store.write("toy", version(0))
-        place = Sleeper(atlas.place.url, atlas.place.store, atlas.place.prefix)
+        place = Sleeper(atlas.location.url, atlas.location.store, atlas.location.prefix)
         place.left = left
         Atlas(place).store.write("toy", version(1))
         if place.left > 0:
             break
-        found.append(seen(Atlas.open(atlas.place)))
+        found.append(seen(Atlas.open(atlas.location)))
     order = [state for state, _ in itertools.groupby(found)]
     assert order == [(1, 1), (2, 2)]  # asleep before the announcement: it starts again; after it: it was written over
     assert len(found) > 15
@@ -234,11 +234,14 @@ def test_asleep_before_each_request_while_another_writes(atlas, monkeypatch):
 def test_a_packed_study_that_is_damaged_is_told_and_replaced(atlas, monkeypatch):
     dead(monkeypatch)
     assert any(dies_pending(atlas, left) for left in range(8, 16))
-    (key,) = [key for key in atlas.place.keys(".swap/toy") if key.endswith(".zip")]
-    for damage in (lambda: atlas.place.write(key, atlas.place.read(key)[:-9]), lambda: atlas.place.delete(key)):
+    (key,) = [key for key in atlas.location.keys(".swap/toy") if key.endswith(".zip")]
+    for damage in (
+        lambda: atlas.location.write(key, atlas.location.read(key)[:-9]),
+        lambda: atlas.location.delete(key),
+    ):
         damage()
         with pytest.raises(AtlasError, match=r"The study 'toy' in .* is damaged: .*--redo toy"):
-            Atlas.open(atlas.place).store.read("toy")
+            Atlas.open(atlas.location).store.read("toy")
     atlas.store.write("toy", version(2))
     assert seen(atlas) == (2, 2)
 
@@ -251,8 +254,8 @@ def test_who_may_not_write_reads_all_the_same(atlas, monkeypatch):
         raise AtlasError("The store does not let you write")
 
     for verb in ("write", "_put", "delete", "delete_many"):
-        monkeypatch.setattr(Objects, verb, refuse)
-    assert version_of(Atlas.open(atlas.place).store.read("toy")) == 1
+        monkeypatch.setattr(ObjectStoreLocation, verb, refuse)
+    assert version_of(Atlas.open(atlas.location).store.read("toy")) == 1
 
 
 def test_readers_and_writers_at_once(atlas):
@@ -276,7 +279,7 @@ def test_readers_and_writers_at_once(atlas):
 
     def read() -> None:
         while not over.is_set():
-            version_of(Atlas.open(atlas.place).store.read("toy"))
+            version_of(Atlas.open(atlas.location).store.read("toy"))
 
     readers = [guarded(read) for _ in range(2)]
     writers = [guarded(lambda study=study: write(study)) for study in ("toy", "toy", "other", "third")]
@@ -292,13 +295,13 @@ def test_readers_and_writers_at_once(atlas):
 
 def test_answers_that_get_lost_do_no_harm(atlas, monkeypatch):
     """Every conditional write is carried out, but two of three answers are lost, and the client's second try is refused."""
-    real, numbers = Objects._put, itertools.count()
+    real, numbers = ObjectStoreLocation._put, itertools.count()
 
     def deaf(self, key, content, mode):
         tag = real(self, key, content, mode)
         return None if next(numbers) % 3 else tag
 
-    monkeypatch.setattr(Objects, "_put", deaf)
+    monkeypatch.setattr(ObjectStoreLocation, "_put", deaf)
     for number in range(1, 5):
         atlas.store.write("toy", version(number))
         assert seen(atlas) == (number, number)
@@ -307,7 +310,7 @@ def test_answers_that_get_lost_do_no_harm(atlas, monkeypatch):
 
 def test_a_store_that_goes_away_in_the_middle_is_told_and_finished_later(atlas, monkeypatch):
     """The third object cannot be put: the new study stands, and the next who opens the atlas puts the rest."""
-    real, numbers = Objects._put, itertools.count()
+    real, numbers = ObjectStoreLocation._put, itertools.count()
 
     def away(self, key, content, mode):
         if key.startswith("toy/") and next(numbers) >= 2:
@@ -315,8 +318,8 @@ def test_a_store_that_goes_away_in_the_middle_is_told_and_finished_later(atlas, 
         return real(self, key, content, mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Objects, "_put", away)
+        patch.setattr(ObjectStoreLocation, "_put", away)
         with pytest.raises(AtlasError, match="nothing answers there"):
             atlas.store.write("toy", version(1))
     assert seen(atlas) == (None, 1)
-    assert seen(Atlas.open(atlas.place)) == (1, 1)
+    assert seen(Atlas.open(atlas.location)) == (1, 1)

@@ -10,11 +10,11 @@ from obstore.store import from_url
 from zarr.storage import ObjectStore
 
 from headwise.atlas import Atlas
-from headwise.atlas.encoding import memory as memory_store
+from headwise.atlas.encoding import encode_files
+from headwise.atlas.encoding import memory_store as zarr_memory_store
+from headwise.atlas.format import ConsolidatedMetadata, study_keys
 from headwise.atlas.long_names import with_long_names
-from headwise.atlas.packing import parts_of
-from headwise.atlas.places import Objects, place_of
-from headwise.atlas.root import Root, keys_of
+from headwise.atlas.storage import ObjectStoreLocation, open_location
 from headwise.core.errors import AtlasError
 
 _numbers = itertools.count()
@@ -32,9 +32,9 @@ def memory() -> str:
 
 def plain(atlas: Atlas) -> xr.DataTree:
     """By plain xarray and zarr; for S3 through obstore's own store, without Headwise."""
-    place = atlas.place
-    if place.prefix:  # in memory: all that lies there
-        store = memory_store({key: place.read(key) for key in place.keys()})  # noqa: SIM118
+    place = atlas.location
+    if place.prefix:  # in memory: all keys
+        store = zarr_memory_store({key: place.read(key) for key in place.keys()})  # noqa: SIM118
     else:
         store = ObjectStore(from_url(str(place), client_options={"allow_http": True}), read_only=True)
     return xr.open_datatree(store, engine="zarr").load()
@@ -66,12 +66,12 @@ def test_an_atlas_at_a_url(url, profile):
 def test_replacing_leaves_nothing_of_the_old(url, profile):
     atlas = Atlas.create(url)
     atlas.store.write("toy", profile(1.0, layers=7).assign(extra=("head", [1, 2])))
-    states = {atlas.state}
+    states = {atlas.fingerprint}
     atlas.store.write("toy", profile(2.0))
-    assert len({*states, atlas.state}) == 2
+    assert len({*states, atlas.fingerprint}) == 2
     assert (atlas.store.read("toy").value == 2).all()
-    kept = {f"toy/{key}" for key in parts_of(profile(2.0))}
-    assert set(atlas.place.keys()) == {"zarr.json", ".swap/toy/lease", *kept}
+    kept = {f"toy/{key}" for key in encode_files(profile(2.0))}
+    assert set(atlas.location.keys()) == {"zarr.json", ".swap/toy/lease", *kept}
 
 
 def test_the_same_bytes_as_in_a_folder(tmp_path, memory, profile):
@@ -79,32 +79,32 @@ def test_the_same_bytes_as_in_a_folder(tmp_path, memory, profile):
     local, remote = Atlas.create(tmp_path / "a"), Atlas.create(memory)
     for atlas in (local, remote):
         atlas.add("profile", profile(1.0))
-    keys = local.place.keys("profile")
-    assert keys == remote.place.keys("profile")
-    assert all(local.place.read(key) == remote.place.read(key) for key in keys)
-    uploaded = place_of(f"{memory}-uploaded")
+    keys = local.location.keys("profile")
+    assert keys == remote.location.keys("profile")
+    assert all(local.location.read(key) == remote.location.read(key) for key in keys)
+    uploaded = open_location(f"{memory}-uploaded")
     for key in [*keys, "zarr.json"]:
-        uploaded.write(key, local.place.read(key))
+        uploaded.write(key, local.location.read(key))
     xr.testing.assert_identical(Atlas.open(uploaded)["profile"], local["profile"])
-    downloaded = place_of(tmp_path / "downloaded")
+    downloaded = open_location(tmp_path / "downloaded")
     for key in [*keys, "zarr.json"]:
-        downloaded.write(key, remote.place.read(key))
+        downloaded.write(key, remote.location.read(key))
     copied = Atlas.open(downloaded.folder)
     xr.testing.assert_identical(copied["profile"], local["profile"])
     copied.add("profile", profile(2.0))  # what was said of the version at the URL goes
-    assert Root.parse(downloaded.read("zarr.json")).versions == {}
+    assert ConsolidatedMetadata.parse(downloaded.read("zarr.json")).versions == {}
     assert (Atlas.open(downloaded.folder)["profile"].value == 2).all()
 
 
 def test_copies(tmp_path, url, profile, provenance):
     local = Atlas.create(tmp_path / "a")
     local.add("profile", profile(1.0))
-    local.place.write("detector.json", b"{}")
+    local.location.write("detector.json", b"{}")
     there = local.copy_to(url)
-    assert there.place.read("detector.json") == b"{}"
+    assert there.location.read("detector.json") == b"{}"
     xr.testing.assert_identical(there["profile"], local["profile"])
     back = there.copy_to(tmp_path / "b")
-    assert back.place.keys("profile") == local.place.keys("profile")
+    assert back.place.keys("profile") == local.location.keys("profile")
     other = Atlas.create(tmp_path / "c")
     other.store.write("profile", profile(2.0, model={"id": "other", "digest": "d2"}))
     with pytest.raises(AtlasError, match="is an atlas of another model than"):
@@ -119,7 +119,7 @@ def flip(content: bytes) -> bytes:
 DAMAGES = {"flipped": flip, "truncated": lambda content: content[:-3], "emptied": lambda content: b"", "deleted": None}
 
 
-def damage(place: Objects, key: str, how: str) -> None:
+def damage(place: ObjectStoreLocation, key: str, how: str) -> None:
     change = DAMAGES[how]
     if change is None:
         place.delete(key)
@@ -132,13 +132,13 @@ def damage(place: Objects, key: str, how: str) -> None:
 def test_a_damaged_chunk_is_seen_and_named(memory, profile, variable, how):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    (key,) = atlas.place.keys(f"profile/{variable}/c")
-    damage(atlas.place, key, how)
+    (key,) = atlas.location.keys(f"profile/{variable}/c")
+    damage(atlas.location, key, how)
     with pytest.raises(AtlasError) as caught:
         atlas["profile"]
     message = str(caught.value)
     assert message.startswith(f"The study 'profile' in {memory} is damaged: variable '{variable}' ")
-    assert message.endswith("headwise build again with --redo profile, which computes only this study anew.")
+    assert message.endswith("headwise build again with --redo profile, which recomputes only this study.")
     atlas.add("profile", profile(2.0))
     assert (atlas["profile"].value == 2).all()
 
@@ -148,7 +148,7 @@ def test_a_damaged_chunk_is_seen_and_named(memory, profile, variable, how):
 def test_damaged_metadata_is_seen(memory, profile, node, how):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    damage(atlas.place, f"profile/{node}", how)
+    damage(atlas.location, f"profile/{node}", how)
     with pytest.raises(AtlasError, match=r"'profile' in .* is damaged: .*metadata.*--redo profile"):
         Atlas.open(memory)["profile"]
 
@@ -157,10 +157,10 @@ def test_parts_of_two_versions_are_never_one_study(memory, profile):
     """Every chunk has a right checksum of its own: only the study's digest tells."""
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    (key,) = atlas.place.keys("profile/value/c")
-    old = atlas.place.read(key)
+    (key,) = atlas.location.keys("profile/value/c")
+    old = atlas.location.read(key)
     atlas.add("profile", profile(2.0))
-    atlas.place.write(key, old)
+    atlas.location.write(key, old)
     with pytest.raises(AtlasError, match="damaged: its objects are not those that were written together"):
         atlas["profile"]
 
@@ -169,7 +169,7 @@ def test_a_reader_reads_again_when_the_study_was_replaced(memory, profile, monke
     """Half of the objects are read, then another process replaces the study, then the rest is read."""
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    real, calls = Objects.read_many, []
+    real, calls = ObjectStoreLocation.read_many, []
 
     def replaced_meanwhile(self, keys):
         calls.append(len(keys))
@@ -178,7 +178,7 @@ def test_a_reader_reads_again_when_the_study_was_replaced(memory, profile, monke
             Atlas.open(memory).add("profile", profile(2.0))
         return early | real(self, keys[len(keys) // 2 :])
 
-    monkeypatch.setattr(Objects, "read_many", replaced_meanwhile)
+    monkeypatch.setattr(ObjectStoreLocation, "read_many", replaced_meanwhile)
     assert (atlas["profile"].to_array("variable").sel(variable="value") == 2).all()
     assert len(calls) == 2
 
@@ -186,19 +186,19 @@ def test_a_reader_reads_again_when_the_study_was_replaced(memory, profile, monke
 def test_a_study_that_never_rests_is_told(memory, profile, monkeypatch):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    real, numbers = Objects.read_many, itertools.count(2)
+    real, numbers = ObjectStoreLocation.read_many, itertools.count(2)
 
     def replaced_always(self, keys):
         atlas.add("profile", profile(float(next(numbers))))
         return real(self, keys[:-1])
 
-    monkeypatch.setattr(Objects, "read_many", replaced_always)
+    monkeypatch.setattr(ObjectStoreLocation, "read_many", replaced_always)
     with pytest.raises(AtlasError, match="is replaced again and again; try again when that is over"):
         atlas["profile"]
 
 
 def test_other_things_are_not_taken_for_an_atlas(memory, profile):
-    place = place_of(memory)
+    place = open_location(memory)
     place.write("photos/1.jpg", b"jpg")
     with pytest.raises(
         AtlasError, match=r"is not empty \(it holds photos\) and is not an atlas; choose a new or empty"
@@ -210,21 +210,21 @@ def test_other_things_are_not_taken_for_an_atlas(memory, profile):
     place.write("zarr.json", b"half")
     with pytest.raises(AtlasError, match="is not an atlas"):
         Atlas.open(memory)
-    place.write("zarr.json", Root({"format": "headwise-atlas", "format_version": 9}, {}).content())
+    place.write("zarr.json", ConsolidatedMetadata({"format": "headwise-atlas", "format_version": 9}, {}).to_bytes())
     with pytest.raises(AtlasError, match="has format version 9"):
         Atlas.open(memory)
 
 
-def test_a_lost_list_is_told(memory, profile):
+def test_damaged_metadata_of_the_atlas_is_reported(memory, profile):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    atlas.place.write("zarr.json", b"{half")
-    with pytest.raises(AtlasError, match=r"The list .*zarr.json is damaged"):
+    atlas.location.write("zarr.json", b"{half")
+    with pytest.raises(AtlasError, match=r"The metadata .*zarr.json is damaged"):
         _ = atlas.studies
-    atlas.place.delete("zarr.json")
+    atlas.location.delete("zarr.json")
     with pytest.raises(AtlasError, match="There is no atlas at"):
         _ = atlas.studies
-    with pytest.raises(AtlasError, match=r"any more: somebody deleted zarr.json"):
+    with pytest.raises(AtlasError, match=r"any more: zarr.json was deleted meanwhile"):
         atlas.add("profile", profile(1.0))
 
 
@@ -233,21 +233,21 @@ def test_a_store_that_overwrites_is_refused(memory, monkeypatch):
         self.write(key, content)
         return {"e_tag": "always"}
 
-    monkeypatch.setattr(Objects, "_put", ignoring)
-    with pytest.raises(AtlasError, match="overwrites what it was asked to only create"):
+    monkeypatch.setattr(ObjectStoreLocation, "_put", ignoring)
+    with pytest.raises(AtlasError, match="ignores the condition of a conditional write"):
         Atlas.create(memory)
 
 
 def test_a_copy_that_was_made_in_the_middle_of_a_write_is_refused(tmp_path, memory, profile):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    root = Root.parse(atlas.place.read("zarr.json"))
-    pending = root.announcing("profile", {"id": "x", "sha256": "y"}, root.of("profile"))
-    copy = place_of(tmp_path / "copy")
-    for key in atlas.place.keys("profile"):
-        copy.write(key, atlas.place.read(key))
-    copy.write("zarr.json", pending.content())
-    with pytest.raises(AtlasError, match="was copied from a store while profile was being put in its place there"):
+    root = ConsolidatedMetadata.parse(atlas.location.read("zarr.json"))
+    pending = root.with_pending("profile", {"id": "x", "sha256": "y"}, root.of("profile"))
+    copy = open_location(tmp_path / "copy")
+    for key in atlas.location.keys("profile"):
+        copy.write(key, atlas.location.read(key))
+    copy.write("zarr.json", pending.to_bytes())
+    with pytest.raises(AtlasError, match="was copied from a store while profile was being committed there"):
         Atlas.open(tmp_path / "copy")
 
 
@@ -272,18 +272,18 @@ def test_the_list_promises_exactly_the_files_that_are_there(memory):
     )
     atlas = Atlas.create(memory)
     atlas.store.write("odd", odd)
-    promised = keys_of(atlas.store.root().of("odd"), "odd")
-    assert {f"odd/{key}" for key in promised} == set(atlas.place.keys("odd"))
+    promised = study_keys(atlas.store.metadata().of("odd"), "odd")
+    assert {f"odd/{key}" for key in promised} == set(atlas.location.keys("odd"))
     assert len(promised) > len(odd.variables) * 2  # one has several chunks
-    atlas.place.write("odd/.DS_Store", b"")  # what is not promised is not looked at
-    atlas.place.write("odd/more/zarr.json", b"{}")
-    atlas.place.write("odd/large/c/999/0", b"")
+    atlas.location.write("odd/.DS_Store", b"")  # what is not promised is not looked at
+    atlas.location.write("odd/more/zarr.json", b"{}")
+    atlas.location.write("odd/large/c/999/0", b"")
     xr.testing.assert_identical(atlas.store.read("odd"), odd)
 
 
 def test_the_list_is_plain_json(memory, profile):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
-    root = json.loads(atlas.place.read("zarr.json"))
+    root = json.loads(atlas.location.read("zarr.json"))
     assert root["attributes"]["versions"]["profile"].keys() == {"id", "sha256"}
     assert "profile/value" in root["consolidated_metadata"]["metadata"]

@@ -93,7 +93,7 @@ def test_what_is_no_filter_is_refused(frame, attack):
         ("import_ > 1", "There is no column 'import_'. Known: head, layer"),
         ("layer = 1", r"== for equal"),
         ("layer and head == 1", "'layer' is not true or false; compare it with something"),
-        ("layer + 1", "is no comparison of a column"),
+        ("layer + 1", "is not a comparison of a column"),
         ("'a' * 99999999999 == relations.category", "''a'' is not a number|\"'a'\" is not a number"),
         ("relations.category > 1", "cannot be computed: it compares text with a number"),
         ("relations.category == 1", "compared with text in quotes"),

@@ -55,7 +55,7 @@ def test_head_as_json_and_in_files(headwise, joined, tmp_path):
         (["heads", "{atlas}", "--sort", "spectral.whole.laplacian.q"], "headwise build --studies spectral -o {atlas}"),
         (["heads", "{atlas}", "--where", "probing.head_auroc > 0.6"], "the study probing is not in the atlas"),
         (["heads", "{atlas}", "--study", "circuits"], "the study circuits is not in the atlas"),
-        (["heads", "{atlas}", "--where", "'x' in layer"], "no column of texts"),
+        (["heads", "{atlas}", "--where", "'x' in layer"], "not a column of text"),
         (["compare", "{atlas}", "nowhere"], "headwise build -o nowhere"),
         (["compare", "{atlas}", "{atlas}", "--study", "profil"], "Did you mean 'profile'?"),
         (["compare", "{atlas}", "{atlas}", "-o", "x.gif"], ".png, .pdf, .svg, .csv, .parquet, .json"),

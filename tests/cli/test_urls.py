@@ -33,7 +33,7 @@ def folder(server, headwise, command, tmp_path_factory):
 @pytest.fixture(scope="module")
 def asked(server, detected):
     """A copy of an atlas with answers and a detector."""
-    return str(Atlas.open(detected).copy_to("s3://bucket/asked").place)
+    return str(Atlas.open(detected).copy_to("s3://bucket/asked").location)
 
 
 def test_it_is_the_atlas_that_a_folder_would_hold(folder, atlas):
@@ -43,7 +43,7 @@ def test_it_is_the_atlas_that_a_folder_would_hold(folder, atlas):
         one, other = local[study], remote[study]
         assert local.provenance(study).identity() == remote.provenance(study).identity()
         xr.testing.assert_identical(*(each.assign_attrs(provenance="") for each in (one, other)))
-    assert remote.place.keys(".shards") == []
+    assert remote.location.keys(".shards") == []
 
 
 def test_what_is_written_beside_goes_to_the_current_folder(folder):
@@ -54,11 +54,11 @@ def test_what_is_written_beside_goes_to_the_current_folder(folder):
 def test_the_same_command_again_measures_nothing(folder, headwise, command, monkeypatch):
     monkeypatch.setattr("headwise.cli.pictures.write_pictures", lambda atlas, where: [])
     monkeypatch.setattr("headwise.web.report.write", lambda atlas, where: where)
-    before = Atlas.open(URL).state
+    before = Atlas.open(URL).fingerprint
     result = headwise(*command, "-o", URL, "--json", cwd=folder)
     assert result.code == 0, result.err
     assert json.loads(result.out)["atlas"] == URL
-    assert Atlas.open(URL).state == before
+    assert Atlas.open(URL).fingerprint == before
 
 
 READING = {
@@ -92,7 +92,7 @@ def test_answers_and_detecting(asked, headwise, tiny):
 
 
 def test_a_detector_that_is_lost_or_damaged(folder, asked, headwise, tiny):
-    place = Atlas.open(asked).place
+    place = Atlas.open(asked).location
     whole = place.read("detector.safetensors")
     try:
         place.write("detector.safetensors", whole[:-8])
@@ -135,7 +135,10 @@ def test_slips_are_told_in_a_sentence(folder, headwise, command, monkeypatch):
     assert "There is no atlas at s3://bucket/none" in headwise("describe", "s3://bucket/none", "profile").refused()
     assert "There is no bucket 'none'" in headwise("heads", "s3://none/atlas").refused()
     assert "There is no bucket 'none'" in headwise(*command, "-o", "s3://none/atlas").refused()
-    assert "is no place that Headwise knows" in headwise("export", URL, "--to", "ftp://bucket/atlas").refused()
+    assert (
+        "is not a storage location that Headwise knows"
+        in headwise("export", URL, "--to", "ftp://bucket/atlas").refused()
+    )
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert "cannot be reached: nothing answers there" in headwise(*command, "-o", "s3://bucket/new").refused()
 

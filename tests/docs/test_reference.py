@@ -41,10 +41,7 @@ WHOLE = (  # all that these packages list is public
     "headwise.notebook",
     "headwise.training",
 )
-INSIDE = {  # how studies get to disk and back; told in the docs of the store, and called by nobody else
-    f"headwise.atlas.store.{name}" for name in ("pack", "read_file", "read_study", "unpack", "write_file", "write_study")
-} | {"headwise.atlas.packing.pack", "headwise.atlas.packing.unpack", "headwise.atlas.packing.read_file",
-     "headwise.atlas.packing.write_file"}  # fmt: skip
+INSIDE = {"headwise.atlas.encoding.pack", "headwise.atlas.encoding.unpack"}  # described in the docs of the store
 
 
 @cache

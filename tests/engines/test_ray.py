@@ -11,7 +11,7 @@ import xarray as xr
 from loopback_s3 import serving
 from toy_order import CONCLUDE, EXAMPLES, OPEN, ToyOrder, on_the_path
 
-from headwise.atlas.places import place_of
+from headwise.atlas.storage import open_location
 from headwise.core.errors import AtlasError, EngineError, StudyError
 from headwise.engines import Job, Listener, LocalEngine, Outcome, RayEngine, SetAsideError, ShardStore, cut
 from headwise.engines.leases import Terms
@@ -189,7 +189,7 @@ def test_at_a_url_workers_commit_themselves(tmp_path: Path, expected: Outcome, m
         with monkeypatch.context() as patch:
             patch.setattr(ShardStore, "put", lambda *_: pytest.fail("this process wrote a shard"))
             assert_same(run(order, "s3://bucket/atlas"), expected)
-        place = place_of("s3://bucket/atlas")
+        place = open_location("s3://bucket/atlas")
         (damaged,) = [key for key in place.keys(".shards") if key.endswith("00003.zarr.zip")]
         place.write(damaged, (place.read(damaged) or b"")[:-60])
         assert_same(run(order, "s3://bucket/atlas"), expected)

@@ -14,7 +14,7 @@ from faults.scene import Scene
 from faults.verdict import Census, census, committed, content, differences, examples
 from faults.zygote import Outcome, Zygote
 from headwise.atlas import Atlas
-from headwise.atlas.places import place_of
+from headwise.atlas.storage import open_location
 
 STUDIES = "profile,spectral"
 
@@ -131,7 +131,7 @@ class Experiment:
 def listed(atlas: str | Path) -> set[str]:
     """The studies that the atlas lists, as its file has it: looking must not mend anything."""
     try:
-        nodes = json.loads(place_of(atlas).read("zarr.json") or b"")["consolidated_metadata"]["metadata"]
+        nodes = json.loads(open_location(atlas).read("zarr.json") or b"")["consolidated_metadata"]["metadata"]
     except (ValueError, KeyError):
         return set()
     return {path.split("/")[0] for path in nodes}
@@ -139,7 +139,7 @@ def listed(atlas: str | Path) -> set[str]:
 
 def leftovers(atlas: str | Path) -> list[str]:
     """What a finished build should not leave: shards, and parts of a swap."""
-    place = place_of(atlas)
+    place = open_location(atlas)
     parts = [key for key in place.keys(".swap") if key.count("/") > 1 and not key.endswith("/lease")]
     return [f"left over: {key}" for key in (*place.keys(".shards"), *parts)]
 

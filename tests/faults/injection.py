@@ -35,7 +35,13 @@ from typing import Any
 
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
 WRITES = os.O_WRONLY | os.O_RDWR
-REQUESTS = ("_put", "delete", "delete_many", "keys", "read_tagged")  # verbs of `Objects`, each at least one request
+REQUESTS = (
+    "_put",
+    "delete",
+    "delete_many",
+    "keys",
+    "read_tagged",
+)  # verbs of `ObjectStoreLocation`, each at least one request
 GONE = 87  # exit code of a poisoned process
 
 
@@ -83,12 +89,12 @@ def watch_changes(fault: dict[str, Any], folder: Path, note: Callable[..., None]
 
 def watch_requests(fault: dict[str, Any], note: Callable[..., None] | None) -> None:
     """The same for an atlas at a URL: its changes are requests, made by compiled code that no hook hears of."""
-    from headwise.atlas.places import Objects
+    from headwise.atlas.storage import ObjectStoreLocation
 
     counter = itertools.count()
 
     def counted(verb: str) -> None:
-        real = getattr(Objects, verb)
+        real = getattr(ObjectStoreLocation, verb)
 
         def mortal(self: Any, *given: Any, **named: Any) -> Any:
             number = next(counter)
@@ -98,7 +104,7 @@ def watch_requests(fault: dict[str, Any], note: Callable[..., None] | None) -> N
                 os.kill(os.getpid(), SIGNALS[fault["do"]])
             return real(self, *given, **named)
 
-        setattr(Objects, verb, mortal)
+        setattr(ObjectStoreLocation, verb, mortal)
 
     for verb in REQUESTS:
         counted(verb)

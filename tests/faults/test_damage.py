@@ -143,12 +143,12 @@ def test_a_map_that_is_gone(experiment: Experiment, finished: Path, verb: Callab
 
 
 def test_a_hurt_list(experiment: Experiment, finished: Path) -> None:
-    """The list of the atlas is a copy of what its studies say themselves: it is made anew, and nothing is measured."""
+    """The consolidated metadata is a copy of the studies' own: it is restored, and nothing is measured."""
     damage.cut(finished / "zarr.json")
     refused = experiment.run(finished, None, "profile")
     assert refused.code == 2
     assert (
-        f"The list of the atlas {finished} (zarr.json) is damaged; delete that file and run the same"
+        f"The metadata of the atlas {finished} (zarr.json) is damaged; delete that file and run the same"
         in refused.sentence
     )
     damage.lose(finished / "zarr.json")

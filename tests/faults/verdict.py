@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.places import place_of
+from headwise.atlas.storage import open_location
 
 NEVER_THE_SAME = ("created",)
 
@@ -54,8 +54,8 @@ def _plain(name: str, value: Any) -> Any:
 def _beside(atlas: Atlas) -> dict[str, Any]:
     """Files that are neither maps nor work in progress, such as a fitted detector."""
     inside = {*atlas.studies, ".swap", ".shards", "zarr.json"}
-    keys = [key for key in atlas.place.keys("") if key.split("/")[0] not in inside]
-    return {f"file {key}": hashlib.sha256(atlas.place.read(key) or b"").hexdigest() for key in keys}
+    keys = [key for key in atlas.location.keys("") if key.split("/")[0] not in inside]
+    return {f"file {key}": hashlib.sha256(atlas.location.read(key) or b"").hexdigest() for key in keys}
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
@@ -81,5 +81,5 @@ def census(found: dict[str, list[str]], expected: dict[str, list[str]]) -> Censu
 
 def committed(atlas: str | Path) -> set[tuple[str, int]]:
     """(study, shard) of every shard that lies in the atlas, be it a folder or a URL."""
-    keys = [key.split("/") for key in place_of(atlas).keys(".shards") if key.endswith(".zarr.zip")]
+    keys = [key.split("/") for key in open_location(atlas).keys(".shards") if key.endswith(".zarr.zip")]
     return {(run.rpartition("-")[0], int(name[:5])) for _, run, name in keys}

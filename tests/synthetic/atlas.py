@@ -37,7 +37,7 @@ MAKERS = {
     "functions": functions_dataset,
     "function_masking": lambda layers, heads: function_masking_dataset(),
 }
-RECORD = {  # what goes into the head record, where a synthetic study does not say so itself
+RECORD = {  # what goes into the head table, where a synthetic study does not say so itself
     "profile": ["value"],
     "spectral": ["p", "q", "effect"],
     "probing": ["head_auroc", "head_q"],

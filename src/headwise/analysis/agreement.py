@@ -26,7 +26,7 @@ from headwise.analysis.head_sets import HeadMap, head_maps
 from headwise.analysis.jsonable import plain
 from headwise.analysis.permutation import Evidence, Heads, bands, evidence_of, odds_ratio, ranks, within
 from headwise.atlas import Atlas
-from headwise.atlas.record import refuse_other_models
+from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.core.markup import card, paragraph, table
@@ -63,7 +63,7 @@ def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) 
 
 def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERMUTATIONS, seed: int = 0) -> Agreement:
     """The same, of Datasets in memory."""
-    refuse_other_models(datasets)
+    check_same_model(datasets)
     maps, left_out = _usable(datasets)
     origin = origin_of(datasets[maps[0].study])
     there = np.logical_and.reduce([np.isfinite(one.strength) for one in maps])

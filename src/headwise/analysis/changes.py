@@ -35,7 +35,7 @@ HALF_NORMAL = float(np.sqrt(2 / np.pi))
 
 @dataclass(frozen=True, eq=False)
 class ColumnChange:
-    """One column of the head record in both atlases. Maps are (layer, head), NaN where not measured."""
+    """One column of the head table in both atlases. Maps are (layer, head), NaN where not measured."""
 
     name: str
     study: str

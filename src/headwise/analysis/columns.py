@@ -1,7 +1,7 @@
 """What does each study say of a head as a number, with its interval, its test and its baseline? One table, used by all joins.
 
 A `ColumnSpec` names, for one study, the variable that says it, and where its interval, p, q and baseline stand. `columns_of`
-turns the Datasets of an atlas into `Columns`: one (layer, head) map a column, named as the head record names it
+turns the Datasets of an atlas into `Columns`: one (layer, head) map a column, named as the head table names it
 (``profile.induction``, ``relations.copying.score``). A study that is not in the table gives its recorded numbers, with
 intervals where it has variables ``x_low`` and ``x_high``.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from headwise.atlas.record import columns_of as record_columns
+from headwise.atlas.head_table import columns_of as record_columns
 from headwise.atlas.schema import recorded
 from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
 from headwise.core.errors import AtlasError
@@ -113,7 +113,7 @@ class Column:
         ('Induction', (6, 6), 'a uniform head')
     """
 
-    name: str  # as the head record has it
+    name: str  # as the head table has it
     study: str  # where it comes from
     label: str  # for readers
     values: np.ndarray  # (layer, head)

@@ -99,7 +99,7 @@ def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, unlike: bool) ->
             found.append(match_of(study, study, a.provenance(study), b.provenance(study), unlike=unlike))
         else:
             where, other = ("A", b) if study in inside else ("B", a)
-            text = f"add it to the other with headwise build --studies {study} -o {other.place}"
+            text = f"add it to the other with headwise build --studies {study} -o {other.location}"
             found.append(StudyMatch(study, study, f"only in {where}", text, ()))
     return found
 
@@ -201,7 +201,7 @@ def names_of(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
     """What to call two atlases: their models, with the folders where the models are called alike."""
     if one != other:
         return one, other
-    folders = PurePath(a.place.address), PurePath(b.place.address)
+    folders = PurePath(a.location.address), PurePath(b.location.address)
     depth = 1
     while folders[0] != folders[1] and folders[0].parts[-depth:] == folders[1].parts[-depth:]:
         depth += 1

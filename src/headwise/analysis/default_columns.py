@@ -32,7 +32,7 @@ def default_columns(columns: Iterable[object]) -> list[str]:
     """The columns that a reader of the table of heads sees first.
 
     Args:
-        columns: of the head record.
+        columns: of the head table.
 
     Returns:
         The usual ones that are there, then a few of every study that has none of them.

@@ -40,7 +40,7 @@ class Value:
     """One number of a head, and what it is to be held against."""
 
     key: str
-    """the column's name, "profile.induction"; as in the head record where the record has it"""
+    """the column's name, "profile.induction"; as in the head table where the record has it"""
     label: str
     """for a reader, "Induction" """
     value: float

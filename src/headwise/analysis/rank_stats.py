@@ -35,10 +35,10 @@ def places(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
-    """The head record with every number replaced by its percentile; layer, head and text are left out.
+    """The head table with every number replaced by its percentile; layer, head and text are left out.
 
     Args:
-        frame: the head record, as `Atlas.heads` gives it.
+        frame: the head table, as `Atlas.heads` gives it.
 
     Returns:
         0 for the smallest of all heads, 100 for the largest.
@@ -53,10 +53,10 @@ def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_percentiles(frame: pd.DataFrame) -> pd.DataFrame:
-    """The head record with every number replaced by its percentile; layer, head and text are as they were.
+    """The head table with every number replaced by its percentile; layer, head and text are as they were.
 
     Args:
-        frame: the head record, as `Atlas.heads` gives it.
+        frame: the head table, as `Atlas.heads` gives it.
 
     Returns:
         The same table, in percentiles.

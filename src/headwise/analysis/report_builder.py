@@ -25,7 +25,7 @@ from headwise.analysis.neighbours import Neighbourhood
 from headwise.analysis.rank_stats import places
 from headwise.analysis.study_facts import FunctionFacts, PatternFacts, RelationFacts, SalienceFacts
 from headwise.atlas import SCHEMAS, Atlas
-from headwise.atlas.record import refuse_other_models
+from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.figures.origin import model_name, origin_of
@@ -48,7 +48,7 @@ class HeadReports(Mapping[str, HeadReport]):
     """
 
     def __init__(self, datasets: Mapping[str, xr.Dataset]) -> None:
-        refuse_other_models(datasets)
+        check_same_model(datasets)
         self.columns = columns_of(datasets)
         self._percentile, self._rank, self._of = places(self.columns.matrix())
         self._names = {name: place for place, name in enumerate(self.columns.names)}

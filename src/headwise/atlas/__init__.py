@@ -1,20 +1,53 @@
-"""THE WAIST: the result of measuring, and the only thing that is shown.
+"""THE WAIST: the result of measuring, and the only input of everything that shows results.
 
-In reading order: ``provenance`` (where numbers come from), ``schema`` and ``schemas`` (what a Dataset must look like),
-``disk``, ``encoding``, ``swap`` and ``store`` (how it survives), ``record`` and ``selection`` (one row a head),
-``atlas``. Neither torch nor transformers is imported here.
+In reading order: ``schema`` and ``schemas`` (the shape of each study's Dataset); ``storage`` (folders and object stores);
+``disk``, ``encoding``, ``format`` (bytes, Zarr, consolidated metadata); ``local_store``, ``object_store``, ``store``
+(atomic commits); ``head_table`` and ``selection`` (one row per head); ``hub``, ``cards``, ``atlas``.
+
+Neither torch nor transformers is imported here. Names are loaded when first used, so that importing one module of this
+package does not load the others.
 """
 
-from headwise.atlas.atlas import Atlas
-from headwise.atlas.places import Place, place_of
-from headwise.atlas.record import heads
-from headwise.atlas.schema import Schema, check
-from headwise.atlas.schemas import SCHEMAS
-from headwise.atlas.selection import select
-from headwise.atlas.store import pack, read_file, read_study, unpack, write_file, write_study
-from headwise.core.provenance import Provenance, difference
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` loads them
+    from headwise.atlas.atlas import Atlas
+    from headwise.atlas.encoding import pack, unpack
+    from headwise.atlas.head_table import heads
+    from headwise.atlas.schema import Schema, check
+    from headwise.atlas.schemas import SCHEMAS
+    from headwise.atlas.selection import select
+    from headwise.atlas.storage import Location, open_location
+    from headwise.core.provenance import Provenance, difference
+
+_MODULES = {
+    "headwise.atlas.atlas": ("Atlas",),
+    "headwise.atlas.encoding": ("pack", "unpack"),
+    "headwise.atlas.head_table": ("heads",),
+    "headwise.atlas.schema": ("Schema", "check"),
+    "headwise.atlas.schemas": ("SCHEMAS",),
+    "headwise.atlas.selection": ("select",),
+    "headwise.atlas.storage": ("Location", "open_location"),
+    "headwise.core.provenance": ("Provenance", "difference"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "SCHEMAS", "Atlas", "Place", "Provenance", "Schema", "check", "difference", "heads", "pack", "place_of", "read_file",
-    "read_study", "select", "unpack", "write_file", "write_study",
+    "SCHEMAS", "Atlas", "Location", "Provenance", "Schema", "check", "difference", "heads", "open_location", "pack",
+    "select", "unpack",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"headwise.atlas has no {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,10 +1,10 @@
-"""How does Headwise touch a disk, so that a kill or a full disk never costs what was there?
+"""Crash-safe file operations: a kill or a full disk never destroys what was there.
 
-Three small things: a lock that a killed process cannot leave behind (``flock``: the kernel lets go of it), a file that
-is replaced whole or not at all (written beside, flushed, renamed), and plain words for what a disk may refuse.
+A file lock that a killed process cannot leave behind (``flock``: the kernel releases it), atomic file replacement (write to a
+temporary file, flush, rename), and OS errors translated into sentences with the remedy.
 
-Cost: one flush to the disk per file written. This module does not know what the files mean. Where the system has no
-``flock`` (Windows) there is no lock: one writer at a time is then up to the user.
+Cost: one flush to disk per file written. Where the system has no ``flock`` (Windows) there is no lock: one writer at a time
+is then up to the user.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["create_file", "explained", "lock", "replace_file", "sync", "sync_tree", "write_file"]
+__all__ = ["create_file", "lock", "replace_file", "sync", "sync_tree", "translate_os_errors", "write_file"]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_CROSSED = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
-_LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: go on without
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: continue without
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses while writing under ``path`` into an AtlasError with the remedy."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Raise OS errors of writing under ``path`` as AtlasError, with the remedy."""
     try:
         yield
     except OSError as cause:
-        if cause.errno in _FULL:
+        if cause.errno in _DISK_FULL:
             what = "the disk is full; free some space, or choose another folder with -o"
-        elif cause.errno in _CLOSED:
+        elif cause.errno in _NO_PERMISSION:
             what = "it may not be written to; change its permissions, or choose another folder with -o"
         elif cause.errno == errno.EFBIG:
             what = "no file may be longer than it allows (see ulimit -f); raise that, or choose another folder with -o"
-        elif cause.errno in _CROSSED:
-            file = _in_the_way(Path(cause.filename or path))
+        elif cause.errno in _NOT_A_FOLDER:
+            target = Path(cause.filename or path)
+            file = next((one for one in (*reversed(target.parents), target) if one.is_file()), target)
             what = f"{file} is a file where a folder is needed; choose another folder with -o"
         else:
             raise
@@ -53,17 +54,12 @@ def explained(path: Path) -> Iterator[None]:
         ) from cause
 
 
-def _in_the_way(path: Path) -> Path:
-    """The file that stands where a folder of this path should be."""
-    return next((one for one in (*reversed(path.parents), path) if one.is_file()), path)
-
-
 @contextlib.contextmanager
 def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock file; yields whether it is held.
+    """Hold a lock file during the block; yields whether it is held.
 
-    A shared lock (for readers) is taken only where the file exists already and can be opened: an atlas on a read-only
-    disk has no writers. With ``wait=False`` a lock that somebody else holds is not waited for.
+    A shared lock (for readers) is taken only if the file exists and can be opened: an atlas on a read-only disk has no
+    writers. With ``wait=False`` a lock that another process holds is not waited for.
     """
     handle = None
     held = fcntl is None
@@ -87,13 +83,13 @@ def _flock(handle: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as cause:
-        if cause.errno not in _LOCKLESS:
+        if cause.errno not in _NO_LOCKS:
             raise
     return True
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file and flush it to the disk."""
+    """Write a file and flush it to disk."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -101,43 +97,43 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def create_file(path: Path, content: bytes) -> bool:
-    """Write a file whole where none is; whether it was written, of several who try at once by exactly one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    """Write a file atomically if it does not exist; True for exactly one of several concurrent callers."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
-        write_file(beside, content)
-        _link(beside, path)
+        write_file(temporary, content)
+        _link(temporary, path)
     except FileExistsError:
         return False
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     sync(path.parent)
     return True
 
 
 def _link(path: Path, name: Path) -> None:
-    """Give a file a second name; where the disk knows no such thing (some memory sticks), another if it is free."""
+    """A hard link; a rename where the file system has none (some memory sticks) and the name is free."""
     try:
         os.link(path, name)
     except OSError as cause:
-        if cause.errno not in (*_LOCKLESS, errno.EPERM) or name.exists():
+        if cause.errno not in (*_NO_LOCKS, errno.EPERM) or name.exists():
             raise
         os.replace(path, name)
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: it is on the disk before it has its name."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Replace a file atomically: the new content is on disk before it gets the name."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        write_file(beside, content)
-        os.replace(beside, path)
+        write_file(temporary, content)
+        os.replace(temporary, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush every file and folder below to the disk, so that a rename that follows cannot overtake them."""
+    """Flush every file and folder below to disk, so that a following rename cannot overtake them."""
     for parent, _, names in os.walk(folder):
         for name in names:
             sync(Path(parent, name))
@@ -145,7 +141,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush one file, or the names in one folder."""
+    """Flush one file, or the directory entries of one folder."""
     if os.name == "nt":  # pragma: no cover  (Windows cannot open a folder)
         return
     handle = os.open(path, os.O_RDONLY)

@@ -1,16 +1,20 @@
-"""How does a Dataset become Zarr, so that no damaged number is ever read back?
+"""How does a Dataset become Zarr, so that no corrupt number is ever read back?
 
-Every chunk is compressed (Zstandard) and closed by a CRC-32C, so a flipped bit or a cut-off chunk is an error when it
-is read. Zarr reads a chunk that is not there as zeros; so all chunks are written, also empty ones, and counted before
-reading. Text is stored as variable-length UTF-8 (the only text type the Zarr 3 specification has) and comes back as
-Python ``str`` in an object array. NaNs are numbers like others: no fill value, values return bit for bit.
+Every chunk is compressed (Zstandard) and ends with a CRC-32C, so that a flipped bit or a truncated chunk raises an error when
+it is read. Zarr reads a missing chunk as zeros; therefore all chunks are written, including empty ones, and counted before
+reading. Text is stored as variable-length UTF-8 (the only text type of the Zarr 3 specification) and comes back as Python
+``str`` in an object array. There is no fill value, NaN is stored like any number: values return bit for bit.
 
-Cost: one copy of the data in memory. This module does not know about folders, swaps or studies: it is given a store.
+``pack`` turns the Zarr group into one zip file: the form of shards, of results that workers send, and of a study that is
+staged in an object store. Cost: one copy of the data in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +27,16 @@ from zarr.storage import MemoryStore
 
 from headwise.core.errors import AtlasError
 
-__all__ = ["DamageError", "decode", "encode", "memory"]
+__all__ = [
+    "CorruptionError", "decode", "digest", "encode", "encode_files", "memory_store", "pack", "unpack", "unzip_files",
+    "zip_files",
+]  # fmt: skip
 
 _NUMBERS = "biuf"
 
 
-class DamageError(Exception):
-    """Something on disk is not what was written; the text says which variable. Callers add where, and the remedy."""
+class CorruptionError(Exception):
+    """Stored bytes are not what was written; the text says which variable. Callers add the location and the remedy."""
 
 
 def encode(dataset: xr.Dataset, store: Any) -> None:
@@ -42,22 +49,70 @@ def encode(dataset: xr.Dataset, store: Any) -> None:
 
 
 def decode(store: Any) -> xr.Dataset:
-    """Read it back, whole and verified; raises DamageError."""
+    """Read it back, every byte verified; raises CorruptionError."""
     try:
         group = zarr.open_group(store, mode="r", use_consolidated=False)
         arrays = sorted(group.arrays())
         attrs = dict(group.attrs)
-    except Exception as cause:  # whatever zarr makes of broken JSON, a missing file or a wrong type
-        raise DamageError(f"its metadata cannot be read ({_reason(cause)})") from cause
-    keys = _keys(store)
+    except Exception as cause:  # zarr raises many classes for broken JSON, a missing file or a wrong type
+        raise CorruptionError(f"its metadata cannot be read ({_reason(cause)})") from cause
+    if isinstance(store, MemoryStore):
+        keys = list(store._store_dict)
+    else:
+        keys = [file.relative_to(store).as_posix() for file in Path(store).rglob("*") if file.is_file()]
     raw = xr.Dataset({name: _read(name, array, keys) for name, array in arrays}, attrs=attrs)
     return xr.decode_cf(raw, mask_and_scale=False, decode_times=False)  # only finds which variables are coordinates
 
 
-def memory(parts: Mapping[str, bytes]) -> MemoryStore:
-    """A store that holds these bytes by key."""
-    of = default_buffer_prototype().buffer
-    return MemoryStore({key: of.from_bytes(content) for key, content in parts.items()}, read_only=True)
+def pack(dataset: xr.Dataset) -> bytes:
+    """One Dataset as bytes: a zipped Zarr group. The same Dataset gives the same bytes."""
+    return zip_files(encode_files(dataset))
+
+
+def unpack(content: bytes) -> xr.Dataset:
+    """The Dataset that was packed, every byte verified; raises CorruptionError."""
+    return decode(memory_store(unzip_files(content)))
+
+
+def encode_files(dataset: xr.Dataset) -> dict[str, bytes]:
+    """The files of a Dataset's Zarr group, key -> content, sorted."""
+    chunks: MutableMapping[str, Any] = {}
+    encode(dataset, MemoryStore(chunks))
+    return {key: chunk.to_bytes() for key, chunk in sorted(chunks.items())}
+
+
+def memory_store(files: Mapping[str, bytes]) -> MemoryStore:
+    """A read-only Zarr store in memory."""
+    buffer = default_buffer_prototype().buffer
+    return MemoryStore({key: buffer.from_bytes(content) for key, content in files.items()}, read_only=True)
+
+
+def zip_files(files: Mapping[str, bytes]) -> bytes:
+    """One zip archive, without timestamps, so that the same files give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return buffer.getvalue()
+
+
+def unzip_files(content: bytes) -> dict[str, bytes]:
+    """The files of a zip archive; CorruptionError if a checksum is wrong."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError) as cause:
+        raise CorruptionError(str(cause) or "it is cut off") from cause
+
+
+def digest(files: Mapping[str, bytes]) -> str:
+    """One SHA-256 over all keys and contents.
+
+    >>> digest({"a": b"1", "b": b"2"}) == digest({"b": b"2", "a": b"1"}) != digest({"a": b"12", "b": b""})
+    True
+    """
+    lines = (f"{key} {hashlib.sha256(files[key]).hexdigest()}\n" for key in sorted(files))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _storable(name: str, array: xr.DataArray) -> xr.Variable:
@@ -73,25 +128,17 @@ def _storable(name: str, array: xr.DataArray) -> xr.Variable:
     return xr.Variable(variable.dims, values.astype(np.dtypes.StringDType()), variable.attrs)
 
 
-def _keys(store: Any) -> list[str]:
-    """Every file of a store."""
-    if isinstance(store, MemoryStore):
-        return list(store._store_dict)
-    root = Path(store)
-    return [file.relative_to(root).as_posix() for file in root.rglob("*") if file.is_file()]
-
-
 def _read(name: str, array: zarr.Array, keys: list[str]) -> xr.Variable:
     try:
         if sum(key == f"{name}/c" or key.startswith(f"{name}/c/") for key in keys) != array.nchunks:
-            raise DamageError(f"variable {name!r} has lost a chunk")
+            raise CorruptionError(f"variable {name!r} has lost a chunk")
         values = np.asarray(array[...])
         dims = array.metadata.dimension_names or ()
         variable = xr.Variable(dims, values, dict(array.attrs))
-    except DamageError:
+    except CorruptionError:
         raise
-    except Exception as cause:  # a checksum, a decompressor, the file system: all mean the same to the reader
-        raise DamageError(f"variable {name!r} cannot be read ({_reason(cause)})") from cause
+    except Exception as cause:  # a checksum, the decompressor or the file system
+        raise CorruptionError(f"variable {name!r} cannot be read ({_reason(cause)})") from cause
     return variable if values.dtype.kind in _NUMBERS else variable.astype(object)
 
 

@@ -1,26 +1,25 @@
-"""How does a study get into an object store, where nothing can be renamed, so that a kill -9 at any moment loses nothing?
+"""How does a study replace another in an object store, which has no rename, so that a kill -9 at any moment loses nothing?
 
-The atlas's list (``zarr.json``) is changed only over the very list that was read (``replace``), so its states follow one
-another as if there were one writer, and everything else is arranged around them::
+The consolidated metadata (``zarr.json``) is only ever replaced if it still has the entity tag that was read, so its states
+form one sequence, as if there were a single writer. Everything else is arranged around that::
 
-    .swap/profile/lease              who writes the study now (see ``places.lease``)
-    .swap/profile/ID.zarr.zip        the new study, packed, whole before anybody hears of it
+    .swap/profile/lease              held by the writer of the study (see ``storage.lease``)
+    .swap/profile/ID.zarr.zip        the new study, packed, complete before it is announced
     zarr.json  profile/...           what a reader sees
 
-Writing: 1. take the lease; 2. put the packed study under a new ID; 3. list: the study is no longer among the nodes but
-``pending``, with its ID. From here on the new one stands: 4. delete the objects of the old one that it has not, and put its
-own in their place, each only over what lay there when this step began; 5. list: not pending any more but among the nodes,
-with its ``version``; 6. delete the packed study, free the lease. A writer that dies before 3 has changed nothing; one that
-dies after 3 is followed by whoever opens the atlas next and may write, who does 4 to 6 again from the packed study; steps may
-be done twice, also by two at once: they put the same bytes.
+Writing: 1. acquire the lease; 2. upload the packed study under a new ID; 3. metadata: the study moves from the nodes to
+``pending``, with its ID. From here on the new version stands: 4. delete the objects that the new version does not have and
+upload its own, each only over the object that was there when this step began; 5. metadata: the study moves from pending to
+the nodes, with its ``version``; 6. delete the packed study, release the lease. A writer that dies before 3 has changed
+nothing. After 3, the next process that opens the atlas and may write repeats 4 to 6 from the packed study; the steps are
+idempotent, even if two processes run them at once.
 
-Reading: a pending study is read from its packed form. One that is listed is read from its objects, and the SHA-256 of all of
-them compared with the list's, so that a reader can never mix two versions: if it does not agree and the list has changed
-meanwhile, read again; if the list has not, the study is damaged. Plain xarray sees whole studies too: in steps 3 to 5 it
-does not see the study at all. Only who opened a study lazily and reads on while it is replaced must open it again.
+Reading: a pending study is read from its packed form. A listed one is read from its objects and their SHA-256 is compared
+with the metadata's, so that a reader never mixes two versions: on a mismatch it reads again if the metadata has changed
+meanwhile, and reports corruption if not. Plain xarray also sees only whole studies: during 3 to 5 it does not see the study.
+Only a lazily opened study must be opened again after it is replaced.
 
-Cost, of a study of n objects: writing n + 11 requests, reading n + 1. A study is held in memory while it is written or
-read. This module does not know what the numbers mean.
+Cost, for a study of n objects: n + 11 requests to write, n + 1 to read. It is held in memory meanwhile.
 """
 
 from __future__ import annotations
@@ -35,205 +34,203 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.encoding import DamageError, decode, memory
-from headwise.atlas.packing import digest, open_zip, parts_of, zipped
-from headwise.atlas.places import Objects
-from headwise.atlas.places.lease import Lease, LeaseLostError, leased
-from headwise.atlas.places.objects import Tagged
-from headwise.atlas.root import ROOT, Listing, Root, compare, keys_of
+from headwise.atlas.encoding import CorruptionError, decode, digest, encode_files, memory_store, unzip_files, zip_files
+from headwise.atlas.format import (
+    ROOT,
+    UNLISTED,
+    ConsolidatedMetadata,
+    NodeMetadata,
+    compare_metadata,
+    node_metadata,
+    study_keys,
+)
+from headwise.atlas.storage import ObjectStoreLocation
+from headwise.atlas.storage.lease import Lease, LeaseLostError, hold_lease
+from headwise.atlas.storage.objects import TaggedObject
 from headwise.core.errors import AtlasError
 
 __all__ = ["ObjectStore"]
 
-OURS = (".swap", ".shards")
-TRIES = 40  # of a change of the list, each after a longer pause; and of a reading while others write
+MAX_TRIES = 40  # of replacing the metadata, each after a longer pause; and of reading while others write
 
 
 class ObjectStore:
     """The studies of an atlas in an object store."""
 
-    def __init__(self, place: Objects) -> None:
-        self.place = place
-        self._known: tuple[Tagged, Root] | None = None  # the list as it was read last: it is not sent twice
+    def __init__(self, location: ObjectStoreLocation) -> None:
+        self.location = location
+        self._cache: tuple[TaggedObject, ConsolidatedMetadata] | None = None  # saves downloading unchanged metadata
 
     def create(self, attrs: dict[str, Any]) -> None:
-        """Make an empty atlas where there is nothing, unless somebody else just did."""
-        if self.place.read(ROOT) is not None:
+        """Make an empty atlas at an empty location, unless another process just did."""
+        if self.location.read(ROOT) is not None:
             return
-        others = sorted(set(self.place.names()) - {*OURS, ROOT})
+        others = sorted(set(self.location.top_level_names()) - {*UNLISTED, ROOT})
         if others:
             raise AtlasError(
-                f"{self.place} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; choose a new or empty "
-                "place with -o."
+                f"{self.location} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; choose a new or empty "
+                "location with -o."
             )
-        content = Root(attrs, {}).content()
-        if self.place.create(ROOT, content) and self.place.create(ROOT, content):
+        content = ConsolidatedMetadata(attrs, {}).to_bytes()
+        if self.location.create(ROOT, content) and self.location.create(ROOT, content):
             raise AtlasError(
-                f"The store of {self.place} overwrites what it was asked to only create, so several writers would lose "
+                f"The store of {self.location} ignores the condition of a conditional write, so several writers would lose "
                 "what they wrote; build into a folder, and copy it there."
             )
 
-    def root(self) -> Root | None:
-        """The atlas's list; None where there is none. ValueError where it is broken."""
-        before, known = self._known or (None, None)
-        found = self.place.read_tagged(ROOT, before)
+    def metadata(self) -> ConsolidatedMetadata | None:
+        """The consolidated metadata; None if there is none, ValueError if it is not JSON."""
+        before, known = self._cache or (None, None)
+        found = self.location.read_tagged(ROOT, before)
         if found is None:
             return None
-        root = known if found is before and known is not None else Root.parse(found.content)
-        self._known = (found, root)
-        return root
+        metadata = known if found is before and known is not None else ConsolidatedMetadata.parse(found.content)
+        self._cache = (found, metadata)
+        return metadata
 
     def studies(self) -> list[str]:
-        """Those that are listed or pending."""
-        root = self._root()
-        return sorted(root.studies | set(root.pending))
+        """The names of the listed and pending studies."""
+        metadata = self._metadata()
+        return sorted(metadata.studies | set(metadata.pending))
 
-    def listing(self) -> Listing:
+    def nodes(self) -> NodeMetadata:
         """The metadata of every study."""
-        root = self._root()
-        return root.nodes | {path: node for entry in root.pending.values() for path, node in entry["nodes"].items()}
+        metadata = self._metadata()
+        pending = {path: node for entry in metadata.pending.values() for path, node in entry["nodes"].items()}
+        return metadata.nodes | pending
 
-    def state(self) -> str:
-        """What changes when a study does: the tag of the list."""
-        self._root()
-        return json.dumps(self._known and self._known[0].tag)
+    def fingerprint(self) -> str:
+        """Changes when a study does: the entity tag of the metadata."""
+        self._metadata()
+        return json.dumps(self._cache and self._cache[0].tag)
 
     def read(self, study: str) -> xr.Dataset:
-        """A study in memory, every byte of it verified."""
-        root = self._root()
-        for _ in range(TRIES):
+        """A study in memory, every byte verified."""
+
+        def entry(metadata: ConsolidatedMetadata) -> object:
+            return metadata.of(study), metadata.versions.get(study), metadata.pending.get(study)
+
+        metadata = self._metadata()
+        for _ in range(MAX_TRIES):
             try:
-                return self._read(root, study)
-            except DamageError as cause:
-                before, root = root, self._root()
-                if _said(root, study) == _said(before, study):
+                return self._read(metadata, study)
+            except CorruptionError as cause:
+                before, metadata = metadata, self._metadata()
+                if entry(metadata) == entry(before):
                     raise AtlasError(
-                        f"The study {study!r} in {self.place} is damaged: {cause}. Run the same headwise build again with "
-                        f"--redo {study}, which computes only this study anew."
+                        f"The study {study!r} in {self.location} is damaged: {cause}. Run the same headwise build again with "
+                        f"--redo {study}, which recomputes only this study."
                     ) from cause
         raise AtlasError(
-            f"The study {study!r} in {self.place} is replaced again and again; try again when that is over."
+            f"The study {study!r} in {self.location} is replaced again and again; try again when that is over."
         )
 
     def write(self, study: str, dataset: xr.Dataset) -> None:
-        """Put a study in, in the place of the one that is there, if any."""
-        parts = parts_of(dataset)
-        packed = zipped(parts)
-        version = {"id": uuid.uuid4().hex, "sha256": digest(parts)}
+        """Add or replace a study, atomically."""
+        files = encode_files(dataset)
+        packed = zip_files(files)
+        version = {"id": uuid.uuid4().hex, "sha256": digest(files)}
         announced = False
-        while not announced:  # anew only when this process was asleep for long, and somebody took its lease
-            with leased(self.place, f".swap/{study}/lease") as lease, contextlib.suppress(LeaseLostError):
+        while not announced:  # repeated only if this process was suspended for long and lost its lease
+            lease_key = f".swap/{study}/lease"
+            with hold_lease(self.location, lease_key) as lease, contextlib.suppress(LeaseLostError):
                 assert lease is not None
-                self.place.write(_stage(study, version), packed)
-                self._announce(study, version, _nodes(study, parts), lease)
+                self.location.write(_packed_key(study, version), packed)
+                self._announce(study, version, node_metadata(study, files), lease)
                 announced = True
-                self._settle(study, version, parts, lease)
+                self._commit(study, version, files, lease)
 
     def recover(self) -> None:
-        """Finish what dead writers began; where somebody is at it, or nothing may be changed, only look."""
-        for study in self._root().pending:
-            with contextlib.suppress(AtlasError, LeaseLostError):
-                self._finish(study)
+        """Finish the commits of dead writers; a no-op where another process does, or nothing may be written."""
+        for study in self._metadata().pending:
+            with (
+                contextlib.suppress(
+                    AtlasError, LeaseLostError, CorruptionError
+                ),  # reading the study reports corruption
+                hold_lease(self.location, f".swap/{study}/lease", wait=False) as lease,
+            ):
+                version = self._metadata().pending.get(study)
+                if lease is not None and version is not None:
+                    self._commit(study, version, self._pending_files(study, version), lease)
 
-    def _finish(self, study: str) -> None:
-        with leased(self.place, f".swap/{study}/lease", wait=False) as lease:
-            version = self._root().pending.get(study)
-            if lease is None or version is None:
-                return
-            with contextlib.suppress(DamageError):  # reading the study will say so
-                self._settle(study, version, self._packed(study, version), lease)
-
-    def _root(self) -> Root:
+    def _metadata(self) -> ConsolidatedMetadata:
         try:
-            root = self.root()
+            metadata = self.metadata()
         except ValueError as cause:
-            raise AtlasError(f"The list {self.place}/{ROOT} is damaged ({cause}); restore it or build anew.") from cause
-        if root is None:
-            raise AtlasError(f"There is no atlas at {self.place}; make one with headwise build -o {self.place}.")
-        return root
+            raise AtlasError(
+                f"The metadata {self.location}/{ROOT} is damaged ({cause}); restore it or build again from the start."
+            ) from cause
+        if metadata is None:
+            raise AtlasError(f"There is no atlas at {self.location}; make one with headwise build -o {self.location}.")
+        return metadata
 
-    def _read(self, root: Root, study: str) -> xr.Dataset:
-        if study in root.pending:
-            return decode(memory(self._packed(study, root.pending[study])))
-        keys = [f"{study}/{key}" for key in keys_of(root.of(study), study)]
-        parts = {key[len(study) + 1 :]: content for key, content in self.place.read_many(keys).items()}
-        compare(root.of(study), _nodes(study, parts))
-        dataset = decode(memory(parts))
-        version = root.versions.get(study)
-        if version is not None and version["sha256"] != digest(parts):
-            raise DamageError("its objects are not those that were written together")
+    def _read(self, metadata: ConsolidatedMetadata, study: str) -> xr.Dataset:
+        if study in metadata.pending:
+            return decode(memory_store(self._pending_files(study, metadata.pending[study])))
+        keys = [f"{study}/{key}" for key in study_keys(metadata.of(study), study)]
+        files = {key[len(study) + 1 :]: content for key, content in self.location.read_many(keys).items()}
+        compare_metadata(metadata.of(study), node_metadata(study, files))
+        dataset = decode(memory_store(files))
+        version = metadata.versions.get(study)
+        if version is not None and version["sha256"] != digest(files):
+            raise CorruptionError("its objects are not those that were written together")
         return dataset
 
-    def _packed(self, study: str, version: Mapping[str, Any]) -> dict[str, bytes]:
-        """The files of a pending study."""
-        content = self.place.read(_stage(study, version))
+    def _pending_files(self, study: str, version: Mapping[str, Any]) -> dict[str, bytes]:
+        key = _packed_key(study, version)
+        content = self.location.read(key)
         if content is None:
-            raise DamageError(f"its writer did not finish, and {_stage(study, version)} is gone")
-        parts = open_zip(content)
-        if digest(parts) != version["sha256"]:
-            raise DamageError(f"{_stage(study, version)} is not what was written")
-        return parts
+            raise CorruptionError(f"its writer did not finish, and {key} is gone")
+        files = unzip_files(content)
+        if digest(files) != version["sha256"]:
+            raise CorruptionError(f"{key} is not what was written")
+        return files
 
-    def _announce(self, study: str, version: dict[str, str], nodes: Listing, lease: Lease) -> None:
+    def _announce(self, study: str, version: dict[str, str], nodes: NodeMetadata, lease: Lease) -> None:
         """Step 3."""
 
-        def change(root: Root) -> Root | None:
-            told = (root.pending.get(study, {}).get("id"), root.versions.get(study, {}).get("id"))
-            return None if version["id"] in told else root.announcing(study, version, nodes)
+        def change(metadata: ConsolidatedMetadata) -> ConsolidatedMetadata | None:
+            known = (metadata.pending.get(study, {}).get("id"), metadata.versions.get(study, {}).get("id"))
+            return None if version["id"] in known else metadata.with_pending(study, version, nodes)
 
-        self._change(change, lease)
+        self._replace_metadata(change, lease)
 
-    def _settle(self, study: str, version: Mapping[str, Any], parts: Mapping[str, bytes], lease: Lease) -> None:
+    def _commit(self, study: str, version: Mapping[str, Any], files: Mapping[str, bytes], lease: Lease) -> None:
         """Steps 4 to 6."""
 
-        def change(root: Root) -> Root | None:
-            return root.settling(study) if root.pending.get(study, {}).get("id") == version["id"] else None
+        def change(metadata: ConsolidatedMetadata) -> ConsolidatedMetadata | None:
+            pending = metadata.pending.get(study, {}).get("id") == version["id"]
+            return metadata.with_committed(study) if pending else None
 
-        place = {f"{study}/{key}": content for key, content in parts.items()}
-        tags = self.place.tags(study)
+        objects = {f"{study}/{key}": content for key, content in files.items()}
+        tags = self.location.tags(study)
         lease.check()
-        self.place.delete_many(set(tags) - set(place))
-        self.place.write_many(place, tags, lease.check)
-        self._change(change, lease)
-        packed = [key for key in self.place.keys(f".swap/{study}") if key.endswith(".zarr.zip")]
+        self.location.delete_many(set(tags) - set(objects))
+        self.location.write_many(objects, tags, lease.check)
+        self._replace_metadata(change, lease)
+        packed = [key for key in self.location.keys(f".swap/{study}") if key.endswith(".zarr.zip")]
         lease.check()
-        self.place.delete_many(packed)
+        self.location.delete_many(packed)
 
-    def _change(self, change: Callable[[Root], Root | None], lease: Lease) -> None:
-        """Replace the list by what ``change`` makes of it, over nothing but the list that it was made from."""
-        for attempt in range(TRIES):
-            found = self.place.read_tagged(ROOT)
+    def _replace_metadata(
+        self, change: Callable[[ConsolidatedMetadata], ConsolidatedMetadata | None], lease: Lease
+    ) -> None:
+        """Compare-and-swap: retried until the metadata is the one that ``change`` was computed from."""
+        for attempt in range(MAX_TRIES):
+            found = self.location.read_tagged(ROOT)
             if found is None:
-                raise AtlasError(f"There is no atlas at {self.place} any more: somebody deleted {ROOT}.")
-            after = change(Root.parse(found.content))
+                raise AtlasError(f"There is no atlas at {self.location} any more: {ROOT} was deleted meanwhile.")
+            after = change(ConsolidatedMetadata.parse(found.content))
             if after is None:
                 return
-            lease.check()  # after the reading: who takes the lease later changes the list later
-            if self.place.replace(ROOT, after.content(), found.tag) is not None:
+            lease.check()  # after the read: a process that takes the lease over later changes the metadata later
+            if self.location.replace(ROOT, after.to_bytes(), found.tag) is not None:
                 return
             time.sleep(random.uniform(0, min(2.0, 0.02 * 2**attempt)))
         raise AtlasError(
-            f"The list of {self.place} is changed by too many writers at once; run the same command again."
+            f"The metadata of {self.location} is changed by too many writers at once; run the same command again."
         )
 
 
-def _stage(study: str, version: Mapping[str, Any]) -> str:
+def _packed_key(study: str, version: Mapping[str, Any]) -> str:
     return f".swap/{study}/{version['id']}.zarr.zip"
-
-
-def _said(root: Root, study: str) -> object:
-    """All that a list says of a study."""
-    return root.of(study), root.versions.get(study), root.pending.get(study)
-
-
-def _nodes(study: str, parts: Mapping[str, bytes]) -> Listing:
-    """The metadata among a study's files, as the list has it; DamageError where it is broken."""
-    nodes = {}
-    for key in sorted(parts):
-        if key.rsplit("/", 1)[-1] == ROOT:
-            below = key.removesuffix(ROOT).rstrip("/")
-            try:
-                nodes[f"{study}/{below}" if below else study] = json.loads(parts[key])
-            except ValueError as cause:
-                raise DamageError(f"its metadata cannot be read ({key}: {cause})") from cause
-    return nodes

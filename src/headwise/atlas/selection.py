@@ -1,11 +1,8 @@
-"""Which heads? A filter that a person types, such as ``profile.induction > 0.3 and layer < 10``.
+"""Filters of the head table, such as ``profile.induction > 0.3 and layer < 10``.
 
-The text is parsed with Python's ``ast`` and walked by hand; nothing is ever executed. Known are column names (with
-dots), ``name`` for the head's own name, numbers, "text", ``< <= > >= == !=`` (also chained), ``"text" in column``,
-``and or not``, ``+ - * /`` and parentheses. Everything else (calls, indexing, attributes of anything but a column) is
-refused by name.
-
-Cost: one pass over the table per operator. This module does not know what is in the table.
+The text is parsed with Python's ``ast`` and evaluated by walking the tree; nothing is executed. Allowed are column names (with
+dots), ``name`` for the head's name, numbers, "text", ``< <= > >= == !=`` (also chained), ``"text" in column``, ``and or
+not``, ``+ - * /`` and parentheses. Everything else (calls, indexing, attributes of anything but a column) is refused by name.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ from headwise.core.errors import DataError, did_you_mean
 
 __all__ = ["nearest_columns", "select"]
 
-_LISTED = 16  # columns named in a message
-_LONGEST = 2000  # characters; a filter is typed by a person
+_MAX_LISTED = 16  # columns that a message lists
+_MAX_LENGTH = 2000  # characters
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
@@ -44,14 +41,14 @@ def select(
     """The rows where the filter holds, sorted by a column.
 
     Args:
-        frame: the head record, as `Atlas.heads` gives it.
+        frame: the head table, as `Atlas.heads` returns it.
         where: a filter, such as ``profile.induction > 0.3 and layer < 10``; None: all rows.
-        sort: a column; NaN comes last, and rows of one value keep their order.
+        sort: a column; NaN comes last, ties keep their order.
         descending: whether the largest comes first.
-        limit: at most so many rows.
+        limit: the maximal number of rows.
 
     Returns:
-        Some of the rows, all columns.
+        The selected rows, all columns.
 
     Examples:
         >>> found = select(atlas.heads(), "profile.previous > 0.5 and layer > 1", sort="profile.previous")
@@ -68,8 +65,8 @@ def select(
 
 
 def _mask(frame: pd.DataFrame, where: str) -> pd.Series:
-    if len(where) > _LONGEST:
-        raise DataError(f"The filter has {len(where)} characters; at most {_LONGEST} are read.")
+    if len(where) > _MAX_LENGTH:
+        raise DataError(f"The filter has {len(where)} characters; at most {_MAX_LENGTH} are read.")
     try:
         found = _evaluate(ast.parse(where.strip(), mode="eval").body, frame)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as cause:
@@ -81,8 +78,8 @@ def _mask(frame: pd.DataFrame, where: str) -> pd.Series:
         raise DataError(f"The filter {where!r} cannot be computed: {cause}.") from cause
     if not isinstance(found, pd.Series) or found.dtype != bool:
         raise DataError(
-            f'The filter {where!r} is no comparison of a column; write it in quotes, like --where "layer < 10" (without quotes '
-            "the shell takes < and > for files)."
+            f'The filter {where!r} is not a comparison of a column; write it in quotes, like --where "layer < 10" (without '
+            "quotes the shell takes < and > for files)."
         )
     return found
 
@@ -116,10 +113,10 @@ def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
 
 
 def _contains(values: Any, text: str, node: ast.expr) -> pd.Series:
-    """Whether each text of a column has this text in it."""
+    """Whether each text of a column contains this text."""
     if isinstance(values, pd.Series) and values.dtype.kind == "O":
         return values.fillna("").astype(str).str.contains(text, regex=False)
-    raise DataError(f"{ast.unparse(node)!r} is no column of texts, so nothing can be looked for in it.")
+    raise DataError(f"{ast.unparse(node)!r} is not a column of text, so it cannot contain text.")
 
 
 def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
@@ -133,11 +130,10 @@ def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
 
 
 def _refuse_mixed(node: ast.Compare, left: Any, right: Any) -> None:
-    """DataError where a text is compared with a number."""
     kinds = [_is_text(side) for side in (left, right)]
     if any(kinds) and not all(kinds):
         raise DataError(
-            f"The filter {ast.unparse(node)!r} cannot be computed: it compares text with a number; a column of texts is "
+            f"The filter {ast.unparse(node)!r} cannot be computed: it compares text with a number; a column of text is "
             'compared with text in quotes, as in relations.best == "antonym".'
         )
 
@@ -165,7 +161,7 @@ def _column(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def nearest_columns(name: str, columns: Iterable[str]) -> str:
-    """The tail of a message about an unknown column: the nearest, and those of its study; of a wide table not all.
+    """The end of a message about an unknown column: the closest name, and the columns of its study.
 
     >>> nearest_columns("profile.inductoin", ["layer", "profile.induction", "profile.sink", "spectral.p"])
     "Did you mean 'profile.induction'? Of profile there are profile.induction, profile.sink."
@@ -173,12 +169,12 @@ def nearest_columns(name: str, columns: Iterable[str]) -> str:
     known = list(columns)
     study = name.partition(".")[0]
     own = [column for column in known if column.startswith(f"{study}.")]
-    if not own and len(known) <= _LISTED:
+    if not own and len(known) <= _MAX_LISTED:
         return did_you_mean(name, known)
     guess = did_you_mean(name, known).partition("Known: ")[0]
     if own:
-        more = f" and {len(own) - _LISTED} more" if len(own) > _LISTED else ""
-        return f"{guess}Of {study} there are {', '.join(own[:_LISTED])}{more}."
+        more = f" and {len(own) - _MAX_LISTED} more" if len(own) > _MAX_LISTED else ""
+        return f"{guess}Of {study} there are {', '.join(own[:_MAX_LISTED])}{more}."
     studies = dict.fromkeys(column.partition(".")[0] for column in known)
     return f"{guess}Columns begin with {', '.join(studies)}; headwise heads ATLAS --study NAME lists those of a study."
 

@@ -1,101 +1,94 @@
-"""How does a Dataset get to where an atlas lies, and back? Few verbs, and nothing else touches the files of an atlas.
+"""The store of an atlas: how Datasets are written and read, the same operations for folders and object stores.
 
-``store_of`` gives the store of an atlas: ``folder_store`` where it lies in a local folder, ``object_store`` where it lies at a
-URL; both have the same verbs, and both keep what plain ``xarray.open_datatree(place, engine="zarr")`` opens. ``write_study``
-and ``read_study`` are those verbs for one study; ``pack`` and ``unpack`` make one Dataset one piece of bytes, as shards are;
-``write_file`` and ``read_file`` keep that in a file.
+``open_store`` gives a ``LocalStore`` for a local folder and an ``ObjectStore`` for a URL; both keep what plain
+``xarray.open_datatree(location, engine="zarr")`` opens. ``copy_studies`` copies between any two.
 
-Cost: a study is held in memory while it is written or read. This module does not know what the numbers mean: ``schema``
-does. A plain xarray reader who opened a study lazily, while it is replaced, must open it again.
+Cost: a study is held in memory while it is written or read. A plain xarray reader that opened a study lazily must open it
+again after the study is replaced.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, Protocol
 
 import xarray as xr
 
-from headwise.atlas.disk import explained, replace_file
-from headwise.atlas.encoding import DamageError
-from headwise.atlas.folder_store import FolderStore
+from headwise.atlas.format import ConsolidatedMetadata, NodeMetadata
+from headwise.atlas.local_store import LocalStore
 from headwise.atlas.object_store import ObjectStore
-from headwise.atlas.packing import pack, unpack
-from headwise.atlas.places import Objects, Place, place_of
-from headwise.atlas.root import Listing, Root
+from headwise.atlas.storage import Location, ObjectStoreLocation
 from headwise.core.errors import AtlasError
+from headwise.core.provenance import Provenance
 
-__all__ = ["Store", "pack", "read_file", "read_study", "store_of", "unpack", "write_file", "write_study"]
+__all__ = ["ARTIFACTS", "AtlasStore", "copy_studies", "open_store"]
+
+ARTIFACTS = ("detector.json", "detector.safetensors")  # files that a study writes next to its numbers
 
 
-class Store(Protocol):
-    """What keeps the studies of one atlas."""
+class AtlasStore(Protocol):
+    """Holds the studies of one atlas."""
 
     def create(self, attrs: dict[str, Any]) -> None:
-        """Make an empty atlas where nothing is, unless there is one."""
+        """Make an empty atlas at an empty location, unless there is one."""
         ...
 
-    def root(self) -> Root | None:
-        """The atlas's list as it is; None where nothing is. ValueError where it is no list."""
+    def metadata(self) -> ConsolidatedMetadata | None:
+        """The consolidated metadata; None if there is none, ValueError if it is not JSON."""
         ...
 
     def recover(self) -> None:
-        """Finish or undo what dead writers left half done."""
+        """Finish or undo the commits of dead writers."""
         ...
 
     def studies(self) -> list[str]:
-        """The names of those that are there."""
+        """The names of the studies."""
         ...
 
-    def listing(self) -> Listing:
+    def nodes(self) -> NodeMetadata:
         """The metadata of every study."""
         ...
 
-    def state(self) -> str:
-        """Something short that changes when a study does."""
+    def fingerprint(self) -> str:
+        """A short text that changes when a study does."""
         ...
 
     def read(self, study: str) -> xr.Dataset:
-        """A study in memory, every byte of it verified."""
+        """A study in memory, every byte verified."""
         ...
 
     def write(self, study: str, dataset: xr.Dataset) -> None:
-        """Put a study in, in the place of the one that is there, if any. Whole or not at all."""
+        """Add or replace a study, atomically."""
         ...
 
 
-def store_of(place: Place) -> Store:
-    """The store for an atlas at this place."""
-    if isinstance(place, Objects):
-        return ObjectStore(place)
-    if place.folder is None:
-        raise AtlasError(f"{place} is neither a folder nor an object store, so it cannot keep an atlas.")
-    return FolderStore(place.folder)
+def open_store(location: Location) -> AtlasStore:
+    """The store of an atlas at this location."""
+    if isinstance(location, ObjectStoreLocation):
+        return ObjectStore(location)
+    if location.folder is None:
+        raise AtlasError(f"{location} is neither a folder nor an object store, so it cannot keep an atlas.")
+    return LocalStore(location.folder)
 
 
-def write_study(atlas: str | os.PathLike[str] | Place, study: str, dataset: xr.Dataset) -> None:
-    """Put a study into an atlas, in the place of the one that is there, if any."""
-    store_of(place_of(atlas)).write(study, dataset)
+def copy_studies(source: Location, target: Location) -> None:
+    """Copy all studies of one atlas to another; AtlasError if that is of another model.
 
-
-def read_study(atlas: str | os.PathLike[str] | Place, study: str) -> xr.Dataset:
-    """A study in memory, every byte of it verified."""
-    return store_of(place_of(atlas)).read(study)
-
-
-def write_file(path: Path, dataset: xr.Dataset) -> None:
-    """One packed Dataset in one file, which is there whole or not at all."""
-    content = pack(dataset)
-    with explained(path.parent):
-        replace_file(path, content)
-
-
-def read_file(path: Path) -> xr.Dataset:
-    """Read it back, verified; AtlasError where the file is missing or damaged."""
-    if not path.is_file():
-        raise AtlasError(f"There is no file {path}.")
-    try:
-        return unpack(path.read_bytes())
-    except (DamageError, OSError) as cause:
-        raise AtlasError(f"The file {path} is damaged: {cause}. Delete it and run the same command again.") from cause
+    Study by study, each verified and then committed atomically: an interrupted copy is an atlas with fewer studies, and the
+    same command continues it. Artifacts go first, as in a build. Studies with equal metadata (provenance and time) are skipped.
+    """
+    reader, writer = open_store(source), open_store(target)
+    wanted, found = reader.nodes(), writer.nodes()
+    models = {
+        Provenance.from_attrs(node.get("attributes", {})).model.get("digest")
+        for path, node in [*wanted.items(), *found.items()]
+        if "/" not in path
+    }
+    if len(models) > 1:
+        raise AtlasError(f"{target} is an atlas of another model than {source}; choose a new location.")
+    for name in ARTIFACTS:
+        content = source.read(name)
+        if content is not None:
+            target.write(name, content)
+    for study in reader.studies():
+        if wanted.get(study) is None or wanted[study] != found.get(study):
+            writer.write(study, reader.read(study))

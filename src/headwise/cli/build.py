@@ -190,9 +190,9 @@ def build(
         report = write_report(atlas, beside(output, "-report.html"))
     if as_json:
         written = [str(file) for file in (report, *files)]
-        typer.echo(json.dumps({"atlas": str(atlas.place), "studies": atlas.studies, "files": written}))
+        typer.echo(json.dumps({"atlas": str(atlas.location), "studies": atlas.studies, "files": written}))
         return
-    typer.echo(f"The atlas is in {atlas.place}: {_listed(atlas.studies)}.")
+    typer.echo(f"The atlas is in {atlas.location}: {_listed(atlas.studies)}.")
     typer.echo(f"The report is {report}; open it in a browser.")
     if files:
         typer.echo(f"Figures for papers are in {files[0].parent}.")
@@ -237,9 +237,9 @@ def _refuse_no_room(output: Path) -> None:
     refuse_unwritable("-o", output)
     refuse_unwritable("-o", beside(output, "-figures"))
     if output.is_dir() and not (output / "zarr.json").exists():
-        from headwise.atlas.folder_store import FolderStore
+        from headwise.atlas.local_store import LocalStore
 
-        FolderStore(output).refuse_occupied()
+        LocalStore(output).refuse_occupied()
 
 
 def _served(given: dict[str, tuple[str | None, str]]) -> dict[str, Any]:

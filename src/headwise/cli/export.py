@@ -49,7 +49,7 @@ def export(
         if "patterns" not in opened:
             typer.echo("without sequences: the atlas has no patterns study, which keeps attention maps", err=True)
     elif "://" in to:
-        typer.echo(opened.copy_to(to).place)
+        typer.echo(opened.copy_to(to).location)
     else:
         typer.echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
 

@@ -25,11 +25,11 @@ def refuse_missing_studies(names: Sequence[str], frame: pd.DataFrame, atlas: Atl
         if study in atlas.studies:
             raise DataError(
                 f"there is no column {name!r}: the study {study} says nothing of single heads; "
-                f"read it with headwise describe {atlas.place} {study}."
+                f"read it with headwise describe {atlas.location} {study}."
             )
         raise DataError(
             f"there is no column {name!r}: the study {study} is not in the atlas; "
-            f"add it with headwise build --studies {study} -o {atlas.place}."
+            f"add it with headwise build --studies {study} -o {atlas.location}."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwise.atlas import Atlas
-from headwise.atlas.disk import explained
+from headwise.atlas.disk import translate_os_errors
 from headwise.figures import has_figure, save
 
 __all__ = ["write_pictures"]
@@ -16,7 +16,7 @@ FORMATS = ("png", "svg", "pdf")
 def write_pictures(atlas: Atlas, folder: Path) -> list[Path]:
     """Write the files into a folder, which is made, and return their paths."""
     files = []
-    with explained(folder):
+    with translate_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for study in filter(has_figure, atlas.studies):
             figure = atlas.figure(study)

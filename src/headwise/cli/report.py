@@ -33,7 +33,7 @@ def report(
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"A report is HTML, and {output} does not end in .html or .htm; give such a file with -o.")
     opened = Atlas.open(atlas)
-    target = output or beside(atlas.resolve() if opened.place.folder == atlas else atlas, "-report.html")
+    target = output or beside(atlas.resolve() if opened.location.folder == atlas else atlas, "-report.html")
     with progress_bars(quiet=as_json, of="parts") as bars:
         path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
     if as_json:

@@ -59,7 +59,7 @@ def _model_of(atlas: Path) -> str:
 
     opened = Atlas.open(atlas)
     if not opened.studies:
-        raise AtlasError(f"{opened.place} is empty and names no model; give one with --model")
+        raise AtlasError(f"{opened.location} is empty and names no model; give one with --model")
     return str(opened.provenance(opened.studies[0]).model["id"])
 
 

@@ -31,7 +31,7 @@ def show(
     """
     from headwise.analysis import AGREEMENT, agreement, agreement_figure
     from headwise.atlas import Atlas
-    from headwise.atlas.disk import explained
+    from headwise.atlas.disk import translate_os_errors
     from headwise.cli.settings import figure_options
     from headwise.cli.unpictured import refuse_unpictured
     from headwise.figures import has_figure, options_of, save
@@ -41,7 +41,7 @@ def show(
     options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
-    with explained(path):
+    with translate_os_errors(path):
         save(figure, path)
     typer.echo(path)
 

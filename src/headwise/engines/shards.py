@@ -23,9 +23,8 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.encoding import DamageError
-from headwise.atlas.places import Place, place_of
-from headwise.atlas.store import pack, unpack
+from headwise.atlas.encoding import CorruptionError, pack, unpack
+from headwise.atlas.storage import Location, open_location
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
 
@@ -65,9 +64,9 @@ class ShardStore:
     """The committed shards of one run, cut into shards of ``size`` out of ``examples``."""
 
     def __init__(
-        self, atlas: str | os.PathLike[str] | Place, provenance: Provenance, *, examples: int, size: int
+        self, atlas: str | os.PathLike[str] | Location, provenance: Provenance, *, examples: int, size: int
     ) -> None:
-        self.place = place_of(atlas)
+        self.place = open_location(atlas)
         self.prefix = shards_of(provenance)
         self._plan: dict[str, Any] = {"identity": provenance.identity(), "examples": examples, "size": size}
         self._settle()
@@ -141,9 +140,9 @@ class ShardStore:
         try:
             content = self.place.read(self._key(shard))
             if content is not None and not content.endswith(self._mark(shard)):
-                raise DamageError(f"it does not hold examples {shard.start} to {shard.stop - 1}")
+                raise CorruptionError(f"it does not hold examples {shard.start} to {shard.stop - 1}")
             return None if content is None else unpack(content)
-        except (DamageError, OSError) as cause:
+        except (CorruptionError, OSError) as cause:
             _log.warning("Shard %d is measured again, because its file was damaged. (%s)", shard.index, cause)
             self.place.delete(self._key(shard))
             return None

@@ -13,7 +13,7 @@ Neuronpedia's exports follow it). Only facts of the format are taken. What an at
   random tokens and over the tokens that occurred before (its description says so). HeadVis' ``pattern_entropy`` is in nats
   and ours a share of the possible, its variance of the distance is over all pairs and ours within a row: they are not
   written under those names. The ``logit_*`` and ``*_token_entropy`` metrics are not measured.
-* Beside them stands every number of the head record (`Atlas.heads`), so that p-values and effects become axes too.
+* Beside them stands every number of the head table (`Atlas.heads`), so that p-values and effects become axes too.
 * A metric that a head does not have is left out of its row: the viewer would draw a null at nought.
 * An atlas keeps whole maps of one prompt, not samples of a corpus by activation: every head has that one sequence,
   ``n_intervals`` is 1. There is no projection of queries and keys (``has_umap`` is false).
@@ -34,14 +34,14 @@ import numpy as np
 import pandas as pd
 
 from headwise.atlas import Atlas
-from headwise.atlas.disk import explained
+from headwise.atlas.disk import translate_os_errors
 from headwise.core.dims import HEAD, LAYER
 from headwise.core.errors import AtlasError
 from headwise.exports.headvis_sequences import Shown, head_payload
 
 __all__ = ["write_headvis"]
 
-SAME = {  # HeadVis' metric -> column of the head record, and what it is
+SAME = {  # HeadVis' metric -> column of the head table, and what it is
     "self_attention_score": ("profile.diagonal", "mean attention of a token to itself"),
     "previous_token_score": ("profile.previous", "mean attention to the token before"),
     "qk_distance": ("profile.distance", "mean |q - k| weighted by attention, in tokens"),
@@ -74,7 +74,7 @@ def write_headvis(atlas: Atlas, folder: str | os.PathLike[str]) -> Path:
     _refuse_full(out)
     rows, described = _metrics(atlas.heads())
     shown = Shown.of(atlas["patterns"]) if "patterns" in atlas else None
-    with explained(out):
+    with translate_os_errors(out):
         (out / "heads").mkdir(parents=True, exist_ok=True)
         (out / "attributions").mkdir(exist_ok=True)
         for row in rows:
@@ -105,7 +105,7 @@ def _metrics(record: pd.DataFrame) -> tuple[list[dict[str, Any]], dict[str, str]
 
 
 def _config(atlas: Atlas, rows: list[dict[str, Any]], described: Mapping[str, str]) -> dict[str, Any]:
-    origins = atlas.origins()
+    origins = atlas.provenances()
     model = next(iter(origins.values())).model
     return {
         "model_name": model["id"],

@@ -82,7 +82,7 @@ def live_routes(shelf: Shelf, room: Room) -> APIRouter:
     @routes.post("/look")
     async def look(name: str, asked: LookAsked, request: Request) -> Response:
         atlas, session = atlas_of(shelf, name), room.ready()
-        options: dict[str, Any] = asked.model_dump(exclude={"text"}) | {"atlas": atlas.atlas.place.address}
+        options: dict[str, Any] = asked.model_dump(exclude={"text"}) | {"atlas": atlas.atlas.location.address}
         await run_in_threadpool(session.check, asked.text, **options)
         return _stream(room, atlas, request, lambda halt: session.look(asked.text, halt=halt, **options))
 
@@ -97,10 +97,10 @@ def live_routes(shelf: Shelf, room: Room) -> APIRouter:
     @routes.post("/score")
     async def score(name: str, asked: ScoreAsked, request: Request) -> Response:
         atlas, session = atlas_of(shelf, name), room.ready()
-        await run_in_threadpool(session.check, asked.question, mode="question", atlas=atlas.atlas.place.address)
+        await run_in_threadpool(session.check, asked.question, mode="question", atlas=atlas.atlas.location.address)
         return _stream(
             room, atlas, request,
-            lambda halt: session.score(asked.question, asked.answer, atlas.atlas.place.address, halt=halt),
+            lambda halt: session.score(asked.question, asked.answer, atlas.atlas.location.address, halt=halt),
         )  # fmt: skip
 
     @routes.get("/look/{look}/head/{head}")

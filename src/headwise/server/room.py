@@ -83,7 +83,7 @@ class Room:
         assert self._open is not None
         session = self._open()
         for one in self._shelved:
-            why = session.why_not(one.atlas.place.address)
+            why = session.why_not(one.atlas.location.address)
             self._unscored[one.name] = None if why is None else one.unplaced(why)
         self.session = session
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from headwise.atlas import Atlas
-from headwise.atlas.places import is_url
+from headwise.atlas.storage import is_url
 from headwise.web.content import Content
 
 __all__ = ["ALIAS", "Shelf", "Shelved"]
@@ -37,11 +37,11 @@ class Shelved:
 
     def state(self) -> str:
         """A digest that changes when the atlas does."""
-        return hashlib.blake2b(f"{START}\n{self.atlas.state}".encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(f"{START}\n{self.atlas.fingerprint}".encode(), digest_size=8).hexdigest()
 
     def unplaced(self, text: str) -> str:
         """A sentence about this atlas, with its name in the place of where it is on this machine."""
-        address = self.atlas.place.address
+        address = self.atlas.location.address
         return text.replace(address, self.name).replace(str(address.rpartition("/")[0] or address), "…")
 
     def content(self) -> tuple[Content, str]:
@@ -61,7 +61,7 @@ class Shelf:
         for path in paths:
             remote = is_url(path) or str(path).startswith("hf:/")
             atlas = Atlas.open(path if remote else Path(path).resolve())
-            name = self._free(PurePath(path).name if remote else atlas.place.name)
+            name = self._free(PurePath(path).name if remote else atlas.location.name)
             self.all[name] = Shelved(name, atlas)
 
     @property
@@ -79,7 +79,7 @@ class Shelf:
         """The end of where an atlas lies: so many parts, two at least, that no other served one ends alike."""
         own, others = _parts(one), [_parts(each) for each in self.all.values() if each is not one]
         kept = next((n for n in range(2, len(own)) if all(each[-n:] != own[-n:] for each in others)), len(own))
-        return "/".join(own[-kept:]) if kept < len(own) else one.atlas.place.address
+        return "/".join(own[-kept:]) if kept < len(own) else one.atlas.location.address
 
     def _free(self, folder: str) -> str:
         """A name that no other atlas has, of letters that need no escape in an address."""
@@ -89,4 +89,4 @@ class Shelf:
 
 
 def _parts(one: Shelved) -> tuple[str, ...]:
-    return PurePath(one.atlas.place.address).parts
+    return PurePath(one.atlas.location.address).parts

@@ -153,7 +153,7 @@ class _Build:
         atlas = self._there()  # only now: what is refused leaves no empty atlas behind
         _refuse_other_model(atlas, job.provenance)
         if name not in self._redo and _is_there(atlas, job.provenance):
-            atlas.place.clear(shards_of(job.provenance))  # left by a build that was killed when all was done
+            atlas.location.clear(shards_of(job.provenance))  # left by a build that was killed when all was done
             self._listener.progress(name, job.examples, job.examples)
             return
         before = _made(atlas, name)
@@ -164,17 +164,17 @@ class _Build:
             # another build of the same may have finished meanwhile, and taken the shards away
             if _made(atlas, name) in (None, before) or not _is_there(atlas, job.provenance):
                 raise
-            atlas.place.clear(shards_of(job.provenance))
+            atlas.location.clear(shards_of(job.provenance))
 
     def _there(self) -> Atlas:
         self._atlas = self._atlas or Atlas.create(self._output)
         return self._atlas
 
     def _measure(self, session: Session, atlas: Atlas, job: Job) -> None:
-        store = ShardStore(atlas.place, job.provenance, examples=job.examples, size=job.shard_size)
+        store = ShardStore(atlas.location, job.provenance, examples=job.examples, size=job.shard_size)
         datasets, files = session.run(job, store, self._listener)
         for key, content in files.items():
-            atlas.place.write(key, content)
+            atlas.location.write(key, content)
         for study, dataset in datasets.items():  # the study's own comes last: once it is there, all is
             atlas.add(study, dataset.assign_attrs(replace(job.provenance, study=study).to_attrs()))
         store.clear()
@@ -193,7 +193,7 @@ def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
     if found.key() == wanted.key():
         return True
     raise AtlasError(
-        f"{atlas.place} already holds a {wanted.study} of another origin ({'; '.join(difference(found, wanted))}); "
+        f"{atlas.location} already holds a {wanted.study} of another origin ({'; '.join(difference(found, wanted))}); "
         f"replace it with --redo {wanted.study}, or choose another folder with -o"
     )
 
@@ -203,6 +203,6 @@ def _refuse_other_model(atlas: Atlas, wanted: Provenance) -> None:
         found = atlas.provenance(study)
         if found.model.get("digest") != wanted.model.get("digest"):
             raise AtlasError(
-                f"{atlas.place} is an atlas of {found.model.get('id')} ({found.model.get('digest')}), and this model is "
+                f"{atlas.location} is an atlas of {found.model.get('id')} ({found.model.get('digest')}), and this model is "
                 f"{wanted.model.get('id')} ({wanted.model.get('digest')}); choose another folder with -o"
             )

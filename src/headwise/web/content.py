@@ -29,7 +29,7 @@ import xarray as xr
 from headwise.analysis import HeadReports, agreement_figure, describe_agreement
 from headwise.analysis.agreement import agreement_of
 from headwise.atlas import Atlas, Provenance
-from headwise.atlas.record import heads
+from headwise.atlas.head_table import heads
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures import to_payload
@@ -117,14 +117,14 @@ class Content:
 
     def _opening(self) -> dict[str, Any]:
         return {
-            "name": self.atlas.place.name,
+            "name": self.atlas.location.name,
             "model": model_card(self.origins[key] for key in self.chapters or self.origins),
             "studies": [study.listing() for study in self.studies.values()],
             "missing": [
                 {
                     "key": study,
                     "question": chapter.question,
-                    "command": f"headwise build --studies {study} -o {self.atlas.place.name}",
+                    "command": f"headwise build --studies {study} -o {self.atlas.location.name}",
                 }
                 for study, chapter in CHAPTERS.items()
                 if study not in self.datasets

@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 
 from headwise.atlas import Atlas
-from headwise.atlas.disk import explained
+from headwise.atlas.disk import translate_os_errors
 from headwise.core.dims import parse_head
 from headwise.core.errors import AtlasError, DataError
 from headwise.web.content import Content
@@ -51,9 +51,9 @@ def write(atlas: Atlas, path: str | os.PathLike[str], *, progress: Progress | No
     _refuse(atlas, target)
     content = Content(atlas)
     model = content.at("atlas")["model"]["short"]
-    settings = {"mode": "report", "atlas": atlas.place.name}
+    settings = {"mode": "report", "atlas": atlas.location.name}
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with explained(target):
+    with translate_os_errors(target):
         try:
             with open(beside, "w", encoding="utf-8", newline="\n") as file:
                 for piece in embedded_page(settings, f"{model} · Headwise", _blocks(content, progress or _silent)):
@@ -68,7 +68,9 @@ def write(atlas: Atlas, path: str | os.PathLike[str], *, progress: Progress | No
 
 def _refuse(atlas: Atlas, target: Path) -> None:
     if not atlas.studies:
-        raise AtlasError(f"The atlas {atlas.place} has no study yet; fill it with headwise build -o {atlas.place}.")
+        raise AtlasError(
+            f"The atlas {atlas.location} has no study yet; fill it with headwise build -o {atlas.location}."
+        )
     if target.is_dir():
         raise DataError(f"{target} is a folder; give the report a name of its own, such as {target / 'report.html'}.")
     if not target.parent.is_dir():

@@ -15,7 +15,7 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.store import pack, unpack
+from headwise.atlas.encoding import pack, unpack
 from headwise.core.errors import AtlasError, EngineError
 from headwise.core.provenance import difference
 from headwise.engines.crew import PREPARE, Crew, Round

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
-from headwise.atlas.encoding import DamageError
-from headwise.atlas.store import pack, unpack
+from headwise.atlas.encoding import CorruptionError, pack, unpack
 from headwise.core.errors import HeadwiseError
 from headwise.engines.engine import Desk, Job, Order
 from headwise.engines.ray.library import the_library
@@ -122,7 +121,7 @@ class Worker:
             return self._store(parts.place).load(shard)
         try:
             return unpack(the_library().get(parts.put[place]))
-        except DamageError:
+        except CorruptionError:
             return None
 
     def _store(self, place: str) -> ShardStore:

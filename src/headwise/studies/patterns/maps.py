@@ -119,7 +119,7 @@ def _ended(interval: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def _recorded(found: xr.Dataset) -> list[str]:
-    """The columns of the head record."""
+    """The columns of the head table."""
     return [name for name in ("value", "change", "q", "similarity", "elsewhere", "dropped") if name in found]
 
 

@@ -113,7 +113,7 @@ class AnswerScorer:
         digest = loaded.identity()["digest"]
         if digest != detector.about.get("digest"):
             raise AtlasError(
-                f"the detector in {found.place} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
+                f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
                 f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
             )
         asked = found.provenance(answering.NAME).parameters
@@ -177,19 +177,19 @@ class AnswerScorer:
 def _detector(atlas: Atlas) -> Detector:
     """The detector that the spectral study left in an atlas, wherever that lies."""
     names = [f"{detection.SAVED}{suffix}" for suffix in (".json", ".safetensors")]
-    if atlas.place.read(names[0]) is None:
+    if atlas.location.read(names[0]) is None:
         raise AtlasError(
-            f"{atlas.place} holds no detector; build one with headwise build --studies spectral -o {atlas.place}"
+            f"{atlas.location} holds no detector; build one with headwise build --studies spectral -o {atlas.location}"
         )
-    if atlas.place.folder is not None:
-        return Detector.load(atlas.place.folder / detection.SAVED)
+    if atlas.location.folder is not None:
+        return Detector.load(atlas.location.folder / detection.SAVED)
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            Path(folder, name).write_bytes(atlas.place.read(name) or b"")
+            Path(folder, name).write_bytes(atlas.location.read(name) or b"")
         try:
             return Detector.load(Path(folder, detection.SAVED))
         except AtlasError as error:
-            raise AtlasError(str(error).replace(folder, str(atlas.place))) from error
+            raise AtlasError(str(error).replace(folder, str(atlas.location))) from error
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.atlas.places import Folder, Objects, Place, is_url, objects, place_of
+from headwise.atlas.storage import LocalLocation, Location, ObjectStoreLocation, is_url, objects, open_location
 from headwise.core.errors import AtlasError
 
 KINDS = ("folder", "memory", "s3")
@@ -14,9 +14,9 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(params=KINDS)
-def place(request, tmp_path, server) -> Place:
+def place(request, tmp_path, server) -> Location:
     number = next(_numbers)
-    return place_of(
+    return open_location(
         {"folder": tmp_path / "deep" / "atlas", "memory": f"memory://test/{number}/a", "s3": f"s3://bucket/{number}/a"}[
             request.param
         ]
@@ -50,8 +50,8 @@ def test_of_many_who_create_one_does(place):
 
 
 def test_large_objects_are_read_in_pieces(server, monkeypatch):
-    monkeypatch.setattr(objects, "PIECE", 1000)
-    place = place_of("s3://bucket/large")
+    monkeypatch.setattr(objects, "PIECE_BYTES", 1000)
+    place = open_location("s3://bucket/large")
     content = bytes(range(256)) * 20
     for size in (0, 1, 999, 1000, 1001, 2000, 5120):
         place.write("key", content[:size])
@@ -62,7 +62,7 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
     def refuse(path: Path) -> bytes:
         raise PermissionError
 
-    place = Folder(tmp_path)
+    place = LocalLocation(tmp_path)
     place.write("key", b"")
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(AtlasError, match=r"key may not be read; change its permissions"):
@@ -71,8 +71,8 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("url", ["memory://conditions/a", "s3://bucket/conditions/a"])
 def test_conditions(url, server):
-    place = place_of(url)
-    assert isinstance(place, Objects)
+    place = open_location(url)
+    assert isinstance(place, ObjectStoreLocation)
     first = place.create_tagged("key", b"1")
     assert first is not None
     assert place.create_tagged("key", b"2") is None
@@ -82,32 +82,34 @@ def test_conditions(url, server):
     assert place.replace("key", b"3", first) is None
     assert place.replace("gone", b"3", first) is None
     assert place.read("key") == b"2"
-    assert place.names() == ["key"]
+    assert place.top_level_names() == ["key"]
     place.write("folder/key", b"")
-    assert place.names() == ["folder", "key"]
+    assert place.top_level_names() == ["folder", "key"]
     assert place.read_many(["key", "folder/key", "gone"]) == {"key": b"2", "folder/key": b""}
 
 
 def test_addresses(tmp_path, monkeypatch):
-    assert str(place_of("memory://a/b/")) == "memory://a/b"
-    assert str(place_of(Path("memory://a/b"))) == "memory://a/b"  # a Path makes one slash of two
-    assert place_of(Path("memory://a/b")).read("x") is None
-    assert isinstance(place_of(f"file://{tmp_path}"), Folder)
-    assert place_of(f"file://{tmp_path}").folder == tmp_path
-    assert isinstance(place_of("c:/atlas"), Folder)
+    assert str(open_location("memory://a/b/")) == "memory://a/b"
+    assert str(open_location(Path("memory://a/b"))) == "memory://a/b"  # a Path makes one slash of two
+    assert open_location(Path("memory://a/b")).read("x") is None
+    assert isinstance(open_location(f"file://{tmp_path}"), LocalLocation)
+    assert open_location(f"file://{tmp_path}").folder == tmp_path
+    assert isinstance(open_location("c:/atlas"), LocalLocation)
     monkeypatch.chdir(tmp_path)
-    assert place_of(".").name == tmp_path.name
-    assert place_of("x").address == str(tmp_path.resolve() / "x")
+    assert open_location(".").name == tmp_path.name
+    assert open_location("x").address == str(tmp_path.resolve() / "x")
     assert not is_url("hf://datasets/a/b")
-    same = place_of("memory://a/b")
-    assert place_of(same) is same
-    with pytest.raises(AtlasError, match=r"'ftp://a/b' is no place that Headwise knows; give a folder, s3://BUCKET"):
-        place_of("ftp://a/b")
+    same = open_location("memory://a/b")
+    assert open_location(same) is same
+    with pytest.raises(
+        AtlasError, match=r"'ftp://a/b' is not a storage location that Headwise knows; give a folder, s3://BUCKET"
+    ):
+        open_location("ftp://a/b")
 
 
 def refused(url: str) -> str:
     with pytest.raises(AtlasError) as caught:
-        place_of(url).read("x")
+        open_location(url).read("x")
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -118,11 +120,11 @@ def test_what_a_store_refuses_is_explained(server, monkeypatch):
         "There is no bucket 'nowhere' where s3://nowhere/a points; make it first"
     )
     with pytest.raises(AtlasError, match="There is no bucket"):
-        place_of("s3://nowhere/a").write("x", b"")
+        open_location("s3://nowhere/a").write("x", b"")
     with pytest.raises(AtlasError, match="There is no bucket"):
-        place_of("s3://nowhere/a").keys()
+        open_location("s3://nowhere/a").keys()
     with pytest.raises(AtlasError, match="There is no bucket"):
-        place_of("s3://nowhere/a").create("x", b"")
+        open_location("s3://nowhere/a").create("x", b"")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     message = refused("s3://bucket/a")
     assert message == (
@@ -155,9 +157,9 @@ SAID = {
 
 @pytest.mark.parametrize("text", SAID)
 def test_other_refusals(text):
-    from headwise.atlas.places.refusals import sentence
+    from headwise.atlas.storage.objects import error_message
 
-    assert SAID[text] in sentence(OSError(f"{text}\nDebug source: long"), "s3://b/a")
+    assert SAID[text] in error_message(OSError(f"{text}\nDebug source: long"), "s3://b/a")
 
 
 def test_without_obstore_it_says_what_to_install(monkeypatch):
@@ -165,12 +167,12 @@ def test_without_obstore_it_says_what_to_install(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(AtlasError, match=r"needs the package obstore; install it with pip install 'headwise\[cloud\]'"):
-        place_of("s3://bucket/a")
+        open_location("s3://bucket/a")
 
 
 @pytest.mark.parametrize("url", ["memory://known/a", "s3://bucket/known/a"])
 def test_what_is_known_is_not_sent_again(url, server):
-    place = place_of(url)
+    place = open_location(url)
     place.write("key", b"1")
     known = place.read_tagged("key")
     assert place.read_tagged("key", known) is known

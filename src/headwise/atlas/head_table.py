@@ -1,14 +1,10 @@
-"""What does the atlas know about one head? All studies joined: one row a head, one column a number.
+"""What does the atlas know about each head? All studies joined: one row per head, one column per number.
 
-Each study's Dataset names, in its attribute ``record``, the variables that go in. A variable with dims (layer, head)
-becomes the column ``study.variable``; one with more dims, say (statistic, layer, head), becomes a column for each
-label: ``profile.induction`` for the variable "value", ``profile.induction.low`` for others; with two dims more
-``spectral.whole.laplacian.p``. A label that is no plain word is made one: "Knowledge Recall" -> ``Knowledge_Recall``,
-rank 0 -> ``rank_0``. A head that a study did not measure gets NaN.
-
-Only studies of the same weights are joined: a row must be about one head, not about two that share a name.
-
-Cost: reads what it joins. This module does not know what any column means.
+Each study's Dataset names, in its attribute ``record``, the variables that go in. A variable with dims (layer, head) becomes
+the column ``study.variable``; one with more dims, such as (statistic, layer, head), becomes one column per label:
+``profile.induction`` for the variable "value", ``profile.induction.low`` for others; with two more dims
+``spectral.whole.laplacian.p``. Labels are made identifiers: "Knowledge Recall" -> ``Knowledge_Recall``, rank 0 -> ``rank_0``.
+A head that a study did not measure gets NaN. Only studies of the same weights are joined.
 """
 
 from __future__ import annotations
@@ -25,17 +21,17 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
 
-__all__ = ["columns_of", "heads", "refuse_other_models"]
+__all__ = ["check_same_model", "columns_of", "heads"]
 
 
 def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
-    """One row a head, named "L0H0" ...; the columns layer and head, then those of each study.
+    """One row per head, named "L0H0" ...; the columns layer and head, then those of each study.
 
     Args:
         studies: Datasets by study, or a DataTree of them, all of the same weights.
 
     Returns:
-        The table; a head that a study did not measure has NaN there.
+        The table; NaN for a head that a study did not measure.
 
     Examples:
         >>> table = heads({"profile": atlas["profile"]})
@@ -44,7 +40,7 @@ def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
     """
     if isinstance(studies, xr.DataTree):
         studies = {str(name): node.to_dataset() for name, node in studies.children.items()}
-    refuse_other_models(studies)
+    check_same_model(studies)
     columns: dict[str, pd.Series] = {}
     for study, dataset in studies.items():
         for name, array in columns_of(study, dataset):
@@ -53,7 +49,7 @@ def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
             columns[name] = array.transpose(LAYER, HEAD).to_series()
     if not columns:
         return pd.DataFrame({LAYER: [], HEAD: []}, index=pd.Index([], name="name"), dtype=int)
-    joined = pd.concat(columns, axis=1).sort_index().copy().reset_index()  # the copy lays the columns side by side
+    joined = pd.concat(columns, axis=1).sort_index().copy().reset_index()  # the copy makes the columns contiguous
     names = [head_name(layer, head) for layer, head in zip(joined[LAYER], joined[HEAD], strict=True)]
     return joined.set_index(pd.Index(names, name="name"))
 
@@ -61,32 +57,32 @@ def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
 def columns_of(
     study: str, dataset: xr.Dataset, variables: Iterable[str] | None = None
 ) -> Iterator[tuple[str, xr.DataArray]]:
-    """The columns of one study with their names; of these ``variables``, where given, in place of the recorded ones."""
+    """The columns of one study with their names; of the given ``variables`` instead of the recorded ones."""
     for variable in recorded(dataset) if variables is None else variables:
         array = dataset[variable].reset_coords(drop=True)
-        beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
-        if not beside:
+        extra_dims = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
+        if not extra_dims:
             yield f"{study}.{variable}", array
             continue
-        if EXAMPLE in beside or any(dim not in array.coords for dim in beside):
+        if EXAMPLE in extra_dims or any(dim not in array.coords for dim in extra_dims):
             raise AtlasError(
                 f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the "
-                "head record; it may have layer, head, and other dims (not example) whose coordinates name their entries."
+                "head table; it may have layer, head, and other dims (not example) whose coordinates name their entries."
             )
-        for places in product(*(range(array.sizes[dim]) for dim in beside)):
-            one = array.isel(dict(zip(beside, places, strict=True)))
-            words = [_word(dim, one[dim].item()) for dim in beside]
-            name = ".".join([study, *words] + ([] if variable == "value" else [variable]))
-            yield name, one.drop_vars(beside)
+        for indices in product(*(range(array.sizes[dim]) for dim in extra_dims)):
+            one = array.isel(dict(zip(extra_dims, indices, strict=True)))
+            labels = [_identifier(dim, one[dim].item()) for dim in extra_dims]
+            name = ".".join([study, *labels] + ([] if variable == "value" else [variable]))
+            yield name, one.drop_vars(extra_dims)
 
 
-def _word(dim: str, label: object) -> str:
+def _identifier(dim: str, label: object) -> str:
     word = re.sub(r"\W+", "_", str(label)).strip("_")
     return word if word.isidentifier() else f"{dim}_{word}"
 
 
-def refuse_other_models(studies: Mapping[str, xr.Dataset]) -> None:
-    """AtlasError where the studies are not all of the same weights."""
+def check_same_model(studies: Mapping[str, xr.Dataset]) -> None:
+    """AtlasError unless the studies are all of the same weights."""
     models = {study: Provenance.from_attrs(dataset.attrs).model for study, dataset in studies.items()}
     if len({model.get("digest") for model in models.values()}) > 1:
         named = "; ".join(f"{study} of {model.get('id')} ({model.get('digest')})" for study, model in models.items())

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.record import heads
+from headwise.atlas.head_table import heads
 from headwise.core.errors import AtlasError
 
 
