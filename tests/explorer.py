@@ -13,10 +13,10 @@ from planted import tiny_model, tiny_passages
 from starlette.testclient import TestClient
 
 from headwise.core.cancellation import CancelToken
-from headwise.live import Session
+from headwise.live import LiveSession
 from headwise.model import load
-from headwise.server import address, bound, create_app
-from headwise.server.running import Server
+from headwise.server import bind_socket, create_app, url_of
+from headwise.server.serving import ExplorerServer
 from headwise.studies import build
 
 
@@ -35,8 +35,8 @@ def atlas(model: Any, tmp_path_factory: Any) -> Path:
 
 
 @pytest.fixture(scope="session")
-def session(model: Any, atlas: Path) -> Session:
-    return Session(model)
+def session(model: Any, atlas: Path) -> LiveSession:
+    return LiveSession(model)
 
 
 def client_of(app: Any, **options: Any) -> TestClient:
@@ -52,7 +52,7 @@ def pages(atlas: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def live(atlas: Path, session: Session) -> Any:
+def live(atlas: Path, session: LiveSession) -> Any:
     """A server with the tiny model."""
     with client_of(create_app([atlas], open_session=lambda: session)) as client:
         until(lambda: client.get("/api/small/live").json()["state"] == "ready")
@@ -67,13 +67,13 @@ def running() -> Any:
     def start(app: Any) -> str:
         import uvicorn
 
-        taken = bound("127.0.0.1", 0)
-        server = Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1), None)
+        taken = bind_socket("127.0.0.1", 0)
+        server = ExplorerServer(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1), None)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
         thread.start()
         until(lambda: server.started)
         started.append((server, thread))
-        return address(taken)
+        return url_of(taken)
 
     yield start
     for server, thread in started:
@@ -82,7 +82,7 @@ def running() -> Any:
 
 
 @pytest.fixture(scope="session")
-def where(running: Any, atlas: Path, session: Session) -> str:
+def where(running: Any, atlas: Path, session: LiveSession) -> str:
     """The address of a real server with the tiny model."""
     return running(create_app([atlas], open_session=lambda: session))
 
@@ -103,18 +103,18 @@ class Slow:
         self.begun: list = []
         self.ended: list = []
 
-    def facts(self):
+    def info(self):
         return {"model": "slow", "layers": 1, "heads": 1, "device": "cpu", "modes": ["text"], "tokens": 10,
                 "answer_tokens": 8, "draws": 1}  # fmt: skip
 
-    def why_not(self, atlas):
+    def scoring_unavailable(self, atlas):
         return None
 
-    def check(self, text, **options):
+    def validate(self, text, **options):
         return None
 
-    def look(self, text, *, halt: CancelToken, **options):
-        halt.begin(text)
+    def run(self, text, *, cancel: CancelToken, **options):
+        cancel.begin(text)
         self.begun.append(text)
         self.started.set()
         if text == "broken":
@@ -122,7 +122,7 @@ class Slow:
         if text == "slow":
             try:
                 while not self.go.is_set():
-                    halt.check()
+                    cancel.check()
                     time.sleep(0.01)
             finally:
                 self.ended.append(text)

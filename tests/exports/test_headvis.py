@@ -13,7 +13,7 @@ from synthetic.profile import profile_dataset
 from headwise.atlas import Atlas
 from headwise.core.errors import AtlasError
 from headwise.exports import write_headvis
-from headwise.exports.headvis_sequences import Shown, head_payload
+from headwise.exports.headvis import PromptMaps, head_payload
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,8 @@ def test_without_patterns_there_are_no_sequences(tmp_path):
 
 
 def test_tokens_that_look_like_markup_stay_text(atlas):
-    shown = Shown.of(atlas["patterns"])
-    odd = Shown(("</script>", *shown.tokens[1:]), shown.maps)
+    shown = PromptMaps.of(atlas["patterns"])
+    odd = PromptMaps(("</script>", *shown.tokens[1:]), shown.maps)
     assert json.loads(json.dumps(head_payload(odd, 0, 0)))["sequences"][0]["tokens"][0] == "</script>"
 
 
@@ -123,5 +123,5 @@ def test_a_folder_that_is_not_empty_is_refused(folder, atlas):
 
 
 def test_an_atlas_without_numbers_is_refused(tmp_path):
-    with pytest.raises(AtlasError, match="has no number of a head"):
+    with pytest.raises(AtlasError, match="has no numbers per head"):
         write_headvis(Atlas.create(tmp_path / "empty"), tmp_path / "out")

@@ -3,7 +3,7 @@
 import pytest
 from planted import planted_profile_model, tiny_model
 
-from headwise.live import Session
+from headwise.live import LiveSession
 from headwise.model import load
 
 
@@ -14,9 +14,9 @@ def tiny():
 
 @pytest.fixture
 def session(tiny):
-    return Session(tiny)
+    return LiveSession(tiny)
 
 
 @pytest.fixture(scope="session")
 def planted():
-    return Session(planted_profile_model())
+    return LiveSession(planted_profile_model())

@@ -12,18 +12,18 @@ from wire_maps import opened, plain
 from headwise.core.cancellation import Cancelled, CancelToken
 from headwise.core.errors import DataError
 from headwise.interventions import Scale
-from headwise.live import Session
+from headwise.live import LiveSession
 from headwise.seam import observe
 
 TEXT = "the old river house door was light and the rain in the garden"
 
 
 def ids_of(session, look):
-    return session.looks[look["id"]].ids
+    return session.history[look["id"]].ids
 
 
 def test_a_look_is_plain_json_and_tells_every_token(session):
-    look = session.look(TEXT, mode="text", max_new_tokens=5)
+    look = session.run(TEXT, mode="text", max_new_tokens=5)
     json.dumps(look, allow_nan=False)
     assert len(look["tokens"]) == look["prompt_tokens"] + len(look["steps"])
     assert look["tokens"][0] == {"text": "<s>", "special": True, "generated": False}
@@ -31,14 +31,14 @@ def test_a_look_is_plain_json_and_tells_every_token(session):
     assert sum(one["text"] == "the" for one in look["tokens"][: look["prompt_tokens"]]) == 3  # not merged
     assert [one["generated"] for one in look["tokens"]] == [False] * look["prompt_tokens"] + [True] * len(look["steps"])
     assert look["logprob"] == pytest.approx(sum(step["logprob"] for step in look["steps"]))
-    assert look["steps"][0]["spread"] == look["next"]
+    assert look["steps"][0]["distribution"] == look["next"]
 
 
 def test_without_an_answer_the_next_token_is_told(session):
-    look = session.look(TEXT, mode="text", answer=False, changes={"L0H1": 0.0})
+    look = session.run(TEXT, mode="text", answer=False, changes={"L0H1": 0.0})
     assert look["steps"] == [] and look["logprob"] is None
     assert len(look["next"]["top"]) == 12
-    answered = session.look(TEXT, mode="text", max_new_tokens=1, changes={"L0H1": 0.0})
+    answered = session.run(TEXT, mode="text", max_new_tokens=1, changes={"L0H1": 0.0})
     assert look["next"]["top"][0]["p"] == pytest.approx(answered["next"]["top"][0]["p"], rel=1e-4)
     found = session.what_if(look["id"], {"L0H1": 0.0}, draws=1)
     assert found["after"]["next"]["top"][0]["p"] == pytest.approx(look["next"]["top"][0]["p"], rel=1e-4)
@@ -46,26 +46,26 @@ def test_without_an_answer_the_next_token_is_told(session):
 
 
 def test_a_head_s_map_is_that_of_the_plain_instrument(session, tiny):
-    look = session.look(TEXT, mode="text", max_new_tokens=3)
+    look = session.run(TEXT, mode="text", max_new_tokens=3)
     whole = plain(tiny, ids_of(session, look))
-    found = session.head(look["id"], "L2H1")
+    found = session.head_map(look["id"], "L2H1")
     np.testing.assert_allclose(opened(found["weights"]), whole[2, 1], atol=2e-6)
     assert found["exact"] and found["row_starts"] == list(range(len(whole[2, 1])))
-    part = session.head(look["id"], "L1H3", rows=(4, 9), columns=(2, 8))
+    part = session.head_map(look["id"], "L1H3", rows=(4, 9), columns=(2, 8))
     np.testing.assert_allclose(opened(part["weights"]), whole[1, 3, 4:9, 2:8], atol=2e-6)
 
 
 def test_a_head_that_was_dropped_is_read_again(tiny):
-    tight = Session(tiny, room=0)
-    look = tight.look(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
-    assert tight.head(look["id"], "L2H0", runs=False) is None
-    found = opened(tight.head(look["id"], "L2H0")["weights"])
+    tight = LiveSession(tiny, capacity=0)
+    look = tight.run(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
+    assert tight.head_map(look["id"], "L2H0", run_model=False) is None
+    found = opened(tight.head_map(look["id"], "L2H0")["weights"])
     np.testing.assert_allclose(found, plain(tiny, ids_of(tight, look), Scale("L0H2", 0.5))[2, 0], atol=2e-6)
 
 
 def test_planted_heads_show_in_the_numbers(planted):
     words = "the old river house door the old river house door"
-    look = planted.look(words, mode="text", answer=False)
+    look = planted.run(words, mode="text", answer=False)
     for name, statistic in (("sink", "sink"), ("previous", "previous"), ("induction", "induction")):
         layer, head = PLANTED[name]
         assert look["numbers"][statistic][layer][head] > 0.9
@@ -75,8 +75,8 @@ def test_planted_heads_show_in_the_numbers(planted):
 
 
 def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
-    look = session.look(TEXT, mode="text", max_new_tokens=4)
-    prompt, answer = session.looks[look["id"]].prompt.ids, session.looks[look["id"]].said.ids
+    look = session.run(TEXT, mode="text", max_new_tokens=4)
+    prompt, answer = session.history[look["id"]].prompt.ids, session.history[look["id"]].generation.ids
     found = session.what_if(look["id"], {"L1H2": 0.0, "L0H0": 2.0}, draws=3)
     json.dumps(found, allow_nan=False)
     with observe(tiny, Scale("L1H2", 0.0), Scale("L0H0", 2.0)):
@@ -92,11 +92,11 @@ def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
     assert found["logprob_after"] - found["logprob"] == pytest.approx(change, abs=1e-4)
     assert found["after"]["next"]["top"][0]["id"] == int(after[end].argmax())
     assert found["before"]["answer"] == look["answer"]
-    assert found["as_large"] == sum(one["kl"] >= found["effect"]["kl"] for one in found["controls"])
+    assert found["controls_at_least"] == sum(one["kl"] >= found["effect"]["kl"] for one in found["controls"])
 
 
 def test_controls_are_other_heads_with_the_same_factors(session):
-    look = session.look(TEXT, mode="text", max_new_tokens=2)
+    look = session.run(TEXT, mode="text", max_new_tokens=2)
     changes = {"L0H0": 0.0, "L2H3": 0.5}
     found = session.what_if(look["id"], changes, draws=4)
     again = session.what_if(look["id"], changes, draws=4)
@@ -108,16 +108,16 @@ def test_controls_are_other_heads_with_the_same_factors(session):
 
 
 def test_a_changed_look_is_compared_with_the_model_as_it_is(session):
-    plainly = session.look(TEXT, mode="text", max_new_tokens=4)
-    changed = session.look(TEXT, mode="text", max_new_tokens=4, changes={"L0H1": 0.0})
+    plainly = session.run(TEXT, mode="text", max_new_tokens=4)
+    changed = session.run(TEXT, mode="text", max_new_tokens=4, changes={"L0H1": 0.0})
     found = session.what_if(changed["id"], {"L0H1": 0.0}, draws=0)
     assert found["before"]["answer"] == plainly["answer"]
     assert found["after"]["next"]["top"][0]["p"] == pytest.approx(changed["next"]["top"][0]["p"], abs=1e-5)
-    assert found["controls"] == [] and found["as_large"] == 0
+    assert found["controls"] == [] and found["controls_at_least"] == 0
 
 
 def test_all_heads_changed_leave_no_control(session):
-    look = session.look(TEXT, mode="text", max_new_tokens=2)
+    look = session.run(TEXT, mode="text", max_new_tokens=2)
     every = {f"L{layer}H{head}": 0.0 for layer in range(3) for head in range(4)}
     found = session.what_if(look["id"], every, draws=3)
     assert found["controls"] == [] and math.isfinite(found["effect"]["kl"])
@@ -126,16 +126,16 @@ def test_all_heads_changed_leave_no_control(session):
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda s: s.look("  ", mode="text"), "empty"),
-        (lambda s: s.look("the", mode="texts"), "Did you mean 'text'"),
-        (lambda s: s.look("the", mode="chat"), "no chat template"),
-        (lambda s: s.look("the " * 400, mode="text"), "the most that is taken"),
-        (lambda s: s.look("the", mode="text", max_new_tokens=10_000), "give 1 to"),
-        (lambda s: s.look("the", mode="text", changes={"L9H0": 0}), "has no head L9H0"),
-        (lambda s: s.look("the", mode="text", changes={"L0H0": float("nan")}), "give a factor"),
-        (lambda s: s.look("the", mode="text", changes={"head": 1}), "is not the name of a head"),
-        (lambda s: s.head("nobody", "L0H0"), "no longer remembered"),
-        (lambda s: s.what_if("nobody", {"L0H0": 0.0}), "no longer remembered"),
+        (lambda s: s.run("  ", mode="text"), "empty"),
+        (lambda s: s.run("the", mode="texts"), "Did you mean 'text'"),
+        (lambda s: s.run("the", mode="chat"), "no chat template"),
+        (lambda s: s.run("the " * 400, mode="text"), "which is the limit"),
+        (lambda s: s.run("the", mode="text", max_new_tokens=10_000), "give 1 to"),
+        (lambda s: s.run("the", mode="text", changes={"L9H0": 0}), "has no head L9H0"),
+        (lambda s: s.run("the", mode="text", changes={"L0H0": float("nan")}), "give a factor"),
+        (lambda s: s.run("the", mode="text", changes={"head": 1}), "is not the name of a head"),
+        (lambda s: s.head_map("nobody", "L0H0"), "no longer in memory"),
+        (lambda s: s.what_if("nobody", {"L0H0": 0.0}), "no longer in memory"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_a_sentence(session, ask, words):
@@ -144,48 +144,48 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(session, ask, words):
 
 
 def test_wrong_windows_and_changes_are_refused(session):
-    look = session.look("the old river", mode="text", answer=False)
+    look = session.run("the old river", mode="text", answer=False)
     for options, words in (
         ({"rows": (3, 3)}, "rows 3:3"),
         ({"columns": (0, 999)}, "columns 0:999"),
         ({"size": 0}, "0 cells"),
     ):
         with pytest.raises(DataError, match=words):
-            session.head(look["id"], "L0H0", **options)
+            session.head_map(look["id"], "L0H0", **options)
     with pytest.raises(DataError, match="there is no head"):
-        session.head(look["id"], "L0H77")
+        session.head_map(look["id"], "L0H77")
     with pytest.raises(DataError, match="no head was changed"):
         session.what_if(look["id"], {"L0H0": 1.0})
 
 
 def test_only_the_last_looks_are_remembered(session):
-    first = session.look("the old", mode="text", answer=False)
+    first = session.run("the old", mode="text", answer=False)
     for _ in range(6):
-        last = session.look("the old", mode="text", answer=False)
-    with pytest.raises(DataError, match="no longer remembered"):
-        session.head(first["id"], "L0H0", runs=False)
-    assert session.head(last["id"], "L0H0", runs=False) is not None
+        last = session.run("the old", mode="text", answer=False)
+    with pytest.raises(DataError, match="no longer in memory"):
+        session.head_map(first["id"], "L0H0", run_model=False)
+    assert session.head_map(last["id"], "L0H0", run_model=False) is not None
 
 
 def test_a_cancelled_look_stops_and_the_next_is_right(session):
-    plainly = session.look(TEXT, mode="text", max_new_tokens=3)
+    plainly = session.run(TEXT, mode="text", max_new_tokens=3)
     seen = []
 
     def stop(stage, share):
         seen.append(stage)
-        if stage == "reading every head" and share > 0:
-            halt.cancel()
+        if stage == "observing every head" and share > 0:
+            cancel.cancel()
 
-    halt = CancelToken(on_progress=stop)
+    cancel = CancelToken(on_progress=stop)
     with pytest.raises(Cancelled, match="cancelled"):
-        session.look(TEXT, mode="text", max_new_tokens=3, halt=halt)
-    assert "answering" in seen
-    assert {name for name, _ in session.kept._held} == {plainly["id"]}  # nothing of it is kept
-    assert session.look(TEXT, mode="text", max_new_tokens=3)["steps"] == plainly["steps"]
+        session.run(TEXT, mode="text", max_new_tokens=3, cancel=cancel)
+    assert "generating the answer" in seen
+    assert {name for name, _ in session.store._entries} == {plainly["id"]}  # nothing of it is kept
+    assert session.run(TEXT, mode="text", max_new_tokens=3)["steps"] == plainly["steps"]
 
 
 def test_what_takes_too_long_is_stopped(session):
-    halt = CancelToken(seconds=0.0)
-    halt.start()
+    cancel = CancelToken(seconds=0.0)
+    cancel.start()
     with pytest.raises(Cancelled, match="longer than 0 seconds"):
-        session.look(TEXT, mode="text", halt=halt)
+        session.run(TEXT, mode="text", cancel=cancel)

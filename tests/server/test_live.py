@@ -11,7 +11,7 @@ from wire_maps import opened
 
 from headwise.core.errors import ModelError
 from headwise.server import create_app
-from headwise.server.desk import Busy, Desk
+from headwise.server.model_host import JobQueue, QueueFullError
 
 TEXT = "the old river house door was light"
 
@@ -22,27 +22,25 @@ def lines(answer):
 
 
 def looked(live, **more):
-    last = lines(live.post("/api/small/live/look", json={"text": TEXT, "mode": "text", "max_new_tokens": 3, **more}))[
-        -1
-    ]
+    last = lines(live.post("/api/small/live/run", json={"text": TEXT, "mode": "text", "max_new_tokens": 3, **more}))[-1]
     assert last["event"] == "done", last
     return last["result"]
 
 
 def test_the_status_tells_what_the_model_is(live, pages):
     status = live.get("/api/small/live").json()
-    assert (status["state"], status["layers"], status["heads"], status["unscored"]) == ("ready", 3, 4, None)
+    assert (status["state"], status["layers"], status["heads"], status["scoring_unavailable"]) == ("ready", 3, 4, None)
     assert status["modes"] == ["question", "text"]  # the tiny tokenizer has no chat template
     assert pages.get("/api/small/live").json()["state"] == "off"
-    assert pages.post("/api/small/live/look", json={"text": "the"}).status_code == 503
+    assert pages.post("/api/small/live/run", json={"text": "the"}).status_code == 503
 
 
 def test_a_look_a_map_and_a_change(live, session):
     look = looked(live)
-    found = live.get(f"/api/small/live/look/{look['id']}/head/L1H2", params={"rows": "2:6", "columns": "0:4"})
+    found = live.get(f"/api/small/live/run/{look['id']}/head/L1H2", params={"rows": "2:6", "columns": "0:4"})
     assert opened(found.json()["weights"]).shape == (4, 4)
     assert found.headers["cache-control"] == "no-store"
-    asked = {"look": look["id"], "changes": {"L1H2": 0.0}, "draws": 2}
+    asked = {"run": look["id"], "changes": {"L1H2": 0.0}, "draws": 2}
     last = lines(live.post("/api/small/live/what_if", json=asked))[-1]
     assert last["result"]["effect"]["kl"] > 0 and len(last["result"]["controls"]) == 2
     assert last["result"]["effect"] == session.what_if(look["id"], {"L1H2": 0.0}, draws=0)["effect"]
@@ -51,8 +49,8 @@ def test_a_look_a_map_and_a_change(live, session):
 @pytest.mark.parametrize("query", ["rows=5", "rows=5:2", "columns=0:9999", "size=0", "size=x", "rows=-1:3"])
 def test_wrong_windows_are_422(live, query):
     look = looked(live)
-    assert live.get(f"/api/small/live/look/{look['id']}/head/L0H0?{query}").status_code == 422
-    assert live.get(f"/api/small/live/look/{look['id']}/head/L7H0").status_code == 422
+    assert live.get(f"/api/small/live/run/{look['id']}/head/L0H0?{query}").status_code == 422
+    assert live.get(f"/api/small/live/run/{look['id']}/head/L7H0").status_code == 422
 
 
 def test_an_answer_is_scored_with_all_heads(live, session, atlas):
@@ -60,7 +58,7 @@ def test_an_answer_is_scored_with_all_heads(live, session, atlas):
     last = lines(live.post("/api/small/live/score", json=asked))[-1]
     scored = last["result"]
     assert 0 <= scored["probability"] <= 1
-    assert (len(scored["heads"]), len(scored["heads"][0])) == (3, 4)
+    assert (len(scored["head_contributions"]), len(scored["head_contributions"][0])) == (3, 4)
     assert scored["figure"]["panels"][0]["type"] == "Heatmap"
     from headwise.studies.spectral.scoring import AnswerScorer
 
@@ -68,7 +66,7 @@ def test_an_answer_is_scored_with_all_heads(live, session, atlas):
     assert scored["probability"] == pytest.approx(plain.probability, rel=1e-5)
     for name, added in plain.heads.items():
         layer, head = map(int, name[1:].split("H"))
-        assert scored["heads"][layer][head] == pytest.approx(added, rel=1e-4)
+        assert scored["head_contributions"][layer][head] == pytest.approx(added, rel=1e-4)
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_pages(atlas):
@@ -88,7 +86,7 @@ def slow():
 
 @pytest.fixture
 def busy(running, atlas, slow):
-    where = running(create_app([atlas], open_session=lambda: slow, desk=Desk(waiting=2, seconds=20)))
+    where = running(create_app([atlas], open_session=lambda: slow, queue=JobQueue(max_waiting=2, seconds=20)))
     with httpx.Client(base_url=where, timeout=20) as client:
         until(lambda: client.get("/api/small/live").json()["state"] == "ready")
         yield client, where
@@ -96,7 +94,7 @@ def busy(running, atlas, slow):
 
 def post(where, text, into):
     with httpx.Client(base_url=where, timeout=20) as client:
-        answer = client.post("/api/small/live/look", json={"text": text})
+        answer = client.post("/api/small/live/run", json={"text": text})
         into.append((text, answer.status_code, answer.text))
 
 
@@ -110,7 +108,7 @@ def test_others_wait_pages_are_served_and_a_full_line_is_told(busy, slow):
         threads.append(threading.Thread(target=post, args=(where, text, done)))
         threads[-1].start()
         time.sleep(0.2)
-    answer = client.post("/api/small/live/look", json={"text": "fourth"})
+    answer = client.post("/api/small/live/run", json={"text": "fourth"})
     assert answer.status_code == 503 and "try again" in answer.json()["error"] and answer.headers["retry-after"]
     begun = time.monotonic()
     assert client.get("/small/heads").status_code == 200 and client.get("/api/small/live").status_code == 200
@@ -128,48 +126,48 @@ def test_others_wait_pages_are_served_and_a_full_line_is_told(busy, slow):
 def test_a_client_that_goes_away_cancels_its_job_alone(busy, slow):
     client, where = busy
     asked = {"text": "slow"}
-    with httpx.stream("POST", f"{where}api/small/live/look", json=asked, timeout=20) as answer:
+    with httpx.stream("POST", f"{where}api/small/live/run", json=asked, timeout=20) as answer:
         assert answer.status_code == 200 and slow.started.wait(10)
         next(answer.iter_lines())
     until(lambda: slow.ended == ["slow"], 10)
-    assert '"done"' in client.post("/api/small/live/look", json={"text": "next"}).text
+    assert '"done"' in client.post("/api/small/live/run", json={"text": "next"}).text
 
 
 def test_what_goes_wrong_inside_tells_no_path(busy, slow, caplog):
     client, _ = busy
-    answer = client.post("/api/small/live/look", json={"text": "broken"})
+    answer = client.post("/api/small/live/run", json={"text": "broken"})
     assert "something went wrong" in answer.text and "secret" not in answer.text and "Traceback" not in answer.text
-    assert '"done"' in client.post("/api/small/live/look", json={"text": "next"}).text
+    assert '"done"' in client.post("/api/small/live/run", json={"text": "next"}).text
 
 
 def test_a_job_over_its_time_is_stopped():
-    desk = Desk(seconds=0.2)
+    queue = JobQueue(seconds=0.2)
 
-    def work(halt):
+    def work(cancel):
         while True:
-            halt.check()
+            cancel.check()
             time.sleep(0.01)
 
-    job = desk.take(work)
-    assert job.over.wait(10)
-    assert "longer than 0.2 seconds" in job.now.error
-    job = desk.take(lambda halt: 7)
-    assert job.over.wait(10) and job.now.result == 7
-    desk.close()
+    job = queue.submit(work)
+    assert job.finished.wait(10)
+    assert "longer than 0.2 seconds" in job.status.error
+    job = queue.submit(lambda cancel: 7)
+    assert job.finished.wait(10) and job.status.result == 7
+    queue.close()
 
 
 def test_a_job_cancelled_in_line_is_never_started():
-    desk, go, ran = Desk(waiting=2), threading.Event(), []
-    first = desk.take(lambda halt: go.wait(10))
-    until(lambda: first.now.event == "running")
-    second, third = desk.take(lambda halt: ran.append(2)), desk.take(lambda halt: ran.append(3))
-    with pytest.raises(Busy):
-        desk.take(lambda halt: None)
-    second.halt.cancel()
-    fourth = desk.take(lambda halt: ran.append(4))  # its place is free again
+    queue, go, ran = JobQueue(max_waiting=2), threading.Event(), []
+    first = queue.submit(lambda cancel: go.wait(10))
+    until(lambda: first.status.event == "running")
+    second, third = queue.submit(lambda cancel: ran.append(2)), queue.submit(lambda cancel: ran.append(3))
+    with pytest.raises(QueueFullError):
+        queue.submit(lambda cancel: None)
+    second.cancel.cancel()
+    fourth = queue.submit(lambda cancel: ran.append(4))  # its place is free again
     go.set()
-    assert third.over.wait(10) and fourth.over.wait(10)
+    assert third.finished.wait(10) and fourth.finished.wait(10)
     assert ran == [3, 4]
-    desk.close()
-    with pytest.raises(Busy):
-        desk.take(lambda halt: None)
+    queue.close()
+    with pytest.raises(QueueFullError):
+        queue.submit(lambda cancel: None)

@@ -10,7 +10,7 @@ from explorer import client_of
 
 from headwise.core.errors import AtlasError
 from headwise.server import create_app
-from headwise.server.shelf import Shelf
+from headwise.server.registry import AtlasRegistry
 
 PAGES = ("", "study/profile", "study/answers", "heads", "head/L0H0", "head/L2H3", "agreement", "print", "live")
 DATA = ("atlas", "study/profile", "heads", "head/L1H2", "agreement")
@@ -117,19 +117,21 @@ def test_the_table_of_heads_can_be_taken_away(pages):
 
 
 def test_names_come_from_folders_and_are_safe(atlas, tmp_path):
-    shelf = Shelf([atlas, shutil.copytree(atlas, tmp_path / "api"), shutil.copytree(atlas, tmp_path / "ä ö?#")])
-    assert list(shelf.all)[:2] == ["small", "api-2"]
-    assert all(set(name) & set("/?#% ") == set() for name in shelf.all)
+    registry = AtlasRegistry(
+        [atlas, shutil.copytree(atlas, tmp_path / "api"), shutil.copytree(atlas, tmp_path / "ä ö?#")]
+    )
+    assert list(registry.atlases)[:2] == ["small", "api-2"]
+    assert all(set(name) & set("/?#% ") == set() for name in registry.atlases)
     with pytest.raises(AtlasError, match="There is no atlas"):
-        Shelf([tmp_path / "missing"])
+        AtlasRegistry([tmp_path / "missing"])
 
 
 def test_folders_are_told_apart_by_their_last_parts(atlas, tmp_path):
     first, second = (shutil.copytree(atlas, tmp_path / name / "demo" / "atlas") for name in ("new", "old"))
-    shelf = Shelf([first, second])
-    assert [shelf.folder(one) for one in shelf.all.values()] == ["new/demo/atlas", "old/demo/atlas"]
-    alone = Shelf([first])
-    assert alone.folder(alone.first) == "demo/atlas"
+    registry = AtlasRegistry([first, second])
+    assert [registry.short_path(one) for one in registry.atlases.values()] == ["new/demo/atlas", "old/demo/atlas"]
+    alone = AtlasRegistry([first])
+    assert alone.short_path(alone.first) == "demo/atlas"
 
 
 def test_who_reads_html_is_told_in_html(pages):
@@ -144,5 +146,5 @@ def test_who_reads_html_is_told_in_html(pages):
 
 
 def test_a_body_that_is_no_json_is_told(pages):
-    answer = pages.post("/api/small/live/look", content="no", headers={"content-type": "application/json"})
+    answer = pages.post("/api/small/live/run", content="no", headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["error"][:20]) == (422, "the body is not JSON")

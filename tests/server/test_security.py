@@ -7,9 +7,9 @@ import pytest
 from explorer import client_of
 
 from headwise.server import create_app
-from headwise.server.guard import BODY, Guard
+from headwise.server.guard import MAX_BODY_BYTES, Guard
 
-LOOK = "/api/small/live/look"
+LOOK = "/api/small/live/run"
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_a_form_of_another_site_cannot_post(live):
 
 def test_a_large_body_is_refused_also_in_bits(live):
     json = {"content-type": "application/json"}
-    assert live.post(LOOK, content=b"x" * (BODY + 1), headers=json).status_code == 413
+    assert live.post(LOOK, content=b"x" * (MAX_BODY_BYTES + 1), headers=json).status_code == 413
 
     def bits():
-        for _ in range(BODY // 4096 + 2):
+        for _ in range(MAX_BODY_BYTES // 4096 + 2):
             yield b"x" * 4096
 
     answer = live.post(LOOK, content=bits(), headers=json)
@@ -85,14 +85,14 @@ def test_a_body_that_never_ends_is_given_up():
     scope = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/",
              "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}  # fmt: skip
     with ThreadPoolExecutor(1) as apart:  # a browser of other tests may have a loop in this thread
-        apart.submit(lambda: asyncio.run(Guard(never, arrives=0.05)(scope, receive, send))).result()
+        apart.submit(lambda: asyncio.run(Guard(never, body_seconds=0.05)(scope, receive, send))).result()
     assert sent[0]["status"] == 408
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({"text": "the " * 5000, "mode": "text"}, "at most 288 tokens are taken"),
+        ({"text": "the " * 5000, "mode": "text"}, "the limit is 288 tokens"),
         ({"text": "the " * 300, "mode": "text"}, "more than 288 tokens"),
         ({"text": "", "mode": "text"}, "empty"),
         ({"text": "the", "mode": "no"}, "Known: chat, question, text"),
@@ -120,7 +120,7 @@ def test_no_answer_tells_where_things_are_on_this_machine(live, atlas):
         live.get("/api/small/study/nothing").text,
         live.get("/small/").text,
         live.get("/api/small/live").text,
-        live.get("/api/small/live/look/none/head/L0H0").text,
+        live.get("/api/small/live/run/none/head/L0H0").text,
     ]
     assert not any(str(atlas.parent) in text or "site-packages" in text for text in said)
 

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 from headwise.core.errors import DataError
-from headwise.server.running import address, bound, is_loopback
+from headwise.server.serving import bind_socket, is_loopback, url_of
 
 CODE = "import sys; sys.argv[0] = 'headwise'; from headwise.cli.main import main; main()"
 
@@ -27,15 +27,15 @@ def test_a_port_in_use_is_told_before_anything_is_loaded():
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(DataError, match=f"port {port} is in use on 127.0.0.1; choose another with --port"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "words"), [("203.0.113.7", 0, "cannot be reached"), ("127.0.0.1", 99999, "is no port")]
+    ("host", "port", "words"), [("203.0.113.7", 0, "cannot listen"), ("127.0.0.1", 99999, "is not a port")]
 )
 def test_what_cannot_be_bound_is_told(host, port, words):
     with pytest.raises(DataError, match=words):
-        bound(host, port)
+        bind_socket(host, port)
 
 
 def test_only_this_machine_is_loopback():
@@ -44,8 +44,8 @@ def test_only_this_machine_is_loopback():
 
 
 def test_a_free_port_is_taken_and_shown():
-    with bound("127.0.0.1", 0) as taken:
-        assert address(taken) == f"http://127.0.0.1:{taken.getsockname()[1]}/"
+    with bind_socket("127.0.0.1", 0) as taken:
+        assert url_of(taken) == f"http://127.0.0.1:{taken.getsockname()[1]}/"
 
 
 def test_it_serves_and_ends_at_ctrl_c(atlas):

@@ -10,11 +10,11 @@ from synthetic.atlas import MAKERS, SMALL, synthetic_atlas
 from headwise.atlas import SCHEMAS, Provenance
 from headwise.core.errors import DataError, HeadwiseError, StudyError
 from headwise.figures import Heatmap, figure_of, has_figure, to_payload
-from headwise.web.card import data_facts
 from headwise.web.chapters import CHAPTERS, figures_of
-from headwise.web.content import UNDRAWN, Content
+from headwise.web.content import WITHOUT_PAGE, Content
 from headwise.web.methods import METHODS
-from headwise.web.miniature import miniature
+from headwise.web.model_card import data_facts
+from headwise.web.study_page import thumbnail
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +39,11 @@ def test_the_opening_names_every_study_and_what_is_missing(content):
     assert [study["key"] for study in opening["studies"]] == [key for key in CHAPTERS if key in SMALL]
     found = content.at("findings")["studies"]
     assert [(one["key"], one["title"]) for one in found] == [(one["key"], one["title"]) for one in opening["studies"]]
-    assert all(one["short"] and one["miniature"] for one in found)
+    assert all(one["short"] and one["thumbnail"] for one in found)
     assert {one["key"] for one in opening["missing"]} == set(CHAPTERS) - set(SMALL)
     assert opening["missing"][0]["command"].startswith("headwise build --studies ")
     assert (opening["model"]["layers"], opening["model"]["heads"]) == (6, 4)
-    assert {fact["label"] for fact in opening["model"]["facts"]} >= {"Layers", "Heads a layer", "Key-value heads"}
+    assert {fact["label"] for fact in opening["model"]["facts"]} >= {"Layers", "Heads per layer", "Key-value heads"}
 
 
 def test_words_are_those_of_describe(content, atlas):
@@ -104,7 +104,7 @@ def test_agreement_has_a_figure_and_words(content):
         ("study/spectal", StudyError, "Did you mean 'spectral'"),
         ("study/circuits", StudyError, "no page of a study 'circuits'"),
         ("study/nope", StudyError, r"in this atlas\. Known: (?!.*(circuits|salience))"),
-        ("study/salience", StudyError, "shown on the pages of heads"),
+        ("study/salience", StudyError, "shown on the heads' pages"),
         ("figure/profile/relativ", DataError, "Did you mean 'relative'"),
         ("head/L99H0", DataError, "no head L99H0"),
         ("head/nonsense", DataError, "not the name of a head"),
@@ -128,7 +128,7 @@ def test_an_atlas_of_one_study_has_its_pages(tmp_path):
 
 
 def test_every_study_has_a_chapter_and_a_method():
-    assert set(SCHEMAS) - set(UNDRAWN) == set(CHAPTERS)
+    assert set(SCHEMAS) - set(WITHOUT_PAGE) == set(CHAPTERS)
     assert set(METHODS) == set(CHAPTERS)
     for key, chapter in CHAPTERS.items():
         assert bool(chapter.variants) == has_figure(key)
@@ -145,7 +145,7 @@ def test_every_variant_can_be_drawn(study):
         assert drawn[: len(dataset["site"])] == [str(site) for site in dataset["site"].values]
         wanted = wanted[1:]
     assert [key for key in drawn if key in wanted] == wanted
-    small = miniature(next(figures_of(study, dataset))[1])
+    small = thumbnail(next(figures_of(study, dataset))[1])
     assert small is not None
     json.dumps(small, allow_nan=False)
 
@@ -161,7 +161,7 @@ def test_a_variant_the_data_cannot_give_is_left_out():
 def test_a_small_map_has_the_colours_of_the_large_one():
     dataset = MAKERS["profile"](6, 4)
     figure = figure_of("profile", dataset)
-    small = miniature(figure)
+    small = thumbnail(figure)
     one = small["maps"][0]
     levels = np.array(one["levels"]) / 254
     shares = {

@@ -16,7 +16,7 @@ from headwise.cli.main import app
 from headwise.core.errors import AtlasError, DataError
 from headwise.web import report
 from headwise.web.content import Content
-from headwise.web.page import ASSETS, modules_of, safe_json, served_page
+from headwise.web.html_page import ASSETS, module_closure, safe_json, served_page
 
 BLOCK = re.compile(r'<script type="application/json" data-path="([^"]*)"( data-packed="deflate")?>([^<]*)</script>')
 
@@ -76,7 +76,7 @@ def test_numbers_that_json_lacks_are_refused():
 
 
 def test_modules_are_found_by_their_imports():
-    names = modules_of()
+    names = module_closure()
     assert {"app", "figure", "svg", "source", "router", "heads_page", "head_page"} <= set(names)
     assert "live" not in names  # only a server has it
     for name in names:
@@ -108,7 +108,7 @@ def test_a_report_that_fails_leaves_the_old_one(plain, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(report, "_packed", full)
+    monkeypatch.setattr(report, "_encoded", full)
     with pytest.raises(AtlasError, match="the disk is full"):
         report.write(plain, target)
     assert target.read_text() == "the old one"

@@ -10,7 +10,7 @@ import typer
 from headwise.cli.options import DeviceOption, DtypeOption
 
 if TYPE_CHECKING:
-    from headwise.server.room import Session
+    from headwise.server.model_host import LiveModel
 
 HOST, PORT = "127.0.0.1", 8000
 
@@ -32,10 +32,10 @@ def serve(
 
     Pages are there at once; the live page says when the model is loaded. Ends with Ctrl-C.
     """
-    from headwise.server import address, bound, create_app, is_loopback, run
+    from headwise.server import bind_socket, create_app, is_loopback, run, url_of
     from headwise.server.guard import LOOPBACK
 
-    taken = bound(host, port)
+    taken = bind_socket(host, port)
     try:
         wanted = model or (_model_of(atlases[0]) if live else None)
         opener = None if wanted is None else lambda: _session(wanted, dtype, device)
@@ -47,7 +47,7 @@ def serve(
                 fg="yellow",
                 err=True,
             )
-        run(app, taken, open_browser=open_browser, started=lambda: typer.echo(f"{address(taken)}   (Ctrl-C ends)"))
+        run(app, taken, open_browser=open_browser, on_start=lambda: typer.echo(f"{url_of(taken)}   (Ctrl-C ends)"))
     finally:
         taken.close()
 
@@ -63,11 +63,11 @@ def _model_of(atlas: Path) -> str:
     return str(opened.provenance(opened.studies[0]).model["id"])
 
 
-def _session(model: str, dtype: str, device: str | None) -> Session:
-    from headwise.live import Session
+def _session(model: str, dtype: str, device: str | None) -> LiveModel:
+    from headwise.live import LiveSession
     from headwise.model import load
 
-    return Session(load(model, dtype=dtype, device=device))
+    return LiveSession(load(model, dtype=dtype, device=device))
 
 
 serve.examples = (  # type: ignore[attr-defined]

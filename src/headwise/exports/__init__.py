@@ -1,4 +1,4 @@
-"""An atlas in other tools' formats, one a file. Nothing here measures: neither torch nor transformers is imported."""
+"""An atlas in other tools' formats, one module per tool. Nothing here measures: neither torch nor transformers is imported."""
 
 from headwise.exports.headvis import write_headvis
 

@@ -1,10 +1,9 @@
-"""What the explorer does with a loaded model: look at a prompt, open a head, change heads, score an answer.
+"""What the explorer does with a loaded model: run a prompt, show a head's map, scale heads, score an answer.
 
-Import order: shapes, packing, watch; prompts, speaking; small_maps, windows, keeping; effects, pictures, looks,
-scores; session.
+Import order: response_schemas; generation; pooled_maps, kv_store; effects; requests, scoring; session.
 """
 
-from headwise.live.prompts import LIMIT, MODES, longest
-from headwise.live.session import LONGEST_ANSWER, Session
+from headwise.live.generation import MAX_PROMPT_TOKENS, PROMPT_MODES, max_prompt_tokens
+from headwise.live.session import MAX_ANSWER_TOKENS, LiveSession
 
-__all__ = ["LIMIT", "LONGEST_ANSWER", "MODES", "Session", "longest"]
+__all__ = ["MAX_ANSWER_TOKENS", "MAX_PROMPT_TOKENS", "PROMPT_MODES", "LiveSession", "max_prompt_tokens"]

@@ -1,14 +1,14 @@
-"""What changes when heads are switched off or scaled, and whether that is more than other heads would do.
+"""How much does scaling heads change the model, and is that more than scaling other heads does?
 
-With p the model's next-token distribution and p' the one with heads changed,
+With p the next-token distribution and p' the one with heads scaled,
 
     KL(p || p') = Σ_t p(t) log( p(t) / p'(t) )         nats, at the prompt's end and averaged over the original answer
-    change of the log-probability of the original answer, every token given those before it (teacher forcing)
+    change in log-probability of the original answer under teacher forcing
 
-A number like 0.3 nats says nothing by itself: nearly any head does something. So as many other heads, drawn at random
-from the rest of the model, are changed by the same factors, a few times over, and measured in the same way.
+0.3 nats means little by itself: nearly every head has some effect. As a control, the same number of other heads is drawn at
+random several times, scaled by the same factors, and measured in the same way.
 
-Cost: a pass over the prompt and one over the answer for each state. This module runs no pass itself.
+Cost: a forward pass over the prompt and one over the answer per state. This module runs no model.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from torch import Tensor
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.interventions import Scale
-from headwise.live.shapes import Effect
+from headwise.live.response_schemas import Effect
 from headwise.model import ModelCard
 
-__all__ = ["Changes", "Reading", "as_large", "draw", "effect", "kl", "read_changes", "scales"]
+__all__ = [
+    "HeadFactors", "NextTokenReading", "controls_at_least", "draw_control", "effect_of", "kl_divergence", "read_factors",
+    "scale_interventions",
+]  # fmt: skip
 
-MOST = 10.0  # a factor's size
+MAX_FACTOR = 10.0
 
-Changes = dict[str, float]
+HeadFactors = dict[str, float]  # L12H3 -> factor
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A model in one state, on one prompt and one given answer."""
+class NextTokenReading:
+    """Log-probabilities of one model state, on one prompt and one given answer."""
 
     next: Tensor  # (vocabulary,) log-probabilities at the prompt's end
     answer: Tensor  # (token, vocabulary) before each token of the given answer; empty without one
@@ -49,30 +52,30 @@ class Reading:
         return float(self.answer.gather(1, torch.tensor(self.ids)[:, None]).double().sum())
 
 
-def read_changes(changes: Mapping[str, float], card: ModelCard) -> Changes:
-    """Head names and factors, checked, in the order of the model; factors of 1 change nothing and are left out."""
+def read_factors(changes: Mapping[str, float], card: ModelCard) -> HeadFactors:
+    """Head names and factors, checked, in the order of the model; factors of 1 are dropped."""
     found: dict[tuple[int, int], float] = {}
     for name, factor in changes.items():
         layer, head = parse_head(name)
         there = 0 <= layer < card.layers and 0 <= head < card.per_layer[layer].heads
         if not there or card.per_layer[layer].reason is not None:
             raise DataError(f"{card.id} has no head {name}; it has {card.layers} layers of {card.heads} heads")
-        if not -MOST <= factor <= MOST:  # also catches NaN
-            raise DataError(f"{name} was to be scaled by {factor:g}; give a factor from {-MOST:g} to {MOST:g}")
+        if not -MAX_FACTOR <= factor <= MAX_FACTOR:  # also catches NaN
+            raise DataError(f"{name} has the factor {factor:g}; give a factor from {-MAX_FACTOR:g} to {MAX_FACTOR:g}")
         found[layer, head] = float(factor)
     return {head_name(*head): factor for head, factor in sorted(found.items()) if factor != 1.0}
 
 
-def scales(changes: Mapping[str, float]) -> list[Scale]:
-    """The interventions: one for each factor."""
+def scale_interventions(changes: Mapping[str, float]) -> list[Scale]:
+    """One intervention per factor."""
     heads: dict[float, list[str]] = {}
     for name, factor in changes.items():
         heads.setdefault(factor, []).append(name)
     return [Scale(names, factor) for factor, names in heads.items()]
 
 
-def draw(changes: Mapping[str, float], card: ModelCard, seed: int) -> Changes | None:
-    """As many other heads, with the same factors; None where the model has too few others."""
+def draw_control(changes: Mapping[str, float], card: ModelCard, seed: int) -> HeadFactors | None:
+    """As many other heads with the same factors; None where the model has too few others."""
     others = [
         head_name(layer, head)
         for layer in card.attention_layers
@@ -85,25 +88,25 @@ def draw(changes: Mapping[str, float], card: ModelCard, seed: int) -> Changes | 
     return dict(zip(chosen, changes.values(), strict=True))
 
 
-def effect(before: Reading, after: Reading) -> Effect:
-    """How far `after` is from `before`."""
+def effect_of(before: NextTokenReading, after: NextTokenReading) -> Effect:
+    """Distance of `after` from `before`."""
     change = None
     if before.logprob is not None and after.logprob is not None:
         change = after.logprob - before.logprob
     return {
-        "kl": float(kl(before.next, after.next)),
-        "answer_kl": float(kl(before.answer, after.answer).mean()) if before.ids else None,
+        "kl": float(kl_divergence(before.next, after.next)),
+        "answer_kl": float(kl_divergence(before.answer, after.answer).mean()) if before.ids else None,
         "logprob_change": change,
         "top_changed": int(before.next.argmax()) != int(after.next.argmax()),
     }
 
 
-def kl(p: Tensor, q: Tensor) -> Tensor:
+def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(p || q) of log-probabilities along the last dim, never below 0 by rounding."""
     p, q = p.double(), q.double()
     return (p.exp() * (p - q).nan_to_num(0.0)).sum(dim=-1).clamp(min=0.0)
 
 
-def as_large(found: Effect, controls: Sequence[Effect]) -> int:
-    """How many controls moved the next token at least as far."""
+def controls_at_least(found: Effect, controls: Sequence[Effect]) -> int:
+    """Number of controls with at least this KL of the next token."""
     return sum(control["kl"] >= found["kl"] for control in controls)

@@ -1,17 +1,17 @@
-"""A loaded model that answers a person's questions about its heads.
+"""A loaded model and its last prompt runs: run a prompt, show one head's map, scale heads, score an answer.
 
-    session = Session(headwise.load())
-    look = session.look("What is the capital of Norway?", mode="question")
-    session.head(look["id"], "L12H3", rows=(0, 40), columns=(0, 40))      # one head's map, large
-    session.what_if(look["id"], {"L12H3": 0.0})                          # switched off: the answer before and after
-    session.score("What is the capital of Norway?", look["answer"], "atlas")
+    session = LiveSession(headwise.load())
+    run = session.run("What is the capital of Norway?", mode="question")
+    session.head_map(run["id"], "L12H3", rows=(0, 40), columns=(0, 40))   # one head's map
+    session.what_if(run["id"], {"L12H3": 0.0})                            # head off: the answer before and after
+    session.score("What is the capital of Norway?", run["answer"], "atlas")
 
-Steps of a look: the prompt is read and answered (`speaking`), if an answer is wanted; then prompt and answer are read
-together in one pass, from which come every head's small map (`small_maps`), the statistics of the profile, and q and k of
-every layer (`keeping`), so that opening a head large needs no other pass. Results are dicts for the wire (`shapes`).
+Steps of a run: prefill and decoding (`generation`) where an answer is requested; then one forward pass over prompt and
+answer, which gives every head's small map (`pooled_maps`), the profile statistics, and q and k of every layer (`kv_store`),
+so that a head's map needs no other pass. Results are JSON (`response_schemas`).
 
-What runs the model must be called from one thread at a time. `check` never does, and `head` with ``runs=False`` neither:
-they may be called from any thread. This module knows no web server.
+Methods that run the model must be called from one thread at a time. `validate`, and `head_map` with ``run_model=False``, do
+not, and may be called from any thread. This module knows no web server.
 """
 
 from __future__ import annotations
@@ -32,303 +32,294 @@ from headwise.core.errors import DataError
 from headwise.corpora import delimiter_ids, has_chat_template
 from headwise.instruments import Profile
 from headwise.kernels import Attention
-from headwise.live import prompts
-from headwise.live.effects import Changes, Reading, as_large, draw, effect, read_changes, scales
-from headwise.live.keeping import ROOM, Enough, Keep, Kept
-from headwise.live.looks import Look, Looks, side, tell
-from headwise.live.packing import packed
-from headwise.live.prompts import Prompt, ends_of, read_prompt
-from headwise.live.scores import Scores
-from headwise.live.shapes import Control, HeadMap, LookResult, Scored, WhatIf
-from headwise.live.small_maps import SmallMapReadings, stretches
-from headwise.live.speaking import Said, begin, follow, keeps_logits, speak
-from headwise.live.watch import Watch
-from headwise.live.windows import Span, head_window, read_span
+from headwise.live import generation as gen
+from headwise.live.effects import (
+    HeadFactors,
+    NextTokenReading,
+    controls_at_least,
+    draw_control,
+    effect_of,
+    read_factors,
+    scale_interventions,
+)  # fmt: skip
+from headwise.live.generation import Generation, LivePrompt, ends_of, generate, prefill, read_prompt, teacher_force
+from headwise.live.kv_store import CAPACITY, AttentionStore, CancellationCheck, LayerReached, StoreAttention
+from headwise.live.pooled_maps import SmallMaps, Span, check_span, head_window, segment_starts
+from headwise.live.requests import PromptRun, RunHistory, continuation, run_result
+from headwise.live.response_schemas import AnswerScore, ControlEffect, MapWindow, RunResult, WhatIfResult, pack_array
+from headwise.live.scoring import AtlasScorers
 from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
 from headwise.studies.answers.decoding import Ids
 
-__all__ = ["Session"]
+__all__ = ["LiveSession"]
 
-SMALL, LARGE = 64, 512  # pixels of a map's side
-LONGEST_ANSWER = 128  # tokens
-DRAWS, MOST_DRAWS = 5, 20
+SMALL_MAP_CELLS, LARGE_MAP_CELLS = 64, 512  # per side
+MAX_ANSWER_TOKENS = 128
+DEFAULT_DRAWS, MAX_DRAWS = 5, 20
 
-Place = str | os.PathLike[str]
+AtlasPath = str | os.PathLike[str]
 
 
-class Session:
-    """A model, the last looks at it, and the detectors of atlases of it.
+class LiveSession:
+    """A model, its last prompt runs, and the detectors of its atlases.
 
     Args:
-        model: what `headwise.load` gave.
-        limit: tokens that a prompt may have.
-        room: bytes of queries and keys that are kept, so that a head is opened without another pass.
+        model: from `headwise.load`.
+        limit: maximum tokens of a prompt.
+        capacity: bytes of queries and keys that are stored, so that a head's map needs no other forward pass.
 
     Examples:
-        >>> session = Session(model)
-        >>> look = session.look("the old river was the old river", mode="text", max_new_tokens=4)
-        >>> [token["text"] for token in look["tokens"] if token["generated"]]  # what it answered
+        >>> session = LiveSession(model)
+        >>> run = session.run("the old river was the old river", mode="text", max_new_tokens=4)
+        >>> [token["text"] for token in run["tokens"] if token["generated"]]  # the answer
         ['river', 'river', 'river', 'river']
-        >>> session.what_if(look["id"], {"L0H3": 0.0}, draws=2)["effect"]["kl"] > 0  # beside two random heads
+        >>> session.what_if(run["id"], {"L0H3": 0.0}, draws=2)["effect"]["kl"] > 0  # with two random controls
         True
     """
 
-    def __init__(self, model: Model, *, limit: int = prompts.LIMIT, room: int = ROOM):
+    def __init__(self, model: Model, *, limit: int = gen.MAX_PROMPT_TOKENS, capacity: int = CAPACITY):
         self.model, self.limit = model, limit
-        self.kept = Kept(room)
-        self.looks = Looks(self.kept.forget)
-        self.scores = Scores(model)
+        self.store = AttentionStore(capacity)
+        self.history = RunHistory(self.store.remove)
+        self.scorers = AtlasScorers(model)
         self._structure = Structure(model)
         self._delimiters = delimiter_ids(model.tokenizer)
 
-    def facts(self) -> dict[str, Any]:
-        """What a page needs to know of the model before anything was typed."""
+    def info(self) -> dict[str, Any]:
+        """The model, its limits and the available prompt modes."""
         card = self.model.card
         return {
             "model": self.model.id,
             "layers": card.layers,
             "heads": card.heads,
             "device": str(self.model.device),
-            "modes": [mode for mode in prompts.MODES if mode != "chat" or has_chat_template(self.model)],
-            "tokens": prompts.longest(self.model, LONGEST_ANSWER, self.limit),
-            "answer_tokens": LONGEST_ANSWER,
-            "draws": DRAWS,
+            "modes": [mode for mode in gen.PROMPT_MODES if mode != "chat" or has_chat_template(self.model)],
+            "tokens": gen.max_prompt_tokens(self.model, MAX_ANSWER_TOKENS, self.limit),
+            "answer_tokens": MAX_ANSWER_TOKENS,
+            "draws": DEFAULT_DRAWS,
         }
 
-    def why_not(self, atlas: Place) -> str | None:
-        """Why answers cannot be scored by an atlas; None where they can."""
-        return self.scores.why_not(atlas)
+    def scoring_unavailable(self, atlas: AtlasPath) -> str | None:
+        """The reason why an atlas cannot score answers; None where it can."""
+        return self.scorers.unavailable(atlas)
 
-    def check(
+    def validate(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
-        changes: Mapping[str, float] | None = None, atlas: Place | None = None,
-    ) -> tuple[Prompt, Changes, int]:  # fmt: skip
-        """What `look` would do, without doing it: a DataError where it would refuse. May be called from any thread."""
-        changed = read_changes(changes or {}, self.model.card)
-        limit = self._limit(max_new_tokens) if answer else 0
-        few_shot, chat = self.scores.asked(atlas) if mode == "question" else (None, None)
-        prompt = read_prompt(self.model, text, mode, room=limit, limit=self.limit, few_shot=few_shot, chat=chat)
-        return prompt, changed, limit
+        changes: Mapping[str, float] | None = None, atlas: AtlasPath | None = None,
+    ) -> tuple[LivePrompt, HeadFactors, int]:  # fmt: skip
+        """The arguments of `run`, checked without running the model; callable from any thread."""
+        factors = read_factors(changes or {}, self.model.card)
+        limit = self._answer_limit(max_new_tokens) if answer else 0
+        few_shot, chat = self.scorers.prompt_format(atlas) if mode == "question" else (None, None)
+        prompt = read_prompt(self.model, text, mode, reserved=limit, limit=self.limit, few_shot=few_shot, chat=chat)
+        return prompt, factors, limit
 
-    def look(
+    def run(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
-        changes: Mapping[str, float] | None = None, atlas: Place | None = None, halt: CancelToken | None = None,
-    ) -> LookResult:  # fmt: skip
-        """Let the model read a text (and answer it), and see every head.
+        changes: Mapping[str, float] | None = None, atlas: AtlasPath | None = None, cancel: CancelToken | None = None,
+    ) -> RunResult:  # fmt: skip
+        """Run a prompt (and generate an answer) while observing every head.
 
         Args:
-            text: what was typed.
-            mode: "question", "chat" or "text": how it is put to the model.
-            answer: whether it answers.
+            text: the prompt.
+            mode: "question", "chat" or "text": the prompt format.
+            answer: whether an answer is generated.
             max_new_tokens: of the answer.
-            changes: head -> factor, changed from the start.
-            atlas: tells how questions are put, so that answers can be scored.
-            halt: stops it from another thread.
+            changes: head -> factor, applied from the start.
+            atlas: its question format is used, so that answers can be scored.
+            cancel: cancels from another thread.
 
         Returns:
-            Tokens, every head's small map and statistics, the likeliest next tokens, the answer.
+            Tokens, every head's small map and statistics, the most likely next tokens, the answer.
         """
-        halt, start = halt or CancelToken(), time.monotonic()
-        prompt, changed, limit = self.check(
+        cancel, start = cancel or CancelToken(), time.monotonic()
+        prompt, factors, limit = self.validate(
             text, mode=mode, answer=answer, max_new_tokens=max_new_tokens, changes=changes, atlas=atlas
         )
         name = secrets.token_urlsafe(9)
-        next_token, said = self._answered(prompt, changed, limit, halt)
-        small, profile = SmallMapReadings(SMALL), Profile(self._delimiters)
-        halt.begin("reading every head")
+        next_token, generated = self._answer(prompt, factors, limit, cancel)
+        small, profile = SmallMaps(SMALL_MAP_CELLS), Profile(self._delimiters)
+        cancel.begin("observing every head")
         try:
-            with self._watched(halt, *scales(changed), small, profile, Keep(self.kept, name)):
-                last = self._pass(prompt.ids + said.ids)
+            with self._observe(cancel, *scale_interventions(factors), small, profile, StoreAttention(self.store, name)):
+                last = self._forward(prompt.ids + generated.ids)
         except BaseException:
-            self.kept.forget(name)
+            self.store.remove(name)
             raise
-        look = Look(name, prompt, changed, limit, last if next_token is None else next_token, said)
-        self.looks.add(look)
-        return tell(self.model, look, small.result(), profile.result(), time.monotonic() - start)
+        run = PromptRun(name, prompt, factors, limit, last if next_token is None else next_token, generated)
+        self.history.add(run)
+        return run_result(self.model, run, small.result(), profile.result(), time.monotonic() - start)
 
-    def head(
-        self, look: str, head: str, *, rows: Span | None = None, columns: Span | None = None, size: int = LARGE,
-        halt: CancelToken | None = None, runs: bool = True,
-    ) -> HeadMap | None:  # fmt: skip
-        """One head's map, whole or a window of it.
+    def head_map(
+        self, run: str, head: str, *, rows: Span | None = None, columns: Span | None = None, size: int = LARGE_MAP_CELLS,
+        cancel: CancelToken | None = None, run_model: bool = True,
+    ) -> MapWindow | None:  # fmt: skip
+        """One head's attention map, whole or a window of it.
 
         Args:
-            look: the id of a look.
+            run: the id of a run.
             head: such as "L12H3".
             rows: first query, and the one after the last.
             columns: first key, and the one after the last.
-            size: cells a side, at most; a larger map is pooled by its largest weights.
-            halt: stops it from another thread.
-            runs: whether the model may be run where the look is no longer kept whole.
+            size: maximum cells per side; a larger map is max-pooled.
+            cancel: cancels from another thread.
+            run_model: whether the model may be run where the layer is no longer stored.
 
         Returns:
-            The map; None where a pass would be needed and ``runs`` is False.
+            The map; None where a forward pass would be needed and ``run_model`` is False.
         """
-        found, (layer, place) = self.looks[look], self._place(head)
+        found, (layer, index) = self.history[run], self._head_index(head)
         tokens = len(found.ids)
-        if not 1 <= size <= 2 * LARGE:
-            raise DataError(f"a map of {size} cells a side was asked for; give 1 to {2 * LARGE}")
-        rows, columns = read_span(rows, tokens, "rows"), read_span(columns, tokens, "columns")
-        attention = self.kept.get(look, layer)
-        if attention is None and not runs:
+        if not 1 <= size <= 2 * LARGE_MAP_CELLS:
+            raise DataError(f"a map cannot have {size} cells per side; give 1 to {2 * LARGE_MAP_CELLS}")
+        rows, columns = check_span(rows, tokens, "rows"), check_span(columns, tokens, "columns")
+        attention = self.store.get(run, layer)
+        if attention is None and not run_model:
             return None
         if attention is None:
-            attention = self._read_again(found, layer, halt or CancelToken())
-        weights = head_window(attention, place, rows, columns, size)
+            attention = self._recompute(found, layer, cancel or CancelToken())
+        weights = head_window(attention, index, rows, columns, size)
         return {
-            "look": look,
-            "head": head_name(layer, place),
+            "run": run,
+            "head": head_name(layer, index),
             "rows": list(rows),
             "columns": list(columns),
-            "row_starts": stretches(*rows, size)[:-1],
-            "column_starts": stretches(*columns, size)[:-1],
-            "weights": packed(weights),
+            "row_starts": segment_starts(*rows, size)[:-1],
+            "column_starts": segment_starts(*columns, size)[:-1],
+            "weights": pack_array(weights),
             "exact": max(rows[1] - rows[0], columns[1] - columns[0]) <= size,
         }
 
     def what_if(
-        self,
-        look: str,
-        changes: Mapping[str, float],
-        *,
-        draws: int = DRAWS,
-        seed: int = 0,
-        halt: CancelToken | None = None,
-    ) -> WhatIf:
-        """The answer and the next token with heads changed, beside the model as it is, and random heads' effects.
+        self, run: str, changes: Mapping[str, float], *, draws: int = DEFAULT_DRAWS, seed: int = 0,
+        cancel: CancelToken | None = None,
+    ) -> WhatIfResult:  # fmt: skip
+        """Answer and next token with heads scaled, compared with the unchanged model and with random heads.
 
         Args:
-            look: the id of a look.
-            changes: head -> factor: 0 switches it off.
-            draws: as many random sets of heads, of the same size, for control.
+            run: the id of a run.
+            changes: head -> factor; 0 ablates the head.
+            draws: number of random sets of heads, of the same size, as a control.
             seed: of the draws.
-            halt: stops it from another thread.
+            cancel: cancels from another thread.
 
         Returns:
-            Before, after, how far apart they are, and the same of the random heads.
+            Before, after, their distance, and the distances of the random heads.
         """
-        halt, start, found = halt or CancelToken(), time.monotonic(), self.looks[look]
-        changed = read_changes(changes, self.model.card)
-        if not changed:
+        cancel, start, found = cancel or CancelToken(), time.monotonic(), self.history[run]
+        factors = read_factors(changes, self.model.card)
+        if not factors:
             raise DataError('no head was changed; give at least one with a factor other than 1, such as {"L3H7": 0}')
-        if not 0 <= draws <= MOST_DRAWS:
-            raise DataError(f"{draws} random draws were asked for; give 0 to {MOST_DRAWS}")
-        before, said = self._as_it_is(found, halt)
-        after, answered = self._changed(found, changed, said, halt, "with the heads changed", speaks=True)
-        moved = effect(before, after)
-        controls = [self._control(found, changed, before, said, seed + n, n, draws, halt) for n in range(draws)]
-        drawn = [control for control in controls if control is not None]
+        if not 0 <= draws <= MAX_DRAWS:
+            raise DataError(f"{draws} random draws are not possible; give 0 to {MAX_DRAWS}")
+        before, original = self._unchanged(found, cancel)
+        after, changed = self._changed(found, factors, original, cancel, "with the heads scaled", answers=True)
+        effect = effect_of(before, after)
+        controls: list[ControlEffect] = []
+        for draw in range(draws):
+            drawn = draw_control(factors, self.model.card, seed + draw)
+            if drawn is not None:  # None: too few other heads
+                stage = f"random heads, draw {draw + 1} of {draws}"
+                control, _ = self._changed(found, drawn, original, cancel, stage, answers=False)
+                controls.append({"heads": drawn, **effect_of(before, control)})
         return {
-            "look": look,
-            "changes": changed,
-            "before": side(self.model, before.next, said),
-            "after": side(self.model, after.next, answered),
-            "effect": moved,
+            "run": run,
+            "changes": factors,
+            "before": continuation(self.model, before.next, original),
+            "after": continuation(self.model, after.next, changed),
+            "effect": effect,
             "logprob": before.logprob,
             "logprob_after": after.logprob,
-            "controls": drawn,
-            "as_large": as_large(moved, drawn),
+            "controls": controls,
+            "controls_at_least": controls_at_least(effect, controls),
             "seconds": time.monotonic() - start,
         }
 
-    def score(self, question: str, answer: str | None, atlas: Place, *, halt: CancelToken | None = None) -> Scored:
-        """The probability that an answer is wrong, by the atlas's detector, and what every head added to it.
+    def score(
+        self, question: str, answer: str | None, atlas: AtlasPath, *, cancel: CancelToken | None = None
+    ) -> AnswerScore:
+        """The probability that an answer is wrong, by the atlas's detector, and each head's contribution to it.
 
         Args:
-            question: what was asked.
-            answer: what was answered; None: the model answers first.
-            atlas: whose detector it is.
-            halt: stops it from another thread.
+            question: the question.
+            answer: the answer; None: the model generates it first.
+            atlas: whose detector is used.
+            cancel: cancels from another thread.
 
         Returns:
-            The score, with a map of what every head added.
+            The score, with a map of each head's contribution.
         """
-        halt = halt or CancelToken()
-        self.check(f"{question} {answer or ''}", mode="question", max_new_tokens=LONGEST_ANSWER, atlas=atlas)
-        halt.begin("scoring the answer")
-        with self._watched(halt):
-            return self.scores.score(atlas, question, answer)
+        cancel = cancel or CancelToken()
+        self.validate(f"{question} {answer or ''}", mode="question", max_new_tokens=MAX_ANSWER_TOKENS, atlas=atlas)
+        cancel.begin("scoring the answer")
+        with self._observe(cancel):
+            return self.scorers.score(atlas, question, answer)
 
-    # ---- passes -----------------------------------------------------------------------------------------------------
+    # ---- forward passes ---------------------------------------------------------------------------------------------
 
-    def _watched(self, halt: CancelToken, *watchers: Instrument | Intervention) -> Observation:
-        return observe(self._structure, Watch(halt, self.model.card.layers), *watchers)
+    def _observe(self, cancel: CancelToken, *observers: Instrument | Intervention) -> Observation:
+        return observe(self._structure, CancellationCheck(cancel, self.model.card.layers), *observers)
 
-    def _pass(self, ids: Ids) -> Tensor:
-        """One pass over whole sequences, for what instruments see of it; (vocabulary,) of the token that follows."""
-        few = {"logits_to_keep": 1} if keeps_logits(self.model) else {}
-        out = self.model(torch.tensor([ids], device=self.model.device), use_cache=False, **few)
+    def _forward(self, ids: Ids) -> Tensor:
+        """One forward pass over whole sequences; (vocabulary,) log-probabilities of the next token."""
+        keep = {"logits_to_keep": 1} if gen.supports_logits_to_keep(self.model) else {}
+        out = self.model(torch.tensor([ids], device=self.model.device), use_cache=False, **keep)
         return out.logits[0, -1].float().log_softmax(-1).cpu()
 
-    def _answered(self, prompt: Prompt, changes: Changes, limit: int, halt: CancelToken) -> tuple[Tensor | None, Said]:
-        """The next-token distribution at the prompt's end, and what was said; without an answer no pass is made."""
+    def _answer(
+        self, prompt: LivePrompt, factors: HeadFactors, limit: int, cancel: CancelToken
+    ) -> tuple[Tensor | None, Generation]:
+        """The next-token distribution at the prompt's end, and the answer; no forward pass where none is requested."""
         if not limit:
-            return None, Said((), False, [])
-        with self._watched(halt, *scales(changes)):
-            halt.begin("reading the prompt")
-            state = begin(self.model, prompt.ids)
-            halt.begin("answering")
-            return state.logprobs, speak(self.model, state, limit, ends_of(self.model, prompt.mode), halt)
+            return None, Generation((), False, [])
+        with self._observe(cancel, *scale_interventions(factors)):
+            cancel.begin("reading the prompt")
+            state = prefill(self.model, prompt.ids)
+            cancel.begin("generating the answer")
+            return state.logprobs, generate(self.model, state, limit, ends_of(self.model, prompt.mode), cancel)
 
-    def _read_again(self, look: Look, layer: int, halt: CancelToken) -> Attention:
-        """A layer's attention, by a pass that ends at that layer."""
-        keep = Keep(self.kept, look.id, only=layer)
-        halt.begin("reading the layer again")
-        with self._watched(halt, *scales(look.changes), keep), suppress(Enough):
-            self._pass(look.ids)
-        if keep.found is None:
-            raise DataError(f"layer {layer} has no attention that could be shown")
-        return keep.found
+    def _recompute(self, run: PromptRun, layer: int, cancel: CancelToken) -> Attention:
+        """A layer's attention, by a forward pass that stops at that layer."""
+        instrument = StoreAttention(self.store, run.id, only=layer)
+        cancel.begin("recomputing the layer")
+        with self._observe(cancel, *scale_interventions(run.changes), instrument), suppress(LayerReached):
+            self._forward(run.ids)
+        if instrument.found is None:
+            raise DataError(f"layer {layer} has no attention map")
+        return instrument.found
 
-    def _as_it_is(self, look: Look, halt: CancelToken) -> tuple[Reading, Said]:
-        """The unchanged model on a look's prompt: from the look itself, unless heads were changed in it."""
-        if not look.changes:
-            return look.reading(), look.said
-        next_token, said = self._answered(look.prompt, {}, look.limit, halt)
+    def _unchanged(self, run: PromptRun, cancel: CancelToken) -> tuple[NextTokenReading, Generation]:
+        """The unchanged model on a run's prompt: from the run itself, unless heads were scaled in it."""
+        if not run.changes:
+            return run.reading(), run.generation
+        next_token, generated = self._answer(run.prompt, {}, run.limit, cancel)
         if next_token is None:
-            with self._watched(halt):
-                next_token = self._pass(look.prompt.ids)
-        return Look("", look.prompt, {}, look.limit, next_token, said).reading(), said
+            with self._observe(cancel):
+                next_token = self._forward(run.prompt.ids)
+        return PromptRun("", run.prompt, {}, run.limit, next_token, generated).reading(), generated
 
     def _changed(
-        self, look: Look, changes: Changes, original: Said, halt: CancelToken, stage: str, *, speaks: bool
-    ) -> tuple[Reading, Said]:
-        """The changed model on the same prompt and the original answer; then what it says itself."""
-        with self._watched(halt, *scales(changes)):
-            halt.begin(stage)
-            state = begin(self.model, look.prompt.ids)
-            answer = follow(self.model, state, original.ids) if original.ids else state.logprobs[None][:0]
-            limit = look.limit if speaks else 0
-            said = speak(self.model, state, limit, ends_of(self.model, look.prompt.mode), halt)
-        return Reading(state.logprobs, answer, original.ids), said
+        self, run: PromptRun, factors: HeadFactors, original: Generation, cancel: CancelToken, stage: str, *,
+        answers: bool,
+    ) -> tuple[NextTokenReading, Generation]:  # fmt: skip
+        """The changed model on the same prompt and the original answer, then its own answer."""
+        with self._observe(cancel, *scale_interventions(factors)):
+            cancel.begin(stage)
+            state = prefill(self.model, run.prompt.ids)
+            answer = teacher_force(self.model, state, original.ids) if original.ids else state.logprobs[None][:0]
+            limit = run.limit if answers else 0
+            generated = generate(self.model, state, limit, ends_of(self.model, run.prompt.mode), cancel)
+        return NextTokenReading(state.logprobs, answer, original.ids), generated
 
-    def _control(
-        self,
-        look: Look,
-        changes: Changes,
-        before: Reading,
-        said: Said,
-        seed: int,
-        number: int,
-        of: int,
-        halt: CancelToken,
-    ) -> Control | None:
-        """One draw of other heads; None where there are too few."""
-        drawn = draw(changes, self.model.card, seed)
-        if drawn is None:
-            return None
-        after, _ = self._changed(look, drawn, said, halt, f"random heads, draw {number + 1} of {of}", speaks=False)
-        return {"heads": drawn, **effect(before, after)}
+    # ---- arguments --------------------------------------------------------------------------------------------------
 
-    # ---- what is asked for ------------------------------------------------------------------------------------------
-
-    def _limit(self, max_new_tokens: int) -> int:
-        if not 1 <= max_new_tokens <= LONGEST_ANSWER:
-            raise DataError(f"an answer of {max_new_tokens} tokens was asked for; give 1 to {LONGEST_ANSWER}")
+    def _answer_limit(self, max_new_tokens: int) -> int:
+        if not 1 <= max_new_tokens <= MAX_ANSWER_TOKENS:
+            raise DataError(f"an answer cannot have {max_new_tokens} tokens; give 1 to {MAX_ANSWER_TOKENS}")
         return max_new_tokens
 
-    def _place(self, head: str) -> tuple[int, int]:
-        place = parse_head(head)
-        self._structure.require_heads([place])
-        return place
+    def _head_index(self, head: str) -> tuple[int, int]:
+        index = parse_head(head)
+        self._structure.require_heads([index])
+        return index

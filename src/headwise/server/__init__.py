@@ -1,6 +1,6 @@
-"""The explorer: atlases served to a browser, and a live page where a model is loaded. Needs the extra [web].
+"""The explorer: a web server for atlases, with a live page where a model is loaded. Needs the extra [web].
 
-Import order: shelf, desk, guard; room, answers; live_routes, pages, downloads; app; running.
+Import order: registry, model_host, guard; responses; live_routes, pages; app; serving.
 """
 
 from headwise.core.errors import ModelError
@@ -14,6 +14,6 @@ except ImportError as error:
     ) from error
 
 from headwise.server.app import create_app
-from headwise.server.running import address, bound, is_loopback, run
+from headwise.server.serving import bind_socket, is_loopback, run, url_of
 
-__all__ = ["address", "bound", "create_app", "is_loopback", "run"]
+__all__ = ["bind_socket", "create_app", "is_loopback", "run", "url_of"]

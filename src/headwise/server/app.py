@@ -1,106 +1,172 @@
-"""The application: pages, their data, and the live page's requests, behind the guard.
+"""The application: pages, their data, downloads, comparisons and the live page's requests, behind the guard.
 
-    app = create_app(["atlas"])                                          # pages alone
-    app = create_app(["atlas"], open_session=lambda: Session(load()))    # with a model, loaded in the background
+    app = create_app(["atlas"])                                              # pages only
+    app = create_app(["atlas"], open_session=lambda: LiveSession(load()))    # with a model, loaded in the background
 
-Everything an address can choose is a key of a dict made at the start (atlases, files) or a path that `web.content`
-knows. Work is done in threads, so that no request waits for another's; the model has a thread of its own (`desk`).
+Everything a URL can choose is a key of a dict made at start (atlases, files) or a path that `web.content` knows. Requests are
+handled in threads, so none waits for another; the model has its own thread (`model_host`).
 """
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 
+from headwise.analysis import Comparison, compare, comparison_figure, describe_comparison
 from headwise.core.errors import HeadwiseError
-from headwise.server.answers import Missing, atlas_of, register, same
-from headwise.server.comparisons import Comparisons
-from headwise.server.desk import Desk
-from headwise.server.downloads import download
+from headwise.figures import to_payload
 from headwise.server.guard import LOOPBACK, Guard
 from headwise.server.live_routes import live_routes
-from headwise.server.pages import Assets, is_page, listing, shell
-from headwise.server.room import Room, Session
-from headwise.server.shelf import Shelf
+from headwise.server.model_host import JobQueue, LiveModel, ModelHost
+from headwise.server.pages import StaticAssets, app_page, atlas_list, is_page
+from headwise.server.registry import AtlasRegistry, ServedAtlas
+from headwise.server.responses import NotFoundError, find_atlas, json_response, not_modified, register_error_handlers
 
 __all__ = ["create_app"]
 
+MAX_COMPARED_HEADS = 40  # rows of the comparison table
+COMPARISON_COLUMNS = {"change": "Change", "noise": "Re-run", "times": "Ratio", "columns": "Largest in"}
+DOWNLOADS = ("heads.csv", "heads.json")
+
 
 def create_app(
-    atlases: Iterable[str | Path], *, open_session: Callable[[], Session] | None = None,
-    hosts: tuple[str, ...] | None = LOOPBACK, desk: Desk | None = None,
+    atlases: Iterable[str | Path], *, open_session: Callable[[], LiveModel] | None = None,
+    hosts: tuple[str, ...] | None = LOOPBACK, queue: JobQueue | None = None,
 ) -> Guard:  # fmt: skip
-    """The application for some atlases; `hosts` None where it is to be reached from elsewhere."""
-    shelf, desk = Shelf(atlases), desk or Desk()
-    room = Room(open_session, list(shelf.all.values()), desk)
+    """The application for some atlases; `hosts` None where other machines may connect."""
+    registry, queue = AtlasRegistry(atlases), queue or JobQueue()
+    host = ModelHost(open_session, list(registry.atlases.values()), queue)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        queue.close()
 
     app = FastAPI(title="Headwise", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    register(app, shelf)
-    app.include_router(live_routes(shelf, room))
-    _data(app, shelf)
-    _pages(app, shelf, live=open_session is not None)
+    register_error_handlers(app, registry)
+    app.include_router(live_routes(registry, host))
+    _data_routes(app, registry)
+    _page_routes(app, registry, live=open_session is not None)
     return Guard(app, hosts=hosts)
 
 
-def _data(app: FastAPI, shelf: Shelf) -> None:
-    comparisons = Comparisons()
+def _data_routes(app: FastAPI, registry: AtlasRegistry) -> None:
+    comparisons = ComparisonCache()
 
     @app.api_route("/api/{name}/download/{file}", methods=["GET", "HEAD"])
     def file(name: str, file: str) -> Response:
-        return download(atlas_of(shelf, name), file)
+        return _head_table_file(find_atlas(registry, name), file)
 
     @app.api_route("/api/{name}/compare/{other}", methods=["GET", "HEAD"])
-    def compare(name: str, other: str, request: Request) -> Response:
-        found, state = comparisons.between(atlas_of(shelf, name), atlas_of(shelf, other))
-        return same(request, state) or _json(found, state)
+    def comparison(name: str, other: str, request: Request) -> Response:
+        found, etag = comparisons.between(find_atlas(registry, name), find_atlas(registry, other))
+        return not_modified(request, etag) or json_response(found, etag)
 
     @app.api_route("/api/{name}/{path:path}", methods=["GET", "HEAD"])
     def data(name: str, path: str, request: Request) -> Response:
-        content, state = atlas_of(shelf, name).content()
-        found = same(request, state)
-        if found is not None:
-            return found
+        content, etag = find_atlas(registry, name).content()
+        unchanged = not_modified(request, etag)
+        if unchanged is not None:
+            return unchanged
         try:
-            return _json(content.at(path), state)
+            return json_response(content.at(path), etag)
         except HeadwiseError as error:
-            raise Missing(str(error)) from error
+            raise NotFoundError(str(error)) from error
 
 
-def _pages(app: FastAPI, shelf: Shelf, *, live: bool) -> None:
-    assets = Assets()
+def _page_routes(app: FastAPI, registry: AtlasRegistry, *, live: bool) -> None:
+    assets = StaticAssets()
 
     @app.api_route("/", methods=["GET", "HEAD"])
-    def opening() -> Response:
-        return listing(shelf)
+    def root() -> Response:
+        return atlas_list(registry)
 
     @app.api_route("/assets/{name}", methods=["GET", "HEAD"])
     def asset(name: str, request: Request) -> Response:
-        return assets.answer(name, request)
+        return assets.response(name, request)
 
     @app.api_route("/{name}", methods=["GET", "HEAD"])
-    def bare(name: str) -> Response:
-        return RedirectResponse(f"/{atlas_of(shelf, name).name}/", 307)
+    def without_slash(name: str) -> Response:
+        return RedirectResponse(f"/{find_atlas(registry, name).name}/", 307)
 
     @app.api_route("/{name}/{path:path}", methods=["GET", "HEAD"])
     def page(name: str, path: str, request: Request) -> Response:
-        atlas = atlas_of(shelf, name)
-        if atlas.name != name:  # an alias: the name that links on the page use
+        atlas = find_atlas(registry, name)
+        if atlas.name != name:  # the alias: redirect to the name that links on the page use
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(f"/{atlas.name}/{path}{query}", 307)
-        return shell(shelf, atlas, live=live, status=200 if is_page(shelf, atlas, path) else 404)
+        return app_page(registry, atlas, live=live, status=200 if is_page(registry, atlas, path) else 404)
 
 
-def _json(value: Any, state: str) -> Response:
-    body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-    return Response(body, media_type="application/json", headers={"cache-control": "no-cache", "etag": f'"{state}"'})
+def _head_table_file(atlas: ServedAtlas, name: str) -> Response:
+    """The head table of all studies as CSV or JSON, one row per head."""
+    if name not in DOWNLOADS:
+        raise NotFoundError(f"there is no such file; known are {', '.join(DOWNLOADS)}")
+    table = atlas.atlas.heads().reset_index()
+    if name.endswith(".csv"):
+        body, kind = table.to_csv(index=False), "text/csv"
+    else:
+        body, kind = str(table.to_json(orient="records")), "application/json"
+    headers = {"content-disposition": f'attachment; filename="{atlas.name}-{name}"', "cache-control": "no-cache"}
+    return Response(body, media_type=kind, headers=headers)
+
+
+class ComparisonCache:
+    """The content of /NAME/compare/OTHER: figures, words and the most changed heads; computed on first request."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def between(self, first: ServedAtlas, second: ServedAtlas) -> tuple[dict[str, Any], str]:
+        """The comparison of two atlases, and the ETag of both."""
+        etag, key = f"{first.content()[1]}-{second.content()[1]}", (first.name, second.name)
+        with self._lock:
+            if self._pages.get(key, ("", {}))[0] != etag:
+                self._pages[key] = (etag, _comparison_page(first, second))
+            return self._pages[key][1], etag
+
+
+def _comparison_page(first: ServedAtlas, second: ServedAtlas) -> dict[str, Any]:
+    """Atlases that cannot be compared give a page with the reason, not an error."""
+    try:
+        found = compare(first.atlas, second.atlas)
+        words = describe_comparison(found)
+        figures = _comparison_figures(found, words.short())
+    except HeadwiseError as error:
+        text = second.redact(first.redact(str(error)))
+        return {"short": text, "figures": [], "words": {}, "table": None, "warnings": []}
+    return {
+        "short": words.short(),
+        "figures": figures,
+        "words": words.sections(),
+        "table": None if found.within_noise else _comparison_table(found.heads.head(MAX_COMPARED_HEADS)),
+        "warnings": list(found.warnings),
+    }
+
+
+def _comparison_figures(found: Comparison, alt: str) -> list[dict[str, Any]]:
+    """The columns that changed most, then those of every study."""
+    studies = dict.fromkeys(column.study for column in (found.columns or found.depths))
+    figures = [("most", "Largest changes", comparison_figure(found))]
+    figures += [(name, name.replace("_", " ").capitalize(), comparison_figure(found, study=name)) for name in studies]
+    return [{"key": key, "label": label, "payload": to_payload(figure.with_alt(alt))} for key, label, figure in figures]
+
+
+def _comparison_table(heads: pd.DataFrame) -> dict[str, Any] | None:
+    """Columns with the heads' names; None where heads are not compared one by one."""
+    if heads.empty:
+        return None
+    columns = [
+        {"name": label, "values": [None if pd.isna(value) else value for value in heads[name].tolist()]}
+        for name, label in COMPARISON_COLUMNS.items()
+        if name in heads
+    ]
+    return {"names": [str(name) for name in heads.index], "columns": columns}

@@ -1,17 +1,17 @@
-"""What no request gets past: a layer around the whole application (plain ASGI), before any route is looked at.
+"""Checks on every request before routing: an ASGI middleware around the whole application.
 
-| refused                                                              | with |
-|----------------------------------------------------------------------|------|
-| an address with ``..``, ``\\``, an encoded slash or a NUL             | 404  |
-| a Host that is not this machine, while serving this machine only      | 403  |
-| a POST from a page of another origin                                  | 403  |
-| a POST whose body is not JSON by its content type                     | 415  |
-| a body over the limit, whether its length is told or it comes in bits | 413  |
+| refused                                                               | status |
+|-----------------------------------------------------------------------|------|
+| a path with ``..``, ``\\``, an encoded slash or a NUL                | 404  |
+| a Host header that is not this machine, while bound to loopback       | 403  |
+| a POST from another origin                                            | 403  |
+| a POST whose content type is not JSON                                 | 415  |
+| a body over the limit, by Content-Length or while it is streamed      | 413  |
 | a body that does not arrive in time                                   | 408  |
 
-Host is checked against DNS rebinding: a page of another site whose name is made to mean 127.0.0.1 sends that name. The
-content type is checked because a form on another site cannot send JSON without asking first, and asking is never
-answered (no CORS). Every answer carries the headers of `HEADERS`.
+The Host check prevents DNS rebinding: a page whose domain resolves to 127.0.0.1 still sends its own name. The content-type
+check works because a form on another site cannot send JSON without a CORS preflight, which is never granted. Every response
+carries the headers of `SECURITY_HEADERS`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["HEADERS", "Guard"]
+__all__ = ["SECURITY_HEADERS", "Guard"]
 
-BODY = 256 * 1024  # bytes
-ARRIVES = 15.0  # seconds
+MAX_BODY_BYTES = 256 * 1024
+BODY_SECONDS = 15.0  # until the whole body must have arrived
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-TRICKS = re.compile(rb"%2f|%5c|%00|\\", re.IGNORECASE)
+FORBIDDEN_BYTES = re.compile(rb"%2f|%5c|%00|\\", re.IGNORECASE)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
+SECURITY_HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -48,12 +48,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Guard:
-    """The layer. `hosts` None: any Host is taken, since the server was asked to be reachable from elsewhere."""
+    """The middleware. `hosts` None: any Host header is accepted, for a server that other machines may reach."""
 
     def __init__(
-        self, app: Any, hosts: tuple[str, ...] | None = LOOPBACK, *, body: int = BODY, arrives: float = ARRIVES
-    ):
-        self.app, self.hosts, self.body, self.arrives = app, hosts, body, arrives
+        self, app: Any, hosts: tuple[str, ...] | None = LOOPBACK, *, max_body: int = MAX_BODY_BYTES,
+        body_seconds: float = BODY_SECONDS,
+    ):  # fmt: skip
+        self.app, self.hosts, self.max_body, self.body_seconds = app, hosts, max_body, body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -68,57 +69,56 @@ class Guard:
         if refused is None and scope["method"] not in ("GET", "HEAD"):
             body = await self._body(headers, receive)
             if isinstance(body, bytes):
-                receive = _again(body, receive)
+                receive = _replay(body, receive)
             else:
                 refused = body
         if refused is not None:
-            await _answer(send, *refused)
+            await _refuse(send, *refused)
             return
         await self.app(scope, receive, send)
 
     def _refused(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
-        raw, path = scope.get("raw_path") or b"", scope["path"]
-        if (
-            TRICKS.search(raw)
-            or ".." in path.split("/")
-            or "." in path.split("/")
-            or "//" in path
-            or "\\" in path
-            or "\0" in path
-        ):
+        if _is_forbidden_path(scope.get("raw_path") or b"", scope["path"]):
             return 404, "there is nothing at this address"
         host = headers.get(b"host", "")
-        if self.hosts is not None and _name(host) not in self.hosts:
-            return 403, f"this server answers to {' and '.join(self.hosts[:2])} only, and was asked as another host"
+        if self.hosts is not None and _host_name(host) not in self.hosts:
+            return 403, f"this server accepts the hosts {' and '.join(self.hosts[:2])} only"
         if scope["method"] in ("GET", "HEAD"):
             return None
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).netloc != host:
-            return 403, "a page of another site may not ask this server"
+            return 403, "requests from other sites are not accepted"
         if headers.get(b"content-type", "").split(";")[0].strip().lower() != "application/json":
             return 415, "send JSON, with the content type application/json"
         return None
 
     async def _body(self, headers: dict[bytes, str], receive: Receive) -> bytes | tuple[int, str]:
-        too_long = 413, f"the request is larger than the {self.body // 1024} KB that are taken; shorten the text"
-        told = headers.get(b"content-length", "0")
-        if not told.isdigit() or int(told) > self.body:
+        too_long = 413, f"the request is larger than the limit of {self.max_body // 1024} KB; shorten the text"
+        length = headers.get(b"content-length", "0")
+        if not length.isdigit() or int(length) > self.max_body:
             return too_long
         try:
-            async with asyncio.timeout(self.arrives):
-                return await _read(receive, self.body) or too_long
+            async with asyncio.timeout(self.body_seconds):
+                return await _read(receive, self.max_body) or too_long
         except TimeoutError:
             return 408, "the request did not arrive in time"
 
 
-def _is_trick(raw: bytes, path: str) -> bool:
-    """Whether an address tries to be another one."""
+def _is_forbidden_path(raw: bytes, path: str) -> bool:
+    """Whether a path could resolve to another one."""
     steps = path.split("/")
-    return bool(TRICKS.search(raw)) or ".." in steps or "." in steps or "//" in path or "\\" in path or "\0" in path
+    return (
+        bool(FORBIDDEN_BYTES.search(raw))
+        or ".." in steps
+        or "." in steps
+        or "//" in path
+        or "\\" in path
+        or "\0" in path
+    )
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None where it is too long. An empty one is an empty JSON text, which no route takes."""
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body; None where it is too long. An empty body becomes an empty JSON text, which no route accepts."""
     parts, size, more = [], 0, True
     while more:
         message = await receive()
@@ -126,22 +126,22 @@ async def _read(receive: Receive, most: int) -> bytes | None:
             return b" "
         part = message.get("body", b"")
         size += len(part)
-        if size > most:
+        if size > limit:
             return None
         parts.append(part)
         more = message.get("more_body", False)
     return b"".join(parts) or b" "
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body once more, then whatever else comes (that the client went away)."""
-    given = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns the body again, then passes on what follows (a disconnect)."""
+    replayed = False
 
     async def replay() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
@@ -151,24 +151,28 @@ def _with_headers(send: Send) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             there = {name.lower() for name, _ in message.get("headers", [])}
-            new = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
+            new = [
+                (name.encode(), value.encode())
+                for name, value in SECURITY_HEADERS.items()
+                if name.encode() not in there
+            ]
             message = {**message, "headers": [*message.get("headers", []), *new]}
         await send(message)
 
     return sending
 
 
-async def _answer(send: Send, status: int, text: str) -> None:
+async def _refuse(send: Send, status: int, text: str) -> None:
     body = json.dumps({"error": text}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The Host header without its port.
 
-    >>> _name("localhost:8000"), _name("[::1]:80"), _name("::1")
+    >>> _host_name("localhost:8000"), _host_name("[::1]:80"), _host_name("::1")
     ('localhost', '::1', '::1')
     """
     if host.startswith("["):

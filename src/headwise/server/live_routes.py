@@ -1,16 +1,16 @@
-"""The live page's requests, `/api/NAME/live...`. Each is checked first, then put into the model's line (`desk`).
+"""The live page's requests, `/api/NAME/live...`. Each is validated first, then submitted to the job queue (`model_host`).
 
-| request                      | body or query                               | answer                        |
+| request                      | body or query                               | response                      |
 |------------------------------|---------------------------------------------|-------------------------------|
 | GET  live                    |                                             | the state of the model        |
-| POST live/look               | text, mode, answer, max_new_tokens, changes | a stream                      |
-| POST live/what_if            | look, changes, draws                        | a stream                      |
+| POST live/run                | text, mode, answer, max_new_tokens, changes | a stream                      |
+| POST live/what_if            | run, changes, draws                         | a stream                      |
 | POST live/score              | question, answer                            | a stream                      |
-| GET  live/look/ID/head/L12H3 | rows=a:b, columns=c:d, size                 | a map, which may be waited for |
+| GET  live/run/ID/head/L12H3  | rows=a:b, columns=c:d, size                 | a map; may wait for the model |
 
 A stream is lines of JSON: {"event": "waiting", "ahead": 1}, {"event": "running", "stage": ..., "share": 0.4}, and last
-{"event": "done", "result": ...} or {"event": "failed", "error": ...}. A client that goes away cancels its job. What can be
-known beforehand (a prompt that is too long, a head that is not there) is refused with 422 before any line.
+{"event": "done", "result": ...} or {"event": "failed", "error": ...}. A client that disconnects cancels its job. Invalid
+requests (a prompt over the limit, an unknown head) are refused with 422 before the first line.
 """
 
 from __future__ import annotations
@@ -27,155 +27,155 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from headwise.core.errors import DataError, HeadwiseError
-from headwise.server.answers import atlas_of, dumped
-from headwise.server.desk import Job
-from headwise.server.room import Room
-from headwise.server.shelf import Shelf, Shelved
+from headwise.server.model_host import ModelHost, ModelJob
+from headwise.server.registry import AtlasRegistry, ServedAtlas
+from headwise.server.responses import find_atlas, json_response
 
 __all__ = ["live_routes"]
 
-BEAT = 0.1  # seconds between two looks at a job
-PULSE = 2.0  # a line at least this often, so that nobody thinks the server has gone
-HEADS = 4096  # changed at once, at most
-SPAN = re.compile(r"(\d{1,7}):(\d{1,7})")
+POLL_SECONDS = 0.1  # between two checks of a job
+HEARTBEAT_SECONDS = 2.0  # at least one line this often, so that the client knows the server is alive
+MAX_CHANGED_HEADS = 4096
+TOKEN_RANGE = re.compile(r"(\d{1,7}):(\d{1,7})")
 
 
-class Asked(BaseModel):
-    """A body; what it does not know is refused."""
+class RequestBody(BaseModel):
+    """A JSON body; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class LookAsked(Asked):
+class RunRequest(RequestBody):
     """A prompt."""
 
     text: str
     mode: str = "question"
     answer: bool = True
     max_new_tokens: int = 32
-    changes: dict[str, float] = Field(default_factory=dict, max_length=HEADS)
+    changes: dict[str, float] = Field(default_factory=dict, max_length=MAX_CHANGED_HEADS)
 
 
-class WhatIfAsked(Asked):
-    """Heads and their factors, on a prompt that was looked at."""
+class WhatIfRequest(RequestBody):
+    """Heads and their factors, for the prompt of an earlier run."""
 
-    look: str
-    changes: dict[str, float] = Field(max_length=HEADS)
+    run: str
+    changes: dict[str, float] = Field(max_length=MAX_CHANGED_HEADS)
     draws: int = 5
 
 
-class ScoreAsked(Asked):
-    """An answer to be scored."""
+class ScoreRequest(RequestBody):
+    """An answer to score."""
 
     question: str
     answer: str | None = None
 
 
-def live_routes(shelf: Shelf, room: Room) -> APIRouter:
-    """All of the above."""
+def live_routes(registry: AtlasRegistry, host: ModelHost) -> APIRouter:
+    """The routes above."""
     routes = APIRouter(prefix="/api/{name}/live")
 
     @routes.get("")
     def status(name: str) -> Response:
-        return JSONResponse(room.status(atlas_of(shelf, name)), headers={"cache-control": "no-store"})
+        return JSONResponse(host.status(find_atlas(registry, name)), headers={"cache-control": "no-store"})
 
-    @routes.post("/look")
-    async def look(name: str, asked: LookAsked, request: Request) -> Response:
-        atlas, session = atlas_of(shelf, name), room.ready()
-        options: dict[str, Any] = asked.model_dump(exclude={"text"}) | {"atlas": atlas.atlas.location.address}
-        await run_in_threadpool(session.check, asked.text, **options)
-        return _stream(room, atlas, request, lambda halt: session.look(asked.text, halt=halt, **options))
+    @routes.post("/run")
+    async def run(name: str, body: RunRequest, request: Request) -> Response:
+        atlas, session = find_atlas(registry, name), host.ready()
+        options: dict[str, Any] = body.model_dump(exclude={"text"}) | {"atlas": atlas.atlas.location.address}
+        await run_in_threadpool(session.validate, body.text, **options)
+        return _stream(host, atlas, request, lambda cancel: session.run(body.text, cancel=cancel, **options))
 
     @routes.post("/what_if")
-    async def what_if(name: str, asked: WhatIfAsked, request: Request) -> Response:
-        atlas, session = atlas_of(shelf, name), room.ready()
+    async def what_if(name: str, body: WhatIfRequest, request: Request) -> Response:
+        atlas, session = find_atlas(registry, name), host.ready()
         return _stream(
-            room, atlas, request,
-            lambda halt: session.what_if(asked.look, asked.changes, draws=asked.draws, halt=halt),
+            host, atlas, request,
+            lambda cancel: session.what_if(body.run, body.changes, draws=body.draws, cancel=cancel),
         )  # fmt: skip
 
     @routes.post("/score")
-    async def score(name: str, asked: ScoreAsked, request: Request) -> Response:
-        atlas, session = atlas_of(shelf, name), room.ready()
-        await run_in_threadpool(session.check, asked.question, mode="question", atlas=atlas.atlas.location.address)
+    async def score(name: str, body: ScoreRequest, request: Request) -> Response:
+        atlas, session = find_atlas(registry, name), host.ready()
+        address = atlas.atlas.location.address
+        await run_in_threadpool(session.validate, body.question, mode="question", atlas=address)
         return _stream(
-            room, atlas, request,
-            lambda halt: session.score(asked.question, asked.answer, atlas.atlas.location.address, halt=halt),
-        )  # fmt: skip
+            host, atlas, request, lambda cancel: session.score(body.question, body.answer, address, cancel=cancel)
+        )
 
-    @routes.get("/look/{look}/head/{head}")
-    async def head(
-        name: str, look: str, head: str, request: Request, rows: str = "", columns: str = "", size: int = 512
+    @routes.get("/run/{run}/head/{head}")
+    async def head_map(
+        name: str, run: str, head: str, request: Request, rows: str = "", columns: str = "", size: int = 512
     ) -> Response:
-        atlas, session = atlas_of(shelf, name), room.ready()
-        options: dict[str, Any] = {"rows": _span(rows, "rows"), "columns": _span(columns, "columns"), "size": size}
-        found = await run_in_threadpool(session.head, look, head, runs=False, **options)
+        atlas, session = find_atlas(registry, name), host.ready()
+        options: dict[str, Any] = {
+            "rows": _token_range(rows, "rows"), "columns": _token_range(columns, "columns"), "size": size,
+        }  # fmt: skip
+        found = await run_in_threadpool(session.head_map, run, head, run_model=False, **options)
         if found is not None:
-            return dumped(found)
-        job = room.desk.take(lambda halt: session.head(look, head, halt=halt, **options))
-        return await _awaited(job, request, atlas)
+            return json_response(found)
+        job = host.queue.submit(lambda cancel: session.head_map(run, head, cancel=cancel, **options))
+        return await _await_job(job, request, atlas)
 
     return routes
 
 
-def _span(text: str, what: str) -> tuple[int, int] | None:
-    """The text 10:20 as (10, 20); nothing is all tokens."""
+def _token_range(text: str, what: str) -> tuple[int, int] | None:
+    """The text 10:20 as (10, 20); empty text is all tokens."""
     if not text:
         return None
-    match = SPAN.fullmatch(text)
+    match = TOKEN_RANGE.fullmatch(text)
     if match is None:
-        raise DataError(f"{what} {text[:20]!r} was asked for; write two numbers of tokens as 10:20")
+        raise DataError(f"{what} {text[:20]!r} is not a range of tokens; write two numbers as 10:20")
     return int(match[1]), int(match[2])
 
 
-def _stream(room: Room, atlas: Shelved, request: Request, work: Callable[[Any], Any]) -> Response:
-    job = room.desk.take(work)
-    lines = _lines(room, atlas, request, job)
+def _stream(host: ModelHost, atlas: ServedAtlas, request: Request, work: Callable[[Any], Any]) -> Response:
+    job = host.queue.submit(work)
+    lines = _lines(host, atlas, request, job)
     return StreamingResponse(lines, media_type="application/x-ndjson", headers={"cache-control": "no-store"})
 
 
-async def _lines(room: Room, atlas: Shelved, request: Request, job: Job) -> AsyncIterator[bytes]:
-    told, since = None, 0.0
+async def _lines(host: ModelHost, atlas: ServedAtlas, request: Request, job: ModelJob) -> AsyncIterator[bytes]:
+    sent, since = None, 0.0
     try:
-        while not job.over.is_set():
+        while not job.finished.is_set():
             if await request.is_disconnected():
                 return
-            line = _progress(room, job)
-            since += BEAT
-            if line != told or since >= PULSE:
-                told, since = line, 0.0
+            line = _progress_line(host, job)
+            since += POLL_SECONDS
+            if line != sent or since >= HEARTBEAT_SECONDS:
+                sent, since = line, 0.0
                 yield line
-            await asyncio.sleep(BEAT)
-        yield await run_in_threadpool(_last, job, atlas)
+            await asyncio.sleep(POLL_SECONDS)
+        yield await run_in_threadpool(_last_line, job, atlas)
     finally:
-        job.halt.cancel()
+        job.cancel.cancel()
 
 
-def _progress(room: Room, job: Job) -> bytes:
-    now = job.now
-    said: dict[str, Any] = {"event": "waiting", "ahead": room.desk.ahead(job)}
-    if now.event != "waiting":
-        said = {"event": "running", "stage": now.stage, "share": round(now.share, 3)}
-    return json.dumps(said).encode() + b"\n"
+def _progress_line(host: ModelHost, job: ModelJob) -> bytes:
+    status = job.status
+    event: dict[str, Any] = {"event": "waiting", "ahead": host.queue.jobs_ahead(job)}
+    if status.event != "waiting":
+        event = {"event": "running", "stage": status.stage, "share": round(status.share, 3)}
+    return json.dumps(event).encode() + b"\n"
 
 
-def _last(job: Job, atlas: Shelved) -> bytes:
-    now = job.now
-    said = {"event": "done", "result": now.result}
-    if now.event != "done":
-        said = {"event": "failed", "error": atlas.unplaced(now.error)}
-    return json.dumps(said, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+def _last_line(job: ModelJob, atlas: ServedAtlas) -> bytes:
+    event = {"event": "done", "result": job.status.result}
+    if job.status.event != "done":
+        event = {"event": "failed", "error": atlas.redact(job.status.error)}
+    return json.dumps(event, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
-async def _awaited(job: Job, request: Request, atlas: Shelved) -> Response:
-    """The answer of a job that is not streamed."""
+async def _await_job(job: ModelJob, request: Request, atlas: ServedAtlas) -> Response:
+    """The response of a job that is not streamed."""
     try:
-        while not job.over.is_set():
+        while not job.finished.is_set():
             if await request.is_disconnected():
                 break
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(POLL_SECONDS)
     finally:
-        job.halt.cancel()
-    if job.now.event != "done":
-        raise HeadwiseError(atlas.unplaced(job.now.error or "cancelled"))
-    return dumped(job.now.result)
+        job.cancel.cancel()
+    if job.status.event != "done":
+        raise HeadwiseError(atlas.redact(job.status.error or "cancelled"))
+    return json_response(job.status.result)

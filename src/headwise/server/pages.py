@@ -1,14 +1,13 @@
-"""Pages that one can link to: which addresses there are, and the HTML behind them.
+"""Pages and their URLs.
 
-    /                      the atlases that are served
+    /                      the served atlases
     /NAME/                 an atlas; and under it study/KEY, heads, head/L12H3, agreement, compare/OTHER, print, live
     /assets/figure.js      the front end's files
 
-The page is the same for every address of an atlas: its modules read the address and ask /api for what stands there. So
-an address can be pasted and reloaded; one that leads nowhere is 404, with the page around it that says so.
+All URLs of an atlas return the same page: its modules read the URL and request the data from /api. So a URL can be shared and
+reloaded; an unknown one is 404, with the page around the message.
 
-A file is served if its name is among those of the folder of assets when the server started; no address is ever joined to
-a path.
+A file is served if its name was in the assets folder when the server started; no URL is ever joined to a path.
 """
 
 from __future__ import annotations
@@ -21,79 +20,82 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from headwise.core.dims import parse_head
-from headwise.server.answers import Missing, same
-from headwise.server.plain_page import plain_page
-from headwise.server.shelf import Shelf, Shelved
-from headwise.web.content import UNDRAWN
-from headwise.web.page import ASSETS, served_page
+from headwise.server.registry import AtlasRegistry, ServedAtlas
+from headwise.server.responses import NotFoundError, not_modified, plain_page
+from headwise.web.content import WITHOUT_PAGE
+from headwise.web.html_page import ASSETS, served_page
 
-__all__ = ["Assets", "is_page", "listing", "shell"]
+__all__ = ["StaticAssets", "app_page", "atlas_list", "is_page"]
 
-KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
-PLAIN = ("", "heads", "agreement", "print", "live")
-POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
+FIXED_PAGES = ("", "heads", "agreement", "print", "live")
+POLICY_META = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
 
 
-class Assets:
+class StaticAssets:
     """The files of the front end."""
 
     def __init__(self) -> None:
-        self._files = {file.name: file for file in ASSETS.iterdir() if file.suffix in KINDS}
+        self._files = {file.name: file for file in ASSETS.iterdir() if file.suffix in MEDIA_TYPES}
 
-    def answer(self, name: str, request: Request) -> Response:
+    def response(self, name: str, request: Request) -> Response:
         """One file, by its name alone."""
         if name not in self._files:
-            raise Missing("there is no such file here")
+            raise NotFoundError("there is no such file here")
         body = self._files[name].read_bytes()
         etag = hashlib.blake2b(body, digest_size=8).hexdigest()
         headers = {"cache-control": "no-cache", "etag": f'"{etag}"'}
-        return same(request, etag) or Response(body, media_type=KINDS[self._files[name].suffix], headers=headers)
+        return not_modified(request, etag) or Response(
+            body, media_type=MEDIA_TYPES[self._files[name].suffix], headers=headers
+        )
 
 
-def is_page(shelf: Shelf, atlas: Shelved, path: str) -> bool:
+def is_page(registry: AtlasRegistry, atlas: ServedAtlas, path: str) -> bool:
     """Whether an atlas has such a page."""
     page, _, rest = path.strip("/").partition("/")
-    if page in PLAIN:
+    if page in FIXED_PAGES:
         return not rest
     if page == "study":
         return rest in atlas.content()[0].chapters
     if page == "compare":
-        return shelf.get(rest) is not None
+        return registry.get(rest) is not None
     return page == "head" and _has_head(atlas, rest)
 
 
-def shell(shelf: Shelf, atlas: Shelved, *, live: bool, status: int = 200) -> Response:
-    """The page of an atlas, whatever its address."""
-    settings = {"mode": "served", "atlas": atlas.name, "atlases": list(shelf.all), "live": live}
+def app_page(registry: AtlasRegistry, atlas: ServedAtlas, *, live: bool, status: int = 200) -> Response:
+    """The page of an atlas, the same for all its URLs."""
+    settings = {"mode": "served", "atlas": atlas.name, "atlases": list(registry.atlases), "live": live}
     text = served_page(settings, f"{atlas.name} · Headwise")
-    found = POLICY.search(text)
+    found = POLICY_META.search(text)
     policy = f"{html.unescape(found[1])}; frame-ancestors 'none'" if found else "default-src 'none'"
     return HTMLResponse(text, status, headers={"content-security-policy": policy, "cache-control": "no-cache"})
 
 
-def listing(shelf: Shelf) -> Response:
-    """The atlases; a server with one goes straight to it."""
-    if len(shelf.all) == 1:
-        return RedirectResponse(f"/{shelf.first.name}/", 307)
-    return plain_page("Atlases", "".join(_entry(one, shelf.folder(one)) for one in shelf.all.values()))
+def atlas_list(registry: AtlasRegistry) -> Response:
+    """The served atlases; a redirect where there is only one."""
+    if len(registry.atlases) == 1:
+        return RedirectResponse(f"/{registry.first.name}/", 307)
+    entries = (_list_entry(atlas, registry.short_path(atlas)) for atlas in registry.atlases.values())
+    return plain_page("Atlases", "".join(entries))
 
 
-def _entry(one: Shelved, folder: str) -> str:
-    """One atlas: its name, where it lies, what it is of, when it was measured, and its studies."""
-    name, origins = html.escape(one.name), {study: one.atlas.provenance(study) for study in one.atlas.studies}
-    told = [folder, "nothing was measured yet"]
+def _list_entry(atlas: ServedAtlas, folder: str) -> str:
+    """One atlas: its name, path, model, time of measurement and studies."""
+    name = html.escape(atlas.name)
+    origins = {study: atlas.atlas.provenance(study) for study in atlas.atlas.studies}
+    lines = [folder, "no study yet"]
     if origins:
         model = next(iter(origins.values())).model
         last = max(origin.created for origin in origins.values())
-        hour = last[:16].replace("T", " ")
-        told[1] = f"{model.get('id')}, {model.get('layers')} layers of {model.get('heads')} heads, measured {hour} UTC"
-        told.append(", ".join(study.replace("_", " ") for study in origins if study not in UNDRAWN))
-    lines = "".join(f'<p class="small">{html.escape(line)}</p>' for line in told)
-    return f'<div class="finding-words"><h3><a href="/{name}/">{name}</a></h3>{lines}</div>'
+        time = last[:16].replace("T", " ")
+        lines[1] = f"{model.get('id')}, {model.get('layers')} layers of {model.get('heads')} heads, measured {time} UTC"
+        lines.append(", ".join(study.replace("_", " ") for study in origins if study not in WITHOUT_PAGE))
+    body = "".join(f'<p class="small">{html.escape(line)}</p>' for line in lines)
+    return f'<div class="finding-words"><h3><a href="/{name}/">{name}</a></h3>{body}</div>'
 
 
-def _has_head(atlas: Shelved, name: str) -> bool:
-    """Whether the atlas's model has this head; told from the provenance, without reading a study."""
+def _has_head(atlas: ServedAtlas, name: str) -> bool:
+    """Whether the atlas's model has this head; from the provenance, without reading a study."""
     if not re.fullmatch(r"L\d{1,4}H\d{1,4}", name):
         return False
     layer, head = parse_head(name)

@@ -1,67 +1,73 @@
-"""What is on the pages? An atlas as plain dicts that JSON takes, one a path; the report embeds them, the explorer serves them.
+"""An atlas as JSON, one dict per path; the report embeds them, the explorer serves them.
 
-| path | holds |
+| path | content |
 |---|---|
-| ``atlas`` | the model's card, the studies by title, the data, what is missing; quick, since every page needs it |
-| ``findings`` | each study's short words and a small picture, for the opening page |
-| ``study/KEY`` | question, words by section, the paths of its figures, method, caveats, provenance |
+| ``atlas`` | the model card, the studies by title, the data, missing studies; fast, since every page needs it |
+| ``findings`` | each study's summary and thumbnail, for the home page |
+| ``study/KEY`` | question, words by section, figure paths, method, caveats, provenance |
 | ``figure/KEY/VARIANT`` | one figure (`figures.to_payload`) |
-| ``heads`` | the table of all heads, one array a column |
-| ``head/L12H3`` | all that is known of one head, joined (`analysis.HeadReport`) |
-| ``agreement`` | do the studies agree about heads? (`analysis.Agreement`) |
+| ``heads`` | the head table, one array per column |
+| ``head/L12H3`` | all studies' results for one head (`analysis.HeadReport`) |
+| ``agreement`` | agreement between studies about heads (`analysis.Agreement`) |
 
     content = Content(Atlas.open("atlas"))
     content.at("study/profile")
 
-Cost: a study is read once and kept; what was made is kept, but for single heads. Every number is one of the atlas or of
-`analysis`; nothing is computed here. Text is text: the pages never read it as HTML.
+The head table has one array per column, so that 5,120 heads x 100 columns are sorted and filtered in the browser. Numbers
+have the fewest digits that restore the same float32; missing values are null. A column has its study, a readable title and a
+kind: ``number``, ``text``, or ``test`` for p- and q-values, where small values are the interesting ones.
+
+Cost: a study is read once; everything but single heads is cached. Every number is one of the atlas or of `analysis`; nothing is
+computed here. Text is plain text: the pages never interpret it as HTML.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import xarray as xr
 
-from headwise.analysis import HeadReports, agreement_figure, describe_agreement
+from headwise.analysis import HeadReports, agreement_figure, default_columns, describe_agreement
 from headwise.analysis.agreement import agreement_of
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.head_table import heads
-from headwise.core.dims import head_name, parse_head
+from headwise.core.dims import HEAD, LAYER, head_name, parse_head
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures import to_payload
-from headwise.web.card import data_facts, model_card, version_facts
 from headwise.web.chapters import CHAPTERS
-from headwise.web.columns import columnar
-from headwise.web.study import Study
+from headwise.web.model_card import data_facts, model_card, version_facts
+from headwise.web.study_page import StudyPage
 
-__all__ = ["Content"]
+__all__ = ["WITHOUT_PAGE", "Content", "head_table"]
 
-UNDRAWN = ("salience",)  # shown on the pages of heads, without a page of its own
+WITHOUT_PAGE = ("salience",)  # shown on the heads' pages only
+TEST_COLUMNS = ("p", "q", "head_q")  # last part of the name of a p- or q-value
 
 
 class Content:
-    """The pages of one atlas. Safe to ask from several threads."""
+    """The content of one atlas's pages. Thread-safe."""
 
     def __init__(self, atlas: Atlas) -> None:
         self.atlas = atlas
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._cache: dict[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
 
     def at(self, path: str) -> dict[str, Any]:
-        """What stands at a path; StudyError or DataError where nothing does. Heads are made each time, all else is kept."""
+        """The content of a path; StudyError or DataError where there is none. All but single heads are cached."""
         with self._lock:
             if path.startswith("head/"):
-                return self._made(path)
-            if path not in self._kept:
-                self._kept[path] = self._made(path)
-            return self._kept[path]
+                return self._make(path)
+            if path not in self._cache:
+                self._cache[path] = self._make(path)
+            return self._cache[path]
 
     def paths(self) -> Iterator[str]:
-        """All paths there are, in the order of the pages; heads last."""
+        """All paths, in the order of the pages; heads last."""
         yield from ("atlas", "findings")
         for key in self.chapters:
             yield f"study/{key}"
@@ -78,36 +84,36 @@ class Content:
 
     @cached_property
     def chapters(self) -> list[str]:
-        """The studies that have a page: the known ones in the order of the chapters, then a user's own."""
-        there = [study for study in self.datasets if study not in UNDRAWN]
+        """The studies with a page: built-in ones in the order of the chapters, then others by name."""
+        shown = [study for study in self.datasets if study not in WITHOUT_PAGE]
         order = list(CHAPTERS)
-        return sorted(there, key=lambda study: (order.index(study) if study in order else len(order), study))
+        return sorted(shown, key=lambda study: (order.index(study) if study in order else len(order), study))
 
     @cached_property
-    def studies(self) -> dict[str, Study]:
+    def studies(self) -> dict[str, StudyPage]:
         """The pages of studies, in order."""
-        return {key: Study(key, self.datasets[key]) for key in self.chapters}
+        return {key: StudyPage(key, self.datasets[key]) for key in self.chapters}
 
     @cached_property
-    def origins(self) -> dict[str, Provenance]:
-        """Where each study's numbers come from."""
+    def provenances(self) -> dict[str, Provenance]:
+        """The provenance of every study."""
         return {study: Provenance.from_attrs(dataset.attrs) for study, dataset in self.datasets.items()}
 
     @cached_property
     def head_reports(self) -> HeadReports:
-        """All that is known of each head, looked up by name."""
+        """All studies' results by head name."""
         return HeadReports(self.datasets)
 
-    def _made(self, path: str) -> dict[str, Any]:
+    def _make(self, path: str) -> dict[str, Any]:
         kind, _, rest = path.partition("/")
-        plain: dict[str, Callable[[], dict[str, Any]]] = {
-            "atlas": self._opening, "findings": self._findings, "heads": self._heads, "agreement": self._agreement,
+        fixed: dict[str, Callable[[], dict[str, Any]]] = {
+            "atlas": self._overview, "findings": self._findings, "heads": self._heads, "agreement": self._agreement,
         }  # fmt: skip
         named: dict[str, Callable[[str], dict[str, Any]]] = {
             "study": self._study, "figure": self._figure, "head": self._head,
         }  # fmt: skip
-        if path in plain:
-            return plain[path]()
+        if path in fixed:
+            return fixed[path]()
         if kind in named and rest:
             return named[kind](rest)
         raise DataError(
@@ -115,10 +121,11 @@ class Content:
             "agreement."
         )
 
-    def _opening(self) -> dict[str, Any]:
+    def _overview(self) -> dict[str, Any]:
+        created = [provenance.created for provenance in self.provenances.values()]
         return {
             "name": self.atlas.location.name,
-            "model": model_card(self.origins[key] for key in self.chapters or self.origins),
+            "model": model_card(self.provenances[key] for key in self.chapters or self.provenances),
             "studies": [study.listing() for study in self.studies.values()],
             "missing": [
                 {
@@ -129,55 +136,93 @@ class Content:
                 for study, chapter in CHAPTERS.items()
                 if study not in self.datasets
             ],
-            "data": data_facts(self.origins),
-            "versions": version_facts(self.origins.values()),
-            "measured": {"first": self._hour(min), "last": self._hour(max)},
+            "data": data_facts(self.provenances),
+            "versions": version_facts(self.provenances.values()),
+            "measured": {"first": min(created, default=""), "last": max(created, default="")},
         }
 
     def _findings(self) -> dict[str, Any]:
         return {"studies": [study.finding() for study in self.studies.values()]}
 
     def _study(self, key: str) -> dict[str, Any]:
-        return self._found(key).page()
+        return self._page_of(key).page()
 
     def _figure(self, rest: str) -> dict[str, Any]:
         key, _, variant = rest.partition("/")
-        return self._found(key).payload(variant)
+        return self._page_of(key).payload(variant)
 
     def _heads(self) -> dict[str, Any]:
-        return columnar(heads(self.datasets), self.chapters)
+        return head_table(heads(self.datasets), self.chapters)
 
     def _head(self, name: str) -> dict[str, Any]:
-        """A head report; the mean of its maps over prompts is left to the figure that has it."""
+        """A head's results; the mean of its maps over prompts is in the patterns figure and is omitted here."""
         found = self.head_reports[head_name(*parse_head(name))].to_dict()
         for one in (found["patterns"] or {}).get("maps", []):
             del one["average"]
         return found
 
     def _agreement(self) -> dict[str, Any]:
-        """Do the studies agree; where they cannot be asked, why."""
+        """Agreement between studies; the reason where there are too few."""
         try:
             found = agreement_of(self.datasets)
         except StudyError as reason:
             return {"short": str(reason), "figures": [], "words": {}, "sets": [], "pairs": []}
         words = describe_agreement(found)
         figure = agreement_figure(found)
-        told = found.to_dict()
+        plain = found.to_dict()
         return {
             "short": words.short(),
             "figures": [{"key": "pairs", "label": "Pairs of studies", "payload": to_payload(figure)}],
             "words": words.sections(),
-            "sets": told["sets"],
-            "pairs": told["pairs"],
+            "sets": plain["sets"],
+            "pairs": plain["pairs"],
         }
 
-    def _found(self, key: str) -> Study:
+    def _page_of(self, key: str) -> StudyPage:
         if key not in self.studies:
-            known = f"is in this atlas and is shown on the pages of heads (head/{head_name(0, 0)}), without a page of its own."
-            if key in UNDRAWN and key in self.datasets:
-                raise StudyError(f"The study {key!r} {known}")
+            if key in WITHOUT_PAGE and key in self.datasets:
+                where = f"is shown on the heads' pages (head/{head_name(0, 0)}) and has no page of its own."
+                raise StudyError(f"The study {key!r} {where}")
             raise StudyError(f"There is no page of a study {key!r} in this atlas. {did_you_mean(key, self.chapters)}")
         return self.studies[key]
 
-    def _hour(self, which: Callable[..., str]) -> str:
-        return which((origin.created for origin in self.origins.values()), default="")
+
+def head_table(frame: pd.DataFrame, order: Sequence[str] = ()) -> dict[str, Any]:
+    """``{names, layer, head, columns: [{name, study, title, kind, default, values}]}`` of an atlas's head table.
+
+    The columns of studies in ``order`` come first, in that order; ``default`` columns are shown at first.
+    """
+    studies = {study: index for index, study in enumerate(order)}
+    names = [str(name) for name in frame.columns if name not in (LAYER, HEAD)]
+    names.sort(key=lambda name: studies.get(name.partition(".")[0], len(studies)))
+    shown = set(default_columns(names))
+    return {
+        "names": [str(name) for name in frame.index],
+        "layer": [int(layer) for layer in frame[LAYER]],
+        "head": [int(head) for head in frame[HEAD]],
+        "columns": [_column(name, frame[name], name in shown) for name in names],
+    }
+
+
+def _column(name: str, values: pd.Series, default: bool) -> dict[str, Any]:
+    study, _, rest = name.partition(".")
+    number = values.dtype.kind in "iufb"
+    last = rest.rpartition(".")[2]
+    return {
+        "name": name,
+        "study": study,
+        "title": rest.replace(".", " · ").replace("_", " "),
+        "kind": "test" if number and last in TEST_COLUMNS else "number" if number else "text",
+        "default": default,
+        "values": _numbers(values.to_numpy()) if number else [_text(value) for value in values],
+    }
+
+
+def _numbers(values: np.ndarray) -> list[float | int | None]:
+    if values.dtype.kind != "f":
+        return [int(value) for value in values]
+    return [float(str(value)) if finite else None for value, finite in zip(values, np.isfinite(values), strict=True)]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, float) and np.isnan(value)) else str(value)

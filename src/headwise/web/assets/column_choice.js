@@ -2,9 +2,9 @@
 
 import {el} from "headwise/element";
 
-/** The columns shown at first (the data say which: headwise.analysis.default_columns). */
+/** The columns shown at first (the data say which: the server). */
 export function usual(columns) {
-  return columns.filter((column) => column.usual).map((column) => column.name);
+  return columns.filter((column) => column.default).map((column) => column.name);
 }
 
 /** The list to tick; `changed(names)` hears of every change. */

@@ -12,7 +12,6 @@ import {headGrid} from "headwise/live_grid";
 import {LargeMap} from "headwise/live_map";
 import {scoreSection} from "headwise/live_score";
 import {asked, now} from "headwise/live_stream";
-import {dressLive} from "headwise/live_style";
 import {switchPanel} from "headwise/live_switch";
 import {told} from "headwise/numbers";
 import {link, note} from "headwise/router";
@@ -23,7 +22,6 @@ const SHORT = 600; // characters of a prompt that an address keeps
 
 /** The page. */
 export async function page(main, {query}, {atlas}) {
-  dressLive();
   const live = new Live(main, query, atlas);
   await live.open();
   return {leave: () => live.leave(), shown: () => live.focus()};
@@ -77,7 +75,7 @@ class Live {
     const {text, mode, length} = this.form.values();
     this.job?.cancel();
     this.scoring?.cancel();
-    this.job = asked("live/look", {text, mode, answer: length > 0, max_new_tokens: Math.max(1, length), changes}, (said) => this.form.busy(said));
+    this.job = asked("live/run", {text, mode, answer: length > 0, max_new_tokens: Math.max(1, length), changes}, (said) => this.form.busy(said));
     this.form.busy({event: "waiting", ahead: 0});
     try {
       const look = await this.job.result;
@@ -168,7 +166,7 @@ class Live {
   async #compare(changes, draws) {
     this.panel.clear();
     this.job?.cancel();
-    this.job = asked("live/what_if", {look: this.look.id, changes, draws}, (said) => this.panel.busy(said));
+    this.job = asked("live/what_if", {run: this.look.id, changes, draws}, (said) => this.panel.busy(said));
     this.panel.busy({event: "waiting", ahead: 0});
     try {
       this.panel.show(await this.job.result);
@@ -179,8 +177,8 @@ class Live {
   }
 
   async #score(look) {
-    if (this.facts.unscored) {
-      this.score.failed(this.facts.unscored);
+    if (this.facts.scoring_unavailable) {
+      this.score.failed(this.facts.scoring_unavailable);
       return;
     }
     const {score} = this;

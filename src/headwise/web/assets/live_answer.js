@@ -12,7 +12,7 @@ const LONG = 600; // tokens of a prompt that are written out
 /** The answer of a look, and the distribution of the token that is chosen. */
 export function answerSection(look) {
   const side = el("div", {class: "live-spread"});
-  const steps = look.steps.map((step, place) => ({words: `before “${shown(step.text)}”, token ${place + 1} of the answer`, spread: step.spread}));
+  const steps = look.steps.map((step, place) => ({words: `before “${shown(step.text)}”, token ${place + 1} of the answer`, spread: step.distribution}));
   if (!steps.length) steps.push({words: "at the end of the prompt", spread: look.next});
   const choose = (place) => side.replaceChildren(...spreadList(steps[place].spread, steps[place].words));
   choose(0);

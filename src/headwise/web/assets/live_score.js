@@ -26,13 +26,13 @@ export function scoreSection(onhead) {
   };
 }
 
-function verdict({probability, unusual}) {
+function verdict({probability, out_of_range: unusual}) {
   if (probability === null) return el("p", {}, "An empty answer has no score.");
   return el("div", {}, el("p", {class: "verdict"}, el("strong", {}, percent(probability)), " probability that the answer is wrong, by the atlas’s detector."),
     unusual.length ? el("p", {class: "warning"}, `Unlike every answer the detector was fitted on (${unusual.join(", ")}): its probability is a guess here.`) : null);
 }
 
-function blocks({others}) {
+function blocks({block_contributions: others}) {
   const parts = Object.entries(others).map(([name, added]) => `${name} ${added > 0 ? "+" : ""}${told(added)}`);
   return parts.length ? el("p", {class: "small"}, `Log-odds added: ${parts.join(", ")}.`) : null;
 }

@@ -1,6 +1,6 @@
 // Asking the server to compute something: one request whose answer comes in lines, first how far it is, last the result.
 //
-//     const job = asked("live/look", {text}, (now) => show(now.stage, now.share));
+//     const job = asked("live/run", {text}, (now) => show(now.stage, now.share));
 //     await job.result;      job.cancel();
 //
 // A job that is cancelled closes its request; the server sees that and stops at the next layer or token.
@@ -25,7 +25,7 @@ export async function now(path, signal = undefined) {
 /** The weights of one head: {rows, columns, row_starts, column_starts, values: Float32Array, high, wide}. */
 export async function headMap(look, head, {rows, columns, size}, signal) {
   const query = new URLSearchParams({rows: rows.join(":"), columns: columns.join(":"), size});
-  const found = await now(`live/look/${encodeURIComponent(look)}/head/${encodeURIComponent(head)}?${query}`, signal);
+  const found = await now(`live/run/${encodeURIComponent(look)}/head/${encodeURIComponent(head)}?${query}`, signal);
   const bytes = await unpacked(found.weights.deflated);
   const [high, wide] = found.weights.shape;
   return {...found, high, wide, values: new Float32Array(bytes.buffer, bytes.byteOffset, high * wide)};

@@ -83,7 +83,7 @@ function word(factor) {
   return factor === 0 ? "off" : `× ${told(factor)}`;
 }
 
-function both({before, after, effect, controls, as_large: large, logprob, logprob_after: later, changes, seconds}) {
+function both({before, after, effect, controls, controls_at_least: large, logprob, logprob_after: later, changes, seconds}) {
   const heads = Object.entries(changes).map(([head, factor]) => `${head} ${word(factor)}`).join(", ");
   return [
     el("div", {class: "live-sides"}, side("As it is", before, null), side(`With ${heads}`, after, before.next)),

@@ -20,7 +20,7 @@ function maps(small) {
 }
 
 function categories(small) {
-  const rows = small.places;
+  const rows = small.indices;
   return cells(rows[0].length, rows.length, (x, y) => (rows[y][x] < 0 ? null : parse(small.colours[rows[y][x]])));
 }
 

@@ -29,7 +29,7 @@ export async function page(main, route, {atlas}) {
 }
 
 function finding(study) {
-  const picture = miniature(study.miniature);
+  const picture = miniature(study.thumbnail);
   const address = link(`study/${study.key}`);
   return el("article", {class: "finding"},
     el("div", {class: "finding-picture", "aria-hidden": "true"}, picture ? el("a", {href: address, tabindex: "-1"}, picture) : null),

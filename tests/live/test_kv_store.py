@@ -3,7 +3,7 @@
 import torch
 
 from headwise.kernels import Attention, AttentionMask
-from headwise.live.keeping import Kept, size_of
+from headwise.live.kv_store import AttentionStore, size_of
 
 
 def attention(tokens: int) -> Attention:
@@ -14,7 +14,7 @@ def attention(tokens: int) -> Attention:
 def test_the_longest_unused_goes_first():
     one = size_of(attention(10))
     assert one == 4 * (2 * 10 * 4 + 10 * 4)
-    store = Kept(2 * one)
+    store = AttentionStore(2 * one)
     store.put("a", 0, attention(10))
     store.put("a", 1, attention(10))
     assert store.get("a", 0) is not None  # used: now layer 1 is the older one
@@ -25,23 +25,23 @@ def test_the_longest_unused_goes_first():
 
 
 def test_what_is_larger_than_the_room_stays_out():
-    store = Kept(10)
+    store = AttentionStore(10)
     store.put("a", 0, attention(10))
     assert store.get("a", 0) is None and store.bytes == 0
 
 
 def test_a_look_is_forgotten_as_a_whole():
-    store = Kept()
+    store = AttentionStore()
     for look in ("a", "b"):
         for layer in range(3):
             store.put(look, layer, attention(5))
-    store.forget("a")
+    store.remove("a")
     assert store.get("a", 1) is None and store.get("b", 1) is not None
     assert store.bytes == 3 * size_of(attention(5))
 
 
 def test_putting_again_counts_once():
-    store = Kept()
+    store = AttentionStore()
     store.put("a", 0, attention(5))
     store.put("a", 0, attention(5))
     assert store.bytes == size_of(attention(5))

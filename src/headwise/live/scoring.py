@@ -1,8 +1,8 @@
-"""How likely is this answer wrong? The detectors of the atlases, on the model that is loaded already.
+"""How likely is an answer wrong? The detectors of the atlases, applied to the loaded model.
 
-A detector speaks for its own model only; where the loaded model is another one, or the atlas holds no detector, `why_not`
-says so in a sentence. The map is what every head added to the log-odds of "wrong", against the average answer the
-detector was fitted on; it is an account of the detector, not a claim about causes (see `probes.detector`).
+A detector is valid for its own model only; where the loaded model differs, or the atlas has no detector, `unavailable` gives
+the reason. The map shows the log-odds of "wrong" that each head contributes, relative to the average training answer. It
+explains the detector and makes no causal claim (see `probes.detector`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ import numpy as np
 from headwise.core.errors import HeadwiseError
 from headwise.figures import Axis, Figure, Heatmap, to_payload
 from headwise.figures.scale import scale_around
-from headwise.live.packing import nested, number
-from headwise.live.shapes import Scored
+from headwise.live.response_schemas import AnswerScore, json_matrix, json_number
 from headwise.model import Model
 from headwise.studies.spectral.scoring import AnswerScorer, Score
 
-__all__ = ["Scores"]
+__all__ = ["AtlasScorers"]
 
 
-class Scores:
-    """The scorers of several atlases, each opened when it is first needed."""
+class AtlasScorers:
+    """The scorers of several atlases, each opened on first use."""
 
     def __init__(self, model: Model):
         self.model = model
         self._open: dict[str, AnswerScorer | HeadwiseError] = {}
 
-    def why_not(self, atlas: str | os.PathLike[str]) -> str | None:
-        """Why answers cannot be scored by this atlas; None where they can."""
+    def unavailable(self, atlas: str | os.PathLike[str]) -> str | None:
+        """The reason why this atlas cannot score answers; None where it can."""
         found = self._scorer(atlas)
         return str(found) if isinstance(found, HeadwiseError) else None
 
-    def asked(self, atlas: str | os.PathLike[str] | None) -> tuple[int | None, bool | None]:
-        """How the atlas put its questions: examples before each, and whether as a chat; None: what suits the model."""
+    def prompt_format(self, atlas: str | os.PathLike[str] | None) -> tuple[int | None, bool | None]:
+        """The atlas's question format: number of examples, and whether as a chat; None: the model's default."""
         if atlas is None:
             return None, None
         found = self._scorer(atlas)
@@ -44,14 +43,14 @@ class Scores:
             return None, None
         return found.options.few_shot, found.options.chat
 
-    def score(self, atlas: str | os.PathLike[str], question: str, answer: str | None) -> Scored:
-        """Score an answer; without one the model answers first."""
+    def score(self, atlas: str | os.PathLike[str], question: str, answer: str | None) -> AnswerScore:
+        """Score an answer; without one the model generates it first."""
         found = self._scorer(atlas)
         if isinstance(found, HeadwiseError):
             raise found
         start = time.monotonic()
         score = found.score(question, answer)
-        return _told(score, time.monotonic() - start)
+        return _response(score, time.monotonic() - start)
 
     def _scorer(self, atlas: str | os.PathLike[str]) -> AnswerScorer | HeadwiseError:
         path = os.fspath(atlas)
@@ -63,25 +62,25 @@ class Scores:
         return self._open[path]
 
 
-def _told(score: Score, seconds: float) -> Scored:
+def _response(score: Score, seconds: float) -> AnswerScore:
     added = score.added
     return {
         "question": score.question,
         "answer": score.answer,
-        "probability": number(score.probability),
-        "heads": [] if added is None else nested(added),
-        "others": score.others,
-        "unusual": score.unusual,
+        "probability": json_number(score.probability),
+        "head_contributions": [] if added is None else json_matrix(added),
+        "block_contributions": score.others,
+        "out_of_range": score.unusual,
         "figure": None if added is None else to_payload(_figure(added)),
         "seconds": seconds,
     }
 
 
 def _figure(added: np.ndarray) -> Figure:
-    """Layer x head: what each head added."""
+    """Layer x head map of contributions."""
     layers, heads = added.shape
     return Figure(
-        title="What every head added to the score",
+        title="Contribution of every head to the score",
         panels=(
             Heatmap(
                 key="added", title="", values=added.T.astype(np.float32), scale="added",

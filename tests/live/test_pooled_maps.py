@@ -8,9 +8,8 @@ from families import tiny as family
 from planted import tiny_model
 from wire_maps import largest, plain
 
-from headwise.live.keeping import Keep, Kept
-from headwise.live.small_maps import SmallMapReadings, stretches
-from headwise.live.windows import head_window
+from headwise.live.kv_store import AttentionStore, StoreAttention
+from headwise.live.pooled_maps import SmallMaps, head_window, segment_starts
 from headwise.model import load
 from headwise.model.gate import put_gate
 from headwise.seam import observe
@@ -20,8 +19,8 @@ TOKENS = 29
 
 
 def read(model, ids, size):
-    small, store = SmallMapReadings(size), Kept()
-    with observe(model, small, Keep(store, "a")), torch.no_grad():
+    small, store = SmallMaps(size), AttentionStore()
+    with observe(model, small, StoreAttention(store, "a")), torch.no_grad():
         model(input_ids=ids[None], use_cache=False)
     return small.result()["maps"].values[0], store
 
@@ -33,12 +32,12 @@ def test_every_pixel_is_the_largest_weight_of_its_rectangle(name, size):
     model, (ids,) = family(name), texts(TOKENS)
     maps, store = read(model, ids, size)
     whole = plain(model, ids)
-    edges = stretches(0, TOKENS, size)
+    edges = segment_starts(0, TOKENS, size)
     np.testing.assert_allclose(maps, largest(whole, edges, edges), atol=2e-6)
     rows, columns = (5, 23), (2, 19)
     for layer in range(len(whole)):
         found = head_window(store.get("a", layer), 3, rows, columns, size)
-        expected = largest(whole[layer, 3], stretches(*rows, size), stretches(*columns, size))
+        expected = largest(whole[layer, 3], segment_starts(*rows, size), segment_starts(*columns, size))
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
@@ -54,10 +53,10 @@ def test_a_sparse_model_s_cut_edges_are_nought_and_not_hidden():
 
 
 def test_long_texts_come_in_several_blocks(monkeypatch):
-    monkeypatch.setattr("headwise.live.small_maps.BLOCK", 500)
+    monkeypatch.setattr("headwise.live.pooled_maps.MAX_BLOCK_NUMBERS", 500)
     model, (ids,) = family("llama"), texts(120)
     maps, _ = read(model, ids, 16)
-    edges = stretches(0, 120, 16)
+    edges = segment_starts(0, 120, 16)
     np.testing.assert_allclose(maps, largest(plain(model, ids), edges, edges), atol=2e-6)
 
 

@@ -8,7 +8,7 @@ from families import tiny as family
 from planted import tiny_model, tiny_tokenizer
 
 from headwise.core.cancellation import CancelToken
-from headwise.live.speaking import begin, follow, speak, spread
+from headwise.live.generation import generate, next_tokens, prefill, teacher_force
 from headwise.model import load
 
 PROMPT = tuple(range(10, 30))
@@ -29,16 +29,16 @@ def model(request):
 
 def test_a_given_answer_is_as_likely_as_in_one_plain_pass(model):
     answer = (40, 41, 50, 42)
-    state = begin(model, PROMPT)
-    found = follow(model, state, answer)
+    state = prefill(model, PROMPT)
+    found = teacher_force(model, state, answer)
     expected = logprobs(model, PROMPT + answer)[len(PROMPT) - 1 : -1]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_the_likeliest_tokens_are_said_and_the_state_serves_twice(model):
-    state = begin(model, PROMPT)
-    follow(model, state, (40, 41, 50))  # reads on a copy: what is said after it does not change
-    said = speak(model, copy.deepcopy(state), 6, never, CancelToken())
+    state = prefill(model, PROMPT)
+    teacher_force(model, state, (40, 41, 50))  # reads on a copy: what is said after it does not change
+    said = generate(model, copy.deepcopy(state), 6, never, CancelToken())
     ids = PROMPT
     for token, row in zip(said.ids, said.before, strict=True):
         plain = logprobs(model, ids)[-1]
@@ -53,15 +53,15 @@ def test_the_likeliest_tokens_are_said_and_the_state_serves_twice(model):
 
 def test_an_end_is_not_part_of_the_answer():
     model = load(*tiny_model(layers=2))
-    first = speak(model, begin(model, PROMPT), 4, never, CancelToken()).ids
-    said = speak(model, begin(model, PROMPT), 4, lambda so_far, token: len(so_far) == 2, CancelToken())
+    first = generate(model, prefill(model, PROMPT), 4, never, CancelToken()).ids
+    said = generate(model, prefill(model, PROMPT), 4, lambda so_far, token: len(so_far) == 2, CancelToken())
     assert said.ids == first[:2] and said.finished
 
 
 def test_a_distribution_sums_to_one_and_falls():
     model = load(*tiny_model(layers=2))
-    state = begin(model, PROMPT)
-    shown = spread(model, state.logprobs)
+    state = prefill(model, PROMPT)
+    shown = next_tokens(model, state.logprobs)
     p = [one["p"] for one in shown["top"]]
     assert len(p) == 12 and p == sorted(p, reverse=True)
     assert sum(p) + shown["rest"] == pytest.approx(1.0, abs=1e-5)

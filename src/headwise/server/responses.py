@@ -1,0 +1,112 @@
+"""Responses of the server: JSON with an ETag, error messages without paths of this machine, and pages without scripts.
+
+| error                                | status |
+|--------------------------------------|--------|
+| no such address                      | 404    |
+| the request is invalid               | 422    |
+| the job queue is full                | 503, with Retry-After |
+| no model is loaded, or not yet       | 503    |
+| an unexpected error                  | 500; the traceback goes to the server's log only |
+
+A 404 is a small HTML page for a browser (Accept: text/html) and JSON for programs.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from headwise.core.errors import HeadwiseError
+from headwise.server.model_host import ModelNotReadyError, QueueFullError
+from headwise.server.registry import AtlasRegistry, ServedAtlas
+
+__all__ = ["NotFoundError", "find_atlas", "json_response", "not_modified", "plain_page", "register_error_handlers"]
+
+
+class NotFoundError(HeadwiseError):
+    """There is nothing at this address (docs/errors/explorer.md)."""
+
+
+def find_atlas(registry: AtlasRegistry, name: str) -> ServedAtlas:
+    """The atlas that a URL names."""
+    found = registry.get(name)
+    if found is None:
+        raise NotFoundError("there is no atlas of this name here; / lists the served atlases")
+    return found
+
+
+def json_response(value: Any, etag: str | None = None) -> Response:
+    """A dict as JSON; the browser revalidates it by its ETag, and stores nothing without one."""
+    body = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"cache-control": "no-store"} if etag is None else {"cache-control": "no-cache", "etag": f'"{etag}"'}
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def not_modified(request: Request, etag: str) -> Response | None:
+    """A 304 where the browser has this version already."""
+    known = [tag.strip().removeprefix("W/").strip('"') for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag not in known:
+        return None
+    return Response(status_code=304, headers={"cache-control": "no-cache", "etag": f'"{etag}"'})
+
+
+def plain_page(title: str, body: str, *, status: int = 200) -> Response:
+    """A page without scripts, for what belongs to no atlas: a title (text) over a body (HTML, escaped by the caller)."""
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Headwise</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        '<link rel="icon" href="data:,"><link rel="stylesheet" href="/assets/style.css"></head>'
+        '<body><main><div class="page page-atlases"><header class="study-header"><p class="label">Headwise</p>'
+        f'<h1>{html.escape(title)}</h1></header><div class="column">{body}</div></div></main></body></html>'
+    )
+    return HTMLResponse(text, status, headers={"cache-control": "no-cache"})
+
+
+def register_error_handlers(app: FastAPI, registry: AtlasRegistry) -> None:
+    """Every kind of error as one sentence."""
+
+    @app.exception_handler(HeadwiseError)
+    async def expected(request: Request, error: HeadwiseError) -> Response:
+        text = str(error)
+        for atlas in registry.atlases.values():
+            text = atlas.redact(text)
+        if isinstance(error, NotFoundError):
+            return _not_found(request, text)
+        if isinstance(error, QueueFullError | ModelNotReadyError):
+            return JSONResponse({"error": text}, 503, headers={"retry-after": "5"})
+        return JSONResponse({"error": text}, 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return JSONResponse({"error": 'the body is not JSON; send an object, such as {"text": "..."}'}, 422)
+        where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+        return JSONResponse({"error": f"{where[:60]}: {first['msg'][:1].lower()}{first['msg'][1:]}"}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404:
+            return _not_found(request, "there is nothing at this address")
+        text = {405: "this address does not accept this method"}
+        return JSONResponse({"error": text.get(error.status_code, str(error.detail))}, error.status_code)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": "something went wrong; see the server's log"}, 500)
+
+
+def _not_found(request: Request, text: str) -> Response:
+    wants_html = "text/html" in request.headers.get("accept", "")
+    if not wants_html or request.url.path.startswith(("/api/", "/assets/")):
+        return JSONResponse({"error": text}, 404)
+    sentence = f"{text[:1].upper()}{text[1:].split(';')[0]}."
+    link = '<a href="/">List of served atlases.</a>'
+    return plain_page("Not found", f"<p>{html.escape(sentence)} {link}</p>", status=404)

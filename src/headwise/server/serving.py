@@ -1,0 +1,116 @@
+"""Starting and stopping the server: binding a port, running until Ctrl-C.
+
+The port is bound before anything is loaded, so that a port in use is reported at once and not after a minute. The server
+binds to 127.0.0.1 unless another host is given; then everyone who can reach that address can read the atlases and run the
+model: there are no passwords.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from headwise.core.errors import DataError
+
+__all__ = ["ExplorerServer", "bind_socket", "is_loopback", "run", "url_of"]
+
+SHUTDOWN_SECONDS = 3  # for open requests
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A bound socket; DataError where that fails."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        raise DataError(_bind_error(host, port, error)) from error
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """The URL for a browser."""
+    host, port = bound.getsockname()[:2]
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{shown}:{port}/"
+
+
+def run(
+    app: Any, bound: socket.socket, *, open_browser: bool = False, on_start: Callable[[], None] | None = None
+) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        limit_concurrency=200, h11_max_incomplete_event_size=64 * 1024,
+    )  # fmt: skip
+    server = ExplorerServer(config, on_start)
+    if open_browser:
+        threading.Timer(0.5, webbrowser.open, [url_of(bound)]).start()
+    server.run(sockets=[bound])
+
+
+class ExplorerServer(uvicorn.Server):
+    """Stops without a traceback, and calls `on_start` when it accepts requests."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None):
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then call `on_start`."""
+        await super().startup(sockets=sockets)
+        if self.started and self._on_start is not None:
+            self._on_start()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """As uvicorn's, but the signal is not raised again after a clean shutdown."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+
+def _bind_error(host: str, port: int, error: OSError | OverflowError) -> str:
+    number = getattr(error, "errno", None)
+    if number == errno.EADDRINUSE:
+        return f"port {port} is in use on {host}; choose another with --port, such as --port {_next(port)}"
+    if number == errno.EACCES:
+        return f"port {port} needs administrator rights; choose one above 1023 with --port"
+    if isinstance(error, OverflowError):
+        return f"{port} is not a port; choose one from 1024 to 65535 with --port"
+    return f"the server cannot listen on {host}: {error.strerror or error}; choose an address of this machine"
+
+
+def _next(port: int) -> int:
+    return port + 1 if port < 65535 else 8000
