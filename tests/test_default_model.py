@@ -38,9 +38,9 @@ def model():
 
 
 def test_check_passes(model):
-    verdict = hw.check(model)
-    assert verdict.passed, verdict
-    errors = {check.name: check.error for check in verdict.checks if check.error is not None}
+    report = hw.check(model)
+    assert report.passed, report
+    errors = {check.name: check.error for check in report.checks if check.error is not None}
     assert errors["reductions"] < 1e-5
     assert errors["logits"] < 1e-3
 

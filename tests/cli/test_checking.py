@@ -16,9 +16,9 @@ def test_check_passes_and_prints_its_errors(headwise, tiny):
 
 
 def test_check_in_json(headwise, tiny):
-    verdict = json.loads(headwise("check", tiny, "--json").out)
-    assert verdict["passed"] is True
-    assert all(check["error"] is None or check["error"] < 1e-4 for check in verdict["checks"])
+    report = json.loads(headwise("check", tiny, "--json").out)
+    assert report["passed"] is True
+    assert all(check["error"] is None or check["error"] < 1e-4 for check in report["checks"])
 
 
 @pytest.mark.parametrize(("family", "words"), [("bloom", "never asks"), ("mamba", "no attention heads")])

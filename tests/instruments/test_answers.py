@@ -7,8 +7,7 @@ from planted import tiny_model
 
 from headwise.instruments import AnswerSpectrum
 from headwise.instruments.answers import FEW
-from headwise.seam import Structure, observe
-from headwise.seam.watching import Instrument
+from headwise.seam import Instrument, Structure, observe
 
 LENGTHS, PROMPTS, K = (30, 22), (21, 19), 12
 

@@ -25,7 +25,7 @@ from headwise.figures import Figure, Heatmap, display, figure_of
 from headwise.figures.panels import Axis, Curve, Curves
 from headwise.figures.scale import Scale
 from headwise.figures.thumbnail import thumbnail
-from headwise.seam.verify import Check, Verdict
+from headwise.seam.verify import Check, CheckReport
 from headwise.studies.planning import Plan
 from headwise.studies.spectral.scoring import Score
 
@@ -215,13 +215,13 @@ def test_a_model_and_its_card_show_what_they_are(tiny):
     assert len(repr(tiny.card)) < 120
 
 
-def test_a_verdict_shows_every_check_and_refusal():
-    verdict = Verdict(
+def test_a_check_report_shows_every_check_and_refusal():
+    report = CheckReport(
         "m", [Check("layers", True, "all"), Check("logits", False, EVIL, 0.5, 1e-3)], {3: "linear attention"}
     )
-    text = seen(verdict).text
-    assert "can NOT be measured right" in text and EVIL in text and "5.0e-01" in text and "linear attention" in text
-    assert repr(verdict) == "<Verdict m: NOT ok: logits>"
+    text = seen(report).text
+    assert "can NOT be measured correctly" in text and EVIL in text and "5.0e-01" in text and "linear attention" in text
+    assert repr(report) == "<CheckReport m: NOT ok: logits>"
 
 
 def test_a_plan_shows_memory_disk_and_time():

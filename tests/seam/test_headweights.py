@@ -10,7 +10,7 @@ import torch
 from families import HYBRID, UNSEEABLE, build, tiny
 from torch import Tensor
 
-from headwise.core.errors import ModelError, SeamError
+from headwise.core.errors import DataError, ModelError, SeamError
 from headwise.model import ModelCard, load, open_stored
 from headwise.model.checkpoint import Checkpoint
 from headwise.seam import HeadWeights
@@ -106,13 +106,13 @@ def test_gains_are_those_of_the_norms(family):
     if family == "olmo2":
         assert weights.gain(1) is None
         behind = layers_of(hf)[1].post_attention_layernorm.weight.detach()
-        torch.testing.assert_close(weights.gain_behind(1), behind, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights.post_norm_gain(1), behind, rtol=1e-4, atol=1e-5)
         return
     if family == "gemma3_text":
         behind = layers_of(hf)[1].post_attention_layernorm.weight.detach() + plus
-        torch.testing.assert_close(weights.gain_behind(1), behind, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights.post_norm_gain(1), behind, rtol=1e-4, atol=1e-5)
     else:
-        assert weights.gain_behind(1) is None
+        assert weights.post_norm_gain(1) is None
     first = layers_of(hf)[1].ln_1 if family == "gpt2" else layers_of(hf)[1].input_layernorm
     torch.testing.assert_close(weights.gain(1), first.weight.detach() + plus, rtol=1e-4, atol=1e-5)
 
@@ -159,7 +159,7 @@ def test_only_the_asked_layer_is_read(tmp_path, monkeypatch):
     ("family", "message"),
     [
         ("deepseek_v3", "not columns of one linear map"),
-        ("qwen3_next", "0 linear maps take the heads' output in"),
+        ("qwen3_next", "0 linear maps take the heads' output as input"),
         *((family, "computes its attention by itself") for family in UNSEEABLE),
     ],
 )
@@ -205,3 +205,54 @@ def test_damaged_weights_are_refused():
         layers_of(hf)[1].self_attn.v_proj.weight[0, 0] = float("nan")
     with pytest.raises(SeamError, match=r"v_proj.weight of .* holds NaN"):
         HeadWeights(load(hf)).layer(1)
+
+
+QUERIES_KEYS: dict[
+    str, Callable[[Any, int, int], tuple[Tensor, Tensor]]
+] = {  # layer, heads, kv heads: (head, in, width)
+    "gpt2": lambda layer, heads, _: tuple(rows_of(w, heads) for w in layer.attn.c_attn.weight.T.split(48)[:2]),
+    "gpt_neox": lambda layer, heads, _: tuple(
+        layer.attention.query_key_value.weight.view(heads, 3, 8, 48).transpose(2, 3).unbind(1)[:2]
+    ),
+    "phi3": lambda layer, heads, kv: (
+        rows_of(layer.self_attn.qkv_proj.weight[:-64], heads),
+        rows_of(layer.self_attn.qkv_proj.weight[-64:-32], kv),
+    ),
+}
+
+
+def separate_queries_keys(layer: Any, heads: int, kv_heads: int) -> tuple[Tensor, Tensor]:
+    return rows_of(layer.self_attn.q_proj.weight, heads), rows_of(layer.self_attn.k_proj.weight, kv_heads)
+
+
+@pytest.mark.parametrize("family", ["mistral", *(family for family in ADDED if family != "gpt_oss")])
+def test_matrices_of_single_heads_are_slices_of_the_family_s(family):
+    """By hand from the family's own parameters; a query head reads kv head h // group."""
+    hf = tiny(family)
+    weights = HeadWeights(load(hf))
+    for index in weights.card.attention_layers:
+        layer, facts = layers_of(hf)[index], weights.card.per_layer[index]
+        kv_heads = 6 if family == "gpt2" else facts.kv_heads
+        queries, keys = QUERIES_KEYS.get(family, separate_queries_keys)(layer, facts.heads, kv_heads)
+        values = VALUES.get(family, separate)(layer, kv_heads)
+        outputs = weights.layer(index).output
+        for head in range(facts.heads):
+            name, shared = f"L{index}H{head}", head // (facts.heads // kv_heads)
+            assert torch.equal(weights.W_Q(name), queries[head])
+            assert torch.equal(weights.W_K((index, head)), keys[shared])
+            assert torch.equal(weights.W_V(name), values[shared])
+            assert torch.equal(weights.W_O(name), outputs[head])
+            assert torch.equal(weights.W_OV(name), values[shared] @ outputs[head])
+
+
+def test_scaled_queries_are_refused():
+    """YaRN multiplies the rotation, and with it queries and keys, by a factor."""
+    weights = HeadWeights(load(tiny("gpt_oss")))
+    with pytest.raises(SeamError, match="queries are not columns of one linear map"):
+        weights.W_Q("L0H0")
+    assert weights.W_OV("L0H0").shape == (48, 48)
+
+
+def test_a_head_that_is_not_there_is_refused():
+    with pytest.raises(DataError, match="there is no head L0H6"):
+        HeadWeights(load(tiny("llama"))).W_Q("L0H6")

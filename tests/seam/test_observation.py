@@ -10,13 +10,14 @@ import torch
 import xarray as xr
 from accelerate.hooks import ModelHook, add_hook_to_module
 from families import build, padded, texts, tiny
+from planted import tiny_model
 from watchers import Change, Recorder
 
 from headwise.core.errors import SeamError
 from headwise.instruments import HeadOutputs, Profile, Sites, Spectrum
 from headwise.interventions import Scale
 from headwise.model import load
-from headwise.seam import forward, observe
+from headwise.seam import forward, observe, run
 
 
 def traces(model: Any) -> list[Any]:
@@ -26,7 +27,7 @@ def traces(model: Any) -> list[Any]:
     ]
     own = [name for name, module in model.named_modules() if "forward" in vars(module)]
     configs = [m.config._attn_implementation for m in model.modules() if hasattr(m, "config")]
-    return [hooks, own, configs, dict(forward._ON)]
+    return [hooks, own, configs, dict(forward._ACTIVE)]
 
 
 def ids(length: int = 7, seed: int = 1) -> torch.Tensor:
@@ -99,7 +100,7 @@ def test_restored_when_an_instrument_cannot_attach(model):
     with pytest.raises(SeamError), observe(opt, Spectrum(), Sites(("residual", "mlp_in"))):
         pytest.fail("was let in")
     assert [*traces(opt)[:3]] == before[:3]
-    assert not forward._ON
+    assert not forward._ACTIVE
 
 
 def test_attaching_shows_no_pass_to_others(model):
@@ -121,7 +122,7 @@ def test_the_same_model_again_and_the_same_observation_again(model):
         assert seen["spectrum"].sizes["example"] == examples
     with observation, pytest.raises(SeamError, match="running already"), observation:
         pass
-    assert not forward._ON
+    assert not forward._ACTIVE
 
 
 def test_nested_observations_see_one_another(model):
@@ -162,7 +163,7 @@ def test_a_layer_looked_at_when_the_next_one_is_queued_looks_the_same(model, mon
 
     at_once, told = readings()
     assert told[:2] == ["saw 0", "ran 0"]
-    monkeypatch.setattr(forward, "RUNS_BEHIND", ("cpu",))
+    monkeypatch.setattr(forward, "ASYNC_DEVICES", ("cpu",))
     behind, told = readings()
     assert told[:2] == ["ran 0", "saw 0"] and told[-1].startswith("saw")
     for one, other in zip(at_once, behind, strict=True):
@@ -248,7 +249,7 @@ def test_a_model_in_each_thread():
     for thread in threads:
         thread.join()
     assert failures == []
-    assert not forward._ON
+    assert not forward._ACTIVE
     for one, other in zip(alone, together, strict=True):
         assert len(other.contexts) == 4
         for layer, call in one.calls.items():
@@ -336,3 +337,26 @@ def test_no_observation_changes_a_shared_model():
     for one in (shared, fresh):
         one(torch.tensor([[5, 6, 7]]), output_hidden_states=True)
     assert traces(shared) == traces(fresh)
+
+
+def test_results_by_instrument_also_where_names_are_shared(model):
+    one, other = Spectrum(k=2), Spectrum(k=3)
+    with torch.no_grad(), observe(model, one, other) as seen:
+        model(input_ids=ids())
+    assert (seen[one].sizes["rank"], seen[other].sizes["rank"]) == (2, 3)
+    with pytest.raises(SeamError, match="this Spectrum is not part of this observation"):
+        seen[Spectrum(k=2)]
+    with pytest.raises(SeamError, match="2 instruments are named 'spectrum'"):
+        seen["spectrum"]
+
+
+def test_run_is_observe_over_texts():
+    hf, tokenizer = tiny_model(layers=2)
+    model = load(hf, tokenizer=tokenizer)
+    texts = ["the old river", "a door in the wall"]
+    with torch.no_grad(), observe(model, Spectrum(k=2)) as expected:
+        for text in texts:
+            model(**model.encode(text))
+    xr.testing.assert_identical(run(model, texts, Spectrum(k=2))["spectrum"], expected["spectrum"])
+    alone = run(model, texts[0], Scale("L0H0", 0.0), HeadOutputs())
+    assert alone.passes == 1 and not alone["outputs"].z.sel(layer=0, head=0).any()

@@ -9,8 +9,8 @@ from watchers import PLACELESS, Call, Recorder, float64_softmax
 
 from headwise.kernels import reference
 from headwise.seam import AttentionCall, Structure, check, observe
-from headwise.seam.expected import eager_weights
 from headwise.seam.interface import routed
+from headwise.seam.outputs import eager_weights
 from headwise.seam.verify import everything
 
 LENGTHS = (40, 27)
@@ -25,18 +25,18 @@ def inputs(side: str) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_check_passes_with_small_errors(family):
-    verdict = check(tiny(family))
-    assert verdict.passed, [c for c in verdict.checks if not c.passed]
-    assert [c.name for c in verdict.checks] == ["layers", "logits", "reductions", "heads", "causality", "padding"]
-    assert verdict.refused == {}
-    for one in verdict.checks:
+    report = check(tiny(family))
+    assert report.passed, [c for c in report.checks if not c.passed]
+    assert [c.name for c in report.checks] == ["layers", "logits", "reductions", "heads", "causality", "padding"]
+    assert report.refused == {}
+    for one in report.checks:
         assert one.error is None or one.error <= 2e-5, one
 
 
 @pytest.mark.parametrize("family", SCALED)
 def test_weights_are_those_that_act_and_not_those_that_eager_returns(family):
-    verdict = check(tiny(family))
-    assert verdict.passed, [c for c in verdict.checks if not c.passed]
+    report = check(tiny(family))
+    assert report.passed, [c for c in report.checks if not c.passed]
     seen = Recorder()
     with torch.no_grad(), routed(tiny(family), "eager"):
         returned = tiny(family)(**inputs("alone"), output_attentions=True).attentions

@@ -60,8 +60,8 @@ def lora(family: str, **options) -> torch.nn.Module:
 def test_lora(family, options):
     """The adapter's part of what a head writes is in W_O; the check passes; both wrapped and unwrapped."""
     model = lora(family, **options)
-    verdict = check(model)
-    assert verdict.passed, [c for c in verdict.checks if not c.passed]
+    report = check(model)
+    assert report.passed, [c for c in report.checks if not c.passed]
     for whole in (model, model.get_base_model()):
         summed, output, _ = written_by_heads(whole)
         torch.testing.assert_close(summed, output, rtol=1e-4, atol=1e-4 * float(output.std()))

@@ -21,10 +21,10 @@ WHY = {
 def test_families_that_never_come_by(family):
     with pytest.raises(SeamError, match=f"^{family}.*{WHY[family]}"), observe(tiny(family), Spectrum()):
         pytest.fail("was let in")
-    verdict = check(tiny(family))
-    assert not verdict.passed
-    assert [c.name for c in verdict.checks] == ["layers"]
-    assert family in verdict.checks[0].says
+    report = check(tiny(family))
+    assert not report.passed
+    assert [c.name for c in report.checks] == ["layers"]
+    assert family in report.checks[0].message
 
 
 @pytest.mark.parametrize("family", ["qwen3_next", "jamba"])
@@ -47,11 +47,11 @@ def test_hybrids_show_their_attention_layers_only(family):
 
 def test_gated_heads_say_so():
     """Qwen3-Next multiplies z by a gate before its output projection: what single heads write cannot be told."""
-    verdict = check(tiny("qwen3_next"))
-    assert verdict.refused == {0: "linear attention: no attention map", 2: "linear attention: no attention map"}
-    failed = {c.name: c.says for c in verdict.checks if not c.passed}
+    report = check(tiny("qwen3_next"))
+    assert report.refused == {0: "linear attention: no attention map", 2: "linear attention: no attention map"}
+    failed = {c.name: c.message for c in report.checks if not c.passed}
     assert set(failed) == {"heads"}
-    assert "0 linear maps take the heads' output in" in failed["heads"]
+    assert "0 linear maps take the heads' output as input" in failed["heads"]
     assert "it may gate them first" in failed["heads"]
     with torch.no_grad(), observe(tiny("qwen3_next"), Profile()) as seen:
         tiny("qwen3_next")(input_ids=texts(20)[0][None])
@@ -61,7 +61,7 @@ def test_gated_heads_say_so():
 def test_a_layer_that_does_not_come_by_is_refused_after_the_pass():
     model = build("llama")
     model.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
-    with torch.no_grad(), observe(model), pytest.raises(SeamError, match="layer 1 did not come by the attention"):
+    with torch.no_grad(), observe(model), pytest.raises(SeamError, match="layer 1 did not reach the attention"):
         model(input_ids=texts(5)[0][None])
 
 
@@ -114,7 +114,7 @@ def test_sight_of_the_future_is_refused():
     ("options", "words"),
     [
         ({"is_causal": False}, "attends in both directions"),
-        ({"position_bias": torch.zeros(1)}, "hands its attention a tensor 'position_bias' that changes the weights"),
+        ({"position_bias": torch.zeros(1)}, "passes its attention a tensor 'position_bias' that changes the weights"),
         ({"dropout": 0.1}, "training mode with attention dropout"),
     ],
 )
@@ -151,7 +151,7 @@ def test_readings_by_name():
         tiny("llama")(input_ids=texts(5)[0][None])
     with pytest.raises(SeamError, match=r"no instrument 'spectrun' was given\. Did you mean 'spectrum'"):
         seen["spectrun"]
-    with pytest.raises(SeamError, match="2 instruments are named 'recorder'; ask each of them"):
+    with pytest.raises(SeamError, match="2 instruments are named 'recorder'; index with the instrument"):
         seen["recorder"]
 
 

@@ -9,7 +9,7 @@ import torch
 from families import build, tiny
 
 from headwise.kernels import blocked
-from headwise.seam import Structure, check, forward, forward_context, outputs, projection, verify
+from headwise.seam import Structure, check, forward, mask, outputs, projection, verify
 from headwise.seam.mask import parse_mask
 
 EPS = 1e-3
@@ -19,9 +19,9 @@ def failed(model: Any) -> set[str]:
     return {one.name for one in check(model).checks if not one.passed}
 
 
-def test_a_verdict_can_be_read_by_a_program():
-    verdict = check(tiny("jamba"))
-    found = json.loads(json.dumps(verdict.to_dict()))
+def test_a_report_can_be_read_by_a_program():
+    report = check(tiny("jamba"))
+    found = json.loads(json.dumps(report.to_dict()))
     assert found["passed"] is True
     assert found["model"] == "jamba"
     assert found["refused"] == {"0": "mamba: no heads", "2": "mamba: no heads"}
@@ -38,8 +38,8 @@ def test_a_verdict_can_be_read_by_a_program():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_passes(dtype):
-    verdict = check(build("llama").to(dtype))
-    assert verdict.passed, verdict
+    report = check(build("llama").to(dtype))
+    assert report.passed, report
 
 
 def test_a_structure_or_a_model_will_do():
@@ -79,11 +79,11 @@ def test_a_lost_mask_is_found(monkeypatch):
 def test_lost_padding_is_found(monkeypatch):
     """Padding tokens that are taken for real ones."""
     monkeypatch.setattr(
-        forward_context, "_told_by", lambda mask, *sizes: (torch.ones(sizes[:2]).bool(), torch.zeros(sizes[0]))
+        mask, "_real_tokens", lambda mask, *sizes: (torch.ones(sizes[:2]).bool(), torch.zeros(sizes[0]))
     )
-    verdict = check(tiny("llama"))
-    assert [one.name for one in verdict.checks] == ["layers"]
-    assert "hides tokens that nothing in the call of its decoder told to be padding" in verdict.checks[0].says
+    report = check(tiny("llama"))
+    assert [one.name for one in report.checks] == ["layers"]
+    assert "hides tokens that no argument of its decoder marks as padding" in report.checks[0].message
 
 
 def test_a_slice_of_the_output_in_place_of_the_input_is_found(monkeypatch):
@@ -97,17 +97,17 @@ def test_a_layer_without_effect_is_found():
     model = build("llama")
     with torch.no_grad():
         model.model.layers[1].self_attn.o_proj.weight.zero_()
-    verdict = {one.name: one for one in check(model).checks}
-    assert not verdict["causality"].passed
-    assert verdict["causality"].says == "switching off all heads of layer 1 changes no logit"
+    report = {one.name: one for one in check(model).checks}
+    assert not report["causality"].passed
+    assert report["causality"].message == "switching off all heads of layer 1 changes no logit"
 
 
 def test_damaged_weights_are_named():
     model = build("llama")
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight.fill_(torch.nan)
-    verdict = {one.name: one for one in check(model).checks}
-    assert "the model's logits are not finite" in verdict["logits"].says
+    report = {one.name: one for one in check(model).checks}
+    assert "the model's logits are not finite" in report["logits"].message
 
 
 def test_every_reduction_is_checked():
@@ -123,5 +123,5 @@ def test_logs_that_eager_cannot_hold_are_no_error():
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.q_proj.weight.mul_(60)
-    verdict = {one.name: one for one in check(model).checks}
-    assert verdict["reductions"].passed, verdict["reductions"]
+    report = {one.name: one for one in check(model).checks}
+    assert report["reductions"].passed, report["reductions"]

@@ -42,17 +42,17 @@ def check(
     from headwise.seam import check as run_checks
 
     spread: dict[str, Any] = {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
-    verdict = run_checks(load(model, dtype=dtype, device=device, **spread, revision=revision, adapter=adapter))
+    report = run_checks(load(model, dtype=dtype, device=device, **spread, revision=revision, adapter=adapter))
     if as_json:
-        typer.echo(json.dumps(verdict.to_dict()))
+        typer.echo(json.dumps(report.to_dict()))
     else:
-        typer.echo(f"{verdict.model}: {'ok' if verdict.passed else 'NOT OK'}")
-        for one in verdict.checks:
+        typer.echo(f"{report.model}: {'ok' if report.passed else 'NOT OK'}")
+        for one in report.checks:
             number = "" if one.error is None else f"  error {one.error:.1e} (limit {one.limit:.0e})"
-            typer.echo(f"  {'ok ' if one.passed else 'NOT'} {one.name:<11} {one.says}{number}")
-        for layer, reason in verdict.refused.items():
+            typer.echo(f"  {'ok ' if one.passed else 'NOT'} {one.name:<11} {one.message}{number}")
+        for layer, reason in report.refused.items():
             typer.echo(f"  --- layer {layer}: {reason}")
-    if not verdict.passed:
+    if not report.passed:
         raise typer.Exit(1)
 
 

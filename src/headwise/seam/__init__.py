@@ -1,40 +1,23 @@
 """The seam: the only folder that knows how transformers computes attention.
 
-`observe` puts instruments and interventions on a running model; `check` proves on the spot that what they see is
-what the model does.
+`observe` attaches instruments and interventions to a running model, `run` does so for texts in one line, and `check` verifies
+that what they see is what the model computes. Extend it by subclassing `Instrument` or `Intervention`.
+
+Import order: instrument, mask, outputs, interface, structure, side_stream, forward, observation; positions; projection,
+verify; layout, headweights.
 """
 
-from headwise.seam.attention_call import AttentionCall, ForwardContext
 from headwise.seam.headweights import HeadWeights, LayerWeights
+from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import routed
-from headwise.seam.observation import Observation, observe
+from headwise.seam.observation import Observation, observe, run
 from headwise.seam.positions import Positions, check_positions, position_index, position_mask
 from headwise.seam.projection import OutputProjection, output_projections
-from headwise.seam.refusal import refuse_unseeable
-from headwise.seam.structure import Structure
-from headwise.seam.verdict import Check, Verdict
-from headwise.seam.verify import check
-from headwise.seam.watching import Instrument, Intervention
+from headwise.seam.structure import Structure, refuse_unseeable
+from headwise.seam.verify import Check, CheckReport, check
 
 __all__ = [
-    "AttentionCall",
-    "Check",
-    "ForwardContext",
-    "HeadWeights",
-    "Instrument",
-    "Intervention",
-    "LayerWeights",
-    "Observation",
-    "OutputProjection",
-    "Positions",
-    "Structure",
-    "Verdict",
-    "check",
-    "check_positions",
-    "observe",
-    "output_projections",
-    "position_index",
-    "position_mask",
-    "refuse_unseeable",
-    "routed",
-]
+    "AttentionCall", "Check", "CheckReport", "ForwardContext", "HeadWeights", "Instrument", "Intervention",
+    "LayerWeights", "Observation", "OutputProjection", "Positions", "Structure", "check", "check_positions", "observe",
+    "output_projections", "position_index", "position_mask", "refuse_unseeable", "routed", "run",
+]  # fmt: skip

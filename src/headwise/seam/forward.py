@@ -1,10 +1,10 @@
-"""One forward pass under observation, and the decoder's forward that starts one.
+"""One forward pass under observation, and the patched forward of the decoder that starts one.
 
-A decoder that is observed has its `forward` replaced by a `Watched`, once, however many observations are on it. Each
-call of it is a `Pass`: it tells the instruments what comes, gets every layer at the seam as an `AttentionCall`, lets
-the interventions change it and the instruments look at it, and in the end checks that every layer came by exactly once.
+An observed decoder has its `forward` replaced by a `PatchedForward`, once, however many observations are active. Each call
+of it is a `Pass`, which reads the context of the pass from the arguments, receives every layer at the seam as an
+`AttentionCall`, applies the interventions, runs the instruments, and finally checks that every layer was seen exactly once.
 
-The call's z comes from a fused kernel, and all reductions that any instrument asked for from one streamed pass.
+z comes from a fused kernel, and all requested reductions come from one streamed computation.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Attention, AttentionMask, ReductionRequest, Reductions, reduce
+from headwise.kernels import Attention, AttentionMask, ReductionRequest, reduce
 from headwise.model.gate import gate_of
-from headwise.seam.attention_call import AttentionCall, ForwardContext
-from headwise.seam.behind import RUNS_BEHIND, Behind
-from headwise.seam.forward_context import forward_context
+from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import CURRENT, installed
-from headwise.seam.mask import parse_mask
+from headwise.seam.mask import forward_context, parse_mask
 from headwise.seam.outputs import attention_output
-from headwise.seam.refusal import (
+from headwise.seam.side_stream import ASYNC_DEVICES, SideStream
+from headwise.seam.structure import (
+    Structure,
     refuse_heads,
     refuse_options,
     refuse_recomputing,
     refuse_unlike_padding,
     refuse_unseen,
 )
-from headwise.seam.structure import Structure
-from headwise.seam.watching import Instrument, Intervention
 
 
-class Watchers(Protocol):
-    """What a pass needs of an observation."""
+class Observers(Protocol):
+    """What a pass needs from an observation."""
 
     instruments: list[Instrument]
     interventions: list[Intervention]
@@ -52,37 +50,40 @@ class Watchers(Protocol):
 class Pass:
     """One forward pass; `observations` outermost first."""
 
-    def __init__(self, structure: Structure, observations: Sequence[Watchers], arguments: dict[str, Any]):
+    def __init__(self, structure: Structure, observations: Sequence[Observers], arguments: dict[str, Any]):
         self.structure = structure
-        valid = _one_valid(observations)
+        given = [one.valid for one in observations if one.valid is not None]
+        if any(not torch.equal(one.bool(), given[0].bool()) for one in given[1:]):
+            raise SeamError("nested observations were given different valid tokens; give valid to one of them")
+        valid = given[0] if given else None
         context = forward_context(0, arguments, valid)
-        untold = valid is None and arguments.get("attention_mask") is None  # then a GPU need not be asked
-        self.valid = None if untold or bool(context.valid.all()) else context.valid
-        self.watchers = [(one, replace(context, index=one.passes)) for one in observations]
+        all_real = valid is None and arguments.get("attention_mask") is None  # known without waiting for a GPU
+        self.valid = None if all_real or bool(context.valid.all()) else context.valid
+        self.observers = [(one, replace(context, index=one.passes)) for one in observations]
         self.seen: Counter[int] = Counter()
-        self.changes = any(one.interventions for one in observations)
-        self.behind = Behind(all(one.stream_safe for one, _ in self._instruments()))
-        self.sights: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
-        self.wanted = ReductionRequest()
+        self.intervenes = any(one.interventions for one in observations)
+        self.side_stream = SideStream(all(one.stream_safe for one, _ in self._instruments()))
+        self.masks: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
+        self.request = ReductionRequest()
 
     def run(self, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the decoder's own forward."""
         refuse_recomputing(self.structure)
         for instrument, context in self._instruments():
             instrument.on_forward_start(context)
-            self.wanted = self.wanted | instrument.requested(context)
+            self.request = self.request | instrument.requested(context)
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
-            self.behind.finish(self._look)
+            self.side_stream.finish(self._observe)
         finally:
             CURRENT.reset(token)
-            self.behind.drop()
+            self.side_stream.abort()
         refuse_unseen(self.structure, self.seen)
         with torch.no_grad():
             for instrument, context in self._instruments():
                 instrument.on_forward_end(context)
-        for observation, _ in self.watchers:
+        for observation, _ in self.observers:
             observation.passes += 1
         return result
 
@@ -100,7 +101,7 @@ class Pass:
         mask: Tensor | None,
         options: dict[str, Any],
     ) -> Tensor:
-        """The seam's call: one layer's attention. Returns the z the model goes on with."""
+        """Called by the seam for one layer's attention. Returns the z that the model continues with."""
         refuse_options(layer, module, mask, options)
         refuse_heads(self.structure, layer, q.shape[1])
         options = dict(options)
@@ -109,57 +110,56 @@ class Pass:
         if mask is None and q.shape[2] > 1:
             k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]  # an empty static cache is longer than its content
         z, lse = attention_output(module, q, k, v, mask, scale, options)
-        sight = self._sight(mask, q.shape[2], k.shape[2], q.device)
-        attention = Attention(q, k, scale, sight, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
+        parsed = self._parsed(mask, q.shape[2], k.shape[2], q.device)
+        attention = Attention(q, k, scale, parsed, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
         self.seen[layer] += 1
-        call = AttentionCall(self.watchers[0][1], layer, module, attention, mask, v, z, Reductions())
-        if q.device.type in RUNS_BEHIND and not self.changes:
-            self.behind.hand(call, self._look)
+        call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z)
+        if q.device.type in ASYNC_DEVICES and not self.intervenes:
+            self.side_stream.submit(call, self._observe)
             return z
         self._reduce(call)
-        for observation, context in self.watchers:
+        for observation, context in self.observers:
             call.context = context
             for intervention in observation.interventions:
                 call.z = intervention.change(call)
-        self._on_layer(call)
+        self._run_instruments(call)
         return call.z
 
-    def _look(self, call: AttentionCall) -> None:
+    def _observe(self, call: AttentionCall) -> None:
         self._reduce(call)
-        self._on_layer(call)
+        self._run_instruments(call)
 
     def _reduce(self, call: AttentionCall) -> None:
-        if self.wanted:
+        if self.request:
             with torch.no_grad():
-                call.reductions = reduce(call.attention, self.wanted)
+                call.reductions = reduce(call.attention, self.request)
 
-    def _on_layer(self, call: AttentionCall) -> None:
+    def _run_instruments(self, call: AttentionCall) -> None:
         with torch.no_grad():
             for instrument, context in self._instruments():
                 call.context = context
                 instrument.on_layer(call)
 
     def _instruments(self) -> Iterator[tuple[Instrument, ForwardContext]]:
-        return ((instrument, context) for one, context in self.watchers for instrument in one.instruments)
+        return ((instrument, context) for one, context in self.observers for instrument in one.instruments)
 
-    def _sight(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> AttentionMask:
-        """What may be seen; worked out once for all layers of a pass that share a mask."""
+    def _parsed(self, mask: Tensor | None, queries: int, keys: int, device: torch.device) -> AttentionMask:
+        """The parsed mask; parsed once for all layers of a pass that share it."""
         key = (id(mask), queries, keys, device)
-        if key not in self.sights:
+        if key not in self.masks:
             valid = None if self.valid is None else self.valid.to(device)
-            sight = parse_mask(mask, queries, keys, device)
-            refuse_unlike_padding(self.structure, valid, sight.query_valid)
-            sight = sight.with_valid_queries(valid)
-            self.sights[key] = (mask, sight)  # the mask is held, so that its id is not given to another
-        return self.sights[key][1]
+            parsed = parse_mask(mask, queries, keys, device)
+            refuse_unlike_padding(self.structure, valid, parsed.query_valid)
+            self.masks[key] = (mask, parsed.with_valid_queries(valid))  # holds the mask, so that its id stays unique
+        return self.masks[key][1]
 
 
-class Watched:
-    """The forward of an observed decoder. With nobody watching it is the decoder's own."""
+class PatchedForward:
+    """The forward of an observed decoder. Without active observations it is the decoder's own."""
 
     def __init__(self, structure: Structure):
         self.structure = structure
-        self.observations: list[Watchers] = []  # outermost first
+        self.observations: list[Observers] = []  # outermost first
         self.holders = 0
         self.own = structure.decoder.forward
         functools.update_wrapper(self, self.own)
@@ -171,64 +171,57 @@ class Watched:
         arguments = {**dict(zip(self.names, args, strict=False)), **kwargs}
         return Pass(self.structure, tuple(self.observations), arguments).run(self.own, args, kwargs)
 
-    def put_on(self) -> ExitStack:
-        """Put the seam on the model; closing what is returned takes it off."""
+    def install(self) -> ExitStack:
+        """Put the seam on the model; closing the result removes it."""
         with ExitStack() as stack:
             decoder, before = self.structure.decoder, vars(self.structure.decoder).get("forward")
             stack.enter_context(installed(self.structure.hf))
             decoder.forward = self
-            stack.callback(self._take_off, before)
+            stack.callback(self._restore, before)
             return stack.pop_all()
 
-    def _take_off(self, before: Any) -> None:
+    def _restore(self, before: Any) -> None:
         decoder = self.structure.decoder
         if vars(decoder).get("forward") is not self:
-            return  # somebody wrapped the forward in the meantime; with nobody watching this one does nothing
+            return  # wrapped by other code in the meantime; without observations this one does nothing
         if before is None:
             del decoder.forward
         else:
             decoder.forward = before
 
 
-_ON: dict[int, tuple[Watched, ExitStack]] = {}  # id(decoder) -> the seam that is on it
+_ACTIVE: dict[int, tuple[PatchedForward, ExitStack]] = {}  # id(decoder) -> the patch that is on it
 
 
 @contextmanager
-def watched(structure: Structure, observation: Watchers) -> Iterator[None]:
-    """Let an observation watch every pass of the decoder. Observations may leave in any order."""
+def patched(structure: Structure, observation: Observers) -> Iterator[None]:
+    """Let an observation see every pass of the decoder. Observations may end in any order."""
     key = id(structure.decoder)
-    if key not in _ON:
-        seam = Watched(structure)
-        _ON[key] = (seam, seam.put_on())
-    seam, taking_off = _ON[key]
-    seam.observations.append(observation)
-    seam.holders += 1
+    if key not in _ACTIVE:
+        patch = PatchedForward(structure)
+        _ACTIVE[key] = (patch, patch.install())
+    patch, removal = _ACTIVE[key]
+    patch.observations.append(observation)
+    patch.holders += 1
     try:
         yield
     finally:
-        seam.observations = [one for one in seam.observations if one is not observation]
-        seam.holders -= 1
-        if not seam.holders:
-            del _ON[key]
-            taking_off.close()
+        patch.observations = [one for one in patch.observations if one is not observation]
+        patch.holders -= 1
+        if not patch.holders:
+            del _ACTIVE[key]
+            removal.close()
 
 
 @contextmanager
-def unwatched(structure: Structure) -> Iterator[None]:
-    """Passes of which the observations that are on the decoder hear nothing."""
-    seam = _ON.get(id(structure.decoder), (None,))[0]
-    observations = [] if seam is None else seam.observations
-    if seam is not None:
-        seam.observations = []
+def paused(structure: Structure) -> Iterator[None]:
+    """Run passes that the active observations of the decoder do not see."""
+    patch = _ACTIVE.get(id(structure.decoder), (None,))[0]
+    observations = [] if patch is None else patch.observations
+    if patch is not None:
+        patch.observations = []
     try:
         yield
     finally:
-        if seam is not None:
-            seam.observations = observations
-
-
-def _one_valid(observations: Sequence[Watchers]) -> Tensor | None:
-    given = [one.valid for one in observations if one.valid is not None]
-    if any(not torch.equal(one.bool(), given[0].bool()) for one in given[1:]):
-        raise SeamError("nested observations were given different valid tokens; give valid to one of them")
-    return given[0] if given else None
+        if patch is not None:
+            patch.observations = observations

@@ -1,14 +1,18 @@
 """The one place where Headwise meets transformers' attention.
 
-transformers looks its attention function up by name, in `AttentionInterface`, and its mask function under the same
-name in `AttentionMaskInterface` (without the second, causality is silently lost). We register the name ``headwise``
-for both. The mask is SDPA's own. The function asks which forward pass is being observed in this context: outside of any
-it is plain SDPA; inside one it hands over the layer.
+transformers looks up its attention function by name in `AttentionInterface`, and its mask function under the same name in
+`AttentionMaskInterface` (without the second, causality is silently lost). The name ``headwise`` is registered for both; the
+mask is SDPA's. The attention function passes each layer to the observer of this context (`CURRENT`); without one it is
+plain SDPA.
+
+`trace_until` runs a forward pass under a `ForwardTracer`, which may stop it early: how a layer is built shows while it runs,
+long before a pass ends, and the weights of later layers need not even be loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -23,7 +27,7 @@ NAME = "headwise"
 
 
 class Observer(Protocol):
-    """What the interface needs of an observed pass."""
+    """What the interface needs from an observed forward pass."""
 
     def layer_of(self, module: nn.Module) -> int | None: ...
 
@@ -43,12 +47,7 @@ CURRENT: ContextVar[Observer | None] = ContextVar("headwise_observer", default=N
 
 
 def attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    **options: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """The registered attention function: z of shape (batch, query, head, width), and no weights."""
     observer = CURRENT.get()
@@ -62,7 +61,7 @@ def attend(
 
 @contextmanager
 def routed(model: nn.Module, name: str) -> Iterator[None]:
-    """Route the attention of a model through a named function for the length of a `with`; put back what was there."""
+    """Route the attention of a model through a named function within a `with`, and restore the previous one after it."""
     configs: dict[int, Any] = {id(m.config): m.config for m in model.modules() if "config" in vars(m)}
     before = [(c, c._attn_implementation) for c in configs.values() if hasattr(c, "_attn_implementation")]
     try:
@@ -81,3 +80,33 @@ def installed(model: nn.Module) -> Iterator[None]:
     AttentionMaskInterface.register(NAME, sdpa_mask)
     with routed(model, NAME):
         yield
+
+
+class StopForward(Exception):  # noqa: N818 - not an error: ends a forward pass that has shown enough
+    """Raised by a `ForwardTracer` or its hooks."""
+
+
+class ForwardTracer(ABC):
+    """An observer at the attention of every layer; it takes all of them for layer 0."""
+
+    def layer_of(self, module: nn.Module) -> int:
+        return 0
+
+    @abstractmethod
+    def attend(
+        self, layer: int, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]
+    ) -> Tensor:
+        """z, (batch, query, head, value width)."""
+
+
+def trace_until(hf: nn.Module, tracer: ForwardTracer, run: Callable[[], object]) -> bool:
+    """Run a forward pass under the tracer; whether it was stopped before its end."""
+    token = CURRENT.set(tracer)
+    try:
+        with installed(hf):
+            run()
+    except StopForward:
+        return True
+    finally:
+        CURRENT.reset(token)
+    return False

@@ -4,56 +4,60 @@
         model(**inputs)
     seen["spectrum"]            # an xarray.Dataset
 
-For every forward pass of the decoder (a decode step of `generate` is one) each attention layer comes by once, as a
-`AttentionCall` (see `forward`). A pass in which not every layer was seen exactly once is refused: the model's attention does
-not go through the seam, and it is not measured in part.
+In every forward pass of the decoder (a decode step of `generate` is one) each attention layer is seen once, as an
+`AttentionCall` (see `forward`). A pass in which a layer was not seen exactly once is refused: the model's attention does
+not go through the seam, and Headwise does not measure it in part.
 
-Everything is put back on exit, also after an exception. Observations may be nested: interventions of the outer one
-act first, and all instruments see what the model goes on with. One model should run in one thread at a time; different
-models may run in different threads.
+Everything is restored on exit, also after an exception. Observations may be nested: the interventions of the outer one act
+first, and all instruments see what the model continues with. Run one model in one thread at a time; different models
+may run in different threads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Self
 
+import torch
 import xarray as xr
 from torch import Tensor, nn
 
 from headwise.core.errors import SeamError, did_you_mean
 from headwise.model import Model
-from headwise.seam.forward import watched
-from headwise.seam.refusal import refuse_unseeable
-from headwise.seam.structure import Structure
-from headwise.seam.watching import Instrument, Intervention
+from headwise.seam.forward import patched
+from headwise.seam.instrument import Instrument, Intervention
+from headwise.seam.structure import Structure, refuse_unseeable
 
 
 class Observation:
-    """A running observation. Made by `observe`; gives readings by instrument name.
+    """A running observation, made by `observe`. Gives the results of instruments, by name or by instrument.
 
     Args:
-        model: what `headwise.load` gave, or a ``transformers`` model.
-        watchers: instruments and interventions.
+        model: a model from `headwise.load`, or a ``transformers`` model.
+        instruments: instruments and interventions.
         valid: which tokens are real, where the model is run without a mask; see `observe`.
 
     Examples:
-        >>> with hw.observe(model, hw.Spectrum(k=2)) as seen:
+        >>> spectrum = hw.Spectrum(k=2)
+        >>> with hw.observe(model, spectrum) as seen:
         ...     for text in ("the old river", "a door in the wall"):
         ...         _ = model(**model.encode(text))
-        >>> seen.passes, dict(seen["spectrum"].sizes)  # both texts are in the reading
+        >>> seen.passes, dict(seen["spectrum"].sizes)  # the result holds both texts
         (2, {'example': 2, 'layer': 3, 'head': 6, 'rank': 2})
+        >>> seen[spectrum].identical(seen["spectrum"])
+        True
     """
 
     def __init__(
         self,
         model: Model | nn.Module | Structure,
-        watchers: tuple[Instrument | Intervention, ...],
+        instruments: Sequence[Instrument | Intervention],
         valid: Tensor | None,
     ):
         self.structure = Structure.of(model)
-        self.instruments = [w for w in watchers if isinstance(w, Instrument)]
-        self.interventions = [w for w in watchers if isinstance(w, Intervention)]
+        self.instruments = [one for one in instruments if isinstance(one, Instrument)]
+        self.interventions = [one for one in instruments if isinstance(one, Intervention)]
         self.valid = valid
         self.passes = 0
         self._stack: ExitStack | None = None
@@ -67,7 +71,7 @@ class Observation:
                 intervention.setup(self.structure, stack)
             for instrument in self.instruments:
                 instrument.setup(self.structure, stack)
-            stack.enter_context(watched(self.structure, self))
+            stack.enter_context(patched(self.structure, self))
             self._stack = stack.pop_all()
         return self
 
@@ -76,32 +80,35 @@ class Observation:
         if stack is not None:
             stack.close()
 
-    def __getitem__(self, name: str) -> xr.Dataset:
-        found = [instrument for instrument in self.instruments if instrument.name == name]
+    def __getitem__(self, key: str | Instrument) -> xr.Dataset:
+        if isinstance(key, Instrument):
+            if not any(one is key for one in self.instruments):
+                raise SeamError(f"this {type(key).__name__} is not part of this observation; give it to observe(...)")
+            return key.result()
+        found = [one for one in self.instruments if one.name == key]
         if len(found) > 1:
-            raise SeamError(f"{len(found)} instruments are named {name!r}; ask each of them: instrument.result()")
+            raise SeamError(f"{len(found)} instruments are named {key!r}; index with the instrument itself")
         if not found:
-            known = did_you_mean(name, [i.name for i in self.instruments])
-            raise SeamError(f"no instrument {name!r} was given. {known}")
+            raise SeamError(f"no instrument {key!r} was given. {did_you_mean(key, [i.name for i in self.instruments])}")
         return found[0].result()
 
 
 def observe(
-    model: Model | nn.Module | Structure, *watchers: Instrument | Intervention, valid: Tensor | None = None
+    model: Model | nn.Module | Structure, *instruments: Instrument | Intervention, valid: Tensor | None = None
 ) -> Observation:
-    """Watch (and change) the attention heads of a model.
+    """Observe (and change) the attention heads of a model.
 
     Args:
-        model: what `headwise.load` gave, or a ``transformers`` model.
-        *watchers: instruments, which read heads, and interventions, which change them.
-        valid: (batch, token) bool, which tokens are real in a right-padded batch that is run *without* an attention
-            mask: later tokens cannot reach earlier ones, so no mask is needed, and the kernels are faster.
+        model: a model from `headwise.load`, or a ``transformers`` model.
+        *instruments: instruments, which observe heads, and interventions, which change them.
+        valid: (batch, token) bool, the real tokens of a right-padded batch that is run *without* an attention mask: later
+            tokens cannot reach earlier ones, so no mask is needed, and the kernels are faster.
 
     Returns:
-        To be used in a `with`; afterwards ``seen["spectrum"]`` is the reading of that instrument, an ``xarray.Dataset``.
+        A context manager; afterwards ``seen["spectrum"]`` is the result of that instrument, an ``xarray.Dataset``.
 
     Examples:
-        Which head looks at the token before? Then the same with that head switched off.
+        Which head attends to the previous token? Then the same with that head ablated.
 
         >>> inputs = model.encode("the old river was the old river")
         >>> with hw.observe(model, hw.Profile()) as seen:
@@ -113,10 +120,33 @@ def observe(
         >>> bool((whole - without).abs().max() > 0.01)
         True
     """
-    for watcher in watchers:
-        if not isinstance(watcher, Instrument | Intervention):
-            what = watcher.__name__ if isinstance(watcher, type) else type(watcher).__name__
+    for one in instruments:
+        if not isinstance(one, Instrument | Intervention):
+            what = one.__name__ if isinstance(one, type) else type(one).__name__
             raise SeamError(
                 f"observe takes instruments and interventions, not {what}; make one first, for instance Spectrum(k=10)"
             )
-    return Observation(model, watchers, valid)
+    return Observation(model, instruments, valid)
+
+
+def run(model: Model, texts: str | Sequence[str], *instruments: Instrument | Intervention) -> Observation:
+    """Run the model once over each text and return what the instruments observed.
+
+    Args:
+        model: a model from `headwise.load`.
+        texts: one text, or several; each is one example, run by itself.
+        *instruments: instruments, which observe heads, and interventions, which change them.
+
+    Returns:
+        The observation: ``seen["spectrum"]`` or ``seen[instrument]`` is the result of an instrument.
+
+    Examples:
+        >>> from headwise.seam import run
+        >>> seen = run(model, ["the old river", "a door in the wall"], hw.Spectrum(k=2))
+        >>> dict(seen["spectrum"].sizes)
+        {'example': 2, 'layer': 3, 'head': 6, 'rank': 2}
+    """
+    with torch.no_grad(), observe(model, *instruments) as seen:
+        for text in [texts] if isinstance(texts, str) else texts:
+            model(**model.encode(text))
+    return seen

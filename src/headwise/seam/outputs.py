@@ -1,17 +1,18 @@
-"""A layer's real output, z, from a fused kernel; with the log-sum-exp where the kernel gives it away.
+"""The attention output z of a layer, from a fused kernel, with the log-sum-exp if the kernel returns it.
 
 In order of preference:
 
 1. torch's own fused kernels (CPU; on a GPU flash or cuDNN's, in half precision), called directly: the kernel that
-   `scaled_dot_product_attention` would choose, but its log-sum-exp is kept, which saves the reductions a softmax;
+   `scaled_dot_product_attention` would choose, but with its log-sum-exp, which saves the reductions a softmax;
 2. transformers' own SDPA function, for every mask and device; for a single query whose heads share keys, SDPA with the
    heads of a group as its rows, so that keys and values are not repeated (a decode step takes a sixth less time);
-3. the family's own `eager_attention_forward`, where SDPA cannot express what the family does (soft-cap, learned
+3. the family's own `eager_attention_forward`, where SDPA cannot express the attention of the family (soft-cap, learned
    sinks). It is called on slices of queries, so that no T x T map is held for long prompts.
 
-A sparse model's gates come before all of these: its z is `model.gate`'s, on every device.
+A sparse model uses its gated attention (`model.gate`) instead, on every device.
 
-z is (batch, query, head, value width): the input of the output projection, one slice a head.
+z is (batch, query, head, value width): the input of the output projection, split by head. The plain computations that
+`verify` compares with are here, too: `eager_weights` and `plain_route`.
 """
 
 from __future__ import annotations
@@ -24,19 +25,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from headwise.core.errors import SeamError
+from headwise.kernels import Attention
 from headwise.model.gate import attend_gated, gate_of
+from headwise.seam.instrument import AttentionCall
+from headwise.seam.mask import parse_mask
 
 Kernel = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]  # q, k, v, scale: z as SDPA has it, and lse
-EAGER_ROWS = 512  # queries handed to a family's eager function at a time
+EAGER_ROWS = 512  # queries per call of a family's eager function
+DENSE_GATED = "headwise_dense_gated"  # gated attention on whole maps
 
 
 def attention_output(
     module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor | None]:
-    """The layer's z and, from the first way only, the log-sum-exp (batch, head, query)."""
+    """The z of a layer and, from the first way only, the log-sum-exp (batch, head, query)."""
     if gate_of(module) is not None:
         return attend_gated(module, q, k, v, mask, scale, **options)[0], None
     if options.get("softcap") is not None or options.get("s_aux") is not None:
@@ -44,29 +51,20 @@ def attention_output(
     if _is_plain(q, k, v, mask, options) and (kernel := _kernel_with_lse(q, k, v, scale)) is not None:
         z, lse = kernel(q, k, v, scale)
         return z.transpose(1, 2).contiguous(), lse
-    if (
-        q.shape[2] == 1
-        and q.shape[1] > k.shape[1]
-        and (mask is None or mask.shape[1] == 1)
-        and not options.get("dropout")
-    ):
-        return _one_query(q, k, v, mask, scale), None
+    shared_keys = q.shape[1] > k.shape[1] and (mask is None or mask.shape[1] == 1)
+    if q.shape[2] == 1 and shared_keys and not options.get("dropout"):  # a decode step
+        grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])  # (batch, kv_head, group, width)
+        z = scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scale)
+        return z.reshape(q.shape[0], 1, q.shape[1], v.shape[3]), None
     return sdpa_attention_forward(module, q, k, v, mask, scaling=scale, **options)[0], None
 
 
-def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """A decode step: (batch, 1, head, width) of queries (batch, head, 1, width) that see every key the mask shows."""
-    grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])  # (batch, kv_head, group, width)
-    z = scaled_dot_product_attention(grouped, k, v, attn_mask=mask, scale=scale)
-    return z.reshape(q.shape[0], 1, q.shape[1], v.shape[3])
-
-
 def eager_function(module: nn.Module) -> Callable[..., Any]:
-    """The `eager_attention_forward` of the file that defines this attention module: the family's own definition."""
+    """The `eager_attention_forward` of the Python module that defines this attention module."""
     found = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if found is None:
         raise SeamError(
-            f"{type(module).__name__} has no eager_attention_forward beside it, so its soft-capped or sink attention "
+            f"{type(module).__name__} has no eager_attention_forward in its file, so its soft-capped or sink attention "
             "has no exact reference: this family is not supported"
         )
     return found
@@ -95,7 +93,7 @@ def _eager_output(
 
 
 def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
-    """Whether torch's flash kernels may be called by hand: plain causal sight, equal widths, no gradient."""
+    """Whether torch's flash kernels may be called directly: plain causal mask, equal widths, no gradient."""
     return (
         mask is None
         and q.shape[2] == k.shape[2]
@@ -107,7 +105,7 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dic
 
 
 def _kernel_with_lse(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Kernel | None:
-    """The fused kernel that SDPA would choose for plain causal attention, if it gives its log-sum-exp away."""
+    """The fused kernel that SDPA would choose for plain causal attention, if it returns its log-sum-exp."""
     if q.device.type == "cpu":
         return _flash_on_cpu
     if not q.is_cuda or torch.version.hip is not None or q.dtype not in (torch.bfloat16, torch.float16):
@@ -133,3 +131,52 @@ def _cudnn(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tenso
 
 
 _GPU_KERNELS: dict[SDPBackend, Kernel] = {SDPBackend.FLASH_ATTENTION: _flash, SDPBackend.CUDNN_ATTENTION: _cudnn}
+
+
+def eager_weights(call: AttentionCall, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The attention weights (batch, head, query, key) of the family's own eager function.
+
+    They are its output for values that are unit vectors, not the weights it returns: some families scale these afterwards.
+    It gets the mask that transformers made, not the parsed one. Most families compute the softmax in float32, whatever
+    `dtype` is.
+    """
+    a = call.attention
+    options = {"softcap": a.softcap} if a.softcap is not None else {}
+    if a.sinks is not None:
+        options["s_aux"] = a.sinks  # type: ignore[assignment]
+    q, k = a.q.to(dtype), a.k.to(dtype)
+    v = torch.eye(k.shape[2], dtype=dtype, device=k.device).expand(*k.shape[:2], -1, -1)
+    z: Tensor = eager_function(call.module)(
+        call.module, q, k, v, eager_mask(call.raw_mask, q, k), scaling=a.scale, dropout=0.0, **options
+    )[0]
+    weights = z.transpose(1, 2)
+    return weights if a.gate is None else weights * (gate_logits(call) > 0)
+
+
+def gate_logits(call: AttentionCall) -> Tensor:
+    """(batch, head, query, key): s + b of a sparse model in float64; edges with a positive value are open."""
+    a = call.attention
+    logits = a.q.double() @ a.k.double().repeat_interleave(a.group, dim=1).transpose(-1, -2) * a.scale
+    if a.softcap is not None:
+        logits = torch.tanh(logits / a.softcap) * a.softcap
+    assert a.gate is not None
+    return logits + a.gate
+
+
+def plain_route(hf: nn.Module) -> str:
+    """The attention to compare with: the family's eager one; for a sparse model the same with closed edges cut, in float64."""
+    if gate_of(hf) is None:
+        return "eager"
+    AttentionInterface.register(DENSE_GATED, _dense_gated)
+    AttentionMaskInterface.register(DENSE_GATED, sdpa_mask)
+    return DENSE_GATED
+
+
+def _dense_gated(
+    module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scaling: float | None = None, **rest: Any
+) -> tuple[Tensor, None]:
+    parsed = parse_mask(mask, q.shape[2], k.shape[2], q.device)
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
+    a = Attention(q, k, scale, parsed, rest.get("softcap"), gate=gate_of(module))
+    z = a.weights(dtype=torch.float64) @ v.double().repeat_interleave(a.group, dim=1)
+    return z.transpose(1, 2).to(q.dtype).contiguous(), None

@@ -1,16 +1,16 @@
-"""Which tokens: one way to say it for instruments and interventions alike.
+"""Which tokens? One notation for instruments and interventions.
 
 | given                     | means                                                                            |
 |---------------------------|----------------------------------------------------------------------------------|
 | "all"                     | every real token of the pass                                                     |
-| "last", "first"           | the last real token of each example in the pass / the first one of its text       |
-| "decode", "prompt"        | tokens of decode steps (a pass on top of a cache) / tokens of the first pass      |
+| "last", "first"           | the last real token of each example in the pass / the first one of its text      |
+| "decode", "prompt"        | tokens of decode steps (a pass with a KV cache) / tokens of the first pass       |
 | 5, [3, 7]                 | counted from each example's first real token, over prompt and decode steps       |
 | -1, [-2, -1]              | counted from the end of each example in the pass                                 |
-| LongTensor (batch, n)     | indices into the first pass's tokens, row by row; -1 stands for "none here"       |
+| LongTensor (batch, n)     | token indices in the first pass, one row per example; -1: none                   |
 
-Padding never counts as a token. Under `generate` a number is found in one pass only: a decode step makes one token, and
-finds its own number alone.
+Padding never counts as a token. Under `generate` a number occurs in one pass only: a decode step has one token, and matches
+only its own number.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.seam.attention_call import ForwardContext
+from headwise.seam.instrument import ForwardContext
 
 Positions = str | int | Sequence[int] | Tensor
-"""Which tokens: any of the forms of the table."""
+"""Which tokens: any form of the table."""
 
 NAMES = ("all", "last", "first", "decode", "prompt")
 KINDS = "'all', 'last', 'first', 'decode', 'prompt', a number, a list of numbers, or a tensor (batch, n) of indices"
 
 
 def check_positions(positions: Positions) -> Positions:
-    """The same positions, or an error that says what is possible."""
+    """The same positions, or an error that lists the possible forms."""
     if isinstance(positions, Tensor):
         good = positions.ndim == 2 and not positions.is_floating_point() and positions.dtype != torch.bool
         found = f"a {str(positions.dtype).removeprefix('torch.')} tensor of shape {tuple(positions.shape)}"

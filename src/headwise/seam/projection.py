@@ -1,12 +1,12 @@
-"""A head's W_O, found by watching which linear map takes z in.
+"""W_O of each head in a running model: the linear map whose input is z.
 
-A head's output is the slice of the *input* of the output projection; slicing the projection's output instead is a bug
-that is easy to make. So the projection is not looked up by name: three tokens are run, and the linear map inside the
-layer whose input equals z is it. Exactly one must be found. (Families that gate z on its way, such as
-Qwen3-Next, have none, and say so.)
+The output of a head is a slice of the *input* of the output projection; slicing the projection's output instead is an easy
+mistake. So the projection is not looked up by name: three tokens are run, and the projection is the linear map inside the
+layer whose input equals z. Exactly one must be found. (Families that gate z before the projection, such as Qwen3-Next, have
+none and are refused.)
 
-Its matrix is its weight, where it is a plain linear layer; one that is offloaded is read when it is asked for, and not
-kept. Where it has parts (a LoRA adapter beside the weight) or packed weights, it is asked what it does to every unit vector.
+The matrix of a plain linear layer is its weight; an offloaded one is loaded when needed and not held. If the module has parts
+(a LoRA adapter next to the weight) or packed weights, its matrix is its output for every unit vector.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels import Gram
 from headwise.model import values_of
-from headwise.seam.attention_call import AttentionCall
-from headwise.seam.forward import unwatched
+from headwise.seam.forward import paused
+from headwise.seam.instrument import AttentionCall, Instrument
 from headwise.seam.observation import observe
 from headwise.seam.structure import Structure
-from headwise.seam.watching import Instrument
 
 
 @dataclass(frozen=True)
@@ -37,30 +36,30 @@ class OutputProjection:
     module: nn.Module
     heads: int
     width: int  # of a head's value
-    asked: tuple[Tensor, Tensor] | None  # (in, out) and (out,): what it does to unit vectors, where it is not plain
+    probed: tuple[Tensor, Tensor] | None  # (in, out) and (out,): its output for unit vectors, where it is not plain
 
     @property
     def weight(self) -> Tensor:
         """(head, value width, hidden)."""
-        matrix = _oriented(self.module, values_of(self.module, "weight")) if self.asked is None else self.asked[0]
+        matrix = _oriented(self.module, values_of(self.module, "weight")) if self.probed is None else self.probed[0]
         return matrix.unflatten(0, (self.heads, self.width))
 
     @property
     def bias(self) -> Tensor | None:
         """(hidden,)."""
-        if self.asked is not None:
-            return self.asked[1]
+        if self.probed is not None:
+            return self.probed[1]
         return None if getattr(self.module, "bias", None) is None else values_of(self.module, "bias")
 
     def gram(self) -> Gram:
-        """G = W_O W_O^T: the lengths of what heads write, without a product with W_O."""
+        """G = W_O W_O^T, which gives the norms of head outputs without a product with W_O."""
         return Gram.of(self.weight)
 
 
-class _Zs(Instrument):
-    """Keeps z of every layer."""
+class ZRecorder(Instrument):
+    """Holds z of every layer of the last pass."""
 
-    name = "zs"
+    name = "z"
 
     def __init__(self) -> None:
         self.z: dict[int, Tensor] = {}
@@ -76,7 +75,7 @@ _FOUND: WeakKeyDictionary[Structure, dict[int, OutputProjection]] = WeakKeyDicti
 
 
 def output_projections(structure: Structure) -> dict[int, OutputProjection]:
-    """W_O of every attention layer. Costs one pass over three tokens, the first time a structure is asked."""
+    """W_O of every attention layer. Cost: one pass over three tokens, the first time per structure."""
     if structure not in _FOUND:
         _FOUND[structure] = _find(structure)
     return _FOUND[structure]
@@ -85,7 +84,7 @@ def output_projections(structure: Structure) -> dict[int, OutputProjection]:
 def _find(structure: Structure) -> dict[int, OutputProjection]:
     inputs: dict[nn.Module, Tensor] = {}
 
-    def keep(module: nn.Module) -> Callable[..., None]:
+    def record(module: nn.Module) -> Callable[..., None]:
         def hook(_: nn.Module, args: tuple[Any, ...]) -> None:
             if args and isinstance(args[0], Tensor):
                 inputs[module] = args[0].detach()
@@ -93,15 +92,15 @@ def _find(structure: Structure) -> dict[int, OutputProjection]:
         return hook
 
     linear = [m for layer in structure.layers for m in layer.modules() if _matrix(m) is not None]
-    handles = [module.register_forward_pre_hook(keep(module)) for module in linear]
-    zs = _Zs()
+    handles = [module.register_forward_pre_hook(record(module)) for module in linear]
+    recorder = ZRecorder()
     try:
-        with torch.no_grad(), unwatched(structure), observe(structure, zs):
+        with torch.no_grad(), paused(structure), observe(structure, recorder):
             structure.decoder(input_ids=structure.few_tokens(), use_cache=False)
     finally:
         for handle in handles:
             handle.remove()
-    return {layer: _match(structure, layer, z, inputs) for layer, z in zs.z.items()}
+    return {layer: _match(structure, layer, z, inputs) for layer, z in recorder.z.items()}
 
 
 def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, Tensor]) -> OutputProjection:
@@ -117,14 +116,14 @@ def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, 
     ]  # LoRA inside
     if len(found) != 1:
         raise SeamError(
-            f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output in, and exactly "
-            "one was expected; what single heads write cannot be told for this family (it may gate them first)"
+            f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output as input, and exactly "
+            "one was expected; the outputs of single heads are not defined for this family (it may gate them first)"
         )
-    return OutputProjection(found[0], z.shape[2], z.shape[3], _asked(found[0], flat))
+    return OutputProjection(found[0], z.shape[2], z.shape[3], _probed(found[0], flat))
 
 
-def _asked(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
-    """A linear module's matrix (in, out) and bias, by what it does; None where its weight is that matrix."""
+def _probed(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The matrix (in, out) and bias of a linear module from its outputs; None where its weight is that matrix."""
     weight = _matrix(module)
     plain = not list(module.children()) and weight is not None and weight.is_floating_point()
     if plain and weight is not None and len(weight) == z.shape[-1]:
@@ -136,7 +135,7 @@ def _asked(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _matrix(module: nn.Module) -> Tensor | None:
-    """A linear module's weight as (in, out), be it an nn.Linear or GPT-2's transposed kind; None for other modules."""
+    """The weight of a linear module as (in, out), for nn.Linear and GPT-2's transposed kind; None for other modules."""
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor) or weight.ndim != 2 or isinstance(module, nn.Embedding):
         return None

@@ -1,23 +1,24 @@
-"""Proof on the spot that what the instruments see is what the model does. The engine of `headwise check`.
+"""Is what the instruments see what the model computes? The checks behind `headwise check`.
 
 | check          | what is compared                                                                                    |
 |----------------|-----------------------------------------------------------------------------------------------------|
-| layers         | every attention layer comes by the seam exactly once a pass                                         |
+| layers         | every attention layer reaches the seam exactly once per pass                                        |
 | logits         | the observed model's logits with those of the same model under the family's eager attention         |
 | reductions     | every streamed reduction with the same, in float64, from the weights of the family's eager function |
 | heads          | sum over heads of z_h W_O^h, plus the bias, with the output of the attention block                  |
-| causality      | switching all heads of a layer off changes the logits, for every layer                              |
+| causality      | zero ablation of all heads of a layer changes the logits, for every layer                           |
 | padding        | reductions of a text alone with those of the same text in a padded batch                            |
 
-All on a few dozen random tokens: seconds for a small model. Errors are largest absolute differences (for logits and
-attention outputs: over the standard deviation of what they are compared with). In a sparse model a gate whose logit is
-nought but for rounding may fall either way: heads that have one in these texts are left out of the reductions' check.
+All run on a few dozen random tokens: seconds for a small model. Errors are largest absolute differences (for logits and
+attention outputs divided by the standard deviation of the expected values). In a sparse model, rounding may open or close a
+gate whose logit is almost zero: heads with such a gate in these texts are left out of the check of the reductions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -25,25 +26,84 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.core.errors import HeadwiseError, SeamError
+from headwise.core.markup import card, table
 from headwise.kernels import Match, ReductionRequest, Reductions
 from headwise.kernels.logweights import FLOOR
 from headwise.kernels.reference import reduce_weights
 from headwise.model import Model
-from headwise.seam.attention_call import AttentionCall, ForwardContext
-from headwise.seam.expected import eager_weights, gate_logits, plain_route
+from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import routed
 from headwise.seam.observation import observe
-from headwise.seam.projection import output_projections
+from headwise.seam.outputs import eager_weights, gate_logits, plain_route
+from headwise.seam.projection import ZRecorder, output_projections
 from headwise.seam.structure import Structure
-from headwise.seam.verdict import Check, Verdict
-from headwise.seam.watching import Instrument, Intervention
 
-UNDECIDED = 1e-4  # logits this near to nought may fall either way by rounding
+UNDECIDED = 1e-4  # rounding decides gates whose logit is this close to 0
 LENGTHS = (47, 31)  # two texts, so that a batch of them is padded
 
 
-class _Everything(Instrument):
-    """All reductions of every layer, beside those of the family's own eager weights."""
+@dataclass(frozen=True)
+class Check:
+    """One check of a `CheckReport`.
+
+    Examples:
+        >>> layers, *others = hw.check(model).checks
+        >>> layers.name, layers.passed, layers.message
+        ('layers', True, '3 of 3 layers have heads, and each was seen once per pass')
+    """
+
+    name: str  # layers, logits, reductions, heads, causality or padding
+    passed: bool  # whether the error is below the limit
+    message: str  # what was compared, or why it failed
+    error: float | None = None  # the largest difference
+    limit: float | None = None  # the largest that passes
+
+
+@dataclass
+class CheckReport:
+    """All checks of a model, and the layers that have no heads to read. Made by `headwise.check`.
+
+    Examples:
+        >>> report = hw.check(model)
+        >>> report.passed, [one.name for one in report.checks]
+        (True, ['layers', 'logits', 'reductions', 'heads', 'causality', 'padding'])
+    """
+
+    model: str  # its id
+    checks: list[Check] = field(default_factory=list)  # in the order in which they run
+    refused: dict[int, str] = field(default_factory=dict)  # layer -> why it has no heads
+
+    @property
+    def passed(self) -> bool:
+        """Whether this model can be measured."""
+        return all(check.passed for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "passed": self.passed}
+
+    def __repr__(self) -> str:
+        wrong = [check.name for check in self.checks if not check.passed]
+        return f"<CheckReport {self.model}: {'ok' if self.passed else 'NOT ok: ' + ', '.join(wrong)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                "✓" if one.passed else "✗ not ok",
+                one.name,
+                one.message,
+                "" if one.error is None else f"{one.error:.1e}",
+                "" if one.limit is None else f"{one.limit:.0e}",
+            )
+            for one in self.checks
+        ]
+        rows += [("–", f"layer {layer}", reason, "", "") for layer, reason in self.refused.items()]
+        heading = "can be measured" if self.passed else "can NOT be measured correctly"
+        return card(f"{self.model} {heading}", table(rows, header=("", "check", "what was seen", "error", "limit")))
+
+
+class _AllReductions(Instrument):
+    """All reductions of every layer, with those of the family's own eager weights."""
 
     name = "everything"
 
@@ -54,14 +114,14 @@ class _Everything(Instrument):
 
     def requested(self, context: ForwardContext) -> ReductionRequest:
         assert context.input_ids is not None
-        self._wanted = everything(context.input_ids)
-        return self._wanted
+        self._request = everything(context.input_ids)
+        return self._request
 
     def on_layer(self, call: AttentionCall) -> None:
         self.streamed[call.layer] = _comparable(call.reductions)
         if self.eager:
             weights = eager_weights(call).double()
-            self.expected[call.layer] = _comparable(reduce_weights(weights, call.attention, self._wanted))
+            self.expected[call.layer] = _comparable(reduce_weights(weights, call.attention, self._request))
             if call.attention.gate is not None:
                 undecided = (gate_logits(call).abs() < UNDECIDED).any(dim=(-2, -1))  # (batch, head)
                 for found in (self.streamed[call.layer], self.expected[call.layer]):
@@ -72,8 +132,8 @@ class _Everything(Instrument):
         return xr.Dataset()
 
 
-class _Off(Intervention):
-    """Every head of one layer, switched off."""
+class _ZeroLayer(Intervention):
+    """Zero ablation of all heads of one layer."""
 
     def __init__(self, layer: int):
         self.layer = layer
@@ -83,10 +143,10 @@ class _Off(Intervention):
 
 
 def everything(ids: Tensor) -> ReductionRequest:
-    """A request for every reduction there is but counts, with marks and places made up by rule."""
+    """A request for every reduction except counts, with made-up weights and ids."""
     (batch, tokens), device = ids.shape, ids.device
-    place = torch.arange(tokens, device=device)
-    threes = (place % 3).expand(batch, -1)
+    index = torch.arange(tokens, device=device)
+    threes = (index % 3).expand(batch, -1)
     return ReductionRequest(
         column_sums=True,
         log_diagonal=True,
@@ -95,34 +155,33 @@ def everything(ids: Tensor) -> ReductionRequest:
         row_max=True,
         top=3,
         offsets=frozenset([(0, 1), (1, 2), (2, 8)]),
-        query_weights={"thirds": (place % 3 == 0).float().expand(batch, -1)},
-        key_weights={"evens": (place % 2 == 0).float().expand(batch, -1)},
+        query_weights={"thirds": (index % 3 == 0).float().expand(batch, -1)},
+        key_weights={"evens": (index % 2 == 0).float().expand(batch, -1)},
         token_matches={"threes": Match(threes, threes)},
     )
 
 
 def _comparable(reductions: Reductions) -> dict[str, Tensor]:
-    """Without the keys of `top`, where a tie is no error; logs of weights that eager's float32 cannot hold, lifted."""
+    """Without the keys of `top`, where a tie is no error; logs are clamped to what float32 weights can hold."""
     found = {name: value for name, value in reductions.flat().items() if name != "top_keys"}
     return {name: value.clamp(min=FLOOR) if name == "log_diagonal" else value for name, value in found.items()}
 
 
-def check(model: Model | nn.Module) -> Verdict:
-    """Prove on the spot that what instruments see of this model is what it does.
+def check(model: Model | nn.Module) -> CheckReport:
+    """Check that what instruments see of this model is what it computes.
 
     Args:
-        model: what `headwise.load` gave, or a ``transformers`` model.
+        model: a model from `headwise.load`, or a ``transformers`` model.
 
     Returns:
-        One line a check, with the error that was found and the limit. A model that the seam refuses outright gives a
-        verdict with that one reason.
+        One line per check, with the error and its limit. For a model that the seam refuses, the report holds only that reason.
 
     Examples:
-        >>> verdict = hw.check(model)
-        >>> verdict
-        <Verdict planted: ok>
-        >>> for one in verdict.checks:
-        ...     print(one.name, "ok" if one.passed else one.says)
+        >>> report = hw.check(model)
+        >>> report
+        <CheckReport planted: ok>
+        >>> for one in report.checks:
+        ...     print(one.name, "ok" if one.passed else one.message)
         layers ok
         logits ok
         reductions ok
@@ -131,8 +190,8 @@ def check(model: Model | nn.Module) -> Verdict:
         padding ok
     """
     structure = Structure.of(model)
-    verdict = Verdict(structure.card.id)
-    verdict.refused = {layer.index: layer.reason for layer in structure.card.per_layer if layer.reason is not None}
+    report = CheckReport(structure.card.id)
+    report.refused = {layer.index: layer.reason for layer in structure.card.per_layer if layer.reason is not None}
     half = next(structure.hf.parameters()).dtype in (torch.bfloat16, torch.float16)
     ids, mask = _batch(structure)
     steps: list[tuple[str, Callable[[], Check]]] = [
@@ -146,12 +205,12 @@ def check(model: Model | nn.Module) -> Verdict:
     with torch.no_grad():
         for name, step in steps:
             try:
-                verdict.checks.append(step())
+                report.checks.append(step())
             except HeadwiseError as error:
-                verdict.checks.append(Check(name, False, str(error)))
+                report.checks.append(Check(name, False, str(error)))
                 if name == "layers":
                     break
-    return verdict
+    return report
 
 
 def _batch(structure: Structure) -> tuple[Tensor, Tensor]:
@@ -163,8 +222,8 @@ def _batch(structure: Structure) -> tuple[Tensor, Tensor]:
     return ids.to(structure.device), mask.to(structure.device)
 
 
-def _logits(structure: Structure, ids: Tensor, mask: Tensor, *watchers: Instrument | Intervention) -> Tensor:
-    with observe(structure, *watchers):
+def _logits(structure: Structure, ids: Tensor, mask: Tensor, *instruments: Instrument | Intervention) -> Tensor:
+    with observe(structure, *instruments):
         logits: Tensor = structure.hf(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits
     return logits.float()[mask]
 
@@ -172,21 +231,23 @@ def _logits(structure: Structure, ids: Tensor, mask: Tensor, *watchers: Instrume
 def _check_layers(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     _logits(structure, ids, mask)
     count = len(structure.attention_layers)
-    return Check("layers", True, f"{count} of {structure.card.layers} layers have heads, and each was seen once a pass")
+    return Check(
+        "layers", True, f"{count} of {structure.card.layers} layers have heads, and each was seen once per pass"
+    )
 
 
 def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
-    """Where rounding alone moves logits far (experts chosen by a hair, in half precision), the plain model sets the
-    limit: the observed one may be off by twice what the model's own attention is off from eager.
+    """Where rounding alone changes logits a lot (an expert is chosen by a last bit, half precision), the plain model sets
+    the limit: the observed error may be twice that of the model's own attention.
     """
 
-    def plainly() -> Tensor:
+    def plain_logits() -> Tensor:
         logits: Tensor = structure.hf(input_ids=ids, attention_mask=mask.long(), use_cache=False).logits
         return logits.float()[mask]
 
-    observed, plain = _logits(structure, ids, mask), plainly()
-    with routed(structure.hf, plain_route(structure)):
-        eager = plainly()
+    observed, plain = _logits(structure, ids, mask), plain_logits()
+    with routed(structure.hf, plain_route(structure.hf)):
+        eager = plain_logits()
     if not bool(torch.isfinite(eager).all()):
         raise SeamError("the model's logits are not finite; its weights are damaged, or its dtype overflows")
     error, rounding = (float((logits - eager).abs().max() / eager.std()) for logits in (observed, plain))
@@ -196,8 +257,8 @@ def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float)
 
 def _check_reductions(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
     worst, where = 0.0, ""
-    for valid in (mask, None):  # with a mask, and the plain causal way without
-        seen = _Everything(eager=True)
+    for valid in (mask, None):  # with a mask, and plain causal
+        seen = _AllReductions(eager=True)
         with observe(structure, seen):
             kwargs = {} if valid is None else {"attention_mask": mask.long()}
             structure.decoder(input_ids=ids, use_cache=False, **kwargs)
@@ -227,33 +288,20 @@ def _check_heads(structure: Structure, ids: Tensor, mask: Tensor, limit: float) 
         projection.module.register_forward_hook(_keep_output(outputs, layer))
         for layer, projection in projections.items()
     ]
-    zs = _KeepZ()
+    recorder = ZRecorder()
     try:
-        _logits(structure, ids, mask, zs)
+        _logits(structure, ids, mask, recorder)
     finally:
         for handle in handles:
             handle.remove()
     worst = 0.0
     for layer, projection in projections.items():
-        summed = torch.einsum("bqhd,hdm->bqm", zs.z[layer].float(), projection.weight.float())
+        summed = torch.einsum("bqhd,hdm->bqm", recorder.z[layer].float(), projection.weight.float())
         if projection.bias is not None:
             summed = summed + projection.bias.float()
         expected = outputs[layer].float().reshape(summed.shape)
         worst = max(worst, float((summed - expected).abs().max() / expected.std()))
     return Check("heads", worst <= limit, "sum of what single heads write against the attention output", worst, limit)
-
-
-class _KeepZ(Instrument):
-    name = "z"
-
-    def __init__(self) -> None:
-        self.z: dict[int, Tensor] = {}
-
-    def on_layer(self, call: AttentionCall) -> None:
-        self.z[call.layer] = call.z
-
-    def result(self) -> xr.Dataset:
-        return xr.Dataset()
 
 
 def _keep_output(outputs: dict[int, Tensor], layer: int) -> Callable[..., None]:
@@ -267,7 +315,9 @@ def _check_causality(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     ids, mask = ids[:1, :8], mask[:1, :8]
     before = _logits(structure, ids, mask)
     dead = [
-        layer for layer in structure.attention_layers if torch.equal(_logits(structure, ids, mask, _Off(layer)), before)
+        layer
+        for layer in structure.attention_layers
+        if torch.equal(_logits(structure, ids, mask, _ZeroLayer(layer)), before)
     ]
     if dead:
         return Check("causality", False, f"switching off all heads of layer {dead[0]} changes no logit")
@@ -275,16 +325,16 @@ def _check_causality(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
 
 
 def _check_padding(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
-    together = _Everything(eager=False)
+    together = _AllReductions(eager=False)
     with observe(structure, together):
         structure.decoder(input_ids=ids, attention_mask=mask.long(), use_cache=False)
     short = int(mask[1].sum())
-    alone = _Everything(eager=False)
+    alone = _AllReductions(eager=False)
     with observe(structure, alone):
         structure.decoder(input_ids=ids[1:, :short], use_cache=False)
     worst = 0.0
     for layer, streamed in together.streamed.items():
         for name, got in streamed.items():
-            if not name.startswith(("query_weights", "key_weights")):  # these were made up by length
+            if not name.startswith(("query_weights", "key_weights")):  # made up by length
                 worst = max(worst, _relative(got[1:, :, :short], alone.streamed[layer][name].double()))
     return Check("padding", worst <= limit, "a text in a padded batch against the same text alone", worst, limit)

@@ -210,7 +210,7 @@ def _matrix(weights: HeadWeights, layer: int, head: int, folded: bool) -> np.nda
         gain = weights.gain(layer)
         read = read if gain is None else read * gain.double()
         write = write * weights.final_gain.double()
-        behind = weights.gain_behind(layer)
+        behind = weights.post_norm_gain(layer)
         write = write if behind is None else write * behind.double()
     return (read @ one.value[head // one.group].double() @ one.output[head].double() @ write.T).detach().numpy()
 

@@ -61,7 +61,7 @@ class Wiring:
         self.norms: list[nn.Module] = []
         for index, layer in enumerate(structure.layers):
             layout = layouts.of(index)
-            if layout.norm is None or layout.norm_behind is not None:
+            if layout.norm is None or layout.post_norm is not None:
                 raise StudyError(
                     f"layer {index} of {structure.card.id} has no norm in front of its attention, or one behind it; what "
                     "a head adds to the stream is then no sum of edges, and edges are not measured"

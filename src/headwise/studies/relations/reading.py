@@ -135,7 +135,7 @@ class RelationReader:
         """W_V and W_O, with the gains of the norms in front and behind if they are to be folded in."""
         layer = self.weights.layer(index)
         front = self.weights.gain(index) if self.folded else None
-        behind = self.weights.gain_behind(index) if self.folded else None
+        behind = self.weights.post_norm_gain(index) if self.folded else None
         value = layer.value if front is None else layer.value * front[:, None]
         return LayerWeights(value, layer.output if behind is None else layer.output * behind)
 

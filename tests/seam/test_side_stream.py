@@ -1,4 +1,4 @@
-"""Layers looked at behind the model's back: each once, in order, one late; on a GPU beside it, with the same bits."""
+"""Layers are observed once each, in order, one layer late; on a GPU on a side stream, with the same bits."""
 
 import gc
 import weakref
@@ -13,51 +13,51 @@ from families import build, padded, texts
 from headwise.core.errors import SeamError
 from headwise.instruments import AnswerSpectrum, HeadOutputs, HeadValues, PatternNumbers, Profile, Received, Spectrum
 from headwise.seam import Instrument, forward, observe
-from headwise.seam.behind import Behind
 from headwise.seam.forward import Pass
+from headwise.seam.side_stream import SideStream
 
-on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="a second queue needs a GPU")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="a side stream needs a GPU")
 
 
-def call(place: int) -> Any:
+def call(index: int) -> Any:
     some = torch.zeros(1)
-    return SimpleNamespace(layer=place, z=some, v=some, attention=SimpleNamespace(q=some, k=some))
+    return SimpleNamespace(layer=index, z=some, v=some, attention=SimpleNamespace(q=some, k=some))
 
 
-def seen_after_each(behind: Behind) -> tuple[list[list[int]], list[int]]:
-    """What was seen after each of three layers was handed over, and in the end."""
+def seen_after_each(stream: SideStream) -> tuple[list[list[int]], list[int]]:
+    """What was seen after each of three layers was submitted, and in the end."""
     seen: list[int] = []
     after = []
-    for place in range(3):
-        behind.hand(call(place), lambda one: seen.append(one.layer))
+    for index in range(3):
+        stream.submit(call(index), lambda one: seen.append(one.layer))
         after.append(list(seen))
-    behind.finish(lambda one: seen.append(one.layer))
+    stream.finish(lambda one: seen.append(one.layer))
     return after, seen
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_each_is_looked_at_once_the_next_has_run(beside):
-    assert seen_after_each(Behind(beside)) == ([[], [0], [0, 1]], [0, 1, 2])
+@pytest.mark.parametrize("stream_safe", [True, False])
+def test_each_is_observed_once_the_next_has_run(stream_safe):
+    assert seen_after_each(SideStream(stream_safe)) == ([[], [0], [0, 1]], [0, 1, 2])
 
 
-def test_large_ones_do_not_wait(monkeypatch):
-    monkeypatch.setattr("headwise.seam.behind.LIGHT", 15)  # four times four bytes are more
-    assert seen_after_each(Behind(True)) == ([[0], [0, 1], [0, 1, 2]], [0, 1, 2])
+def test_large_calls_are_not_deferred(monkeypatch):
+    monkeypatch.setattr("headwise.seam.side_stream.MAX_DEFERRED_BYTES", 15)  # four times four bytes are more
+    assert seen_after_each(SideStream(True)) == ([[0], [0, 1], [0, 1, 2]], [0, 1, 2])
 
 
-def test_after_a_failure_nothing_more_is_looked_at():
+def test_after_a_failure_nothing_more_is_observed():
     seen: list[int] = []
-    behind = Behind(beside=False)
-    behind.hand(call(0), lambda one: seen.append(one.layer))
-    behind.hand(call(1), lambda one: seen.append(one.layer))
-    behind.drop()
-    behind.finish(lambda one: seen.append(one.layer))
+    stream = SideStream(stream_safe=False)
+    stream.submit(call(0), lambda one: seen.append(one.layer))
+    stream.submit(call(1), lambda one: seen.append(one.layer))
+    stream.abort()
+    stream.finish(lambda one: seen.append(one.layer))
     assert seen == [0]
 
 
 def test_a_pass_is_freed_when_it_is_over(monkeypatch):
     """By counting references: what waits for the garbage collector keeps a GPU's memory."""
-    monkeypatch.setattr(forward, "RUNS_BEHIND", ("cpu",))
+    monkeypatch.setattr(forward, "ASYNC_DEVICES", ("cpu",))
     passes: list[weakref.ref[Any]] = []
     monkeypatch.setattr(
         Pass, "run", lambda self, *given, own=Pass.run: (passes.append(weakref.ref(self)), own(self, *given))[1]
@@ -74,13 +74,13 @@ def test_a_pass_is_freed_when_it_is_over(monkeypatch):
         gc.enable()
 
 
-class Queue(Instrument):
-    """In which queue it was asked to look."""
+class CurrentStream(Instrument):
+    """The streams on which it was called."""
 
-    name = "queue"
+    name = "stream"
 
-    def __init__(self, beside: bool):
-        self.stream_safe, self.found = beside, set()
+    def __init__(self, stream_safe: bool):
+        self.stream_safe, self.found = stream_safe, set()
 
     def on_layer(self, call):
         self.found.add(torch.cuda.current_stream())
@@ -90,7 +90,7 @@ class Queue(Instrument):
 
 
 class Slow(Instrument):
-    """Keeps its queue waiting before every layer, so that what is let go too early is lost."""
+    """Delays its stream before every layer, so that a tensor freed too early is overwritten."""
 
     name, stream_safe = "slow", True
 
@@ -113,14 +113,14 @@ class Fails(Instrument):
 
 
 @on_a_gpu
-def test_a_second_queue_only_if_all_agree():
+def test_a_side_stream_only_if_all_allow_it():
     model, ids = build("llama").cuda(), texts(7)[0][None].cuda()
     own = torch.cuda.current_stream()
     for willing, other in ((True, True), (False, True), (True, False)):
-        queues = Queue(willing), Queue(other)
-        with torch.no_grad(), observe(model, *queues):
+        instruments = CurrentStream(willing), CurrentStream(other)
+        with torch.no_grad(), observe(model, *instruments):
             model(input_ids=ids)
-        found = queues[0].found | queues[1].found
+        found = instruments[0].found | instruments[1].found
         assert len(found) == 1
         assert (found == {own}) is not (willing and other)
 
@@ -130,7 +130,7 @@ def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Data
     with torch.no_grad(), observe(model, Slow(), *watchers):
         for batch in batches:
             model(**batch, use_cache=False)
-            for _ in range(4):  # what was freed too early would be given out here, and written over
+            for _ in range(4):  # memory freed too early would be reused here, and overwritten
                 torch.full((batch["input_ids"].numel(), 300), torch.nan, device="cuda")
     return [one.result() for one in watchers]
 
@@ -141,8 +141,8 @@ def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Data
     ("family", "side"),
     [("llama", "none"), ("llama", "right"), ("llama", "left"), ("gemma2", "none"), ("gpt2", "right")],
 )
-def test_the_same_bits_in_a_second_queue(family, side, large, monkeypatch):
-    monkeypatch.setattr("headwise.seam.behind.LIGHT", 0 if large else 2**28)
+def test_the_same_bits_on_a_side_stream(family, side, large, monkeypatch):
+    monkeypatch.setattr("headwise.seam.side_stream.MAX_DEFERRED_BYTES", 0 if large else 2**28)
     model = build(family).cuda()
     batches = []
     for seed in range(4):
@@ -152,10 +152,10 @@ def test_the_same_bits_in_a_second_queue(family, side, large, monkeypatch):
         else:
             batch = padded(texts(24 + 8 * seed, 9, 17, seed=seed), side)
             batches.append({name: values.cuda() for name, values in batch.items()})
-    beside = readings(model, batches)
+    on_side = readings(model, batches)
     for kind in (Spectrum, Profile, Received):
-        monkeypatch.setattr(kind, "beside", False)
-    for one, other in zip(beside, readings(model, batches), strict=True):
+        monkeypatch.setattr(kind, "stream_safe", False)
+    for one, other in zip(on_side, readings(model, batches), strict=True):
         xr.testing.assert_identical(one, other)
 
 
@@ -167,7 +167,7 @@ def test_the_same_bits_in_a_second_queue(family, side, large, monkeypatch):
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_layer_is_waited_for(watcher, monkeypatch):
-    def look(self, call, own=Pass._look):
+    def observe_call(self, call, own=Pass._observe):
         torch.cuda.set_sync_debug_mode("error")
         try:
             own(self, call)
@@ -175,14 +175,14 @@ def test_no_layer_is_waited_for(watcher, monkeypatch):
             torch.cuda.set_sync_debug_mode("default")
 
     model, ids = build("llama").cuda(), texts(40)[0][None].cuda()
-    monkeypatch.setattr(Pass, "_look", look)
+    monkeypatch.setattr(Pass, "_observe", observe_call)
     with torch.no_grad(), observe(model, watcher()) as seen:
         model(input_ids=ids, use_cache=False)
     assert seen.passes == 1
 
 
 @on_a_gpu
-def test_a_pass_that_fails_beside_leaves_the_next_one_right():
+def test_a_failed_pass_does_not_disturb_the_next():
     model, ids = build("llama").cuda(), texts(40)[0][None].cuda()
     with torch.no_grad():
         with observe(model, Spectrum()) as expected:
