@@ -25,8 +25,8 @@ from headwise.atlas.encoding import unpack
 from headwise.corpora import Passages, packaged_passages
 from headwise.engines import ShardStore
 from headwise.seam import Structure
-from headwise.studies.functions import FunctionsOptions
-from headwise.studies.probing import ProbingOptions
+from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.probing.spec import ProbingOptions
 
 STUDIES = ("answers", "spectral", "probing", "profile")
 

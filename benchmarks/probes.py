@@ -12,7 +12,7 @@ evenly, and its time is scaled to all of them; the table says so. On a GPU the f
 activations are made. `--cores` holds both to so many cores. On a machine that others use too, the processor time of a cell,
 printed last, says more than seconds.
 
-Prints a table in Markdown; writes probes.json into $OUT where that is set. Needs headwise.probes alone, except --atlas.
+Prints a table in Markdown; writes probes.json into $OUT where that is set. MemoryNeeds headwise.probes alone, except --atlas.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ import headwise as hw
 from headwise.corpora import packaged_relations
 from headwise.engines import Shard
 from headwise.seam import HeadWeights
-from headwise.studies.relations import RelationsOptions, prepare
-from headwise.studies.relations.study import usable
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.relations.measure import prepare, usable
+from headwise.studies.relations.spec import RelationsOptions
 
 ROWS = 500  # sources whose scores are held at once
 LEAST = 0.999  # share of pairs on which both must agree; scores that tie to the last bits may fall either way
@@ -58,7 +59,7 @@ def as_written(weights: HeadWeights, rows: Tensor, asked: Asked, layer: int, hea
 def measured(model: hw.Model) -> dict[str, float]:
     """Seconds a head of both, and on what share of the pairs they agree."""
     options = RelationsOptions(salience=False)
-    work, weights, asked = prepare(model, packaged_relations(), options), HeadWeights(model), asked_of(model, options)
+    work, weights, asked = prepare(model, StudyInputs(), options), HeadWeights(model), asked_of(model, options)
     layers = sorted({1, model.card.layers // 2, model.card.layers - 1})
     work.measure(Shard(0, layers[0], layers[0] + 1))  # what all layers share is made on the first call
     rows = weights.effective(weights.embedding[asked.sources])

@@ -61,7 +61,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory, hw: Any, model: Any) -> A
     """Answers that attention can judge: a long one is wrong."""
     from answered import rows, write
 
-    from headwise.studies.spectral import SpectralOptions
+    from headwise.studies.spectral.spec import SpectralOptions
 
     folder = tmp_path_factory.mktemp("answered")
     options = {"spectral": SpectralOptions(k=5, shuffles=200)}

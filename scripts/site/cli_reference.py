@@ -18,8 +18,8 @@ import typer
 from rich.text import Text
 
 from headwise.cli.main import VERBS, app
-from headwise.figures import has_figure, options_of
-from headwise.figures.options import OPTIONS
+from headwise.studies.present import figure_types, has_figure
+from headwise.studies.registry import datasets
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 HEAD = """\
@@ -87,13 +87,14 @@ def _table(options: Any, kinds: dict[str, str]) -> str:
 def _figures() -> list[str]:
     """The options of the figures, study by study; they are written after the study's name."""
     blocks = ["### Options of the figures { #show-figures }", "Written after the study's name."]
-    for study in OPTIONS:
-        if not has_figure(study) or not options_of(study):
+    for study, spec in datasets().items():
+        known = spec.figure_options
+        if not has_figure(study) or not figure_types(study):
             continue
         rows = [
-            f"| `--{name.replace('_', '-')}` | {_cell(OPTIONS[study][name].meaning)} | "
-            + (f"`{OPTIONS[study][name].example}` |" if OPTIONS[study][name].example else "|")
-            for name in options_of(study)
+            f"| `--{name.replace('_', '-')}` | {_cell(known[name].meaning)} | "
+            + (f"`{known[name].example}` |" if known[name].example else "|")
+            for name in figure_types(study)
         ]
         blocks += [f"**{study}**", "\n".join(["| option | what it does | such as |", "|---|---|---|", *rows])]
     return blocks

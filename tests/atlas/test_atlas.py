@@ -6,8 +6,9 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.long_names import with_long_names
 from headwise.core.errors import AtlasError, StudyError
+from headwise.core.schema import annotate
+from headwise.studies.registry import dataset_spec
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_create_goes_on_after_a_kill(tmp_path):
 
 def test_a_study_comes_back(atlas, profile):
     dataset = atlas["profile"]
-    xr.testing.assert_identical(dataset, with_long_names("profile", profile(1.0)))
+    xr.testing.assert_identical(dataset, annotate(profile(1.0), dataset_spec("profile").schema))
     assert "profile" in atlas
     assert "spectral" not in atlas
     assert atlas.provenance("profile").data["name"] == "packaged-passages"

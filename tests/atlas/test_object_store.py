@@ -13,9 +13,10 @@ from headwise.atlas import Atlas
 from headwise.atlas.encoding import encode_files
 from headwise.atlas.encoding import memory_store as zarr_memory_store
 from headwise.atlas.format import ConsolidatedMetadata, study_keys
-from headwise.atlas.long_names import with_long_names
 from headwise.atlas.storage import ObjectStoreLocation, open_location
 from headwise.core.errors import AtlasError
+from headwise.core.schema import annotate
+from headwise.studies.registry import dataset_spec
 
 _numbers = itertools.count()
 
@@ -51,12 +52,12 @@ def test_an_atlas_at_a_url(url, profile):
     atlas.store.write("toy", profile(5.0, study="toy"))
     again = Atlas.open(url)
     assert again.studies == ["profile", "toy"] and "profile" in again
-    xr.testing.assert_identical(again["profile"], with_long_names("profile", profile(1.0)))
+    xr.testing.assert_identical(again["profile"], annotate(profile(1.0), dataset_spec("profile").schema))
     assert again.provenance("profile").parameters == {"version": 1.0}
     assert again.heads().index[0] == "L0H0"
     tree = plain(atlas)
     assert sorted(tree.children) == ["profile", "toy"]
-    xr.testing.assert_identical(tree["profile"].to_dataset(), with_long_names("profile", profile(1.0)))
+    xr.testing.assert_identical(tree["profile"].to_dataset(), annotate(profile(1.0), dataset_spec("profile").schema))
     assert str(again).startswith(f"Atlas {url}\n  profile: tiny on packaged-passages (4)")
     assert "Atlas of tiny" in again._repr_html_() and url in again._repr_html_()
     with pytest.raises(AtlasError, match="is not a folder of this machine, which this needs; copy it to one"):

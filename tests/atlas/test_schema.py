@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from headwise.atlas.schema import Schema, check
-from headwise.atlas.schemas import SCHEMAS, schema_of
 from headwise.core.errors import AtlasError
+from headwise.core.schema import Schema, check
+from headwise.studies.registry import dataset_spec, schema_of
 
-PROFILE = SCHEMAS["profile"]
+PROFILE = dataset_spec("profile").schema
 
 
 def test_a_right_dataset_passes(profile):

@@ -8,8 +8,9 @@ import xarray as xr
 
 from headwise.atlas import Atlas, pack, unpack
 from headwise.atlas.encoding import CorruptionError
-from headwise.atlas.long_names import with_long_names
 from headwise.core.errors import AtlasError
+from headwise.core.schema import annotate
+from headwise.studies.registry import dataset_spec
 
 
 def odd_dataset() -> xr.Dataset:
@@ -72,7 +73,9 @@ def test_plain_xarray_opens_an_atlas(tmp_path, profile):
     with xr.open_datatree(atlas.path, engine="zarr") as tree:
         assert sorted(tree.children) == ["profile", "toy"]
         assert tree.attrs == {"format": "headwise-atlas", "format_version": 1}
-        xr.testing.assert_identical(tree["profile"].to_dataset().load(), with_long_names("profile", profile(1.0)))
+        xr.testing.assert_identical(
+            tree["profile"].to_dataset().load(), annotate(profile(1.0), dataset_spec("profile").schema)
+        )
         assert tree["toy"].value.dtype == "float32"
     assert atlas.studies == ["profile", "toy"]
 

@@ -50,8 +50,8 @@ def test_plan_counts_questions(headwise, tiny):
 
 def test_plan_counts_what_each_study_is_asked(headwise, tiny):
     from headwise.corpora import packaged_steps
-    from headwise.studies.functions import FunctionsOptions
     from headwise.studies.functions.choice import choose
+    from headwise.studies.functions.spec import FunctionsOptions
 
     rows = json.loads(headwise("plan", tiny, "--json").out)["studies"]
     asked = choose(packaged_steps(), FunctionsOptions().steps, FunctionsOptions().seed)
@@ -67,16 +67,15 @@ def test_plan_counts_what_each_study_is_asked(headwise, tiny):
 
 
 def test_plan_of_the_default_model_is_near_what_it_took(monkeypatch):
-    """On two quiet cores, whose speed stands in `loads`."""
-    from headwise.corpora import packaged_passages
+    """On two quiet cores, whose speed is stated in `cost`."""
     from headwise.model import read_card
-    from headwise.studies.loads import Shown
-    from headwise.studies.planning import plan
+    from headwise.studies.inputs import StudyInputs
+    from headwise.studies.planning import plan, planned_inputs
 
     took = {"profile": 97, "patterns": 33, "answers": 61, "spectral": 66, "probing": 88, "relations": 50,
             "relation_validation": 82, "functions": 48, "function_masking": 70}  # fmt: skip
     monkeypatch.setattr("headwise.studies.planning.measured_flops", lambda *_: 180e9)
-    found = plan(read_card(), Shown(packaged_passages(), 500), list(took))
+    found = plan(read_card(), planned_inputs(StudyInputs(limit=500), reference=True), list(took))
     for study, seconds in took.items():
         assert found.studies[study]["seconds"] == pytest.approx(seconds, rel=0.1), study
     assert found.seconds == pytest.approx(sum(took.values()), rel=0.05)

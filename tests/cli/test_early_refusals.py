@@ -11,10 +11,8 @@ from answered import rows, write
 import headwise.model
 import headwise.studies.spectral.scoring
 import headwise.studies.workshop
-from headwise.cli.catalogue import chosen, shown
 from headwise.cli.unused import refuse_unused
 from headwise.core.errors import StudyError
-from headwise.studies.catalogue import STUDIES, default_studies, with_needed
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +58,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("build --steps other.csv", "other.csv"),
         ("build --limit -1", "--limit"),
         ("build --studies spectre", "no study 'spectre'"),
-        ("build --against nowhere", "there is no such folder"),
+        ("build --reference nowhere", "there is no such folder"),
         ("build -o good.txt", "good.txt is a file where a folder is needed; choose another folder with -o"),
         ("build -o good.txt/atlas", "good.txt is a file where a folder is needed"),
         ("build -o thesis", "thesis is not empty (it holds thesis.tex) and is not an atlas"),
         ("build --engine ray --workers 0", "workers=0 makes no sense for an engine"),
         ("build --endpoint localhost --endpoint-model m", "an endpoint is a URL"),
         ("build --judge-model m", "--judge-model was given without --judge"),
-        ("build --set answers.temperature=-1", "give at least 0"),
+        ("build --set answers.temperature=-1", "must be at least 0, not -1"),
         ("plan --questions other.csv", "has no field 'question'"),
         ("plan --studies profile --questions head.csv", "leave --questions out"),
         ("detect nowhere --ask why", "no atlas at nowhere"),
@@ -127,7 +125,7 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
         ("--studies relations --data good.txt", "--data is for profile, patterns and sparsity, and this build"),
         ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, and"),
         ("--studies profile --steps other.csv", "--steps is for functions and function_masking, and"),
-        ("--studies profile --against good.txt", "--against is for patterns and circuits, and"),
+        ("--studies profile --reference good.txt", "--reference is for patterns and circuits, and"),
         (
             "--studies profile --set spectral.k=5",
             "--set spectral.k=5 is for the study spectral, and this build makes profile",
@@ -141,23 +139,7 @@ def test_an_option_that_nothing_looks_at_is_refused(headwise, here, words, sente
 
 def test_options_that_something_looks_at_pass():
     refuse_unused(["spectral"], {"--questions": "mine.csv", "--limit": 0}, ["answers.few_shot=1"], ["answers"])
-    refuse_unused(["profile"], {"--against": "none", "--questions": None})
-    refuse_unused(None, dict.fromkeys(("--data", "--questions", "--relations", "--steps", "--against"), "given"))
+    refuse_unused(["profile"], {"--reference": "none", "--questions": None})
+    refuse_unused(None, dict.fromkeys(("--data", "--questions", "--relations", "--steps", "--reference"), "given"))
     with pytest.raises(StudyError):
         refuse_unused(["relations"], {"--data": "given"})
-
-
-def test_the_studies_of_a_build_are_those_of_the_catalogue():
-    assert chosen(None) == with_needed(default_studies())
-    for study in STUDIES:
-        assert chosen([study]) == with_needed([study])
-
-
-def test_what_is_shown_to_each_study():
-    assert shown() == {
-        "passages": ["profile", "patterns", "sparsity"],
-        "against": ["patterns", "circuits"],
-        "questions": ["answers", "samples"],
-        "relations": ["relations", "relation_validation"],
-        "steps": ["functions", "function_masking"],
-    }

@@ -12,19 +12,25 @@ from synthetic.patterns import patterns_dataset
 from headwise.atlas import Atlas
 from headwise.cli.figure_help import study_in
 from headwise.core.errors import StudyError
-from headwise.figures import _STUDIES, defaults_of, options_of
-from headwise.figures.options import OPTIONS, refuse_conflicts
+from headwise.studies.present import _refuse_conflicts, figure_defaults, figure_types
+from headwise.studies.registry import datasets
+
+OPTIONS = {name: spec.figure_options for name, spec in datasets().items() if spec.figure}
 
 
-@pytest.mark.parametrize("study", _STUDIES)
+def refuse_conflicts(study: str, given: dict[str, Any], defaults: dict[str, Any]) -> None:
+    _refuse_conflicts(datasets()[study], given, defaults)
+
+
+@pytest.mark.parametrize("study", OPTIONS)
 def test_every_option_of_a_figure_is_told_and_nothing_else(study: str) -> None:
-    assert list(OPTIONS[study]) == list(options_of(study))
+    assert list(OPTIONS[study]) == list(figure_types(study))
     for name, option in OPTIONS[study].items():
-        assert option.meaning.endswith(".") and (option.example or options_of(study)[name] is bool)
+        assert option.meaning.endswith(".") and (option.example or figure_types(study)[name] is bool)
         assert set(option.without) <= set(OPTIONS[study]) and set(option.needs) <= set(OPTIONS[study])
 
 
-@pytest.mark.parametrize("study", _STUDIES)
+@pytest.mark.parametrize("study", OPTIONS)
 def test_help_lists_them_with_type_meaning_and_example(headwise: Any, study: str) -> None:
     said = headwise("show", "nowhere", study, "--help")
     assert said.code == 0, said.err
@@ -43,18 +49,18 @@ def test_without_a_study_help_says_how_to_ask(headwise: Any) -> None:
 
 
 def test_examples_of_the_help_are_not_refused() -> None:
-    for study in _STUDIES:
+    for study in OPTIONS:
         for name, option in OPTIONS[study].items():
             needs = {other: values[0] for other, values in option.needs.items()}
-            refuse_conflicts(study, {name: option.example or True, **needs}, defaults_of(study))
+            refuse_conflicts(study, {name: option.example or True, **needs}, figure_defaults(study))
 
 
 @pytest.mark.parametrize(
     ("study", "options", "sentence"),
     [
-        ("patterns", {"head": "L0H0", "numbers": True}, "--head and --numbers, and can do only one of the two"),
-        ("patterns", {"heads": "L0H0", "top": 3}, "--heads and --top"),
-        ("patterns", {"average": True, "statistics": "peak"}, "--average and --statistics"),
+        ("patterns", {"head": "L0H0", "numbers": True}, "either --head or --numbers, not both"),
+        ("patterns", {"heads": "L0H0", "top": 3}, "--heads or --top"),
+        ("patterns", {"average": True, "statistics": "peak"}, "--average or --statistics"),
         ("functions", {"kind": "sorted", "cap": 0.1}, "--cap of the functions figure has no effect with --kind sorted"),
         ("relations", {"beyond_null": True, "kind": "relations"}, "--beyond-null .* choose --kind categories"),
         ("relations", {"relations": "copying"}, "no effect with --kind categories; .* choose --kind relations"),
@@ -67,18 +73,18 @@ def test_examples_of_the_help_are_not_refused() -> None:
 )
 def test_options_without_effect_are_refused(study: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(StudyError, match=sentence):
-        refuse_conflicts(study, options, defaults_of(study))
+        refuse_conflicts(study, options, figure_defaults(study))
 
 
 def test_an_option_at_its_default_contradicts_nothing() -> None:
-    refuse_conflicts("patterns", {"head": "L0H0", "numbers": False, "top": None}, defaults_of("patterns"))
-    refuse_conflicts("functions", {"kind": "sorted", "value": "magnitude"}, defaults_of("functions"))
+    refuse_conflicts("patterns", {"head": "L0H0", "numbers": False, "top": None}, figure_defaults("patterns"))
+    refuse_conflicts("functions", {"kind": "sorted", "value": "magnitude"}, figure_defaults("functions"))
 
 
 def test_on_the_command_line(headwise: Any, tmp_path: Path) -> None:
     atlas = Atlas.create(tmp_path / "atlas")
     atlas.add("patterns", patterns_dataset(4, 3))
     said = headwise("show", tmp_path / "atlas", "patterns", "--head", "L0H1", "--numbers").refused()
-    assert "leave the other out" in said
+    assert "leave one of them out" in said
     result = headwise("show", tmp_path / "atlas", "patterns", "--top", "3", "--average", "-o", tmp_path / "top.png")
     assert result.code == 0 and (tmp_path / "top.png").stat().st_size > 10_000

@@ -7,7 +7,6 @@ import pytest
 
 from headwise.cli.settings import figure_options, study_options
 from headwise.core.errors import StudyError
-from headwise.studies.catalogue import OPTIONS
 
 
 @dataclass(frozen=True)
@@ -61,11 +60,11 @@ def test_wrong_study_options_are_refused(word, sentence):
 
 def test_numbers_of_heads_are_numbers_when_they_reach_the_study():
     removed = "relation_validation.removed"
-    assert study_options([f"{removed}=1,2,8"], OPTIONS)["relation_validation"].removed == (1, 2, 8)
+    assert study_options([f"{removed}=1,2,8"])["relation_validation"].removed == (1, 2, 8)
     with pytest.raises(
         StudyError, match="removed of the study relation_validation takes a whole number, and was given 'one'"
     ):
-        study_options([f"{removed}=one"], OPTIONS)
+        study_options([f"{removed}=one"])
 
 
 def test_figure_options():

@@ -10,7 +10,8 @@ import xarray as xr
 from synthetic.circuits import circuits_dataset
 from synthetic.sparsity import sparsity_dataset
 
-from headwise.describe import Words, describe
+from headwise.describe import Words
+from headwise.studies.present import describe
 
 
 def value_of(dataset: xr.Dataset, of: str) -> float | None:

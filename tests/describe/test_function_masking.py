@@ -12,7 +12,8 @@ import xarray as xr
 from synthetic.function_masking import FEW, REASON, function_masking_dataset
 from synthetic.functions import EIGHT, ELEVEN
 
-from headwise.describe import Number, Words, describe
+from headwise.describe import Number, Words
+from headwise.studies.present import describe
 
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
 SIZES = {

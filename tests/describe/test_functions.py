@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 from synthetic.functions import EIGHT, ELEVEN, REASON, functions_dataset
 
-from headwise.describe import Number, Words, describe
-from headwise.figures import figure_of
+from headwise.describe import Number, Words
+from headwise.studies.present import describe, figure_of
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")

@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 from synthetic.samples import samples as make
 
-from headwise.describe import Number, describe
+from headwise.describe import Number
+from headwise.studies.present import describe
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:

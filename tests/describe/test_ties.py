@@ -9,11 +9,10 @@ from synthetic.function_masking import function_masking_dataset
 from synthetic.functions import functions_dataset
 from synthetic.patterns import patterns_dataset
 
-from headwise.describe import describe
 from headwise.describe.maps import strongest
 from headwise.describe.ties import best, others_as_large
-from headwise.figures import figure_of
-from headwise.figures.functions.grid import PUBLISHED
+from headwise.studies.functions.figure.grid import PUBLISHED
+from headwise.studies.present import describe, figure_of
 
 
 def text_of(study: str, dataset: xr.Dataset) -> str:

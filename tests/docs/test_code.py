@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import headwise as hw
 from headwise.model import open_stored
-from headwise.studies import STUDIES
+from headwise.studies.registry import studies as all_studies
 
 PAGES = [
     page
@@ -42,13 +42,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model: hw.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before, studies = set(sys.modules), set(STUDIES)
+    before, studies = set(sys.modules), set(all_studies())
     yield tmp_path
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
-    for name in set(STUDIES) - studies:
-        del STUDIES[name]
+    for name in set(all_studies()) - studies:
+        del all_studies()[name]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import typer
 
 from headwise.cli.main import app
 from headwise.cli.unused import LOOKED_AT, refuse_unused
-from headwise.figures import has_figure, options_of
+from headwise.studies.present import figure_types, has_figure
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -40,7 +40,7 @@ def unknown(verb: str, words: list[str]) -> set[str]:
     """The options that the verb, and for `show` the figure, does not have."""
     known = {name for parameter in VERBS[verb].params for name in parameter.opts} | {"--help"}
     if verb == "show" and len(words) > 1 and has_figure(words[1]):
-        known |= {f"--{name.replace('_', '-')}" for name in options_of(words[1])}
+        known |= {f"--{name.replace('_', '-')}" for name in figure_types(words[1])}
     return {word.partition("=")[0] for word in words if OPTION.fullmatch(word.partition("=")[0])} - known
 
 

@@ -19,7 +19,7 @@ import pytest
 
 import headwise
 from headwise.core.errors import HeadwiseError
-from headwise.studies.catalogue import OPTIONS
+from headwise.studies.registry import studies
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = [str(ROOT / "scripts" / "site" / name) for name in ("plain_defaults.py", "field_comments.py")]
@@ -148,7 +148,9 @@ def test_every_public_name_has_a_place():
 
 def test_every_study_s_options_and_every_error_have_a_place():
     places = {one.path for one in shown()}
-    wanted = {f"{options.__module__}.{options.__qualname__}" for options in OPTIONS.values()}
+    wanted = {
+        f"{options.__module__}.{options.__qualname__}" for options in [spec.options for spec in studies().values()]
+    }
     wanted |= {
         f"headwise.core.errors.{error.__name__}"
         for error in HeadwiseError.__subclasses__()

@@ -25,8 +25,8 @@ from headwise.analysis import AGREEMENT
 from headwise.atlas import Atlas
 from headwise.cli.main import app
 from headwise.cli.settings import figure_options
-from headwise.figures import figure_of, options_of
-from headwise.studies.catalogue import OPTIONS
+from headwise.studies.present import figure_of, figure_types
+from headwise.studies.registry import studies
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
 PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
@@ -88,14 +88,14 @@ def test_every_verb_and_option_is_known(page):
     for verb, *words in commands(page):
         known = {name for parameter in VERBS[verb].params for name in parameter.opts}
         if verb == "show":
-            known |= {f"--{name.replace('_', '-')}" for name in options_of(words[1])}
+            known |= {f"--{name.replace('_', '-')}" for name in figure_types(words[1])}
         asked = {word for word in words if re.fullmatch(r"-\w|--[a-z-]+", word)}
         assert asked <= known, (verb, words, asked - known)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_option_of_a_study_is_known(page):
-    fields = {study: {field.name for field in dataclasses.fields(kind)} for study, kind in OPTIONS.items()}
+    fields = {study: {field.name for field in dataclasses.fields(spec.options)} for study, spec in studies().items()}
     named = re.findall(r"(?:`|--set \"?)([a-z_]+)\.([a-z_]+)(?:=|`)", page.read_text("utf-8"))
     for study, option in named:
         if study in fields and option not in ("best",):
@@ -107,7 +107,7 @@ def test_what_draws_finds_its_figure(page, atlas):
     for verb, *words in commands(page):
         if verb == "show" and words[1] != AGREEMENT:
             own = [word for at, word in enumerate(words[2:], 2) if "-o" not in (word, words[at - 1])]
-            assert figure_of(words[1], atlas[words[1]], **figure_options(own, options_of(words[1]), words[1])).panels
+            assert figure_of(words[1], atlas[words[1]], **figure_options(own, figure_types(words[1]), words[1])).panels
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

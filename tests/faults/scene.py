@@ -12,7 +12,7 @@ from pathlib import Path
 import answered
 from planted import save_tiny, tiny_passages
 
-from headwise.cli.catalogue import chosen
+from headwise.studies.registry import with_dependencies
 
 TEXTS, REPEATS, QUESTIONS = 12, 4, 60
 SETTINGS = {
@@ -40,7 +40,7 @@ class Scene:
         self, atlas: str | Path, studies: str = "profile,spectral", *more: str, **settings: object
     ) -> list[str]:
         """What is typed after `headwise`; settings as profile__shard=2."""
-        made = chosen(studies.split(","))
+        made = with_dependencies(studies.split(","))
         those = {name: value for name, value in SETTINGS.items() if name.partition(".")[0] in made}
         those |= {name.replace("__", "."): value for name, value in settings.items()}
         given = [part for name, value in those.items() for part in ("--set", f"{name}={value}")]

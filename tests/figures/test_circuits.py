@@ -8,10 +8,11 @@ from legibility import assert_legible
 from synthetic.circuits import circuits_dataset
 from synthetic.sparsity import sparsity_dataset
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
+from headwise.core.schema import check
+from headwise.figures import Curves, Heatmap, Intervals, from_payload, to_payload
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 
 def test_curves_are_the_shares_of_the_dataset() -> None:
@@ -49,7 +50,7 @@ def test_maps_are_the_effects() -> None:
 
 def test_costs_are_those_of_the_dataset() -> None:
     dataset = sparsity_dataset(6, 4)
-    check(dataset, SCHEMAS["sparsity"])
+    check(dataset, dataset_spec("sparsity").schema)
     panel = figure_of("sparsity", dataset).panel("rise")
     assert isinstance(panel, Curves)
     top = next(curve for curve in panel.curves if curve.key == "top")

@@ -8,11 +8,11 @@ import pytest
 import xarray as xr
 from legibility import assert_legible
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
-from headwise.describe import describe
-from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
+from headwise.core.schema import check
+from headwise.figures import Curves, Heatmap, Intervals, from_payload, to_payload
 from headwise.probes.table import TableOptions, detector_table
+from headwise.studies.present import describe, figure_of
+from headwise.studies.registry import dataset_spec
 
 
 def curves(figure: object, key: str) -> Curves:
@@ -22,7 +22,7 @@ def curves(figure: object, key: str) -> Curves:
 
 
 def test_the_synthetic_data_is_what_the_study_promises(detection: xr.Dataset) -> None:
-    check(detection, SCHEMAS["detection"])
+    check(detection, dataset_spec("detection").schema)
 
 
 def test_every_detector_has_its_interval(detection: xr.Dataset) -> None:

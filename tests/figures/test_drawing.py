@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from headwise.core.errors import DataError
-from headwise.figures import Axis, Curve, Curves, Figure, Heatmap, Panel, Scale, drawing, figure_of, save
+from headwise.figures import Axis, Curve, Curves, Figure, Heatmap, Panel, Scale, drawing, save
 from headwise.figures.layout import lay_out
+from headwise.studies.present import figure_of
 
 GALLERY = runpy.run_path(str(Path(__file__).with_name("gallery.py")))["gallery"]()
 SIZES = [(6, 4), (12, 12), (30, 9), (32, 32), (80, 64)]

@@ -11,10 +11,11 @@ from legibility import assert_legible
 from synthetic.function_masking import REASON, function_masking_dataset
 from synthetic.functions import EIGHT, ELEVEN
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, to_payload
+from headwise.core.schema import check
+from headwise.figures import Curves, Heatmap, Intervals, from_payload, to_payload
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 KINDS = ("masking", "effects", "cross", "augment", "hierarchy")
 SIZES = {"default": {}, "two": {"functions": EIGHT[:2], "left_out": ()}, "eleven": {"functions": ELEVEN}}
@@ -27,7 +28,7 @@ def masking() -> xr.Dataset:
 
 @pytest.mark.parametrize("options", [*SIZES.values(), {"chains": 0}])
 def test_the_synthetic_data_is_what_the_study_promises(options: dict[str, object]) -> None:
-    check(function_masking_dataset(**options), SCHEMAS["function_masking"])
+    check(function_masking_dataset(**options), dataset_spec("function_masking").schema)
 
 
 def test_every_function_has_its_curves_beside_random_heads(masking: xr.Dataset) -> None:

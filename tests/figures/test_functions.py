@@ -11,10 +11,11 @@ import xarray as xr
 from legibility import assert_legible, written
 from synthetic.functions import EIGHT, ELEVEN, REASON, functions_dataset
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Curves, Heatmap, Intervals, figure_of, from_payload, options_of, save, to_payload
+from headwise.core.schema import check
+from headwise.figures import Curves, Heatmap, Intervals, from_payload, save, to_payload
+from headwise.studies.present import figure_of, figure_types
+from headwise.studies.registry import dataset_spec
 
 SHEET = [
     "Knowledge Recall", "Retrieval", "Logical Reasoning", "Decision-making",
@@ -33,7 +34,7 @@ def functions() -> xr.Dataset:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_synthetic_data_is_what_the_study_promises(size: str) -> None:
-    check(functions_dataset(**SIZES[size]), SCHEMAS["functions"])
+    check(functions_dataset(**SIZES[size]), dataset_spec("functions").schema)
 
 
 def test_the_sheets_grid(functions: xr.Dataset) -> None:
@@ -169,7 +170,7 @@ def test_it_is_legible_and_round_trips(kind: str, size: str) -> None:
 
 
 def test_options_reach_the_command_line() -> None:
-    assert set(options_of("functions")) == {"kind", "value", "functions", "cap"}
+    assert set(figure_types("functions")) == {"kind", "value", "functions", "cap"}
 
 
 def test_it_is_drawn(functions: xr.Dataset, tmp_path: Path) -> None:

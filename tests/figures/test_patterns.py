@@ -13,14 +13,15 @@ import xarray as xr
 from legibility import assert_legible
 from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
-from headwise.figures import Heatmap, Tiles, figure_of, from_payload, save, to_payload
+from headwise.core.schema import check
+from headwise.figures import Heatmap, Tiles, from_payload, save, to_payload
 from headwise.figures.drawing.mosaic import mosaic
-from headwise.figures.patterns.subjects import token_labels
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import HIDDEN, pooled, pooled_levels, to_levels
+from headwise.studies.patterns.figure.subjects import token_labels
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def grid(dataset: xr.Dataset, **options: object) -> list[Tiles]:
 
 
 def test_the_synthetic_study_is_as_promised(two: xr.Dataset) -> None:
-    check(two, SCHEMAS["patterns"])
+    check(two, dataset_spec("patterns").schema)
 
 
 # ---- the grid -------------------------------------------------------------------------------------------------------

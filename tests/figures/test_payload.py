@@ -9,7 +9,8 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import DataError
-from headwise.figures import Axis, Figure, Heatmap, Scale, figure_of, from_payload, to_payload
+from headwise.figures import Axis, Figure, Heatmap, Scale, from_payload, to_payload
+from headwise.studies.present import figure_of
 
 GALLERY = runpy.run_path(str(Path(__file__).with_name("gallery.py")))["gallery"]()
 

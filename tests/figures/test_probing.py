@@ -8,10 +8,11 @@ import xarray as xr
 from legibility import assert_legible
 from synthetic.probing import probing_dataset as make_probing
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Heatmap, Intervals, figure_of, save
+from headwise.core.schema import check
+from headwise.figures import Heatmap, Intervals, save
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 KINDS = ("tokens", "heads", "transfer", "table")
 
@@ -22,7 +23,7 @@ def probing() -> xr.Dataset:
 
 
 def test_the_synthetic_data_is_what_the_study_promises(probing: xr.Dataset) -> None:
-    check(probing, SCHEMAS["probing"])
+    check(probing, dataset_spec("probing").schema)
 
 
 def test_the_sheets_figure(probing: xr.Dataset) -> None:

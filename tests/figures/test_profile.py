@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import StudyError
-from headwise.figures import Heatmap, Legend, figure_of
+from headwise.figures import Heatmap, Legend
+from headwise.studies.present import figure_of
 
 
 def maps_of(figure: object) -> list[Heatmap]:

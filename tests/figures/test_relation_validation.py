@@ -8,10 +8,11 @@ import xarray as xr
 from legibility import assert_legible
 from synthetic.relation_validation import relation_validation_dataset as make
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Curves, Intervals, Scatter, figure_of, from_payload, to_payload
+from headwise.core.schema import check
+from headwise.figures import Curves, Intervals, Scatter, from_payload, to_payload
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def validation() -> xr.Dataset:
 
 
 def test_the_synthetic_data_is_what_the_study_promises(validation: xr.Dataset) -> None:
-    check(validation, SCHEMAS["relation_validation"])
+    check(validation, dataset_spec("relation_validation").schema)
 
 
 @pytest.mark.parametrize("reading", ["forced", "natural"])

@@ -8,10 +8,11 @@ import pytest
 import xarray as xr
 from legibility import assert_legible
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import CategoryMap, Curves, Figure, Heatmap, Legend, figure_of, save, to_payload
+from headwise.core.schema import check
+from headwise.figures import CategoryMap, Curves, Figure, Heatmap, Legend, save, to_payload
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 
 def maps_of(figure: Figure) -> dict[str, CategoryMap]:
@@ -19,7 +20,7 @@ def maps_of(figure: Figure) -> dict[str, CategoryMap]:
 
 
 def test_the_synthetic_data_is_what_the_study_promises(relations: xr.Dataset) -> None:
-    check(relations, SCHEMAS["relations"])
+    check(relations, dataset_spec("relations").schema)
 
 
 def test_the_sheets_five_panels(relations: xr.Dataset) -> None:

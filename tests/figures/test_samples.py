@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from synthetic.samples import samples
 
-from headwise.figures import figure_of, from_payload, save, to_payload
+from headwise.figures import from_payload, save, to_payload
+from headwise.studies.present import figure_of
 
 
 def test_panels_hold_the_datasets_numbers():

@@ -8,10 +8,11 @@ import pytest
 import xarray as xr
 from legibility import assert_legible
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
-from headwise.figures import Figure, Heatmap, figure_of, save
+from headwise.core.schema import check
+from headwise.figures import Figure, Heatmap, save
+from headwise.studies.present import figure_of
+from headwise.studies.registry import dataset_spec
 
 
 def maps_of(figure: Figure) -> list[Heatmap]:
@@ -19,7 +20,7 @@ def maps_of(figure: Figure) -> list[Heatmap]:
 
 
 def test_the_synthetic_data_is_what_the_study_promises(spectral: xr.Dataset) -> None:
-    check(spectral, SCHEMAS["spectral"])
+    check(spectral, dataset_spec("spectral").schema)
 
 
 def test_the_sheets_figure(spectral: xr.Dataset) -> None:

@@ -21,12 +21,13 @@ from headwise.analysis.agreement import Agreement, Pair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Words
-from headwise.figures import Figure, Heatmap, display, figure_of
+from headwise.figures import Figure, Heatmap, display
 from headwise.figures.panels import Axis, Curve, Curves
 from headwise.figures.scale import Scale
 from headwise.figures.thumbnail import thumbnail
 from headwise.seam.verify import Check, CheckReport
 from headwise.studies.planning import Plan
+from headwise.studies.present import figure_of
 from headwise.studies.spectral.scoring import Score
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -16,7 +16,7 @@ from headwise.core.errors import AtlasError, ModelError, StudyError
 from headwise.corpora import Passages
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
-from headwise.studies import profile as study
+from headwise.studies.profile import measure as study
 
 SMALL = {"profile": ProfileOptions(repeats=3, period=20, shard=4)}
 

@@ -22,11 +22,11 @@ from headwise.corpora import read_questions
 from headwise.engines import RayEngine
 from headwise.model import load
 from headwise.studies import ProfileOptions, build
-from headwise.studies.answers.study import AnsweringOptions
-from headwise.studies.patterns import PatternsOptions
-from headwise.studies.probing import ProbingOptions
-from headwise.studies.sparsity.options import SparsityOptions
-from headwise.studies.spectral import SpectralOptions
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.patterns.spec import PatternsOptions
+from headwise.studies.probing.spec import ProbingOptions
+from headwise.studies.sparsity.spec import SparsityOptions
+from headwise.studies.spectral.spec import SpectralOptions
 
 pytestmark = [pytest.mark.xdist_group("ray")]
 pytest.importorskip("ray", reason="the package ray is not installed (pip install 'headwise[ray]')")
@@ -95,7 +95,7 @@ def test_a_model_in_memory_is_refused_before_ray_is_started(given: dict[str, Any
     ):
         build(loaded, ["profile"], data=given["data"], output=tmp_path / "atlas", engine="ray")
     with pytest.raises(EngineError, match="Workers load the model to compare with"):
-        build(given["model"], ["patterns"], against=loaded, output=tmp_path / "atlas", engine="ray")
+        build(given["model"], ["patterns"], reference=loaded, output=tmp_path / "atlas", engine="ray")
 
 
 def test_an_unknown_engine_is_refused_with_a_guess(given: dict[str, Any], tmp_path: Path) -> None:

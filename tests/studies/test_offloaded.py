@@ -22,9 +22,9 @@ from headwise.interventions import Scale
 from headwise.model import Model, is_offloaded, load
 from headwise.seam import observe
 from headwise.studies import ProfileOptions
-from headwise.studies.functions import FunctionsOptions
-from headwise.studies.probing import ProbingOptions
-from headwise.studies.spectral import SpectralOptions
+from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.probing.spec import ProbingOptions
+from headwise.studies.spectral.spec import SpectralOptions
 
 pytest.importorskip("accelerate")
 LLAMA = {

@@ -15,7 +15,7 @@ from headwise.corpora import Passage, Passages, delimiter_ids
 from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
-from headwise.studies import profile as study
+from headwise.studies.profile import measure as study
 
 KINDS = ("sink", "previous", "diagonal", "induction", "duplicate")  # planted, and a statistic of the same name
 BAR, EVEN = 0.8, 0.95

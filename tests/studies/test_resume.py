@@ -17,7 +17,7 @@ from planted import save_tiny, tiny_passages
 from headwise.atlas import Atlas
 from headwise.corpora import Example
 from headwise.studies import ProfileOptions, build
-from headwise.studies import profile as study
+from headwise.studies.profile import measure as study
 
 TEXTS, REPEATS = 8, 4
 EXAMPLES = TEXTS + REPEATS

@@ -14,13 +14,14 @@ from headwise.core.errors import EngineError
 from headwise.corpora import packaged_passages
 from headwise.engines.ray.cluster import Cluster, Node
 from headwise.model import ModelCard
-from headwise.studies import planning, room
-from headwise.studies.loads import Load, Shown
-from headwise.studies.room import GIB, Needs, needs_of, offloaded
-from headwise.studies.workforce import workforce_of
+from headwise.studies import memory as room
+from headwise.studies import planning
+from headwise.studies.cluster_plan import cluster_plan_of
+from headwise.studies.cost import PlannedInputs, StudyCost
+from headwise.studies.memory import GIB, MemoryNeeds, memory_needs, offloaded
 
 CPU = torch.device("cpu")
-SEVENTY = Needs(process=0, weights=141 * 10**9, largest=2 * 10**9, activations=3 * 10**9, reductions=10**9)
+SEVENTY = MemoryNeeds(process=0, weights=141 * 10**9, largest=2 * 10**9, activations=3 * 10**9, reductions=10**9)
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +40,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan(card: ModelCard, there: dict[Any, int], monkeypatch: pytest.MonkeyPatch, *studies: str, **more: Any) -> Any:
     monkeypatch.setattr(planning, "memory_there", lambda _: there)
-    shown = Shown(packaged_passages(), 500)
+    shown = PlannedInputs(packaged_passages(), 500)
     return planning.plan(card, shown, studies or ("profile",), dtype=torch.float32, device=CPU, **more)
 
 
 def test_needs(seven: ModelCard) -> None:
-    found = needs_of(seven, 1, torch.bfloat16, CPU, 11)
+    found = memory_needs(seven, 1, torch.bfloat16, CPU, 11)
     assert found.weights == 2 * seven.parameters == 2 * 6_738_415_616
     assert found.largest == 2 * 32000 * 4096  # the embedding, larger than any matrix of a layer (2 x 4096 x 11008)
 
@@ -58,7 +59,7 @@ def test_what_does_not_fit_is_told_what_to_say(seven: ModelCard, quick: None, mo
     found = plan(seven, {"cpu": 24 * GIB}, monkeypatch, "profile", "relations")
     assert not found.fits and found.offload is not None
     limit = found.offload.limits["cpu"]
-    held = found.memory_total - found.memory["weights"] + needs_of(seven, 1, torch.float32, CPU, 11).largest
+    held = found.memory_total - found.memory["weights"] + memory_needs(seven, 1, torch.float32, CPU, 11).largest
     assert limit % GIB == 0 and held + limit <= 0.8 * 24 * GIB < held + limit + GIB
     assert found.offload.on_disk == (4 * seven.parameters - limit) // 2  # the files are bfloat16
     assert found.offload.seconds == pytest.approx(found.offload.passes * found.offload.on_disk / room.DISK)
@@ -89,7 +90,7 @@ def test_a_gpu_is_filled_first_then_memory_then_disk() -> None:
 
 # ---- workers ----------------------------------------------------------------------------------------------------------
 
-LOADS = {"a": Load(640, 1, 1.0, 1, 1, shard=64), "b": Load(64, 1, 1.0, 1, 1, fitting=30.0, shard=64)}
+LOADS = {"a": StudyCost(640, 1, 1.0, 1, 1, shard=64), "b": StudyCost(64, 1, 1.0, 1, 1, fitting=30.0, shard=64)}
 SECONDS = {"a": 100.0, "b": 40.0}
 
 
@@ -99,7 +100,7 @@ def nodes(count: int, **size: Any) -> Cluster:
 
 def test_a_70b_needs_two_gpus_a_worker() -> None:
     cluster = nodes(3, cpus=96, gpus=8, memory=10**12, gpu_memory=141 * 10**9)
-    found = workforce_of(cluster, SEVENTY, LOADS, SECONDS)
+    found = cluster_plan_of(cluster, SEVENTY, LOADS, SECONDS)
     assert (found.gpus, found.workers) == (2, 12)
     assert found.seconds == pytest.approx(
         100 * 1 / 10 + (10 + 30)
@@ -109,32 +110,33 @@ def test_a_70b_needs_two_gpus_a_worker() -> None:
 
 def test_too_few_gpus_are_refused_with_the_number_needed() -> None:
     cluster = nodes(1, cpus=96, gpus=8, memory=10**12, gpu_memory=80 * 10**9)
-    found = workforce_of(cluster, SEVENTY, LOADS, SECONDS, gpus=1)
+    found = cluster_plan_of(cluster, SEVENTY, LOADS, SECONDS, gpus=1)
     assert found.workers == 0 and found.verdict().endswith("that a worker needs; give --gpus-per-worker 3.")
     small = nodes(4, cpus=96, gpus=2, memory=10**12, gpu_memory=40 * 10**9)
     assert (
-        "needs 5 GPUs of one node, and the largest node has 2" in workforce_of(small, SEVENTY, LOADS, SECONDS).verdict()
+        "needs 5 GPUs of one node, and the largest node has 2"
+        in cluster_plan_of(small, SEVENTY, LOADS, SECONDS).verdict()
     )
     with pytest.raises(EngineError, match="cannot have -1 GPUs"):
-        workforce_of(cluster, SEVENTY, LOADS, SECONDS, gpus=-1)
+        cluster_plan_of(cluster, SEVENTY, LOADS, SECONDS, gpus=-1)
 
 
 def test_workers_on_cpus_are_as_many_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    small = Needs(process=600_000_000, weights=10**9, largest=1, activations=300_000_000, reductions=100_000_000)
-    found = workforce_of(nodes(2, cpus=16, memory=5 * 10**9), small, LOADS, SECONDS, threads=1)
+    small = MemoryNeeds(process=600_000_000, weights=10**9, largest=1, activations=300_000_000, reductions=100_000_000)
+    found = cluster_plan_of(nodes(2, cpus=16, memory=5 * 10**9), small, LOADS, SECONDS, threads=1)
     assert found.workers == 4 and found.memory == 2 * 10**9  # two a node, though it has CPUs for sixteen
     assert found.seconds == pytest.approx(400 * 3 / 10 + (160 - 30) + 30)  # one thread of the four that were measured
-    one = workforce_of(nodes(2, cpus=16, memory=5 * 10**9), small, LOADS, SECONDS, threads=1, workers=1)
+    one = cluster_plan_of(nodes(2, cpus=16, memory=5 * 10**9), small, LOADS, SECONDS, threads=1, workers=1)
     assert one.workers == 1 and one.verdict() == "1 worker fits, 1 threads each."
-    none = workforce_of(nodes(2, cpus=16, memory=10**9), small, LOADS, SECONDS, threads=1)
+    none = cluster_plan_of(nodes(2, cpus=16, memory=10**9), small, LOADS, SECONDS, threads=1)
     assert none.verdict().startswith("A worker needs 2 GB, and the largest node has 1 GB")
 
 
 def test_without_a_gpu_here_time_is_not_known(seven: ModelCard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     cluster = nodes(1, cpus=64, gpus=4, memory=10**12)
-    shown = Shown(packaged_passages(), 500)
+    shown = PlannedInputs(packaged_passages(), 500)
     found = planning.plan(seven, shown, ["profile"], dtype=torch.bfloat16, device=torch.device("cuda"), cluster=cluster)
     assert found.fits and found.seconds is None and found.workforce.workers == 4
     assert ("time", "one worker", "?", "this machine has no such device to measure") in found.rows()

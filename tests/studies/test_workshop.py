@@ -15,8 +15,8 @@ from headwise.core.errors import EngineError, ModelError
 from headwise.corpora import Endpoint, Passages
 from headwise.engines import Threads
 from headwise.model import load
-from headwise.studies.answers.study import AnsweringOptions
-from headwise.studies.sources import Sources
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.inputs import StudyInputs
 from headwise.studies.workshop import BuildOrder, Sent
 
 
@@ -40,12 +40,12 @@ def test_where_a_worker_puts_the_model(gpus, loading, expected) -> None:
 def test_the_users_files_are_read_before_they_are_sent(tmp_path: Path) -> None:
     file = tmp_path / "texts.txt"
     file.write_text("one text\n\nanother text")
-    sent = BuildOrder(None, ("profile",), Sources(data=file)).for_workers(0, None)
+    sent = BuildOrder(None, ("profile",), StudyInputs(file)).for_workers(0, None)
     file.unlink()
     received = pickle.loads(pickle.dumps(sent))  # as Ray does
-    assert isinstance(received.sources.data, Passages)
-    assert [item.text for item in received.sources.passages.items] == ["one text", "another text"]
-    assert received.sources.asked is None  # the packaged ones are there wherever Headwise is
+    assert isinstance(received.inputs.passages_source, Passages)
+    assert [item.text for item in received.inputs.passages.items] == ["one text", "another text"]
+    assert received.inputs.questions_source is None  # the packaged ones are there wherever Headwise is
 
 
 def test_the_keys_of_endpoints_go_along_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def test_a_worker_stands_where_the_sender_stood(tmp_path: Path, monkeypatch: pyt
     save_tiny(tmp_path / "tiny", layers=2)
     threads = torch.get_num_threads()
     monkeypatch.chdir(tmp_path)
-    sent = BuildOrder("tiny", ("profile",), Sources(data=tiny_passages(3))).for_workers(0, None)
+    sent = BuildOrder("tiny", ("profile",), StudyInputs(tiny_passages(3))).for_workers(0, None)
     os.chdir("/")
     desk = sent.open()
     assert Path.cwd() == tmp_path
@@ -93,4 +93,4 @@ def test_models_in_memory_are_refused(tmp_path: Path) -> None:
         ):
             order.for_workers(None, None)
     with pytest.raises(EngineError, match="Workers load the model to compare with"):
-        BuildOrder(None, ("patterns",), Sources(against=loaded)).for_workers(None, None)
+        BuildOrder(None, ("patterns",), StudyInputs(reference=loaded)).for_workers(None, None)

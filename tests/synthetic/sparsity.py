@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.studies.sparsity.options import SparsityOptions
-from headwise.studies.sparsity.study import conclude
+from headwise.studies.sparsity.measure import conclude
+from headwise.studies.sparsity.spec import SparsityOptions
 from synthetic.origin import provenance
 
 PROMPTS = 30

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from synthetic.atlas import MAKERS, SMALL, synthetic_atlas
 
-from headwise.atlas import SCHEMAS, Provenance
+from headwise.atlas import Provenance
 from headwise.core.errors import DataError, HeadwiseError, StudyError
-from headwise.figures import Heatmap, figure_of, has_figure, to_payload
-from headwise.web.chapters import CHAPTERS, figures_of
-from headwise.web.content import WITHOUT_PAGE, Content
-from headwise.web.methods import METHODS
+from headwise.figures import Heatmap, to_payload
+from headwise.studies.present import figure_of, figures_on_page
+from headwise.studies.registry import dataset_spec, datasets
+from headwise.web.content import Content
 from headwise.web.model_card import data_facts
 from headwise.web.study_page import thumbnail
+
+CHAPTERS = [name for name, spec in datasets().items() if spec.has_page]
 
 
 @pytest.fixture(scope="module")
@@ -127,32 +129,23 @@ def test_an_atlas_of_one_study_has_its_pages(tmp_path):
     assert content.at("agreement")["short"]
 
 
-def test_every_study_has_a_chapter_and_a_method():
-    assert set(SCHEMAS) - set(WITHOUT_PAGE) == set(CHAPTERS)
-    assert set(METHODS) == set(CHAPTERS)
-    for key, chapter in CHAPTERS.items():
-        assert bool(chapter.variants) == has_figure(key)
-        assert len({one.key for one in chapter.variants}) == len(chapter.variants)
-        assert METHODS[key].text and bool(METHODS[key].source) == bool(METHODS[key].link)
-
-
 @pytest.mark.parametrize("study", sorted(MAKERS))
 def test_every_variant_can_be_drawn(study):
     dataset = MAKERS[study](6, 4)
-    drawn = [variant.key for variant, _ in figures_of(study, dataset)]
-    wanted = [variant.key for variant in CHAPTERS[study].variants]
+    drawn = [variant.key for variant, _ in figures_on_page(study, dataset)]
+    wanted = [variant.key for variant in dataset_spec(study).variants]
     if study == "probing":
         assert drawn[: len(dataset["site"])] == [str(site) for site in dataset["site"].values]
         wanted = wanted[1:]
     assert [key for key in drawn if key in wanted] == wanted
-    small = thumbnail(next(figures_of(study, dataset))[1])
+    small = thumbnail(next(figures_on_page(study, dataset))[1])
     assert small is not None
     json.dumps(small, allow_nan=False)
 
 
 def test_a_variant_the_data_cannot_give_is_left_out():
     dataset = MAKERS["spectral"](6, 4).drop_vars(["p_matched", "q_matched"])
-    drawn = [variant.key for variant, _ in figures_of("spectral", dataset)]
+    drawn = [variant.key for variant, _ in figures_on_page("spectral", dataset)]
     assert "matched" not in drawn and "p" in drawn
     with pytest.raises(HeadwiseError):
         figure_of("spectral", dataset, matched=True)

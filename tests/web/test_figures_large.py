@@ -10,7 +10,8 @@ import matplotlib
 import numpy as np
 from synthetic.profile import profile_dataset
 
-from headwise.figures import Figure, Scale, Tiles, figure_of
+from headwise.figures import Figure, Scale, Tiles
+from headwise.studies.present import figure_of
 
 Show = Callable[..., Any]
 LIMIT_MS = 1500

@@ -1,8 +1,8 @@
 """What does each study say of a head as a number, with its interval, its test and its baseline? One table, used by all joins.
 
-A `ColumnSpec` names, for one study, the variable that says it, and where its interval, p, q and baseline stand. `columns_of`
-turns the Datasets of an atlas into `Columns`: one (layer, head) map a column, named as the head table names it
-(``profile.induction``, ``relations.copying.score``). A study that is not in the table gives its recorded numbers, with
+A study's spec declares `HeadColumn`s: a variable, and where its interval, p, q and baseline stand. `columns_of`
+turns the Datasets of an atlas into `Columns`: one (layer, head) map per column, named as in the head table
+(``profile.induction``, ``relations.copying.score``). A study that declares none gives the numbers of its head table, with
 intervals where it has variables ``x_low`` and ``x_high``.
 
 A study is told once: p and q are about an effect and are no columns of their own, and of the patterns only those of the
@@ -13,93 +13,22 @@ Cost: copies of the maps. This module does not know how anything is measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from headwise.atlas.head_table import columns_of as record_columns
-from headwise.atlas.schema import recorded
-from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
+from headwise.core.dims import HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
+from headwise.core.schema import head_table_variables
+from headwise.studies.registry import dataset_spec, datasets
+from headwise.studies.spec import HeadColumn
 
-__all__ = ["COLUMN_SPECS", "Column", "ColumnSpec", "Columns", "columns_of"]
+__all__ = ["Column", "Columns", "columns_of", "default_columns"]
 
-
-@dataclass(frozen=True)
-class ColumnSpec:
-    """A variable of a study, and the variables that stand beside it."""
-
-    variable: str
-    low: str = ""
-    high: str = ""
-    p: str = ""
-    q: str = ""
-    q_paired: str = ""
-    """the same with answers paired by length"""
-    baseline: str = ""
-    """a variable"""
-    level: float = np.nan
-    """a baseline that is the same for all heads, such as 0.5 of an AUROC"""
-    baseline_name: str = ""
-    label: str = "{}"
-    """for a reader; {} is the entry of the study's own dims"""
-    definition: str = ""
-    only: Mapping[str, str] = field(default_factory=dict)
-    """dim -> the entry that is taken"""
-
-
-def _with_ends(variable: str, **rest: str) -> ColumnSpec:
-    return ColumnSpec(variable, f"{variable}_low", f"{variable}_high", **rest)  # type: ignore[arg-type]
-
-
-COLUMN_SPECS: Mapping[str, tuple[ColumnSpec, ...]] = {
-    "profile": (ColumnSpec("value", "low", "high", baseline="uniform", baseline_name="a uniform head"),),
-    "patterns": (
-        ColumnSpec("value", "low", "high", baseline="uniform", baseline_name="a uniform head", only={SUBJECT: "model"}),
-    ),
-    "spectral": (
-        ColumnSpec(
-            "effect", "effect_low", "effect_high", "p", "q", "q_matched", level=0.5, baseline_name="no difference",
-            definition="AUROC of this number alone: over 0.5 it is larger in wrong answers",
-        ),
-    ),
-    "probing": (
-        ColumnSpec(
-            "head_auroc", "head_low", "head_high", "head_p", "head_q", level=0.5, baseline_name="chance",
-            label="Probe on its output", definition="AUROC of wrong against correct answers, from this head's output",
-        ),
-    ),
-    "functions": (
-        ColumnSpec(
-            "importance", "importance_low", "importance_high", "p", "q", level=0.0, baseline_name="no part in it",
-            definition="gradient x activation in the joint probe, signed",
-        ),
-    ),
-    "relations": (
-        ColumnSpec(
-            "score", "score_low", "score_high", baseline="score_null", baseline_name="shuffled targets",
-            label="{}, promoted", definition="share of pairs whose target is among the tokens the head promotes most",
-        ),
-        ColumnSpec(
-            "suppression", "suppression_low", "suppression_high", baseline="suppression_null",
-            baseline_name="shuffled targets", label="{}, suppressed",
-            definition="share of pairs whose target is among the tokens the head suppresses most",
-        ),
-    ),
-    "circuits": (
-        ColumnSpec(
-            "effect", "effect_low", "effect_high", level=0.0, baseline_name="no effect",
-            definition="what patching the head does, as a share of the clean-corrupt difference",
-        ),
-    ),
-    "sparsity": (
-        ColumnSpec("needed", "needed_low", "needed_high", label="Keys that hold 99 % of a row"),
-        _with_ends("change", definition="change of the head's output when weights are dropped by this rule"),
-    ),
-    "salience": (),
-}  # fmt: skip
+COLUMNS_PER_OTHER_STUDY = 2  # of a study that declares no default columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +113,7 @@ def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
 
 
 def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Iterator[Column]:
-    for trait in COLUMN_SPECS.get(study, _recorded_traits(dataset)):
+    for trait in _head_columns(study, dataset):
         chosen = dataset.sel({dim: [label] for dim, label in trait.only.items() if dim in dataset.dims})
         beside = {
             role: _maps(study, chosen, variable, layers, heads)
@@ -213,9 +142,41 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
             )
 
 
-def _recorded_traits(dataset: xr.Dataset) -> tuple[ColumnSpec, ...]:
-    names = [name for name in recorded(dataset) if dataset[name].dtype.kind in "fiub" and name not in ("p", "q")]
-    return tuple(_with_ends(name) for name in names)
+def _head_columns(study: str, dataset: xr.Dataset) -> tuple[HeadColumn, ...]:
+    """As the study's spec declares them; else the numeric variables of the head table, with intervals where there are some."""
+    spec = dataset_spec(study)
+    if spec is not None and spec.head_columns is not None:
+        return spec.head_columns
+    names = [
+        name for name in head_table_variables(dataset) if dataset[name].dtype.kind in "fiub" and name not in ("p", "q")
+    ]
+    return tuple(HeadColumn(name, f"{name}_low", f"{name}_high") for name in names)
+
+
+def default_columns(columns: Iterable[object]) -> list[str]:
+    """The columns that the head table shows first, on the command line and on the pages.
+
+    Args:
+        columns: of the head table.
+
+    Returns:
+        Those that the studies' specs name, then the first few of every other study.
+
+    Examples:
+        >>> default_columns(["layer", "head", "profile.sink", "profile.induction", "mine.a", "mine.b", "mine.c"])
+        ['profile.induction', 'profile.sink', 'mine.a', 'mine.b']
+    """
+    names = [str(name) for name in columns if name not in (LAYER, HEAD)]
+    declared = [name for spec in datasets().values() for name in spec.default_columns]
+    shown = [name for name in declared if name in names]
+    covered = {name.partition(".")[0] for name in shown}
+    others = dict.fromkeys(study for name in names if (study := name.partition(".")[0]) not in covered)
+    first = [
+        name
+        for study in others
+        for name in [one for one in names if one.partition(".")[0] == study][:COLUMNS_PER_OTHER_STUDY]
+    ]
+    return [*shown, *first]
 
 
 def _maps(study: str, dataset: xr.Dataset, variable: str, layers: int, heads: int) -> list[np.ndarray]:
@@ -229,7 +190,7 @@ def _grid(array: xr.DataArray, layers: int, heads: int) -> np.ndarray:
     return grid
 
 
-def _words(dataset: xr.Dataset, trait: ColumnSpec, place: int) -> dict[str, str]:
+def _words(dataset: xr.Dataset, trait: HeadColumn, place: int) -> dict[str, str]:
     """What a reader is told of the column at this place among the variable's."""
     array = dataset[trait.variable]
     beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]

@@ -32,6 +32,7 @@ from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
 from headwise.describe.words import significant
 from headwise.figures.origin import model_name
+from headwise.studies.registry import dataset_spec
 
 __all__ = ["Comparison", "StudyMatch", "compare"]
 
@@ -149,16 +150,14 @@ def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int
     return float((one * other).sum(1).mean()), float(np.quantile(draws, 0.95))
 
 
-OWN_ANSWERS = ("answers", "spectral", "detection", "probing", "functions", "function_masking", "samples")
-
-
 def match_of(study: str, title: str, one: Provenance, other: Provenance, *, unlike: bool) -> StudyMatch:
     """Whether this study of A may be held against the same of B; with ``unlike`` also where the data differ."""
     told = tuple(text for text in difference(one, other) if not text.startswith("model:"))
     status, reason = "compared", ""
     if one.data.get("digest") != other.data.get("digest"):
         same_name = one.data.get("name") == other.data.get("name")
-        if study in OWN_ANSWERS and same_name:
+        spec = dataset_spec(study)
+        if spec is not None and spec.on_own_answers and same_name:
             status, reason = "warned", "each model's own answers to the same questions"
         elif unlike:
             status, reason = (

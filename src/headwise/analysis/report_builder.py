@@ -17,18 +17,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import xarray as xr
 
-from headwise.analysis.columns import COLUMN_SPECS, Column, columns_of
+from headwise.analysis.columns import Column, columns_of
 from headwise.analysis.consistency import Views
 from headwise.analysis.head_facts import HeadReport, Value
 from headwise.analysis.head_text import summary_of
 from headwise.analysis.neighbours import Neighbourhood
 from headwise.analysis.rank_stats import places
 from headwise.analysis.study_facts import FunctionFacts, PatternFacts, RelationFacts, SalienceFacts
-from headwise.atlas import SCHEMAS, Atlas
+from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.figures.origin import model_name, origin_of
+from headwise.studies.registry import datasets
 
 __all__ = ["HeadReports", "head_report", "head_reports"]
 
@@ -147,8 +148,10 @@ class HeadReports(Mapping[str, HeadReport]):
 
     def _missing(self, values: Mapping[str, tuple[Value, ...]], salient: tuple[object, ...]) -> dict[str, str]:
         found = {}
-        for study in COLUMN_SPECS:
-            if study not in self._titles and study in SCHEMAS:
+        for study, spec in datasets().items():
+            if spec.head_columns is None:
+                continue
+            if study not in self._titles:
                 found[study] = f"not in this atlas; add it with headwise build --studies {study} -o ATLAS"
             elif study in self._titles and not (salient if study == "salience" else values.get(study)):
                 found[study] = "this study did not measure this head"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.atlas.atlas import Atlas
     from headwise.atlas.encoding import pack, unpack
     from headwise.atlas.head_table import heads
-    from headwise.atlas.schema import Schema, check
-    from headwise.atlas.schemas import SCHEMAS
     from headwise.atlas.selection import select
     from headwise.atlas.storage import Location, open_location
     from headwise.core.provenance import Provenance, difference
@@ -27,8 +25,6 @@ _MODULES = {
     "headwise.atlas.atlas": ("Atlas",),
     "headwise.atlas.encoding": ("pack", "unpack"),
     "headwise.atlas.head_table": ("heads",),
-    "headwise.atlas.schema": ("Schema", "check"),
-    "headwise.atlas.schemas": ("SCHEMAS",),
     "headwise.atlas.selection": ("select",),
     "headwise.atlas.storage": ("Location", "open_location"),
     "headwise.core.provenance": ("Provenance", "difference"),
@@ -36,7 +32,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "SCHEMAS", "Atlas", "Location", "Provenance", "Schema", "check", "difference", "heads", "open_location", "pack",
+    "Atlas", "Location", "Provenance", "difference", "heads", "open_location", "pack",
     "select", "unpack",
 ]  # fmt: skip
 

@@ -26,13 +26,12 @@ import xarray as xr
 from headwise.atlas import hub
 from headwise.atlas.format import ATTRS, ROOT, check_is_atlas
 from headwise.atlas.head_table import heads
-from headwise.atlas.long_names import with_long_names
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS, schema_of
 from headwise.atlas.storage import Location, open_location
 from headwise.atlas.store import copy_studies, open_store
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.provenance import Provenance
+from headwise.core.schema import annotate, check, upgrade
+from headwise.studies.registry import dataset_spec, datasets, schema_of
 
 if TYPE_CHECKING:
     from headwise.describe import Words
@@ -144,8 +143,10 @@ class Atlas:
         """A study's Dataset in memory, verified against its checksums and its schema, with long names."""
         self._refuse_missing(study)
         dataset = self.store.read(study)
-        check(dataset, schema_of(study, dataset))
-        return with_long_names(study, dataset)
+        schema = schema_of(study, dataset)
+        dataset = upgrade(dataset, schema)
+        check(dataset, schema)
+        return annotate(dataset, schema)
 
     def add(self, study: str, dataset: xr.Dataset) -> None:
         """Add or replace a study, atomically: a crash leaves the old study or the new one.
@@ -162,8 +163,9 @@ class Atlas:
         """
         if not _STUDY_NAME.fullmatch(study):
             raise StudyError(f"{study!r} cannot name a study; use lower-case letters, digits and _, as in 'profile'.")
-        check(dataset, schema_of(study, dataset))
-        self.store.write(study, with_long_names(study, dataset))
+        schema = schema_of(study, dataset)
+        check(dataset, schema)
+        self.store.write(study, annotate(dataset, schema))
 
     def provenance(self, study: str) -> Provenance:
         """The provenance of a study's numbers, without reading the numbers.
@@ -223,7 +225,7 @@ class Atlas:
 
         Args:
             study: its name.
-            **options: of this study's figure; `headwise.figures.options_of` lists them.
+            **options: of this study's figure; `headwise.studies.present.figure_types` lists them.
 
         Returns:
             The figure as data: `headwise.figures.save` draws it, a notebook shows it.
@@ -233,8 +235,8 @@ class Atlas:
             <Figure 'Where each head looks: SmolLM2-135M-Instruct': sink, induction, legend>
         """
         dataset = self[study]
-        figure: Figure = import_module("headwise.figures").figure_of(study, dataset, **options)
-        return figure.with_alt(import_module("headwise.describe").describe(study, dataset).short())
+        figure: Figure = import_module("headwise.studies.present").figure_of(study, dataset, **options)
+        return figure.with_alt(import_module("headwise.studies.present").describe(study, dataset).short())
 
     def describe(self, study: str, **options: Any) -> Words:
         """The study's map in words.
@@ -250,7 +252,7 @@ class Atlas:
             >>> print(atlas.describe("profile").short().partition("; ")[2])
             the strongest previous-token head is L3H2 (0.848).
         """
-        words: Words = import_module("headwise.describe").describe(study, self[study], **options)
+        words: Words = import_module("headwise.studies.present").describe(study, self[study], **options)
         return words
 
     def copy_to(self, where: str | os.PathLike[str] | Location) -> Atlas:
@@ -317,12 +319,12 @@ class Atlas:
         studies = self.studies
         if study in studies:
             return
-        if study in SCHEMAS:
+        if dataset_spec(study) is not None:
             raise StudyError(
                 f"The study {study!r} is not in the atlas {self.location}; "
                 f"add it with headwise build --studies {study} -o {self.location}."
             )
-        raise StudyError(f"There is no study {study!r}. {did_you_mean(study, {*studies, *SCHEMAS})}")
+        raise StudyError(f"There is no study {study!r}. {did_you_mean(study, {*studies, *datasets()})}")
 
 
 def _refuse_hub(path: str | os.PathLike[str] | Location) -> None:

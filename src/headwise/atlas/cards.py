@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from headwise.core.errors import HeadwiseError
 from headwise.core.markup import Html, card, image, paragraph, table
 from headwise.core.provenance import Provenance
-from headwise.describe import describe
-from headwise.figures import figure_of, has_figure
 from headwise.figures.thumbnail import thumbnail
+from headwise.studies.present import describe, figure_of, has_figure
 
 if TYPE_CHECKING:
     from headwise.atlas.atlas import Atlas

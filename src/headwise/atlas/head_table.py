@@ -16,10 +16,10 @@ from itertools import product
 import pandas as pd
 import xarray as xr
 
-from headwise.atlas.schema import recorded
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
+from headwise.core.schema import head_table_variables
 
 __all__ = ["check_same_model", "columns_of", "heads"]
 
@@ -57,8 +57,8 @@ def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
 def columns_of(
     study: str, dataset: xr.Dataset, variables: Iterable[str] | None = None
 ) -> Iterator[tuple[str, xr.DataArray]]:
-    """The columns of one study with their names; of the given ``variables`` instead of the recorded ones."""
-    for variable in recorded(dataset) if variables is None else variables:
+    """The columns of one study with their names; of the given ``variables`` instead of those of the head table."""
+    for variable in head_table_variables(dataset) if variables is None else variables:
         array = dataset[variable].reset_coords(drop=True)
         extra_dims = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
         if not extra_dims:

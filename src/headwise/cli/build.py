@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from headwise.cli import options
-from headwise.cli.catalogue import refuse_unknown
 from headwise.cli.examples import examples
 from headwise.cli.places import beside, refuse_missing_file, refuse_missing_model, refuse_unwritable
+from headwise.cli.settings import refuse_unknown
 from headwise.cli.unused import refuse_unused
 from headwise.cli.workers import (
     AddressOption,
@@ -26,9 +26,9 @@ from headwise.cli.workers import (
 )
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, ModelError, StudyError
+from headwise.studies.registry import dataset_spec
 
 SERVED = "Answers and labels from a server"
-SALIENCE = "salience"
 
 
 def build(
@@ -47,11 +47,12 @@ def build(
         ),
     ] = None,
     steps: options.StepsOption = None,
-    against: Annotated[
+    reference: Annotated[
         str | None,
         typer.Option(
+            "--reference",
             "--against",
-            metavar="PLACE",
+            metavar="MODEL",
             help="The model or PEFT adapter that patterns are compared with: a folder, or owner/name. Default: the sparse "
             "adapter that ships for the model, if there is one; none: nothing.",
             show_default=False,
@@ -123,7 +124,7 @@ def build(
     refuse_unknown([*(names or []), *again], settings or [])
     given: dict[str, Any] = {"--data": data, "--questions": questions, "--relations": relations, "--steps": steps}
     given |= {
-        "--against": against,
+        "--reference": reference,
         "--limit": limit,
         "--one-means": one_means,
         "--endpoint": endpoint,
@@ -134,9 +135,9 @@ def build(
         refuse_missing_file(option, place)
     if questions is not None and Path(questions).suffix and "=" not in questions:
         refuse_missing_file("--questions", questions)
-    off = _heads_off(settings or [], against)
+    off = _heads_off(settings or [], reference)
     refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
-    refuse_missing_model("--against", against)
+    refuse_missing_model("--reference", reference)
     cluster: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
     cluster |= {"threads_per_worker": threads_per_worker}
     refuse_without_ray(engine, {f"--{name.replace('_', '-')}": value for name, value in cluster.items()})
@@ -155,14 +156,14 @@ def build(
     from headwise.cli.pictures import write_pictures
     from headwise.cli.progress import progress_bars
     from headwise.cli.settings import study_options
-    from headwise.figures import has_figure
+    from headwise.studies import AnsweringOptions
     from headwise.studies import build as run_build
-    from headwise.studies.catalogue import OPTIONS
+    from headwise.studies.present import has_figure
     from headwise.web.report import write as write_report
 
-    chosen = study_options(settings or [], OPTIONS)
+    chosen = study_options(settings or [])
     if served:
-        chosen["answers"] = replace(chosen.get("answers") or OPTIONS["answers"](), **served)
+        chosen["answers"] = replace(chosen.get("answers") or AnsweringOptions(), **served)
     if off:
         _refuse_missing_heads(off, model, revision)
     with progress_bars(quiet=as_json) as bars:
@@ -175,7 +176,7 @@ def build(
             names,
             **shown,
             limit=options.at_most(limit),
-            against=against,
+            reference=reference,
             output=output,
             options=chosen,
             redo=again,
@@ -214,7 +215,7 @@ build.examples = examples(  # type: ignore[attr-defined]
     ),
     ("headwise build --questions triviaqa --limit 1000 --set spectral.k=50", "a known set, and an option of a study"),
     ("headwise build --questions answered.csv --one-means wrong", "answers and labels that you have"),
-    ("headwise build --studies patterns --against ./my-sparse-adapter", "attention maps, dense against sparse"),
+    ("headwise build --studies patterns --reference ./my-sparse-adapter", "attention maps, dense against sparse"),
     ("headwise build --engine ray --workers 2", "two workers on this machine, each with the model"),
     ("headwise build ./llama-70b --engine ray --address auto --gpus-per-worker 4", "on a cluster, four GPUs a worker"),
     ("headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model", "answers from a server"),
@@ -225,11 +226,11 @@ def _listed(studies: Sequence[str]) -> str:
     """The studies that the report counts, then the table that has no page there.
 
     >>> _listed(["profile", "relations", "salience"])
-    'profile, relations. Part of relations, without a page of its own: salience, the tokens that each head acts on most'
+    'profile, relations. Without a page of its own: salience'
     """
-    own = ", ".join(study for study in studies if study != SALIENCE)
-    part = f". Part of relations, without a page of its own: {SALIENCE}, the tokens that each head acts on most"
-    return f"{own}{part if SALIENCE in studies else ''}"
+    hidden = [name for name in studies if (spec := dataset_spec(name)) is not None and not spec.has_page]
+    own = ", ".join(study for study in studies if study not in hidden)
+    return own + (f". Without a page of its own: {', '.join(hidden)}" if hidden else "")
 
 
 def _refuse_no_room(output: Path) -> None:
@@ -252,13 +253,13 @@ def _served(given: dict[str, tuple[str | None, str]]) -> dict[str, Any]:
     return {name: Endpoint(url, model) for name, (url, model) in given.items() if url is not None}
 
 
-def _heads_off(settings: Sequence[str], against: str | None) -> list[tuple[int, int]]:
+def _heads_off(settings: Sequence[str], reference: str | None) -> list[tuple[int, int]]:
     """The heads that patterns are to be compared without; that, or another model, not both."""
     given = [text.partition("=")[2].strip() for text in settings if text.split("=")[0].strip() == "patterns.heads_off"]
     heads = parse_heads(given[-1]) if given and given[-1].lower() != "none" else []
-    if heads and against is not None and against.lower() != "none":
+    if heads and reference is not None and reference.lower() != "none":
         raise StudyError(
-            f"Patterns are compared with another model (--against {against}) or without heads "
+            f"Patterns are compared with another model (--reference {reference}) or without heads "
             f"(--set patterns.heads_off={given[-1]}), not both at once; leave one of them out."
         )
     return heads

@@ -2,7 +2,7 @@
 
     headwise show ATLAS patterns --help     names --heads, --top, --by, ...: type, meaning and an example each
 
-A figure's options are its own matter (`figures.options_of`, `figures.options`), so a command line cannot list them before
+A figure's options are its own matter (its spec, and `studies.present.figure_types`), so a command line cannot list them before
 it knows the study. Steps: look for the study among the words that were typed; make an option of each of the figure's, for
 the help alone; show the verb's help with these in a box of their own, and with examples of this study.
 
@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from headwise.cli.settings import kind_of
+from headwise.studies.registry import dataset_spec
 
 __all__ = ["FigureCommand", "study_in"]
 
@@ -54,22 +55,21 @@ def study_in(words: Sequence[str]) -> str | None:
     >>> study_in(["atlas", "-o", "a.pdf", "patterns", "--help"]), study_in(["patterns"]), study_in(["atlas"])
     ('patterns', 'patterns', None)
     """
-    from headwise.figures import has_figure
-
     said = [word for before, word in zip(["", *words], words, strict=False)
             if not word.startswith("-") and before not in TAKES_A_VALUE]  # fmt: skip
     named = said[1:2] or said[:1]
-    return named[0] if named and has_figure(named[0]) else None
+    return named[0] if named and (spec := dataset_spec(named[0])) is not None and spec.figure else None
 
 
 def _parameters(study: str) -> list[Any]:
     """The figure's options as a command line's."""
-    from headwise.figures import options_of
-    from headwise.figures.options import OPTIONS
+    from headwise.studies.present import figure_types
 
+    spec = dataset_spec(study)
+    known = {} if spec is None else spec.figure_options
     parameters = []
-    for name, hint in options_of(study).items():
-        told = OPTIONS[study][name]
+    for name, hint in figure_types(study).items():
+        told = known[name]
         example = f" Such as {told.example}." if told.example else ""
         shown = typer.Option(
             f"--{name.replace('_', '-')}", help=told.meaning + example, rich_help_panel=f"Options of the {study} figure",
@@ -99,13 +99,14 @@ def _as_parameters(fields: Sequence[tuple[str, Any, Any]]) -> list[Any]:
 
 def _examples(study: str) -> str:
     """The figure as it is, then each option with what it needs."""
-    from headwise.figures import defaults_of
-    from headwise.figures.options import OPTIONS
+    from headwise.studies.present import figure_defaults
 
-    defaults = defaults_of(study)
+    spec = dataset_spec(study)
+    known = {} if spec is None else spec.figure_options
+    defaults = figure_defaults(study)
     lines = [f"headwise show atlas {study} -o {study}.pdf"]
     for name in defaults:
-        option = OPTIONS[study][name]
+        option = known[name]
         met = (str(defaults[other]) in values for other, values in option.needs.items())
         needs = [] if all(met) else [f"--{other} {values[0]}" for other, values in option.needs.items()]
         words = [f"headwise show atlas {study}", *needs, f"--{name.replace('_', '-')}", option.example]

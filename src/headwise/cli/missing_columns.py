@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from headwise.atlas import SCHEMAS, Atlas
+from headwise.atlas import Atlas
 from headwise.core.errors import DataError
+from headwise.studies.registry import dataset_spec
 
 __all__ = ["refuse_missing_studies", "refuse_unquoted"]
 
@@ -20,7 +21,7 @@ def refuse_missing_studies(names: Sequence[str], frame: pd.DataFrame, atlas: Atl
     studies = {str(column).partition(".")[0] for column in frame.columns}
     for name in names:
         study = name.partition(".")[0]
-        if "." not in name or study not in SCHEMAS or study in studies:
+        if "." not in name or dataset_spec(study) is None or study in studies:
             continue
         if study in atlas.studies:
             raise DataError(

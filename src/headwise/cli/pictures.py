@@ -6,7 +6,8 @@ from pathlib import Path
 
 from headwise.atlas import Atlas
 from headwise.atlas.disk import translate_os_errors
-from headwise.figures import has_figure, save
+from headwise.figures import save
+from headwise.studies.present import has_figure
 
 __all__ = ["write_pictures"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwise.cli.catalogue import refuse_unknown
 from headwise.cli.examples import examples
 from headwise.cli.options import (
     DataOption,
@@ -25,6 +24,7 @@ from headwise.cli.options import (
     split,
 )
 from headwise.cli.places import refuse_missing_file
+from headwise.cli.settings import refuse_unknown
 from headwise.cli.unused import refuse_unused
 from headwise.cli.workers import (
     AddressOption,
@@ -34,6 +34,7 @@ from headwise.cli.workers import (
     WorkersOption,
     refuse_without_ray,
 )
+from headwise.studies.registry import default_studies, with_dependencies
 
 if TYPE_CHECKING:
     from headwise.engines.ray.cluster import Cluster
@@ -70,28 +71,26 @@ def plan(
     asked_of: dict[str, Any] = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
     of_ray = {"--address": address, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
     refuse_without_ray(engine, {**of_ray, "--threads-per-worker": threads_per_worker})
-    from headwise.corpora import find_questions, packaged_passages, read_passages, read_steps
-
-    asked = len(find_questions(questions))
-    passages = packaged_passages() if data is None else read_passages(data)
-    stepped = None if steps is None else read_steps(steps)
     import torch
 
-    from headwise.model import choose_device, choose_dtype, read_card
-    from headwise.studies.catalogue import check_studies, default_studies, with_needed
-    from headwise.studies.loads import Shown
+    from headwise.model import DEFAULT, choose_device, choose_dtype, read_card
+    from headwise.studies.inputs import StudyInputs
     from headwise.studies.planning import plan as estimate
+    from headwise.studies.planning import planned_inputs
 
-    names = with_needed(check_studies(split(studies) or default_studies()))
+    inputs = StudyInputs(data, questions, at_most(limit), steps_source=steps)
+    names = with_dependencies(split(studies) or default_studies())
     card = read_card(model, revision=revision)
     cluster = _cluster(address) if engine == "ray" else None
     over = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
     where = torch.device("cuda") if over else choose_device(device)
-    shown = Shown(passages, min(at_most(limit) or asked, asked), stepped)
+    sizes = planned_inputs(
+        inputs, reference=card.id == DEFAULT
+    )  # an adapter to compare with ships for the default model
     wanted = choose_dtype(dtype, card.config, where)
     asked_of |= {"gpus": gpus_per_worker if over or gpus_per_worker is not None else 0}
     more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **asked_of}
-    result = estimate(card, shown, names, dtype=wanted, device=where, **more)
+    result = estimate(card, sizes, names, dtype=wanted, device=where, **more)
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
     else:

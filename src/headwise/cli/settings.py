@@ -21,23 +21,47 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.studies.registry import dataset_spec, producers, studies
 
-__all__ = ["fields_of", "figure_options", "kind_of", "parts_of", "study_options", "value_of"]
+__all__ = [
+    "fields_of",
+    "figure_options",
+    "kind_of",
+    "parts_of",
+    "refuse_table",
+    "refuse_unknown",
+    "study_options",
+    "value_of",
+]
 
 TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 KINDS = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
-def study_options(settings: Sequence[str], known: Mapping[str, type]) -> dict[str, Any]:
-    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: the dataclass of each study."""
+def study_options(settings: Sequence[str]) -> dict[str, Any]:
+    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``."""
     chosen: dict[str, dict[str, Any]] = {}
-    names = {study: [field.name for field in dataclasses.fields(kind)] for study, kind in known.items()}
+    specs = studies()
+    names = {study: [field.name for field in dataclasses.fields(spec.options)] for study, spec in specs.items()}
     for setting in settings:
         study, option, text = parts_of(setting, names)
-        hint = typing.get_type_hints(known[study])[option]
+        hint = typing.get_type_hints(specs[study].options)[option]
         chosen.setdefault(study, {})[option] = value_of(f"The option {option} of the study {study}", text, hint)
-    return {study: known[study](**options) for study, options in chosen.items()}
+    return {study: specs[study].options(**options) for study, options in chosen.items()}
+
+
+def refuse_unknown(names: Sequence[str], settings: Sequence[str] = ()) -> None:
+    """Refuse unknown studies, unknown options in ``STUDY.OPTION=VALUE``, and values that an option does not take."""
+    producers(names)
+    study_options(settings)
+
+
+def refuse_table(study: str, atlas: str, what: str) -> None:
+    """Point to the command that reads a Dataset which has no ``what`` ("figure", "words") because it is a table."""
+    spec = dataset_spec(study)
+    if spec is not None and spec.read_with:
+        raise StudyError(f"{study} is a table and has no {what}; read it with {spec.read_with.format(atlas=atlas)}")
 
 
 def parts_of(setting: str, known: Mapping[str, Sequence[str]]) -> tuple[str, str, str]:

@@ -1,6 +1,6 @@
 """`headwise show`: draw a study of an atlas.
 
-What a figure can be asked for is its own matter (`figures.options_of`), and is given as options after the study's name.
+A figure's options are declared by its study (`studies.present.figure_types`) and follow the study's name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from headwise.cli.examples import examples
 from headwise.cli.figure_help import FigureCommand
 from headwise.cli.options import AtlasArgument, StudyArgument
 from headwise.cli.places import typed
+from headwise.cli.settings import refuse_table
 
 
 def show(
@@ -33,12 +34,12 @@ def show(
     from headwise.atlas import Atlas
     from headwise.atlas.disk import translate_os_errors
     from headwise.cli.settings import figure_options
-    from headwise.cli.unpictured import refuse_unpictured
-    from headwise.figures import has_figure, options_of, save
+    from headwise.figures import save
+    from headwise.studies.present import figure_types, has_figure
 
     opened = Atlas.open(atlas)
-    refuse_unpictured(study, typed(atlas), "figure")
-    options = figure_options(context.args, options_of(study), study) if has_figure(study) else {}
+    refuse_table(study, typed(atlas), "figure")
+    options = figure_options(context.args, figure_types(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
     with translate_os_errors(path):

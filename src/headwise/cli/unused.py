@@ -4,20 +4,20 @@
     headwise build --studies profile --set spectral.k=50       spectral is not made
     headwise build --redo samples                              made only when it is named
 
-Which study looks at what is read from the studies' own table (`catalogue`), so that nothing heavy is loaded. What stands in
-the files is not looked at here.
+Which study reads what is in its spec (`inputs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headwise.cli.catalogue import catalogue, chosen, shown
 from headwise.core.errors import StudyError
+from headwise.studies.registry import default_studies, producers, with_dependencies
+from headwise.studies.registry import studies as all_studies
 
 __all__ = ["refuse_unused"]
 
-LOOKED_AT = {  # option -> what it changes of `studies.sources`
+READ_AS = {  # option -> the input of a study that it changes
     "--data": "passages",
     "--questions": "questions",
     "--limit": "questions",
@@ -26,7 +26,7 @@ LOOKED_AT = {  # option -> what it changes of `studies.sources`
     "--judge": "questions",
     "--relations": "relations",
     "--steps": "steps",
-    "--against": "against",
+    "--reference": "reference",
 }
 
 
@@ -37,7 +37,7 @@ def refuse_unused(
     redo: Sequence[str] = (),
 ) -> None:
     """``given``: options and their values, None where one was not given; ``settings``: those of ``--set``, known to exist."""
-    made = chosen(studies)
+    made = with_dependencies(default_studies() if studies is None else studies)
     for option, value in given.items():
         if value is not None and str(value).lower() != "none":
             _refuse_unread(option, made)
@@ -48,7 +48,7 @@ def refuse_unused(
                 f"--set {setting} is for the study {study}, and this build makes {', '.join(made)}; add {study} to "
                 "--studies, or leave it out."
             )
-    for study in redo:
+    for study in producers(redo):
         if study not in made:
             raise StudyError(
                 f"--redo names {study}, and this build makes {', '.join(made)}; add {study} to --studies, or leave it out."
@@ -57,9 +57,9 @@ def refuse_unused(
 
 def _refuse_unread(option: str, made: Sequence[str]) -> None:
     """Refuse an option that no study of this build looks at."""
-    readers = set(shown()[LOOKED_AT[option]])
+    readers = {name for name, spec in all_studies().items() if READ_AS[option] in spec.inputs}
     if readers.isdisjoint(made):
-        those = [study for study in catalogue() if not readers.isdisjoint(chosen([study]))]
+        those = [study for study in all_studies() if not readers.isdisjoint(with_dependencies([study]))]
         raise StudyError(
             f"{option} is for {', '.join(those[:-1])} and {those[-1]}, and this build makes {', '.join(made)}; add one of "
             f"them to --studies, or leave {option} out."

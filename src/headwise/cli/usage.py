@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from headwise.cli.catalogue import catalogue
 from headwise.core.errors import did_you_mean
+from headwise.studies.registry import datasets
 
 __all__ = ["UsageError", "paragraphs", "sentence"]
 
@@ -60,7 +60,7 @@ def sentence(error: Any) -> str:
 
 def _verb(word: str, verbs: Any) -> str:
     """What was meant by a word that is no verb: a slip of the fingers, another word for one, or a study."""
-    if word in catalogue():
+    if word in datasets():
         return f"{word} is a study: headwise show ATLAS {word} draws it, headwise describe ATLAS {word} tells it"
     known = f"Known: {', '.join(sorted(verbs))}."
     meant = next((verb for verb, others in MEANT.items() if word.lower() in others and verb in verbs), None)

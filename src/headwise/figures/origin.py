@@ -14,11 +14,9 @@ from typing import Any
 
 import xarray as xr
 
+from headwise.studies.registry import dataset_spec
+
 UNKNOWN = "not installed"  # the version that was written down where nobody knew it
-MADE_FROM = {
-    "function_masking": "functions",
-    "relation_validation": "relations",
-}  # whose digest is that of another's map
 
 
 def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
@@ -53,11 +51,17 @@ def small_print(origin: dict[str, Any]) -> str:
     about = ", ".join(str(part) for part in (size, model.get("dtype")) if part)
     parts = [
         f"{model_name(origin)}{f' ({about})' if about else ''}" if "id" in model else "",
-        _data(data, MADE_FROM.get(str(origin.get("study")))) if "name" in data else "",
+        _data(data, _made_from(str(origin.get("study")))) if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
         "" if version == UNKNOWN else f"headwise {version}",
     ]
     return " · ".join(part for part in parts if part)
+
+
+def _made_from(study: str) -> str | None:
+    """The study whose map this one starts from, where that map's digest stands for the data."""
+    spec = dataset_spec(study)
+    return spec.made_from or None if spec is not None else None
 
 
 def _data(data: dict[str, Any], made_from: str | None) -> str:

@@ -31,9 +31,9 @@ from headwise.atlas import Atlas
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, SUBJECT, head_name
 from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.colour_stops import stops_of
-from headwise.figures.patterns.subjects import row_tokens
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels
+from headwise.studies.patterns.figure.subjects import row_tokens
 
 __all__ = ["HeadMaps", "PatternView"]
 

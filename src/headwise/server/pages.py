@@ -22,7 +22,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from headwise.core.dims import parse_head
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 from headwise.server.responses import NotFoundError, not_modified, plain_page
-from headwise.web.content import WITHOUT_PAGE
+from headwise.studies.registry import dataset_spec
 from headwise.web.html_page import ASSETS, served_page
 
 __all__ = ["StaticAssets", "app_page", "atlas_list", "is_page"]
@@ -89,7 +89,8 @@ def _list_entry(atlas: ServedAtlas, folder: str) -> str:
         last = max(origin.created for origin in origins.values())
         time = last[:16].replace("T", " ")
         lines[1] = f"{model.get('id')}, {model.get('layers')} layers of {model.get('heads')} heads, measured {time} UTC"
-        lines.append(", ".join(study.replace("_", " ") for study in origins if study not in WITHOUT_PAGE))
+        shown = (study for study in origins if (spec := dataset_spec(study)) is None or spec.has_page)
+        lines.append(", ".join(study.replace("_", " ") for study in shown))
     body = "".join(f'<p class="small">{html.escape(line)}</p>' for line in lines)
     return f'<div class="finding-words"><h3><a href="/{name}/">{name}</a></h3>{body}</div>'
 

@@ -1,24 +1,63 @@
-"""The studies: each a recipe and a pure function from readings to a map."""
+"""The studies: one folder each, declared by a `StudySpec` (``studies/<name>/spec.py``), listed by `registry`.
 
-from headwise.studies.answers import AnsweringOptions
-from headwise.studies.building import build
-from headwise.studies.catalogue import STUDIES
-from headwise.studies.circuits import CircuitsOptions
-from headwise.studies.function_masking import FunctionMaskingOptions
-from headwise.studies.functions import FunctionsOptions
-from headwise.studies.patterns import PatternsOptions
-from headwise.studies.probing import ProbingOptions
-from headwise.studies.profile import ProfileOptions
-from headwise.studies.relations import RelationsOptions
-from headwise.studies.relations.validation import RelationValidationOptions
-from headwise.studies.samples import SamplingOptions
-from headwise.studies.sparsity import SparsityOptions
-from headwise.studies.spectral import SpectralOptions
-from headwise.studies.spectral.scoring import AnswerScorer, Score
-from headwise.studies.work import Work
+In reading order: ``spec`` (what a study is), ``registry`` (which there are), ``inputs`` (what the model is shown), ``run``
+(a study prepared on a model), ``building`` (all of them into an atlas), ``cost`` and ``planning`` (before a build),
+``present`` (their figures and words). Names are loaded when first used: importing a spec or the registry loads no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwise.studies.answers.spec import AnsweringOptions
+    from headwise.studies.building import build
+    from headwise.studies.circuits.spec import CircuitsOptions
+    from headwise.studies.function_masking.spec import FunctionMaskingOptions
+    from headwise.studies.functions.spec import FunctionsOptions
+    from headwise.studies.patterns.spec import PatternsOptions
+    from headwise.studies.probing.spec import ProbingOptions
+    from headwise.studies.profile.spec import ProfileOptions
+    from headwise.studies.relation_validation.spec import RelationValidationOptions
+    from headwise.studies.relations.spec import RelationsOptions
+    from headwise.studies.run import StudyRun
+    from headwise.studies.samples.spec import SamplingOptions
+    from headwise.studies.sparsity.spec import SparsityOptions
+    from headwise.studies.spec import StudyOptions, StudySpec, option
+    from headwise.studies.spectral.scoring import AnswerScorer, Score
+    from headwise.studies.spectral.spec import SpectralOptions
+
+_HOMES = {
+    "answers.spec": ("AnsweringOptions",),
+    "building": ("build",),
+    "circuits.spec": ("CircuitsOptions",),
+    "function_masking.spec": ("FunctionMaskingOptions",),
+    "functions.spec": ("FunctionsOptions",),
+    "patterns.spec": ("PatternsOptions",),
+    "probing.spec": ("ProbingOptions",),
+    "profile.spec": ("ProfileOptions",),
+    "relation_validation.spec": ("RelationValidationOptions",),
+    "relations.spec": ("RelationsOptions",),
+    "run": ("StudyRun",),
+    "samples.spec": ("SamplingOptions",),
+    "sparsity.spec": ("SparsityOptions",),
+    "spec": ("StudyOptions", "StudySpec", "option"),
+    "spectral.scoring": ("AnswerScorer", "Score"),
+    "spectral.spec": ("SpectralOptions",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "STUDIES", "AnswerScorer", "AnsweringOptions", "CircuitsOptions", "FunctionMaskingOptions", "FunctionsOptions",
-    "PatternsOptions", "ProbingOptions", "ProfileOptions", "RelationValidationOptions", "RelationsOptions", "SamplingOptions",
-    "Score", "SparsityOptions", "SpectralOptions", "Work", "build",
+    "AnswerScorer", "AnsweringOptions", "CircuitsOptions", "FunctionMaskingOptions", "FunctionsOptions", "PatternsOptions",
+    "ProbingOptions", "ProfileOptions", "RelationValidationOptions", "RelationsOptions", "SamplingOptions", "Score",
+    "SparsityOptions", "SpectralOptions", "StudyOptions", "StudyRun", "StudySpec", "build", "option",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"headwise.studies has no {name!r}")
+    value = getattr(import_module(f"headwise.studies.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

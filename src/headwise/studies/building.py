@@ -15,6 +15,7 @@ from typing import Any
 
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, EngineError, did_you_mean
+from headwise.core.schema import upgraded_provenance
 from headwise.corpora import Passages, Questions, Relations, Steps
 from headwise.engines import (
     Engine,
@@ -28,8 +29,9 @@ from headwise.engines import (
     shards_of,
 )
 from headwise.model import Model
-from headwise.studies.catalogue import NEEDS, check_studies, default_studies, with_needed
-from headwise.studies.sources import Sources
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.registry import dataset_spec, default_studies, producers, with_dependencies
+from headwise.studies.registry import studies as all_studies
 from headwise.studies.workshop import BuildOrder
 
 __all__ = ["Progress", "build", "engine_of"]
@@ -47,7 +49,7 @@ def build(
     limit: int | None = 500,
     relations: str | Path | Relations | None = None,
     steps: str | Path | Steps | None = None,
-    against: str | Path | Model | None = None,
+    reference: str | Path | Model | None = None,
     output: str | Path = "atlas",
     options: dict[str, Any] | None = None,
     redo: Collection[str] = (),
@@ -68,7 +70,7 @@ def build(
         limit: at most so many questions, evenly over topics; None: all.
         relations: pairs of words, or a file of them.
         steps: questions worked out in steps, or a file of them.
-        against: a model (or adapter) that patterns are compared with; None is the sparse adapter that ships for this
+        reference: a model (or adapter) that patterns are compared with; None is the sparse adapter that ships for this
             model, if there is one, "none" nothing.
         output: where the atlas is, or will be.
         options: by study, such as ``{"profile": ProfileOptions(period=64)}``.
@@ -92,12 +94,11 @@ def build(
         >>> built["profile"].value.sel(statistic="induction", layer=1).values.round(2)  # L1H4 does induction
         array([0.  , 0.06, 0.05, 0.04, 1.  , 0.05], dtype=float32)
     """
-    names = with_needed(check_studies(default_studies() if studies is None else studies))
-    check_studies(redo)
-    sources = Sources(data, questions, limit, relations, steps, against=against)
-    order = BuildOrder(model, tuple(names), sources, options or {}, loading or {})
+    names = with_dependencies(default_studies() if studies is None else studies)
+    inputs = StudyInputs(data, questions, limit, relations, steps, reference)
+    order = BuildOrder(model, tuple(names), inputs, options or {}, loading or {})
     listener = progress if isinstance(progress, Listener) else _Calling(progress)
-    building = _Build(output, redo, listener)
+    building = _Build(output, producers(redo), listener)
     with engine_of(engine).open(order, listener) as session:
         return building.run(session, names)
 
@@ -133,7 +134,7 @@ class _Build:
     def run(self, session: Session, names: Sequence[str]) -> Atlas:
         """Make all that can be made; an error at the end names what could not."""
         for name in names:
-            missing = [need for need in NEEDS.get(name, ()) if need in self._left]
+            missing = [need for need in all_studies()[name].depends_on if need in self._left]
             if missing:
                 self._left[name] = f"{name}: needs {missing[0]}"
                 continue
@@ -149,7 +150,7 @@ class _Build:
         return self._atlas or Atlas.create(self._output)
 
     def _make(self, session: Session, name: str) -> None:
-        job = session.prepare(name, {need: self._there()[need] for need in NEEDS.get(name, ())})
+        job = session.prepare(name, {need: self._there()[need] for need in all_studies()[name].depends_on})
         atlas = self._there()  # only now: what is refused leaves no empty atlas behind
         _refuse_other_model(atlas, job.provenance)
         if name not in self._redo and _is_there(atlas, job.provenance):
@@ -190,6 +191,9 @@ def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
     if wanted.study not in atlas:
         return False
     found = atlas.provenance(wanted.study)
+    spec = dataset_spec(wanted.study)
+    if spec is not None:
+        found = upgraded_provenance(found, spec.schema)
     if found.key() == wanted.key():
         return True
     raise AtlasError(

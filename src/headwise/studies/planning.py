@@ -1,9 +1,9 @@
 """What a build will cost, before any weight is loaded: memory, disk and time, from the model's card.
 
-    memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions (`room`);
+    memory   the process itself, the weights, the activations of the largest batch, the blocks of the reductions (`memory`);
              where that is not there, what must be said to make it fit
     disk     what the studies keep for every head (and example), and what their shards hold until they are done
-    time     the matrix work of each study (see `loads`) over the speed of this machine, which is measured on the spot
+    time     the matrix work of each study (see `cost`) over the speed of this machine, which is measured on the spot
              with a matrix product of the model's own shape (half a second); and what is fitted beside it. The fastest
              of many products counts: others that use the machine slow some of them down, and the build only as long as
              they are there. Loading the model and drawing are left out: about a minute
@@ -23,11 +23,16 @@ import torch
 from headwise.core.markup import card, paragraph, table
 from headwise.engines.ray.cluster import Cluster
 from headwise.model import ModelCard, choose_dtype
-from headwise.studies.catalogue import FROM_WEIGHTS
-from headwise.studies.loads import LOADS, STATISTICS, Load, Shown
-from headwise.studies.room import DISK, Needs, Offload, from_disk, memory_there, needs_of, offloaded
-from headwise.studies.workforce import Workforce, workforce_of
+from headwise.studies.cluster_plan import ClusterPlan, cluster_plan_of
+from headwise.studies.cost import PlannedInputs, StudyCost
+from headwise.studies.functions.choice import choose
+from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.memory import DISK, MemoryNeeds, Offload, from_disk, memory_needs, memory_there, offloaded
+from headwise.studies.registry import studies as all_studies
 
+PROFILE_STATISTICS = 11  # per head, in the largest reduction
+CHARACTERS_PER_TOKEN = 3.4  # of the packaged passages under the default tokenizer
 WIDEST = 2048  # beyond it the speed hardly changes, and the product takes long
 ROWS = (64, 512)  # of a product: so few that some run without being interrupted, and as many as a batch has
 
@@ -50,7 +55,7 @@ class Plan:
     disk_shards: int = 0  # until the studies are done
     offload: Offload | None = None  # what makes it fit, where it does not as a whole
     from_disk: int | None = None  # what studies of weights alone hold, where the rest does not fit
-    workforce: Workforce | None = None  # the workers of a cluster
+    workforce: ClusterPlan | None = None  # the workers of a cluster
 
     @property
     def fits(self) -> bool:
@@ -124,9 +129,7 @@ class Plan:
                 f"{time_text(self.offload.seconds)} more at {size_text(DISK)}/s from disk (assumed)."
             ]
         if self.from_disk is not None:
-            told.append(
-                f"{' and '.join(FROM_WEIGHTS)} alone needs {size_text(self.from_disk)}: it reads a layer at a time."
-            )
+            told.append(f"relations alone needs {size_text(self.from_disk)}: it reads one layer at a time.")
         return " ".join(told)
 
     def _repr_html_(self) -> str:
@@ -162,7 +165,7 @@ def time_text(seconds: float | None) -> str:
 
 def plan(
     card: ModelCard,
-    shown: Shown,
+    inputs: PlannedInputs,
     studies: Sequence[str],
     *,
     dtype: torch.dtype = torch.float32,
@@ -175,21 +178,23 @@ def plan(
     With a cluster also how many workers fit there; `asked`: workers, gpus (a worker), threads (a worker), if they are given.
     """
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    loads = {name: LOADS[name](card, shown) for name in studies if name in LOADS}
+    specs = [all_studies()[name] for name in studies]
+    costs = {spec.name: spec.cost(card, inputs) for spec in specs if spec.cost is not None}
+    weights_only = [spec.name for spec in specs if spec.weights_only]
     here = device.type != "cuda" or torch.cuda.is_available()
     speed = measured_flops(card.hidden_size, dtype, device) if here else None
     rows: dict[str, dict[str, Any]] = {
         name: {
-            "examples": load.examples,
-            "unit": load.unit,
-            "tokens": load.tokens,
-            "seconds": None if speed is None else load.slower * load.flops / speed + load.fitting,
+            "examples": cost.examples,
+            "unit": cost.unit,
+            "tokens": cost.tokens,
+            "seconds": None if speed is None else cost.slowdown * cost.flops / speed + cost.fitting,
         }
-        for name, load in loads.items()
+        for name, cost in costs.items()
     }
     there = memory_there(device) if here else {}
-    needs = needs_of(card, _widest(loads), dtype, device, STATISTICS)
-    memory = from_disk(card) if set(studies) <= set(FROM_WEIGHTS) else _parts(needs)
+    needs = memory_needs(card, _widest(costs), dtype, device, PROFILE_STATISTICS)
+    memory = from_disk(card) if len(weights_only) == len(specs) else _parts(needs)
     first = next(iter(there.values()), None)
     short = first is not None and sum(memory.values()) > first
     stored = choose_dtype("auto", card.config, torch.device("cuda")).itemsize / dtype.itemsize
@@ -198,19 +203,33 @@ def plan(
         dtype=str(dtype).removeprefix("torch."),
         device=device.type,
         studies=rows,
-        unknown=tuple(name for name in studies if name not in LOADS),
+        unknown=tuple(name for name in studies if name not in costs),
         memory=memory,
         memory_total=sum(memory.values()),
         memory_there=first,
-        disk=4 * sum(load.kept for load in loads.values()),
+        disk=4 * sum(cost.stored for cost in costs.values()),
         seconds=None if speed is None else sum(row["seconds"] for row in rows.values()),
         flops=speed,
-        disk_shards=max((load.shard_bytes for load in loads.values()), default=0),
-        offload=offloaded(needs, there, sum(load.passes for load in loads.values()), min(1.0, stored))
+        disk_shards=max((cost.shard_bytes for cost in costs.values()), default=0),
+        offload=offloaded(needs, there, sum(cost.passes for cost in costs.values()), min(1.0, stored))
         if short
         else None,
-        from_disk=sum(from_disk(card).values()) if short and set(studies) & set(FROM_WEIGHTS) else None,
-        workforce=None if cluster is None else workforce_of(cluster, needs, loads, _seconds(rows), **asked),
+        from_disk=sum(from_disk(card).values()) if short and weights_only else None,
+        workforce=None if cluster is None else cluster_plan_of(cluster, needs, costs, _seconds(rows), **asked),
+    )
+
+
+def planned_inputs(inputs: StudyInputs, *, reference: bool) -> PlannedInputs:
+    """The sizes of what the model will be shown, without a tokenizer; ``reference``: whether a second model is compared."""
+    options = FunctionsOptions()
+    chosen = choose(inputs.steps, options.steps, options.seed)
+    return PlannedInputs(
+        passage_tokens=tuple(round(len(item.text) / CHARACTERS_PER_TOKEN) for item in inputs.passages.items),
+        questions=len(inputs.questions),
+        step_questions=len(chosen.chains),
+        steps=sum(map(len, chosen.chains)),
+        functions=len(chosen.functions),
+        reference=reference,
     )
 
 
@@ -218,13 +237,13 @@ def _seconds(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     return {name: row["seconds"] for name, row in rows.items()}
 
 
-def _parts(needs: Needs) -> dict[str, int]:
+def _parts(needs: MemoryNeeds) -> dict[str, int]:
     parts = {"weights": needs.weights, "activations of a batch": needs.activations, "reductions": needs.reductions}
     return ({"Python and libraries": needs.process} if needs.process else {}) | parts
 
 
-def _widest(loads: Mapping[str, Load]) -> int:
-    return max((load.batch_tokens for load in loads.values()), default=1)
+def _widest(costs: Mapping[str, StudyCost]) -> int:
+    return max((cost.batch_tokens for cost in costs.values()), default=1)
 
 
 def measured_flops(width: int, dtype: torch.dtype, device: torch.device, seconds: float = 0.4) -> float:

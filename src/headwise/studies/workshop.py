@@ -25,9 +25,9 @@ from headwise.corpora import Endpoint
 from headwise.engines import Job, Outcome, Shard, Threads
 from headwise.model import Model, StoredModel, check_finite, load, open_stored
 from headwise.seam import HeadWeights
-from headwise.studies.catalogue import FROM_WEIGHTS, STUDIES
-from headwise.studies.sources import Sources
-from headwise.studies.work import Work
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.registry import studies as all_studies
+from headwise.studies.run import StudyRun
 
 __all__ = ["BuildOrder", "Workshop", "model_for"]
 
@@ -50,7 +50,7 @@ class BuildOrder:
 
     model: Any  # what `load` takes or gave
     studies: tuple[str, ...]
-    sources: Sources = field(default_factory=Sources)
+    inputs: StudyInputs = field(default_factory=StudyInputs)
     options: Mapping[str, Any] = field(default_factory=dict)  # by study
     loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes beside the model
     sent: Sent | None = None  # where it came from, if it was sent
@@ -92,7 +92,7 @@ class BuildOrder:
 
     def for_workers(self, gpus: float | None, threads: int | None) -> BuildOrder:
         """The same for other processes: names and data only, placed on so many GPUs."""
-        for what, given in (("model", self.model), ("model to compare with (against)", self.sources.against)):
+        for what, given in (("model", self.model), ("model to compare with (reference)", self.inputs.reference)):
             if given is not None and not isinstance(given, str | Path):
                 raise EngineError(
                     f"Workers load the {what} themselves, and a {type(given).__name__} in the memory of this process "
@@ -103,10 +103,10 @@ class BuildOrder:
         if gpus is not None and all(loading.get(name) is None for name in PLACED):
             loading |= {"device_map": "auto"} if gpus > 1 else {"device": "cpu"} if gpus == 0 else {}
         count = self.threads if threads is None else Threads(threads, threads)
-        names = [self.model, self.sources.against, loading.get("adapter")]
+        names = [self.model, self.inputs.reference, loading.get("adapter")]
         local = tuple(str(name) for name in names if name is not None and Path(name).expanduser().exists())
         sent = Sent(os.getcwd(), local, count)
-        return replace(self, sources=self.sources.read(), loading=loading, sent=sent)
+        return replace(self, inputs=self.inputs.with_files_read(), loading=loading, sent=sent)
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,13 @@ class Workshop:
 
     def __init__(self, order: BuildOrder, model: Model | StoredModel) -> None:
         self._order, self._model = order, model
-        self._work: Work | None = None
+        self._work: StudyRun | None = None
 
     def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
         """Make a study ready, from the maps that it needs; the one before is put away."""
         self._work = None
-        work = STUDIES[study](self._model, self._order.sources, needed, self._order.options.get(study))
+        inputs = replace(self._order.inputs, maps=needed)
+        work: StudyRun = all_studies()[study].load_prepare()(self._model, inputs, self._order.options.get(study))
         self._work = work
         return Job(study, work.provenance, work.examples, work.shard_size)
 
@@ -152,16 +153,16 @@ class Workshop:
     def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
         """Maps, and files to keep beside them."""
         work = self._ready()
-        datasets = work.conclude(parts)
-        if work.leave is None:
+        datasets = work.finalize(parts)
+        if work.write_artifacts is None:
             return Outcome(datasets, {})
         with tempfile.TemporaryDirectory() as folder:
-            work.leave(Path(folder), datasets, parts)
+            work.write_artifacts(Path(folder), datasets, parts)
             left = [path for path in Path(folder).rglob("*") if path.is_file()]
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(left)}
         return Outcome(datasets, files)
 
-    def _ready(self) -> Work:
+    def _ready(self) -> StudyRun:
         assert self._work is not None  # engines prepare before they measure
         return self._work
 
@@ -172,7 +173,7 @@ def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) 
     What cannot be read from disk (packed weights, no safetensors, an adapter) is loaded after all. ``loading``: what
     `load` takes beside the model.
     """
-    only_weights = bool(studies) and set(studies or ()) <= set(FROM_WEIGHTS)
+    only_weights = bool(studies) and all(all_studies()[name].weights_only for name in studies or ())
     asked = {name: value for name, value in loading.items() if value not in (None, "auto", False)}
     asked = {name: value for name, value in asked.items() if not only_weights or name not in SPREADING}
     on_disk = set(asked) <= {"device", "revision", "trust_remote_code"}

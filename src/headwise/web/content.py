@@ -39,13 +39,12 @@ from headwise.atlas.head_table import heads
 from headwise.core.dims import HEAD, LAYER, head_name, parse_head
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures import to_payload
-from headwise.web.chapters import CHAPTERS
+from headwise.studies.registry import datasets
 from headwise.web.model_card import data_facts, model_card, version_facts
 from headwise.web.study_page import StudyPage
 
-__all__ = ["WITHOUT_PAGE", "Content", "head_table"]
+__all__ = ["Content", "head_table"]
 
-WITHOUT_PAGE = ("salience",)  # shown on the heads' pages only
 TEST_COLUMNS = ("p", "q", "head_q")  # last part of the name of a p- or q-value
 
 
@@ -84,9 +83,9 @@ class Content:
 
     @cached_property
     def chapters(self) -> list[str]:
-        """The studies with a page: built-in ones in the order of the chapters, then others by name."""
-        shown = [study for study in self.datasets if study not in WITHOUT_PAGE]
-        order = list(CHAPTERS)
+        """The studies with a page: known ones in the order of the registry, then others by name."""
+        order = [name for name, spec in datasets().items() if spec.has_page]
+        shown = [study for study in self.datasets if study in order or study not in datasets()]
         return sorted(shown, key=lambda study: (order.index(study) if study in order else len(order), study))
 
     @cached_property
@@ -130,11 +129,11 @@ class Content:
             "missing": [
                 {
                     "key": study,
-                    "question": chapter.question,
+                    "question": spec.question,
                     "command": f"headwise build --studies {study} -o {self.atlas.location.name}",
                 }
-                for study, chapter in CHAPTERS.items()
-                if study not in self.datasets
+                for study, spec in datasets().items()
+                if spec.has_page and study not in self.datasets
             ],
             "data": data_facts(self.provenances),
             "versions": version_facts(self.provenances.values()),
@@ -180,7 +179,7 @@ class Content:
 
     def _page_of(self, key: str) -> StudyPage:
         if key not in self.studies:
-            if key in WITHOUT_PAGE and key in self.datasets:
+            if key in self.datasets:
                 where = f"is shown on the heads' pages (head/{head_name(0, 0)}) and has no page of its own."
                 raise StudyError(f"The study {key!r} {where}")
             raise StudyError(f"There is no page of a study {key!r} in this atlas. {did_you_mean(key, self.chapters)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from headwise.atlas import Provenance
 from headwise.figures.origin import UNKNOWN, model_name
+from headwise.studies.registry import dataset_spec
 
 __all__ = ["data_facts", "model_card", "provenance_facts", "version_facts"]
 
@@ -26,13 +27,6 @@ VERSION_LABELS = {
     "numpy": "NumPy",
     "python": "Python",
 }
-
-COUNTED_ITEMS = {
-    "profile": "passages", "patterns": "prompts", "sparsity": "prompts", "answers": "questions", "samples": "questions",
-    "spectral": "answers", "detection": "answers", "probing": "answers", "functions": "steps",
-    "function_masking": "functions", "relations": "pairs", "salience": "pairs", "relation_validation": "relations",
-    "circuits": "pairs of prompts",
-}  # fmt: skip  # the items that a study's data size counts
 
 Fact = dict[str, Any]  # label, value
 
@@ -55,7 +49,7 @@ def data_facts(provenances: Mapping[str, Provenance]) -> list[Fact]:
     found: dict[tuple[str, ...], Fact] = {}
     for study, provenance in provenances.items():
         data = provenance.data
-        entry = {key: data.get(key) for key in ("name", "size", "digest")} | {"counted": COUNTED_ITEMS.get(study, "")}
+        entry = {key: data.get(key) for key in ("name", "size", "digest")} | {"counted": _counted(study)}
         found.setdefault(tuple(map(str, entry.values())), {**entry, "studies": []})["studies"].append(study)
     return list(found.values())
 
@@ -92,7 +86,13 @@ def provenance_facts(provenance: Provenance) -> list[Fact]:
 def _count(provenance: Provenance) -> str:
     """The size of the data, as "84 passages"."""
     size = provenance.data.get("size")
-    return "size unknown" if size is None else f"{size:,} {COUNTED_ITEMS.get(provenance.study, '')}".strip()
+    return "size unknown" if size is None else f"{size:,} {_counted(provenance.study)}".strip()
+
+
+def _counted(study: str) -> str:
+    """What the size of a study's data counts; empty for a study that is not installed."""
+    spec = dataset_spec(study)
+    return "" if spec is None else spec.examples
 
 
 def _facts(labels: Mapping[str, str], values: Mapping[str, Any]) -> list[Fact]:

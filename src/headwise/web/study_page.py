@@ -20,7 +20,7 @@ import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.core.errors import DataError, did_you_mean
-from headwise.describe import Words, describe
+from headwise.describe import Words
 from headwise.figures import (
     CategoryMap,
     Curves,
@@ -31,12 +31,12 @@ from headwise.figures import (
     Panel,
     Scatter,
     Tiles,
-    has_figure,
     to_payload,
 )  # fmt: skip
 from headwise.figures.tiles import to_levels
-from headwise.web.chapters import CHAPTERS, Variant, figures_of
-from headwise.web.methods import METHODS
+from headwise.studies.present import describe, figures_on_page, has_figure
+from headwise.studies.registry import dataset_spec
+from headwise.studies.spec import FigureVariant
 from headwise.web.model_card import provenance_facts
 
 __all__ = ["StudyPage", "question_table", "thumbnail"]
@@ -58,7 +58,7 @@ class StudyPage:
     """The page of one study."""
 
     def __init__(self, key: str, dataset: xr.Dataset) -> None:
-        self.key, self.dataset = key, dataset
+        self.key, self.dataset, self._spec = key, dataset, dataset_spec(key)
 
     @cached_property
     def title(self) -> str:
@@ -68,7 +68,7 @@ class StudyPage:
     @cached_property
     def question(self) -> str:
         """The question it answers; empty for a plug-in study."""
-        return CHAPTERS[self.key].question if self.key in CHAPTERS else ""
+        return "" if self._spec is None else self._spec.question
 
     @cached_property
     def words(self) -> Words | None:
@@ -83,11 +83,11 @@ class StudyPage:
         return str(question_table(self.dataset)["short"]) if self.key == "answers" else ""
 
     @cached_property
-    def figures(self) -> dict[str, tuple[Variant, Figure]]:
+    def figures(self) -> dict[str, tuple[FigureVariant, Figure]]:
         """Every figure its data allow, by variant, with the summary as alternative text."""
         return {
             variant.key: (variant, figure.with_alt(self.short))
-            for variant, figure in figures_of(self.key, self.dataset)
+            for variant, figure in figures_on_page(self.key, self.dataset)
         }
 
     def listing(self) -> dict[str, Any]:
@@ -96,12 +96,12 @@ class StudyPage:
 
     def finding(self) -> dict[str, Any]:
         """Its entry on the home page: the summary and a thumbnail of the first figure."""
-        _, first = next(figures_of(self.key, self.dataset), (None, None))
+        _, first = next(figures_on_page(self.key, self.dataset), (None, None))
         return {**self.listing(), "short": self.short, "thumbnail": thumbnail(first)}
 
     def page(self) -> dict[str, Any]:
         """Its own page; figures by their paths."""
-        method = METHODS.get(self.key)
+        method = None if self._spec is None else self._spec.method
         sections = {} if self.words is None else self.words.sections()
         return {
             "key": self.key,

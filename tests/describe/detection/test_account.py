@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.describe import Number, Words, describe
+from headwise.describe import Number, Words
+from headwise.studies.present import describe
 
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
 

@@ -11,7 +11,8 @@ import pytest
 import xarray as xr
 from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
-from headwise.describe import Number, Words, describe
+from headwise.describe import Number, Words
+from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")

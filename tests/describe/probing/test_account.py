@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 from synthetic.probing import probing_dataset as make_probing
 
-from headwise.describe import Words, describe
+from headwise.describe import Words
+from headwise.studies.present import describe
 
 
 @pytest.fixture(scope="module")

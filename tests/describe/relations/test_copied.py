@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from synthetic.relations import relations_dataset
 
-from headwise.describe import describe
+from headwise.studies.present import describe
 
 
 def told(**copied: float) -> str:

@@ -9,7 +9,8 @@ import pytest
 import xarray as xr
 from synthetic.relation_validation import relation_validation_dataset as make
 
-from headwise.describe import Number, describe
+from headwise.describe import Number
+from headwise.studies.present import describe
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:

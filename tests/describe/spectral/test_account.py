@@ -13,7 +13,8 @@ import pytest
 import xarray as xr
 from scipy.stats import mannwhitneyu
 
-from headwise.describe import Number, Words, describe
+from headwise.describe import Number, Words
+from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")

@@ -14,14 +14,16 @@ import xarray as xr
 from planted import REGISTERS, tiny_model
 from served import Stub
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Endpoint, Question, Questions, packaged_questions, prompt_ids
 from headwise.engines import Shard, ShardStore, cut, run
 from headwise.model import Model, load
 from headwise.studies.answers import endings
-from headwise.studies.answers.study import AnsweringOptions, prepare
+from headwise.studies.answers.measure import prepare
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.registry import dataset_spec
 
 WORDS = [word for words, _ in REGISTERS.values() for word in words.split()]
 SMALL = AnsweringOptions(max_new_tokens=6, few_shot=1)
@@ -41,8 +43,8 @@ def questions(count: int = 11, **fields: Any) -> Questions:
 
 
 def answers(model: Model, asked: Questions, options: AnsweringOptions = SMALL) -> xr.Dataset:
-    work = prepare(model, asked, options)
-    (dataset,) = work.conclude([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    work = prepare(model, StudyInputs(questions_source=asked), options)
+    (dataset,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
     return dataset.assign_attrs(work.provenance.to_attrs())
 
 
@@ -64,7 +66,7 @@ def ids(text: str) -> list[int]:
 def test_the_dataset_is_as_promised(model: Model) -> None:
     asked = questions()
     found = answers(model, asked)
-    check(found, SCHEMAS["answers"])
+    check(found, dataset_spec("answers").schema)
     assert found.example.values.tolist() == [item.id for item in asked.items]
     assert found.question.values.tolist() == [item.question for item in asked.items]
     assert [json.loads(text) for text in found.golds.values] == [list(item.answers) for item in asked.items]
@@ -122,18 +124,18 @@ def test_the_same_twice_and_other_seeds(model: Model) -> None:
 
 
 def test_provenance_names_what_matters(model: Model) -> None:
-    first = prepare(model, questions(), SMALL).provenance
+    first = prepare(model, StudyInputs(questions_source=questions()), SMALL).provenance
     assert first.data == {"name": "made up", "size": 11, "given": 11, "digest": questions().digest}
     assert (first.parameters["chat"], first.parameters["few_shot"]) == (False, 1)
-    assert first.key() == prepare(model, questions(), SMALL).provenance.key()
+    assert first.key() == prepare(model, StudyInputs(questions_source=questions()), SMALL).provenance.key()
     for options in (replace(SMALL, temperature=0.5), replace(SMALL, few_shot=2), replace(SMALL, seed=1)):
-        assert prepare(model, questions(), options).provenance.key() != first.key()
+        assert prepare(model, StudyInputs(questions_source=questions()), options).provenance.key() != first.key()
 
 
 def test_an_interrupted_run_goes_on(model: Model, tmp_path: Path) -> None:
     options = replace(SMALL, shard=3)
     undisturbed = answers(model, questions(), options)
-    work = prepare(model, questions(), options)
+    work = prepare(model, StudyInputs(questions_source=questions()), options)
     shards = cut(work.examples, work.shard_size)
 
     def store() -> ShardStore:
@@ -152,7 +154,7 @@ def test_an_interrupted_run_goes_on(model: Model, tmp_path: Path) -> None:
         measured.append(shard.index)
         return work.measure(shard)
 
-    resumed = work.conclude(run(counted, shards, store()))["answers"]
+    resumed = work.finalize(run(counted, shards, store()))["answers"]
     assert measured == [2, 3]
     assert same(resumed.drop_attrs(), undisturbed.drop_attrs())
 
@@ -298,12 +300,12 @@ def test_a_word_the_tokenizer_does_not_know_is_part_of_an_answer(model: Model) -
 
 def test_some_responses_are_refused(model: Model) -> None:
     with pytest.raises(DataError, match=r"1 of 2 rows of given have no response \(the first is 'q1'\)"):
-        prepare(model, with_responses("the", None), SMALL)
+        prepare(model, StudyInputs(questions_source=with_responses("the", None)), SMALL)
 
 
 def test_no_questions_are_refused(model: Model) -> None:
     with pytest.raises(DataError, match="made up holds no questions"):
-        prepare(model, Questions("made up", ()), SMALL)
+        prepare(model, StudyInputs(questions_source=Questions("made up", ())), SMALL)
 
 
 def test_an_answer_longer_than_the_context_is_refused_or_left_out(model: Model) -> None:
@@ -311,7 +313,7 @@ def test_an_answer_longer_than_the_context_is_refused_or_left_out(model: Model) 
     with pytest.raises(
         DataError, match=r"question 'q1' \(and 1 more\) does not fit.*its answer of 400 tokens .*the 320 tok"
     ):
-        prepare(model, given, SMALL)
+        prepare(model, StudyInputs(questions_source=given), SMALL)
     found = answers(model, given, replace(SMALL, too_long="drop"))
     assert found.example.values.tolist() == ["q0"]
     assert json.loads(found.attrs["dropped"]) == ["q1", "q2"]
@@ -321,7 +323,7 @@ def test_a_prompt_longer_than_the_context_is_refused(model: Model) -> None:
     with pytest.raises(
         DataError, match=r"question 'q0' does not fit: its prompt of 320 tokens or more and 6 tokens of ans"
     ):
-        prepare(model, questions(1, context="the old river " * 200), SMALL)
+        prepare(model, StudyInputs(questions_source=questions(1, context="the old river " * 200)), SMALL)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +346,7 @@ def test_answers_from_an_endpoint(model: Model) -> None:
     with Stub(lambda body: "the river of " + body["messages"][0]["content"].split()[-2]) as stub:
         options = replace(SMALL, endpoint=Endpoint(stub.url, "served"))
         found = answers(model, questions(5), options)
-        parameters = prepare(model, questions(5), options).provenance.parameters
+        parameters = prepare(model, StudyInputs(questions_source=questions(5)), options).provenance.parameters
     expected = [f"the river of {item.question.split()[-1]}" for item in questions(5).items]
     assert found.answer.values.tolist() == expected
     assert bool(found.logprob_mean.notnull().all())

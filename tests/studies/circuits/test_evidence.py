@@ -7,11 +7,11 @@ import pytest
 from synthetic import circuits as synthetic
 from synthetic.circuits import RANKED, circuits_dataset
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
+from headwise.core.schema import check
 from headwise.studies.circuits.curve import needed, trace
 from headwise.studies.circuits.evidence import to_dataset
+from headwise.studies.registry import dataset_spec
 
 
 def shards(two=True):
@@ -21,7 +21,7 @@ def shards(two=True):
 
 def test_the_dataset_is_what_the_schema_promises():
     for two in (True, False):
-        check(circuits_dataset(6, 4, two=two), SCHEMAS["circuits"])
+        check(circuits_dataset(6, 4, two=two), dataset_spec("circuits").schema)
 
 
 def test_shares_sizes_and_effects_are_their_plain_forms():

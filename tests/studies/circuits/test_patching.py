@@ -18,8 +18,8 @@ from headwise.studies.circuits.bench import Bench
 from headwise.studies.circuits.edges import EdgePatching
 from headwise.studies.circuits.graph import Graph
 from headwise.studies.circuits.heads import HeadPatching
-from headwise.studies.circuits.options import CircuitsOptions
 from headwise.studies.circuits.reading import Reader, not_done
+from headwise.studies.circuits.spec import CircuitsOptions
 
 
 def ready(model, count=4, dtype=torch.float32):

@@ -7,15 +7,17 @@ import pytest
 import torch
 from planted_steps import HEADS, planted_maps, planted_steps, planted_steps_model
 
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Steps, answers_step, step_ids
 from headwise.engines import cut
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
-from headwise.studies.function_masking.study import FunctionMaskingOptions, Masking, prepare
+from headwise.studies.function_masking.measure import Masking, prepare
+from headwise.studies.function_masking.spec import FunctionMaskingOptions
 from headwise.studies.functions.readied import WHERE
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.registry import dataset_spec
 
 OPTIONS = FunctionMaskingOptions(
     heads=(1, 2, 4),
@@ -61,9 +63,9 @@ def maps(model, steps):
 
 
 def masked(model, steps, maps, options=OPTIONS):
-    work = prepare(model, steps, maps, options)
+    work = prepare(model, StudyInputs(steps_source=steps, maps={"functions": maps}), options)
     shards = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
-    return work.conclude(shards)["function_masking"].assign_attrs(work.provenance.to_attrs())
+    return work.finalize(shards)["function_masking"].assign_attrs(work.provenance.to_attrs())
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,7 @@ def test_what_was_asked_is_counted_and_named(found, maps):
 
 
 def test_the_dataset_is_as_promised(found):
-    check(found, SCHEMAS["function_masking"])
+    check(found, dataset_spec("function_masking").schema)
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -173,7 +175,7 @@ def test_a_function_that_the_model_cannot_do_is_not_judged(model, steps, maps):
 
 def test_other_steps_than_those_of_the_map_are_refused(model, steps, maps):
     with pytest.raises(DataError, match="--redo functions"):
-        prepare(model, Steps("others", steps.items[:-1]), maps, OPTIONS)
+        prepare(model, StudyInputs(steps_source=Steps("others", steps.items[:-1]), maps={"functions": maps}), OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -193,4 +195,4 @@ def test_options_that_make_no_sense_are_refused(given, says):
 
 def test_more_heads_than_a_model_can_spare_are_refused(model, steps, maps):
     with pytest.raises(StudyError, match="18 that"):
-        prepare(model, steps, maps, FunctionMaskingOptions())
+        prepare(model, StudyInputs(steps_source=steps, maps={"functions": maps}), FunctionMaskingOptions())

@@ -7,16 +7,16 @@ from planted_steps import CARRIES, planted_readings
 from scipy import stats
 
 from headwise.atlas import Provenance
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import StudyError
+from headwise.core.schema import check
 from headwise.studies.functions.chance import against_shuffled
 from headwise.studies.functions.directions import direction
 from headwise.studies.functions.elbow import elbow
 from headwise.studies.functions.maps import attributes, to_dataset
 from headwise.studies.functions.rows import Rows, joined
 from headwise.studies.functions.second_opinion import each_alone, folds_of
-from headwise.studies.functions.study import FunctionsOptions
+from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.registry import dataset_spec
 
 NAMES = ("alpha", "beta", "gamma")
 OPTIONS = FunctionsOptions(seeds=3, shuffles=3)
@@ -82,7 +82,7 @@ def test_means_spreads_and_curves_are_those_of_the_seeds(maps):
 
 def test_the_dataset_is_as_promised(maps):
     origin = Provenance("functions", 1, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
-    check(maps.assign_attrs(origin.to_attrs()), SCHEMAS["functions"])
+    check(maps.assign_attrs(origin.to_attrs()), dataset_spec("functions").schema)
 
 
 def test_a_probe_at_chance_is_refused():

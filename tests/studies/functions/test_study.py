@@ -14,13 +14,15 @@ from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps, packaged_steps, step_ids
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
-from headwise.studies.function_masking import FunctionMaskingOptions
-from headwise.studies.functions import FunctionsOptions, prepare
+from headwise.studies.function_masking.spec import FunctionMaskingOptions
 from headwise.studies.functions.choice import choose
 from headwise.studies.functions.confounds import form_of, told_by_form
 from headwise.studies.functions.key_tokens import key_places
+from headwise.studies.functions.measure import prepare
 from headwise.studies.functions.readied import Readied
 from headwise.studies.functions.reading import Reader, prompts_of
+from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.inputs import StudyInputs
 
 OPTIONS = {
     "functions": FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shuffles=2, shard=40, key_tokens="all"),
@@ -133,7 +135,11 @@ def test_a_step_that_does_not_fit_is_refused(steps):
     model = planted_steps_model()
     long = replace(steps.items[0], id="long", question="word " * 400)
     with pytest.raises(DataError, match="'long' does not fit"):
-        prepare(model, Steps("mine", (*steps.items, replace(long, chain="long"))), OPTIONS["functions"])
+        prepare(
+            model,
+            StudyInputs(steps_source=Steps("mine", (*steps.items, replace(long, chain="long")))),
+            OPTIONS["functions"],
+        )
 
 
 @pytest.mark.parametrize(("given", "says"), [({"seeds": 1}, "at least 2"), ({"key_tokens": "best"}, "no rule 'best'")])

@@ -11,7 +11,7 @@ import pytest
 
 import headwise as hw
 from headwise.core.errors import ModelError
-from headwise.studies.patterns import PatternsOptions
+from headwise.studies.patterns.spec import PatternsOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("default model")]
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from headwise.atlas.schemas.patterns import BETWEEN
 from planted import PLANTED, planted_profile_model, tiny_model, tiny_passages, tiny_tokenizer
 
 from headwise.atlas import Atlas
-from headwise.atlas.schemas.patterns import BETWEEN
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Passages
 from headwise.model import Model, load
 from headwise.model.gate import put_gate
 from headwise.studies import build
-from headwise.studies.patterns import PatternsOptions
+from headwise.studies.patterns.spec import PatternsOptions
 
 SENTENCE = "the old house had the old door"
 FEW = PatternsOptions(prompts=8, tokens=32, prompt=SENTENCE)
@@ -37,7 +37,9 @@ def run(texts: Passages, tmp_path: Path) -> Callable[..., xr.Dataset]:
     def measured(model: Model, against: Any = "none", options: PatternsOptions = FEW, data: Any = None) -> xr.Dataset:
         place = tmp_path / f"atlas-{len(list(tmp_path.iterdir()))}"
         chosen = {"patterns": options}
-        return build(model, ["patterns"], data=data or texts, against=against, output=place, options=chosen)["patterns"]
+        return build(model, ["patterns"], data=data or texts, reference=against, output=place, options=chosen)[
+            "patterns"
+        ]
 
     return measured
 
@@ -185,12 +187,12 @@ def test_loss_and_divergence_are_the_plain_ones(run: Callable[..., xr.Dataset], 
 
 def test_the_second_model_is_part_of_the_origin(texts: Passages, tmp_path: Path) -> None:
     model, other = load(*tiny_model(layers=1)), load(*tiny_model(layers=1, seed=3))
-    atlas = build(model, ["patterns"], data=texts, against=other, output=tmp_path / "a", options={"patterns": FEW})
+    atlas = build(model, ["patterns"], data=texts, reference=other, output=tmp_path / "a", options={"patterns": FEW})
     origin = atlas.provenance("patterns")
     assert origin.model["digest"] == model.identity()["digest"]
     assert origin.parameters["against"]["digest"] == other.identity()["digest"]
     with pytest.raises(Exception, match="another origin"):
-        build(model, ["patterns"], data=texts, against="none", output=tmp_path / "a", options={"patterns": FEW})
+        build(model, ["patterns"], data=texts, reference="none", output=tmp_path / "a", options={"patterns": FEW})
     columns = Atlas.open(tmp_path / "a").heads().columns
     assert {"patterns.model.peak", "patterns.against.peak", "patterns.peak.q", "patterns.similarity"} <= set(columns)
 

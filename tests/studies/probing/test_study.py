@@ -15,21 +15,24 @@ from planted import REGISTERS, tiny_model
 from served import Stub
 
 import headwise as hw
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, ModelError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Endpoint, Question, Questions, decode_ids, packaged_questions
 from headwise.engines import cut
 from headwise.model import Model, load
-from headwise.studies.answers import study as answering
-from headwise.studies.probing import study as probing
+from headwise.studies.answers import measure as answering
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.probing import measure as probing
 from headwise.studies.probing.positions import EXACT, POSITIONS, positions_of
 from headwise.studies.probing.reading import LOGPROBS, Asked, read
 from headwise.studies.probing.self_judgement import SelfJudgement
 from headwise.studies.probing.spans import exact_spans
+from headwise.studies.probing.spec import ProbingOptions
+from headwise.studies.registry import dataset_spec
 
 LAYERS, HEADS, WIDTH, N = 7, 3, 8, 120
-QUICK = probing.ProbingOptions(shuffles=40, paper=False)
+QUICK = ProbingOptions(shuffles=40, paper=False)
 
 
 # ---- planted readings -----------------------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ def answers_of(wrong: np.ndarray) -> xr.Dataset:
     )
 
 
-def concluded(wrong: np.ndarray, readings: xr.Dataset, options: probing.ProbingOptions = QUICK) -> xr.Dataset:
+def concluded(wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK) -> xr.Dataset:
     spans = [(2, 3)] * len(wrong)
     positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
     asked = [
@@ -180,14 +183,14 @@ def asked(count: int = 90) -> Questions:
 
 
 def answered(model: Model, questions: Questions) -> xr.Dataset:
-    work = answering.prepare(model, questions, answering.AnsweringOptions(few_shot=0, chat=False))
-    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    work = answering.prepare(model, StudyInputs(questions_source=questions), AnsweringOptions(few_shot=0, chat=False))
+    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
-def probed(model: Model, answers: xr.Dataset, options: probing.ProbingOptions) -> xr.Dataset:
-    work = probing.prepare(model, answers, options)
-    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+def probed(model: Model, answers: xr.Dataset, options: ProbingOptions) -> xr.Dataset:
+    work = probing.prepare(model, StudyInputs(maps={"answers": answers}), options)
+    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
@@ -198,7 +201,7 @@ def answers(model) -> xr.Dataset:
 
 @pytest.fixture(scope="module")
 def study(model, answers) -> xr.Dataset:
-    return probed(model, answers, probing.ProbingOptions(sites=("residual", "mlp_in"), shuffles=40))
+    return probed(model, answers, ProbingOptions(sites=("residual", "mlp_in"), shuffles=40))
 
 
 def test_the_label_is_read_where_it_stands_and_not_before(study):
@@ -210,7 +213,7 @@ def test_the_label_is_read_where_it_stands_and_not_before(study):
 
 
 def test_the_dataset_is_as_promised(study, answers):
-    check(study, SCHEMAS["probing"])
+    check(study, dataset_spec("probing").schema)
     assert study["auroc"].sizes == {"site": 2, "layer": 3, "token": 15}
     assert study["head_auroc"].sizes == {"layer": 3, "head": 4}
     counts = json.loads(study.attrs["counts"])
@@ -224,7 +227,7 @@ def test_the_dataset_is_as_promised(study, answers):
 def test_neither_padding_nor_batches_nor_shards_matter(model, answers):
     some = answers.isel(example=slice(0, 14))
     work = [
-        probing.prepare(model, answers, probing.ProbingOptions(batch_tokens=tokens, shard=shard))
+        probing.prepare(model, StudyInputs(maps={"answers": answers}), ProbingOptions(batch_tokens=tokens, shard=shard))
         for tokens, shard in ((2048, 64), (1, 5))
     ]
     one, other = (
@@ -300,7 +303,7 @@ def labelled(answers: xr.Dataset, labels: list[str]) -> xr.Dataset:
 )
 def test_too_few_of_a_class(model, answers, labels, words):
     with pytest.raises(DataError, match=words):
-        probing.prepare(model, labelled(answers, labels))
+        probing.prepare(model, StudyInputs(maps={"answers": labelled(answers, labels)}))
 
 
 def test_most_rows_without_an_exact_answer(model, answers):
@@ -308,7 +311,7 @@ def test_most_rows_without_an_exact_answer(model, answers):
     with pytest.raises(
         DataError, match="no exact answer was found in 90 of 90 answers, and probing reads at the exact"
     ):
-        probing.prepare(model, asked)
+        probing.prepare(model, StudyInputs(maps={"answers": asked}))
 
 
 @pytest.mark.parametrize(
@@ -322,7 +325,7 @@ def test_most_rows_without_an_exact_answer(model, answers):
 )
 def test_options_are_checked(options: dict[str, Any], words: str):
     with pytest.raises(StudyError, match=words):
-        probing.ProbingOptions(**options)
+        ProbingOptions(**options)
 
 
 # ---- families, and a model that extracts ----------------------------------------------------------------------------
@@ -365,11 +368,11 @@ def test_the_default_model_knows_a_swapped_answer(tmp_path):
         said, label = (item.answers[0], "correct") if place % 2 else (other.answers[0], "wrong")
         rows.append(replace(item, response=f"It is {said}.", label=label))
     answers = answered(model, Questions("swapped", tuple(rows)))
-    options = probing.ProbingOptions(sites=("residual",), shuffles=40, paper=False, p_true=False)
-    work = probing.prepare(model, answers, options)
+    options = ProbingOptions(sites=("residual",), shuffles=40, paper=False, p_true=False)
+    work = probing.prepare(model, StudyInputs(maps={"answers": answers}), options)
     every = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
     assert every[0].sizes["layer"] == 30
-    (found,) = work.conclude([shard.isel(layer=slice(3, None, 6)) for shard in every]).values()  # five layers will do
+    (found,) = work.finalize([shard.isel(layer=slice(3, None, 6)) for shard in every]).values()  # five layers will do
     exact = found["auroc"].sel(site="residual", token="exact_answer_last")
     assert float(exact.max()) > 0.7
     assert float(found["auroc"].sel(site="residual", token="last_q").mean()) < float(exact.mean())

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from headwise.studies.relations.evidence import to_dataset
+from headwise.studies.relation_validation.evidence import to_dataset
 
 TASKS, STEPS, DRAWS, ROWS = ["a", "b", "c"], [1, 2, 4], 6, 12
 

@@ -13,26 +13,27 @@ from planted import tiny_model
 from planted_relations import ANTONYM, CAPITAL, NAMES, PAIRS, ids, planted_relations, planted_relations_model
 
 import headwise as hw
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Relation, Relations, packaged_relations, read_relations
 from headwise.engines import cut
 from headwise.model import load, open_stored
 from headwise.seam import HeadWeights
-from headwise.studies.relations import study as relations
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.registry import dataset_spec
+from headwise.studies.relations import measure as relations
 from headwise.studies.relations.reading import Pairs, RelationReader
-from headwise.studies.relations.study import RelationsOptions
+from headwise.studies.relations.spec import RelationsOptions
 from headwise.studies.workshop import model_for
 
 
 def run(model, given, options=None) -> dict[str, xr.Dataset]:
-    work = relations.prepare(model, given, options)
+    work = relations.prepare(model, StudyInputs(relations_source=given), options)
     shards = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
     provenance = work.provenance
     return {
         name: dataset.assign_attrs(type(provenance)(**{**provenance.__dict__, "study": name}).to_attrs())
-        for name, dataset in work.conclude(shards).items()
+        for name, dataset in work.finalize(shards).items()
     }
 
 
@@ -100,7 +101,7 @@ def test_shuffled_targets_pass_nowhere(maps):
 
 def test_the_datasets_are_as_promised(maps):
     for name, dataset in maps.items():
-        check(dataset, SCHEMAS[name])
+        check(dataset, dataset_spec(name).schema)
     report = json.loads(maps["relations"].attrs["kept"])
     assert [(one["relation"], one["kept"], one["counts"]) for one in report] == [(name, 40, True) for name in NAMES]
 
@@ -263,7 +264,7 @@ def test_a_file_without_a_usable_pair_says_why(planted, tmp_path):
         r"none of the 1 relations of mine.json can be asked of planted relations; the best is 'mine': 1 of 2 pairs"
     )
     with pytest.raises(DataError, match=message):
-        relations.prepare(planted, read_relations(file))
+        relations.prepare(planted, StudyInputs(relations_source=read_relations(file)))
 
 
 def test_a_malformed_file_is_refused_before_anything_is_read(planted, tmp_path):
@@ -276,7 +277,7 @@ def test_a_malformed_file_is_refused_before_anything_is_read(planted, tmp_path):
 
 def test_without_a_tokenizer_it_is_said():
     with pytest.raises(DataError, match="has no tokenizer"):
-        relations.prepare(load(tiny("llama")), planted_relations())
+        relations.prepare(load(tiny("llama")), StudyInputs(relations_source=planted_relations()))
 
 
 @pytest.mark.real
@@ -289,7 +290,7 @@ def test_gguf_and_loaded_agree_on_the_default_model():
         pytest.skip(f"the default model is not here: {error}")
     given = packaged_relations().only(["country-capital", "number-word", "superlative"])
     options = RelationsOptions(salience=False, shuffles=2)
-    one, other = (relations.prepare(model, given, options) for model in (stored, loaded))
+    one, other = (relations.prepare(model, StudyInputs(relations_source=given), options) for model in (stored, loaded))
     assert one.provenance.key() == other.provenance.key()
     layer = cut(30, 1)[23]
     readings = one.measure(layer)

@@ -11,23 +11,23 @@ from planted_relations import planted_relations, planted_relations_model
 from planted_tasks import HEADS, PAIRS, planted_tasks, planted_tasks_model
 
 from headwise.atlas import Atlas, Provenance
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Relation, Relations, packaged_relations, single_token_pairs
-from headwise.describe import describe
 from headwise.engines import Shard
-from headwise.figures import figure_of
 from headwise.interventions import Scale
 from headwise.model import load
 from headwise.seam import HeadWeights, Structure, observe
 from headwise.studies.building import build
-from headwise.studies.relations import validation as relation_validation
-from headwise.studies.relations.outputs import found_in_outputs
-from headwise.studies.relations.prompts import Prompt, prompts_of, task_of
-from headwise.studies.relations.removal import LastToken, ranked_heads, remove
-from headwise.studies.relations.study import RelationsOptions
-from headwise.studies.relations.validation import RelationValidationOptions
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.present import describe, figure_of
+from headwise.studies.registry import dataset_spec
+from headwise.studies.relation_validation import measure as relation_validation
+from headwise.studies.relation_validation.outputs import found_in_outputs
+from headwise.studies.relation_validation.prompts import Prompt, prompts_of, task_of
+from headwise.studies.relation_validation.removal import LastToken, ranked_heads, remove
+from headwise.studies.relation_validation.spec import RelationValidationOptions
+from headwise.studies.relations.spec import RelationsOptions
 
 SMALL = RelationValidationOptions(
     prompts=8, tried=12, solved=10, least_solved=6, shots=2, removed=(1, 2, 4), draws=5, batch_tokens=64
@@ -60,9 +60,11 @@ def maps_of(model, relations: Relations, heads: dict[str, tuple[int, int]]) -> x
 
 
 def validated(model, relations: Relations, heads, options=SMALL) -> xr.Dataset:
-    work = relation_validation.prepare(model, relations, maps_of(model, relations, heads), options)
+    work = relation_validation.prepare(
+        model, StudyInputs(relations_source=relations, maps={"relations": maps_of(model, relations, heads)}), options
+    )
     shards = [work.measure(Shard(row, row, row + 1)) for row in range(work.examples)]
-    dataset = work.conclude(shards)["relation_validation"]
+    dataset = work.finalize(shards)["relation_validation"]
     return dataset.assign_attrs(work.provenance.to_attrs())
 
 
@@ -75,7 +77,7 @@ def planted(model):
 
 
 def test_the_dataset_is_as_promised(planted):
-    check(planted, SCHEMAS["relation_validation"])
+    check(planted, dataset_spec("relation_validation").schema)
 
 
 @pytest.mark.parametrize("reading", ["natural", "forced"])
@@ -112,8 +114,12 @@ def test_removing_another_relations_heads_changes_nothing(model):
 
 
 def test_shards_of_any_size_give_the_same(model, planted):
-    work = relation_validation.prepare(model, planted_tasks(), maps_of(model, planted_tasks(), HEADS), SMALL)
-    whole = work.conclude([work.measure(Shard(0, 0, 2))])["relation_validation"]
+    work = relation_validation.prepare(
+        model,
+        StudyInputs(relations_source=planted_tasks(), maps={"relations": maps_of(model, planted_tasks(), HEADS)}),
+        SMALL,
+    )
+    whole = work.finalize([work.measure(Shard(0, 0, 2))])["relation_validation"]
     xr.testing.assert_allclose(whole, planted)
 
 
@@ -131,7 +137,7 @@ def test_a_model_that_solves_nothing_is_said_to(tmp_path):
     found = validated(model, relations, dict.fromkeys(HEADS, (1, 1)))
     assert found.sizes["task"] == 0
     assert set(json.loads(found.attrs["unsolved"])) == {"alpha", "beta"}
-    check(found, SCHEMAS["relation_validation"])
+    check(found, dataset_spec("relation_validation").schema)
     atlas = Atlas.create(tmp_path / "atlas")
     atlas.add("relation_validation", found)
     back = atlas["relation_validation"]
@@ -144,8 +150,10 @@ def test_a_relation_that_no_head_has_a_score_for(model):
     """Nothing to remove: no curve, no effect, and nothing breaks."""
     maps = maps_of(model, planted_tasks(), HEADS)
     maps["score"].loc[{"relation": "beta"}] = 0
-    work = relation_validation.prepare(model, planted_tasks(), maps, SMALL)
-    found = work.conclude([work.measure(Shard(0, 0, 2))])["relation_validation"]
+    work = relation_validation.prepare(
+        model, StudyInputs(relations_source=planted_tasks(), maps={"relations": maps}), SMALL
+    )
+    found = work.finalize([work.measure(Shard(0, 0, 2))])["relation_validation"]
     found = found.assign_attrs(work.provenance.to_attrs())
     assert np.isnan(found["own"].sel(task="beta")).all() and np.isnan(found["effect"].sel(task="beta"))
     assert np.isnan(found["pearson_forced"].sel(relation="beta")) and (found["own"].sel(task="alpha") == 0).all()
@@ -343,13 +351,17 @@ def test_options_that_make_no_sense(wrong):
 def test_a_map_of_other_relations_is_refused(model):
     maps = maps_of(model, planted_tasks(), HEADS)
     with pytest.raises(DataError, match=r"made from planted tasks .* these are packaged relations"):
-        relation_validation.prepare(model, packaged_relations(), maps)
+        relation_validation.prepare(model, StudyInputs(relations_source=packaged_relations(), maps={"relations": maps}))
 
 
 def test_unknown_tasks_are_refused(model):
     maps = maps_of(model, planted_tasks(), HEADS)
     with pytest.raises(DataError, match="no relation 'gamma'"):
-        relation_validation.prepare(model, planted_tasks(), maps, RelationValidationOptions(tasks=("gamma",)))
+        relation_validation.prepare(
+            model,
+            StudyInputs(relations_source=planted_tasks(), maps={"relations": maps}),
+            RelationValidationOptions(tasks=("gamma",)),
+        )
 
 
 # ---- through the door -----------------------------------------------------------------------------------------------

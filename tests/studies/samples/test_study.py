@@ -12,17 +12,19 @@ from planted import REGISTERS, tiny_model
 
 import headwise as hw
 from headwise.atlas import Provenance
-from headwise.atlas.schema import check
-from headwise.atlas.schemas import SCHEMAS
 from headwise.core.errors import DataError, ModelError, StudyError
+from headwise.core.schema import check
 from headwise.corpora import Question, Questions, packaged_questions
 from headwise.engines import Shard, ShardStore, cut, run
 from headwise.model import Model, load
-from headwise.studies.answers import study as answering
-from headwise.studies.catalogue import ON_REQUEST, STUDIES, with_needed
+from headwise.studies.answers import measure as answering
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import POSITIONS
-from headwise.studies.samples import study as sampling
-from headwise.studies.samples.study import SamplingOptions, to_dataset
+from headwise.studies.registry import dataset_spec, default_studies, with_dependencies
+from headwise.studies.samples import measure as sampling
+from headwise.studies.samples.measure import to_dataset
+from headwise.studies.samples.spec import SamplingOptions
 
 WORDS = " ".join(words for words, _ in REGISTERS.values()).split()
 
@@ -58,6 +60,10 @@ def said(seed: int = 0, questions: int = 90, samples: int = 12) -> xr.Dataset:
     )
 
 
+def inputs(answers: xr.Dataset, probing: xr.Dataset, questions: Questions) -> StudyInputs:
+    return StudyInputs(questions_source=questions, maps={"answers": answers, "probing": probing})
+
+
 @pytest.fixture(scope="module")
 def planted() -> xr.Dataset:
     found = to_dataset(said(), SamplingOptions()).assign_attrs(site="residual", layer=5)
@@ -65,7 +71,7 @@ def planted() -> xr.Dataset:
 
 
 def test_planted_types_are_counted_and_told(planted):
-    check(planted, SCHEMAS["samples"])
+    check(planted, dataset_spec("samples").schema)
     kind = np.arange(90) % 3
     types = {name: planted["is_type"].sel(error_type=name).values for name in "ABCDE"}
     assert (types["B"] == (kind == 0)).mean() > 0.97 and (types["C"] == (kind == 1)).mean() > 0.95
@@ -108,8 +114,10 @@ def questions() -> Questions:
 
 @pytest.fixture(scope="module")
 def answers(model, questions) -> xr.Dataset:
-    work = answering.prepare(model, questions, answering.AnsweringOptions(few_shot=0, chat=False, max_new_tokens=5))
-    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    work = answering.prepare(
+        model, StudyInputs(questions_source=questions), AnsweringOptions(few_shot=0, chat=False, max_new_tokens=5)
+    )
+    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
@@ -127,12 +135,12 @@ QUICK = SamplingOptions(samples=6, questions=20, folds=3, shard=7)
 
 @pytest.fixture(scope="module")
 def work(model, answers, questions):
-    return sampling.prepare(model, answers, probing_map(), questions, QUICK)
+    return sampling.prepare(model, inputs(answers, probing_map(), questions), QUICK)
 
 
 def test_the_whole_study(work):
-    (found,) = work.conclude([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
-    check(found.assign_attrs(work.provenance.to_attrs()), SCHEMAS["samples"])
+    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    check(found.assign_attrs(work.provenance.to_attrs()), dataset_spec("samples").schema)
     assert found.sizes["example"] == 20 and found.sizes["draw"] == 6
     assert (found.attrs["site"], found.attrs["layer"]) == ("mlp_in", 1)
     assert len({str(text) for text in found["answer"].values.ravel()}) > 20  # draws differ
@@ -142,11 +150,15 @@ def test_the_whole_study(work):
 
 def test_samples_are_the_same_whatever_the_shard(work, model, answers, questions):
     first = work.measure(Shard(0, 0, 7))
-    other = sampling.prepare(model, answers, probing_map(), questions, replace(QUICK, shard=3)).measure(Shard(0, 2, 5))
+    other = sampling.prepare(model, inputs(answers, probing_map(), questions), replace(QUICK, shard=3)).measure(
+        Shard(0, 2, 5)
+    )
     same = first.isel(example=slice(2, 5))
     assert same["answer"].equals(other["answer"]) and same["label"].equals(other["label"])
     assert same["activation"].values == pytest.approx(other["activation"].values, abs=1e-4)
-    again = sampling.prepare(model, answers, probing_map(), questions, replace(QUICK, seed=1)).measure(Shard(0, 0, 7))
+    again = sampling.prepare(model, inputs(answers, probing_map(), questions), replace(QUICK, seed=1)).measure(
+        Shard(0, 0, 7)
+    )
     assert not first["answer"].equals(again["answer"])
 
 
@@ -172,9 +184,9 @@ def test_a_stopped_run_goes_on_where_it_was(work, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(stops, shards, store("stopped"))
     assert store("stopped").done(shards) == shards[:2]
-    (resumed,) = work.conclude(run(goes_on, shards, store("stopped"))).values()
+    (resumed,) = work.finalize(run(goes_on, shards, store("stopped"))).values()
     assert measured == [0, 1, 2]
-    (whole,) = work.conclude(run(work.measure, shards, store("whole"))).values()
+    (whole,) = work.finalize(run(work.measure, shards, store("whole"))).values()
     xr.testing.assert_identical(resumed, whole)
 
 
@@ -209,21 +221,21 @@ def test_activations_are_those_of_a_plain_pass(work, model, answers):
 )
 def test_options_are_checked(model, answers, questions, options, words):
     with pytest.raises(StudyError, match=words):
-        sampling.prepare(model, answers, probing_map(), questions, SamplingOptions(**options))
+        sampling.prepare(model, inputs(answers, probing_map(), questions), SamplingOptions(**options))
 
 
 def test_other_questions_and_given_answers_are_refused(model, answers, questions):
     other = Questions("others", tuple(replace(item, id=f"x{item.id}") for item in questions.items))
     with pytest.raises(DataError, match="none of the questions of others"):
-        sampling.prepare(model, answers, probing_map(), other, QUICK)
+        sampling.prepare(model, inputs(answers, probing_map(), other), QUICK)
     given = Questions("given", tuple(replace(item, response="yes") for item in questions.items))
     with pytest.raises(StudyError, match="cannot be asked again"):
-        sampling.prepare(model, answers, probing_map(), given, QUICK)
+        sampling.prepare(model, inputs(answers, probing_map(), given), QUICK)
 
 
 def test_it_is_made_only_when_named():
-    assert "samples" in STUDIES and "samples" in ON_REQUEST
-    assert with_needed(["samples"]) == ["answers", "probing", "samples"]
+    assert "samples" not in default_studies()
+    assert with_dependencies(["samples"]) == ["answers", "probing", "samples"]
 
 
 @pytest.mark.real
@@ -238,14 +250,14 @@ def test_the_default_model_repeats_what_it_knows():
     easy = [item for item in items if item.question == "Which city is the capital of France?"]
     hard = [item for item in items if item.difficulty == 3 and not item.numeric][:2]
     questions = Questions("a few", (*easy, *hard))
-    work = answering.prepare(model, questions, answering.AnsweringOptions(max_new_tokens=12))
-    (answers,) = work.conclude([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    work = answering.prepare(model, StudyInputs(questions_source=questions), AnsweringOptions(max_new_tokens=12))
+    (answers,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
     answers = answers.assign_attrs(work.provenance.to_attrs())
     auroc = np.full((1, 30, len(POSITIONS)), 0.6)
     cell = xr.Dataset(
         {"auroc": (("site", "layer", "token"), auroc)}, coords={"site": ["mlp_in"], "token": list(POSITIONS)}
     )
-    study = sampling.prepare(model, answers, cell, questions, SamplingOptions(samples=10, temperature=0.7))
+    study = sampling.prepare(model, inputs(answers, cell, questions), SamplingOptions(samples=10, temperature=0.7))
     read = study.measure(Shard(0, 0, study.examples)).transpose("example", "draw", ...)
     different = {
         str(name): len({str(text).lower() for text in row})

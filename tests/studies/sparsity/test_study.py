@@ -10,7 +10,9 @@ from headwise.interventions import Drop
 from headwise.kernels import Dropping
 from headwise.seam import observe
 from headwise.studies import build
-from headwise.studies.sparsity import SparsityOptions, prepare
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.sparsity.measure import prepare
+from headwise.studies.sparsity.spec import SparsityOptions
 
 OPTIONS = SparsityOptions(
     rules=("top 2", "top 99", "over 0.2", "window 3 + 1", "entmax 1.5", "random 2"), prompts=8, tokens=16, shard=4
@@ -37,7 +39,7 @@ def test_the_largest_weights_are_worth_more_than_random_ones(built):
 
 
 def test_costs_are_those_of_a_pass_by_hand(built, tiny):
-    work = prepare(tiny, tiny_passages(8), OPTIONS)
+    work = prepare(tiny, StudyInputs(tiny_passages(8)), OPTIONS)
     assert work.examples == 8
     ids = torch.tensor([tiny.ids(item.text)[:16] for item in tiny_passages(8).first(8).items])
     with torch.no_grad():

@@ -10,7 +10,8 @@ from scipy.stats import mannwhitneyu
 from headwise.core.errors import DataError
 from headwise.instruments import PARTS
 from headwise.studies.spectral import detection
-from headwise.studies.spectral import study as spectral
+from headwise.studies.spectral import measure as spectral
+from headwise.studies.spectral.spec import SpectralOptions
 
 LAYERS, HEADS, K, N = 12, 8, 20, 240
 PLANTED = [(2, 3), (2, 4), (5, 0), (7, 7), (9, 1), (11, 6)]
@@ -57,7 +58,7 @@ def planted():
 
 
 def test_exactly_the_planted_heads_reach_significance(planted):
-    maps = spectral.to_maps(*planted, spectral.SpectralOptions())
+    maps = spectral.to_maps(*planted, SpectralOptions())
     for feature in ("attention_score", "laplacian"):
         q = maps["q"].sel(feature=feature, part="whole").values
         found = {(int(layer), int(head)) for layer, head in zip(*np.nonzero(q < 0.05), strict=True)}
@@ -71,14 +72,14 @@ def test_exactly_the_planted_heads_reach_significance(planted):
 def test_without_a_difference_nothing_is_found():
     rng = np.random.default_rng(6)
     wrong = rng.random(N) < 0.5
-    maps = spectral.to_maps(readings_of(wrong, rng, strength=0.0), answers_of(wrong, rng), spectral.SpectralOptions())
+    maps = spectral.to_maps(readings_of(wrong, rng, strength=0.0), answers_of(wrong, rng), SpectralOptions())
     assert float((maps["q"] < 0.05).sum()) <= 1
     assert abs(float(maps["share"].mean()) - 0.05) < 0.03
     assert float(maps["null_p"].min()) > 0.001
 
 
 def test_the_dataset_says_what_it_holds(planted):
-    maps = spectral.to_maps(*planted, spectral.SpectralOptions())
+    maps = spectral.to_maps(*planted, SpectralOptions())
     assert maps["p"].dims == ("part", "feature", "layer", "head")
     assert maps["part"].values.tolist() == list(PARTS)
     counts = json.loads(maps.attrs["counts"])
@@ -115,7 +116,7 @@ def test_one_class_only_is_refused(label, words):
 
 def test_the_tests_of_single_ranks_combine_to_the_planted_heads(planted):
     readings, answers = planted
-    maps = spectral.to_maps(readings, answers, spectral.SpectralOptions())
+    maps = spectral.to_maps(readings, answers, SpectralOptions())
     wrong = answers["label"].values == "wrong"
     for name in ("p_cauchy", "p_min"):
         found = maps[name].sel(part="whole", feature="laplacian").values

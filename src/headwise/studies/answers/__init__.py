@@ -3,7 +3,3 @@
 `study` asks and judges, `decoding` makes many answers at once (or reads given ones), `endings` says where an answer is
 over. The maps of `spectral`, `probing` and `samples` are made from these answers.
 """
-
-from headwise.studies.answers.study import NAME, AnsweringOptions, prepare
-
-__all__ = ["NAME", "AnsweringOptions", "prepare"]

@@ -4,8 +4,3 @@
 input of its own), `attribution` (effects by gradient), `heads` and `edges` (exact patching), `curve` (growing circuits),
 `reading` (one task), `evidence` (shares, sizes, ratios), `study` (the recipe).
 """
-
-from headwise.studies.circuits.options import CircuitsOptions
-from headwise.studies.circuits.study import NAME, prepare
-
-__all__ = ["NAME", "CircuitsOptions", "prepare"]

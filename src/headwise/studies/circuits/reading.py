@@ -34,8 +34,8 @@ from headwise.studies.circuits.curve import sizes_up_to, trace
 from headwise.studies.circuits.edges import EdgePatching
 from headwise.studies.circuits.graph import Graph
 from headwise.studies.circuits.heads import HeadPatching
-from headwise.studies.circuits.options import CircuitsOptions
 from headwise.studies.circuits.receivers import Wiring
+from headwise.studies.circuits.spec import CircuitsOptions
 
 __all__ = ["Circuit", "Found", "Reader"]
 

@@ -4,7 +4,3 @@
 whole questions; `evidence` (with `chains`, `gaps`) makes the Dataset; `study` puts them in order. Made from the maps of
 the study `functions`.
 """
-
-from headwise.studies.function_masking.study import NAME, FunctionMaskingOptions, prepare
-
-__all__ = ["NAME", "FunctionMaskingOptions", "prepare"]

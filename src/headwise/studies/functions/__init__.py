@@ -4,7 +4,3 @@
 (`rounds`, `readied`); `rows` are the steps as arrays, `told` what a joint probe over all heads makes of them, `maps` the
 Dataset, with `chance`, `elbow`, `second_opinion`, `confounds` and `directions`; `study` puts them in order.
 """
-
-from headwise.studies.functions.study import NAME, FunctionsOptions, prepare
-
-__all__ = ["NAME", "FunctionsOptions", "prepare"]

@@ -3,9 +3,3 @@
 `options`, `prompts` (texts cut to equal length), `subjects` (the two models, and what is refused), `reading` (one batch,
 both models), `maps` (numbers, tests and pictures from the readings), `study` (the recipe).
 """
-
-from headwise.studies.patterns.options import PatternsOptions
-from headwise.studies.patterns.study import NAME, prepare
-from headwise.studies.patterns.subjects import model_beside
-
-__all__ = ["NAME", "PatternsOptions", "model_beside", "prepare"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Example, Passages
 from headwise.model import Model
-from headwise.studies.patterns.options import LEAST_PROMPTS, LEAST_TOKENS, PatternsOptions
+from headwise.studies.patterns.spec import MIN_PROMPTS, MIN_TOKENS, PatternsOptions
 
-LENGTHS = (128, 64, 32, LEAST_TOKENS)
+LENGTHS = (128, 64, 32, MIN_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ def cut_prompts(model: Model, passages: Passages, options: PatternsOptions, cont
         _refuse_long(model, options.tokens, context)
         lengths = [options.tokens]
     tries = [_stretches(texts, prefix, length, options.prompts) for length in lengths]
-    for least in (options.prompts, LEAST_PROMPTS):
+    for least in (options.prompts, MIN_PROMPTS):
         for length, found in zip(lengths, tries, strict=True):
             if len(found) >= least:
                 own = len({example.id.rpartition(":")[0] or example.id for example in found})
                 return Prompts(tuple(found), length, own, shown)
     most = max((len(found) for found in tries), default=0)
     raise DataError(
-        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else LEAST_TOKENS} tokens, and patterns need at "
-        f"least {LEAST_PROMPTS} to tell how sure they are; give more or longer texts"
+        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else MIN_TOKENS} tokens, and patterns need at "
+        f"least {MIN_PROMPTS} to tell how sure they are; give more or longer texts"
     )
 
 

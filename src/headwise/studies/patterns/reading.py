@@ -27,7 +27,7 @@ from headwise.corpora import Batch, Example, batches
 from headwise.instruments import MapComparison, PatternNumbers, Patterns, PooledMaps
 from headwise.instruments.map_comparison import COMPARED
 from headwise.seam import Instrument, observe
-from headwise.studies.patterns.options import PatternsOptions
+from headwise.studies.patterns.spec import PatternsOptions
 from headwise.studies.patterns.subjects import Subject
 
 SIZE = 64  # pixels, at most, of a map that is kept

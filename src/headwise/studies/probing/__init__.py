@@ -4,7 +4,3 @@
 what the model says of its own answer); `maps` fits a probe a cell, `table` compares the best with baselines, `transfer`
 takes probes to other topics, `leak` measures what finding the answer by its label gives away; `study` puts them in order.
 """
-
-from headwise.studies.probing.study import NAME, ProbingOptions, prepare
-
-__all__ = ["NAME", "ProbingOptions", "prepare"]

@@ -5,7 +5,3 @@ From weights: `reading` looks pairs of words up in one layer's heads, `maps` mak
 order. In texts: `prompts` writes them, `outputs` reads heads in them, `removal` switches heads off, `evidence` makes the
 Dataset, `validation` puts them in order.
 """
-
-from headwise.studies.relations.study import NAME, RelationsOptions, prepare
-
-__all__ = ["NAME", "RelationsOptions", "prepare"]

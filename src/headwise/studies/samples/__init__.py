@@ -3,7 +3,3 @@
 `study` draws and reads the samples, `error_types` sorts the questions by how the model errs on them, `selection` lets a
 probe choose among the samples.
 """
-
-from headwise.studies.samples.study import NAME, SamplingOptions, prepare
-
-__all__ = ["NAME", "SamplingOptions", "prepare"]

@@ -2,8 +2,3 @@
 
 `options` (the rules and what they are tried on), `study` (the recipe, the passes and the conclusion).
 """
-
-from headwise.studies.sparsity.options import SparsityOptions
-from headwise.studies.sparsity.study import NAME, prepare
-
-__all__ = ["NAME", "SparsityOptions", "prepare"]

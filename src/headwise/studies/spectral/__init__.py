@@ -3,7 +3,3 @@
 `study` reads the attention and tests every head, `detection` fits detectors on the same readings, `scoring` applies the
 detector that an atlas holds to new answers.
 """
-
-from headwise.studies.spectral.study import NAME, SpectralOptions, prepare
-
-__all__ = ["NAME", "SpectralOptions", "prepare"]

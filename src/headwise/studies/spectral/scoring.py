@@ -29,9 +29,12 @@ from headwise.engines import Shard
 from headwise.model import Model, load
 from headwise.probes import KS, Detector
 from headwise.seam import Structure
-from headwise.studies.answers import study as answering
+from headwise.studies.answers import measure as answering
+from headwise.studies.answers.spec import AnsweringOptions
+from headwise.studies.inputs import StudyInputs
 from headwise.studies.spectral import detection
-from headwise.studies.spectral import study as spectral
+from headwise.studies.spectral import measure as spectral
+from headwise.studies.spectral.spec import SpectralOptions
 
 HEADS = 5  # heads named with a score
 
@@ -91,7 +94,7 @@ class AnswerScorer:
         0.16
     """
 
-    def __init__(self, model: Model, detector: Detector, options: answering.AnsweringOptions):
+    def __init__(self, model: Model, detector: Detector, options: AnsweringOptions):
         self.model, self.detector, self.options = model, detector, options
         self._structure = Structure(model)
 
@@ -108,7 +111,7 @@ class AnswerScorer:
         """
         found = Atlas.open(atlas)
         detector = _detector(found)
-        origin = found.provenance(spectral.NAME)
+        origin = found.provenance("spectral")
         loaded = load(origin.model["id"] if model is None else model)
         digest = loaded.identity()["digest"]
         if digest != detector.about.get("digest"):
@@ -116,8 +119,8 @@ class AnswerScorer:
                 f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
                 f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
             )
-        asked = found.provenance(answering.NAME).parameters
-        options = answering.AnsweringOptions(few_shot=asked["few_shot"], chat=asked["chat"])
+        asked = found.provenance("answers").parameters
+        options = AnsweringOptions(few_shot=asked["few_shot"], chat=asked["chat"])
         return cls(loaded, detector, options)
 
     def score(self, question: str, answer: str | None = None, *, context: str = "") -> Score:
@@ -144,8 +147,10 @@ class AnswerScorer:
         """
         if not questions:
             raise DataError("there is no question to score; give at least one")
-        work = answering.prepare(self.model, Questions("asked", tuple(questions)), self.options)
-        answers = work.conclude([work.measure(Shard(0, 0, work.examples))])[answering.NAME]
+        work = answering.prepare(
+            self.model, StudyInputs(questions_source=Questions("asked", tuple(questions))), self.options
+        )
+        answers = work.finalize([work.measure(Shard(0, 0, work.examples))])["answers"]
         said = answers["answer_tokens"].values > 0
         probability = np.full(len(said), np.nan)
         heads: list[dict[str, float]] = [{} for _ in said]
@@ -155,7 +160,7 @@ class AnswerScorer:
         if said.any():
             kept = answers.isel({EXAMPLE: said})
             k = int(self.detector.about.get("k", max(KS)))
-            readings = spectral.read(self._structure, kept, spectral.SpectralOptions(k=k))
+            readings = spectral.read(self._structure, kept, SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
             told = self.detector.explain({name: known[name] for name in self.detector.blocks})
             outside = self.detector.unusual(told)

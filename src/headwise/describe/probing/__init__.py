@@ -1,5 +1,0 @@
-"""The study `probing` in words: `account` in order, `findings` the details, `reading` the numbers they are made from."""
-
-from headwise.describe.probing.account import describe
-
-__all__ = ["describe"]

@@ -1,0 +1,209 @@
+"""The spec of the study `circuits`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.schema import TEXT
+from headwise.corpora.circuit_tasks import CIRCUIT_TASKS
+from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+@dataclass(frozen=True)
+class CircuitsOptions(StudyOptions):
+    """What can be chosen about the study `circuits`: which heads and edges does a task need, and how few?
+
+    Examples:
+        >>> from headwise.corpora import CIRCUIT_TASKS
+        >>> list(CIRCUIT_TASKS)
+        ['induction', 'indirect_object', 'greater_than', 'successor', 'agreement']
+        >>> CircuitsOptions(tasks=("greater_than",), edges=False).chosen
+        ('greater_than',)
+    """
+
+    study = "circuits"
+    tasks: tuple[str, ...] | None = option(None, "None: all")
+    ranking: int = option(8, "pairs of prompts by which heads and edges are ranked", minimum=2)
+    measuring: int = option(12, "other pairs, on which circuits are measured", minimum=4)
+    steps: int = option(3, "between clean and corrupt prompt, of the gradients", minimum=1)
+    checked: int = option(12, "heads that are patched exactly as well", minimum=4)
+    edges: bool = option(True, "heads alone take half the time")
+    goal: float = option(0.9, "of the clean-corrupt difference that a circuit has to explain")
+    batch_tokens: int = option(2048, "tokens in a batch, padding included", minimum=1)
+    seed: int = option(0, "of the pairs that are drawn")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.goal <= 1:
+            raise StudyError(
+                f"circuits was asked for with goal={self.goal}; give a share over 0, at most 1, such as 0.9"
+            )
+        for name in self.tasks or ():
+            if name not in CIRCUIT_TASKS:
+                raise StudyError(f"there is no circuit task {name!r}. {did_you_mean(name, CIRCUIT_TASKS)}")
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The tasks by name, in their own order."""
+        return tuple(name for name in CIRCUIT_TASKS if self.tasks is None or name in self.tasks)
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    """Plain passes; and passes in which each head has an input of its own, three times as expensive."""
+    options, task_tokens = CircuitsOptions(), (8, 11, 11, 6, 5)
+    plain = (18 * options.measuring + options.checked * options.ranking) * sum(task_tokens)
+    wide = (17 * options.measuring + (2 + 3 * options.steps) * options.ranking) * sum(task_tokens)
+    tokens = plain + 3 * wide
+    return StudyCost(
+        len(task_tokens), tokens, forward_flops(card, [1] * tokens), min(options.batch_tokens, tokens),
+        card.layers * card.heads * len(task_tokens) * 3, unit="tasks", shard=1,
+    )  # fmt: skip
+
+
+CIRCUITS = DatasetSpec(
+    name="circuits",
+    question="Which heads does a task need?",
+    method=Method(
+        "Clean and corrupted prompts of a task differ in one fact. Heads and edges between them are ranked "
+        "by a first-order estimate of what swapping them does to the answer; circuits of the highest ranked"
+        " are then run for real, with all else corrupted, beside random circuits of the same size.",
+        "Draye, Lei et al., Sparse Attention Post-Training for Mechanistic Interpretability",
+        "https://arxiv.org/abs/2512.05865",
+    ),
+    variables=(
+        Variable(
+            "effect",
+            (TASK, LAYER, HEAD),
+            "effect of the head on the task, as a share of the clean-corrupt difference",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "accuracy",
+            (SUBJECT, TASK),
+            "share of the task's prompts that the model completes right",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable("clean", (SUBJECT, TASK), "mean score on the clean prompts", dtype="float32"),
+        Variable("corrupt", (SUBJECT, TASK), "mean score on the corrupt prompts", dtype="float32"),
+        Variable("gap", (SUBJECT, TASK), "clean less corrupt score", dtype="float32", interval=True),
+        Variable(
+            "agreement",
+            (SUBJECT, TASK),
+            "agreement of the effects by gradient with those by exact patching",
+            dtype="float32",
+        ),
+        Variable(
+            "checked",
+            (SUBJECT, TASK),
+            "number of heads that the agreement was checked on",
+            dtype="float32",
+            unit="heads",
+        ),
+        Variable(
+            "size",
+            (SUBJECT, TASK, UNIT, KEPT),
+            "number of the highest-ranked heads or edges in the circuit",
+            dtype="float32",
+        ),
+        Variable(
+            "share",
+            (SUBJECT, TASK, UNIT, KEPT),
+            "share of the clean-corrupt difference that this circuit explains",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "random_size",
+            (SUBJECT, TASK, UNIT, KEPT),
+            "number of random heads or edges in the control",
+            dtype="float32",
+        ),
+        Variable(
+            "random",
+            (SUBJECT, TASK, UNIT, KEPT),
+            "share of the clean-corrupt difference that random heads or edges explain",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "needed",
+            (SUBJECT, TASK, UNIT),
+            "size from which on the share stays at the goal",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable("edge", (SUBJECT, TASK, RANK), "name of the edge at this rank", dtype=TEXT),
+        Variable(
+            "edge_effect",
+            (SUBJECT, TASK, RANK),
+            "effect of this edge, as a share of the clean-corrupt difference",
+            dtype="float32",
+        ),
+        Variable("subject", (SUBJECT,), dtype=TEXT, coordinate=True),
+        Variable("name", (SUBJECT,), "name of the model", dtype=TEXT, coordinate=True),
+        Variable("task", (TASK,), dtype=TEXT, coordinate=True),
+        Variable("label", (TASK,), dtype=TEXT, coordinate=True),
+        Variable("shown", (TASK,), "one of the task's prompts", dtype=TEXT, coordinate=True),
+        Variable("expected", (TASK,), "what is right after it", dtype=TEXT, coordinate=True),
+        Variable("unit", (UNIT,), dtype=TEXT, coordinate=True),
+        Variable(
+            "against",
+            None,
+            "effect of the head in the second model, as a share of the clean-corrupt difference",
+            required=False,
+        ),
+        Variable("ratio", None, "size needed by the model over size needed by the second model", required=False),
+    ),
+    attrs=("record", "title", "goal", "refused", "refused_beside", "no_edges", "prompts"),
+    examples="pairs of prompts",
+    figure="figure:figure",
+    figure_options={
+        "kind": FigureOption("curves: what growing circuits explain; maps: the effect of every head.", "maps"),
+        "tasks": FigureOption("Which tasks, comma-separated, in this order; all by default.", "induction,greater_than"),
+    },
+    variants=(
+        FigureVariant("curves", "Circuits", {"kind": "curves"}),
+        FigureVariant("maps", "Heads", {"kind": "maps"}),
+    ),
+    words="words:describe",
+    head_columns=(
+        HeadColumn(
+            "effect",
+            low="effect_low",
+            high="effect_high",
+            level=0.0,
+            baseline_name="no effect",
+            definition="what patching the head does, as a share of the clean-corrupt difference",
+        ),
+    ),
+)
+
+SPEC = StudySpec(
+    name="circuits",
+    package=__package__,
+    version=1,
+    options=CircuitsOptions,
+    produces=(CIRCUITS,),
+    inputs=("reference",),
+    opt_in=True,
+    cost=_cost,
+)

@@ -1,0 +1,326 @@
+"""The spec of the study `patterns`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import (
+    EXAMPLE,
+    FEATURE,
+    HEAD,
+    KEY,
+    LAYER,
+    POOLED_KEY,
+    POOLED_QUERY,
+    QUERY,
+    STATISTIC,
+    SUBJECT,
+    TOKEN,
+)
+from headwise.core.errors import StudyError
+from headwise.core.schema import TEXT
+from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+SENTENCE = "The cat that the dog had chased slept under the table, and the dog slept beside the cat."
+MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
+MIN_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class PatternsOptions(StudyOptions):
+    """What can be chosen about the study `patterns`: what do the attention maps look like, of one model or of two?
+
+    Examples:
+        The model beside itself without two heads.
+
+        >>> PatternsOptions(prompts=8, heads_off="L3H1,L5H2").active
+        0.01
+    """
+
+    study = "patterns"
+    prompts: int = option(32, "texts that the numbers are means over", minimum=6)
+    tokens: int | None = option(
+        None, "of each prompt; None: 128, or fewer where the texts or the context are shorter", minimum=16
+    )
+    prompt: str = option(SENTENCE, "the one whose maps are kept whole")
+    active: float = option(0.01, "an edge with more weight is active")
+    peak: float = option(0.3, "a weight over this, off the diagonal, is a peak")
+    heads_off: str | None = option(None, 'the model without these heads, such as "L3H1,L5H2", beside the whole one')
+    batch_tokens: int = option(1024, "tokens in a batch, padding included", minimum=1)
+    shard: int = option(16, "prompts between two commits", minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("active", "peak"):
+            if not 0 < getattr(self, name) < 1:
+                raise StudyError(
+                    f"patterns were asked for with {name}={getattr(self, name)}; attention weights lie between 0 and 1: "
+                    "give a number between"
+                )
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    options, heads = PatternsOptions(), card.layers * card.heads
+    models = 2 if inputs.reference else 1
+    tokens = min(128, card.max_positions or 128)
+    texts = [tokens] * (options.prompts * models)
+    logits = 2.0 * card.hidden_size * card.vocabulary_size * sum(texts)
+    pixels, numbers = 64 * 64 + 32 * 32, 8  # per head
+    return StudyCost(
+        options.prompts, sum(texts), forward_flops(card, texts) + logits, options.batch_tokens,
+        heads * models * (pixels // 2 + numbers * (options.prompts + 8)), fitting=6.0 * models * heads / 270,
+        slowdown=1.67, unit="prompts", shard=options.shard,
+    )  # fmt: skip
+
+
+PATTERNS = DatasetSpec(
+    name="patterns",
+    question="What do the attention maps look like?",
+    method=Method(
+        "Every head's attention map of one prompt as a small picture; what the mask hides is a texture, not"
+        " nought. Maps larger than their tile keep the largest weight of each rectangle. The numbers are "
+        "means over many prompts; where two models are compared they read the same tokens, and each change "
+        "has a paired test over prompts.",
+        "Draye, Lei et al., Sparse Attention Post-Training for Mechanistic Interpretability",
+        "https://arxiv.org/abs/2512.05865",
+    ),
+    variables=(
+        Variable(
+            "value",
+            (SUBJECT, STATISTIC, LAYER, HEAD),
+            "the statistic of the head's attention map, mean over prompts",
+            dtype="float32",
+        ),
+        Variable(
+            "low", (SUBJECT, STATISTIC, LAYER, HEAD), "lower end of the 95 % interval of that mean", dtype="float32"
+        ),
+        Variable(
+            "high", (SUBJECT, STATISTIC, LAYER, HEAD), "upper end of the 95 % interval of that mean", dtype="float32"
+        ),
+        Variable(
+            "uniform",
+            (STATISTIC, LAYER, HEAD),
+            "what a head that spreads its attention evenly over all it can see would get",
+            dtype="float32",
+        ),
+        Variable(
+            "per_example",
+            (SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD),
+            "the statistic of the head's attention map in one prompt",
+            dtype="float32",
+        ),
+        Variable(
+            "peaked",
+            (SUBJECT, LAYER, HEAD),
+            "share of the prompts in which the head has an off-diagonal peak",
+            dtype="float32",
+        ),
+        Variable("loss", (SUBJECT, EXAMPLE), "mean next-token loss of the prompt", dtype="float32", unit="nats"),
+        Variable(
+            "whole",
+            (SUBJECT, FEATURE),
+            "the feature over all heads together, mean over prompts",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "average",
+            (SUBJECT, LAYER, HEAD, POOLED_QUERY, POOLED_KEY),
+            "attention map pooled and averaged over prompts; NaN where the mask hides it",
+            dtype="float16",
+        ),
+        Variable("shown", (SUBJECT, LAYER, HEAD, QUERY, KEY), "attention map of the shown prompt", dtype="float16"),
+        Variable("subject", (SUBJECT,), dtype=TEXT, coordinate=True),
+        Variable("name", (SUBJECT,), "name of the subject", dtype=TEXT, coordinate=True),
+        Variable("statistic", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("label", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("definition", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("feature", (FEATURE,), dtype=TEXT, coordinate=True),
+        Variable("feature_definition", (FEATURE,), "definition of the feature in words", dtype=TEXT, coordinate=True),
+        Variable("token_text", (TOKEN,), "text of each token of the shown prompt", dtype=TEXT, coordinate=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("register", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("query", (QUERY,), coordinate=True),
+        Variable("key", (KEY,), coordinate=True),
+        Variable(
+            "change",
+            None,
+            "the statistic in the second subject less that in the first, mean over prompts",
+            required=False,
+        ),
+        Variable("p", None, "p-value of the change, paired over prompts", required=False),
+        Variable("q", None, "q-value of the change (Benjamini-Hochberg)", required=False),
+        Variable(
+            "whole_change",
+            None,
+            "the feature in the second subject less that in the first, mean over prompts",
+            required=False,
+        ),
+        Variable("whole_p", None, "p-value of that change, paired over prompts", required=False),
+        Variable(
+            "similarity",
+            None,
+            "1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the same, 0 disjoint",
+            required=False,
+        ),
+        Variable(
+            "other", None, "control: the same with the next head of the layer in the second subject", required=False
+        ),
+        Variable(
+            "elsewhere",
+            None,
+            "similarity with the weight on the first token counted as looking nowhere",
+            required=False,
+        ),
+        Variable(
+            "dropped", None, "share of the first subject's active edges that the second does not have", required=False
+        ),
+        Variable(
+            "gained", None, "share of the second subject's active edges that the first does not have", required=False
+        ),
+        Variable(
+            "kl", None, "divergence of the next-token distributions of the two subjects", required=False, unit="nats"
+        ),
+        Variable(
+            "whole_similarity",
+            None,
+            "over all heads: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the "
+            "same, 0 disjoint",
+            required=False,
+        ),
+        Variable(
+            "whole_other",
+            None,
+            "over all heads: control: the same with the next head of the layer in the second subject",
+            required=False,
+        ),
+        Variable(
+            "whole_elsewhere",
+            None,
+            "over all heads: similarity with the weight on the first token counted as looking nowhere",
+            required=False,
+        ),
+        Variable(
+            "whole_dropped",
+            None,
+            "over all heads: share of the first subject's active edges that the second does not have",
+            required=False,
+        ),
+        Variable(
+            "whole_gained",
+            None,
+            "over all heads: share of the second subject's active edges that the first does not have",
+            required=False,
+        ),
+        Variable(
+            "whole_kl",
+            None,
+            "over all heads: divergence of the next-token distributions of the two subjects",
+            required=False,
+            unit="nats",
+        ),
+        Variable(
+            "similarity_of_prompt",
+            None,
+            "over all heads, in one prompt: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention"
+            " rows: 1 the same, 0 disjoint",
+            required=False,
+        ),
+        Variable(
+            "other_of_prompt",
+            None,
+            "over all heads, in one prompt: control: the same with the next head of the layer in the second subject",
+            required=False,
+        ),
+        Variable(
+            "elsewhere_of_prompt",
+            None,
+            "over all heads, in one prompt: similarity with the weight on the first token counted as looking nowhere",
+            required=False,
+        ),
+        Variable(
+            "dropped_of_prompt",
+            None,
+            "over all heads, in one prompt: share of the first subject's active edges that the second does not have",
+            required=False,
+        ),
+        Variable(
+            "gained_of_prompt",
+            None,
+            "over all heads, in one prompt: share of the second subject's active edges that the first does not have",
+            required=False,
+        ),
+        Variable(
+            "kl_of_prompt",
+            None,
+            "over all heads, in one prompt: divergence of the next-token distributions of the two subjects",
+            required=False,
+            unit="nats",
+        ),
+    ),
+    examples="prompts",
+    figure="figure:figure",
+    figure_options={
+        "heads": FigureOption(
+            "The maps of these heads, in this order.",
+            "L3H1,L5H2",
+            without=("top", "by", "head", "numbers", "statistics"),
+        ),
+        "top": FigureOption(
+            "The maps of so many heads, the first by --by.", "12", without=("head", "numbers", "statistics")
+        ),
+        "by": FigureOption(
+            "What --top goes by: change (or similarity, the least alike first), a number such as peak, or how "
+            "much it changed, such as peak_change.",
+            "peak_change",
+            without=("head", "numbers", "statistics"),
+        ),
+        "average": FigureOption(
+            "The average over all prompts instead of the one that is shown.", without=("head", "numbers", "statistics")
+        ),
+        "head": FigureOption(
+            "One head, large, with the tokens on both axes.", "L5H2", without=("numbers", "statistics")
+        ),
+        "numbers": FigureOption("Layer x head maps of the numbers of the maps, and of how they changed."),
+        "statistics": FigureOption("Which numbers, comma-separated, in this order, as with --numbers.", "peak,open"),
+    },
+    variants=(
+        FigureVariant("grid", "Maps of one prompt"),
+        FigureVariant("average", "Average over prompts", {"average": True}),
+        FigureVariant("numbers", "In numbers", {"numbers": True}),
+        FigureVariant("changed", "Changed most", {"top": 24, "by": "change"}),
+    ),
+    words="words:describe",
+    head_columns=(
+        HeadColumn(
+            "value", low="low", high="high", baseline="uniform", baseline_name="a uniform head", only={SUBJECT: "model"}
+        ),
+    ),
+    default_columns=("patterns.similarity",),
+)
+
+SPEC = StudySpec(
+    name="patterns",
+    package=__package__,
+    version=1,
+    options=PatternsOptions,
+    produces=(PATTERNS,),
+    inputs=("passages", "reference"),
+    cost=_cost,
+)

@@ -1,0 +1,171 @@
+"""A study's Dataset as a figure and in words: the functions that its spec names, loaded when they are needed.
+
+    figure_of("profile", dataset, relative=True)      # a Figure: numbers, not ink
+    describe("profile", dataset).text()               # a Description
+    figures_on_page("profile", dataset)               # the variants that the report's page shows
+
+MemoryNeeds neither torch nor matplotlib. This module knows no study; see `headwise.studies.registry`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import xarray as xr
+
+from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
+from headwise.describe.words import Words
+from headwise.figures.figure import Figure
+from headwise.studies.registry import dataset_spec, datasets
+from headwise.studies.spec import DatasetSpec, FigureVariant
+
+__all__ = ["describe", "figure_defaults", "figure_of", "figure_types", "figures_on_page", "has_figure", "variants_of"]
+
+
+def has_figure(name: str) -> bool:
+    """Whether a Dataset is drawn; `answers`, for one, is a table.
+
+    Examples:
+        >>> has_figure("profile"), has_figure("answers")
+        (True, False)
+    """
+    spec = dataset_spec(name)
+    return spec is not None and bool(spec.figure)
+
+
+def figure_types(name: str) -> dict[str, Any]:
+    """The options of a Dataset's figure and their types; empty where it has no figure.
+
+    Examples:
+        >>> figure_types("profile")
+        {'statistics': collections.abc.Iterable[str] | None, 'relative': <class 'bool'>}
+    """
+    spec = dataset_spec(name)
+    function = None if spec is None else spec.load("figure")
+    if function is None:
+        return {}
+    hints = typing.get_type_hints(function)
+    return {option: hints.get(option, str) for option in figure_defaults(name)}
+
+
+def figure_defaults(name: str) -> dict[str, Any]:
+    """The options of a Dataset's figure and their defaults.
+
+    Examples:
+        >>> figure_defaults("profile")
+        {'statistics': None, 'relative': False}
+    """
+    spec = dataset_spec(name)
+    function = None if spec is None else spec.load("figure")
+    if function is None:
+        return {}
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
+    """The figure of a Dataset.
+
+    Args:
+        name: of the Dataset, such as ``"profile"``.
+        dataset: as an atlas gives it.
+        **options: of this figure, such as ``relative=True``; `figure_types` lists them. An option that has no effect
+            together with the others is refused.
+
+    Returns:
+        The figure as data.
+
+    Examples:
+        >>> figure_of("profile", atlas["profile"], statistics=["sink"])
+        <Figure 'Where each head looks: SmolLM2-135M-Instruct': sink>
+        >>> figure_of("profile", atlas["profile"], statistics=["sinks"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.core.errors.StudyError: The profile has no statistic 'sinks'. Did you mean 'sink'? ...
+    """
+    spec = _spec(name, "figure")
+    _refuse_conflicts(spec, options, figure_defaults(name))
+    function = spec.load("figure")
+    assert function is not None
+    figure: Figure = function(dataset, **options)
+    return figure
+
+
+def describe(name: str, dataset: xr.Dataset, **options: Any) -> Words:
+    """A Dataset in words.
+
+    Args:
+        name: of the Dataset.
+        dataset: as an atlas gives it.
+        **options: of its words.
+
+    Returns:
+        Sections of sentences, with the source of every number in them.
+
+    Examples:
+        >>> words = describe("profile", atlas["profile"])
+        >>> list(words.sections())
+        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
+    """
+    function = _spec(name, "words").load("words")
+    assert function is not None
+    words: Words = function(dataset, **options)
+    return words
+
+
+def variants_of(name: str, dataset: xr.Dataset) -> tuple[FigureVariant, ...]:
+    """The figures for a Dataset's page: those of its spec, or what its figure module's ``variants_of`` makes of them."""
+    spec = _spec(name, "figure")
+    function = spec.load("figure")
+    choose = getattr(inspect.getmodule(function), "variants_of", None)
+    variants = spec.variants or (FigureVariant("figure", "Figure"),)
+    return variants if choose is None else tuple(choose(dataset, variants))
+
+
+def figures_on_page(name: str, dataset: xr.Dataset) -> Iterator[tuple[FigureVariant, Figure]]:
+    """The figures for a Dataset's page; variants that this Dataset cannot give are omitted."""
+    if not has_figure(name):
+        return
+    for variant in variants_of(name, dataset):
+        try:
+            figure = figure_of(name, dataset, **variant.options)
+        except HeadwiseError:
+            continue
+        yield variant, figure
+
+
+def _spec(name: str, role: str) -> DatasetSpec:
+    spec = dataset_spec(name)
+    if spec is None or not getattr(spec, role):
+        what = {"figure": "is no figure for", "words": "are no words for"}[role]
+        known = [one.name for one in datasets().values() if getattr(one, role)]
+        hint = f"read it with {spec.read_with.format(atlas='ATLAS')}" if spec is not None and spec.read_with else ""
+        raise StudyError(f"There {what} the study {name!r}{'; ' + hint if hint else '. ' + did_you_mean(name, known)}")
+    return spec
+
+
+def _refuse_conflicts(spec: DatasetSpec, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse an option that has no effect together with the others; one at its default counts as not given."""
+    known = spec.figure_options
+    chosen = {name: value for name, value in given.items() if name in known and value != defaults.get(name)}
+    for name in chosen:
+        for other in known[name].without:
+            if other in chosen:
+                raise StudyError(
+                    f"The {spec.name} figure takes either {_flag(name)} or {_flag(other)}, not both; leave one of them out."
+                )
+        for other, values in known[name].needs.items():
+            found = str(given.get(other, defaults.get(other)))
+            if found not in values:
+                raise StudyError(
+                    f"{_flag(name)} of the {spec.name} figure has no effect with {_flag(other)} {found}; leave it out, or "
+                    f"choose {_flag(other)} {values[0]}."
+                )
+
+
+def _flag(name: str) -> str:
+    """As on the command line."""
+    return f"--{name.replace('_', '-')}"

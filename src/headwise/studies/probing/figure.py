@@ -1,0 +1,297 @@
+"""The figure of the probing study: at which layer and token does the model know that it errs?
+
+``kind="tokens"``: a layer x token map, layer 0 at the top, the fifteen tokens in the order of the text; each cell the
+held-out AUROC of a probe, 0.5 to 1.0. A black frame stands around the exact-answer columns over the layers within 0.02
+of the best of them (or the layers the caller gives), a ring at the best cell. Beside it how much attention each of these
+tokens receives, so that "attended" and "informative" can be compared. ``"heads"``: layer x head, probes on each head's
+output at the exact answer. ``"transfer"``: fitted on one group of topics, tested on another, raw and minus
+log-probability. ``"table"``: probes beside baselines.
+
+Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every title: theirs is the MLP's input.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
+from headwise.core.errors import StudyError, did_you_mean
+from headwise.figures.figure import Figure
+from headwise.figures.origin import cell_names, origin_of, small_print, with_model
+from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+from headwise.figures.topics import letters_told, short_names
+from headwise.studies.spec import FigureVariant
+
+SITE_LABELS = {
+    "mlp_in": "MLP input",
+    "mlp_out": "MLP output",
+    "attention_out": "Attention output",
+    "residual": "Residual stream",
+}
+SITE_NAMES = {
+    "mlp_in": "MLP input",
+    "mlp_out": "MLP output",
+    "attention_out": "attention output",
+    "residual": "residual stream",
+}
+EXACT = "exact_answer"  # columns of the exact answer begin so
+EXTRAS = ("low", "high", "p", "q", "null_high")
+CHANCE = 0.5
+MOST_HEADS = 12
+
+
+def figure(
+    dataset: xr.Dataset,
+    *,
+    kind: str = "tokens",
+    site: str | None = None,
+    positions: Iterable[str] | str | None = None,
+    layers: str | None = None,
+) -> Figure:
+    """One of the maps.
+
+    `site`: of those probed, the first by default; `positions`: some of the fifteen tokens; `layers`: the range to frame,
+    such as "10-20".
+    """
+    if kind not in _KINDS:
+        raise StudyError(f"The probing figure has no kind {kind!r}. {did_you_mean(kind, _KINDS)}")
+    known = [str(name) for name in dataset[SITE].values]
+    site = known[0] if site is None else site
+    if site not in known:
+        raise StudyError(f"This probing study did not probe the site {site!r}. {did_you_mean(site, known)}")
+    chosen = dataset.sel({SITE: site, TOKEN: _positions(dataset, positions)})
+    panels, columns, scales, notes = _KINDS[kind](chosen, site, layers)
+    origin = origin_of(dataset)
+    return Figure(
+        title=with_model(_TITLES.get(kind) or dataset.attrs.get("title") or "Probing", origin),
+        panels=panels,
+        columns=columns,
+        scales=scales,
+        notes=(f"{_counts(dataset)} {notes}".strip(),),
+        provenance=small_print(origin),
+    )
+
+
+Parts = tuple[tuple[Panel, ...], int, dict[str, Scale], str]
+
+
+def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> list[FigureVariant]:
+    """One layer x token map per site that was probed, then the others."""
+    sites = [str(name) for name in dataset[SITE].values]
+    maps = [
+        FigureVariant(site, f"Tokens, {SITE_LABELS.get(site, site)}", {"kind": "tokens", "site": site})
+        for site in sites
+    ]
+    return [*maps, *variants[1:]]
+
+
+def _positions(dataset: xr.Dataset, positions: Iterable[str] | str | None) -> list[str]:
+    known = [str(name) for name in dataset[TOKEN].values]
+    if positions is None:
+        return known
+    chosen = [one.strip() for one in positions.split(",")] if isinstance(positions, str) else list(positions)
+    for name in chosen:
+        if name not in known:
+            raise StudyError(f"Probing knows no token position {name!r}. {did_you_mean(name, known)}")
+    if not chosen:
+        raise StudyError(f"No token position was chosen for the figure. {did_you_mean('', known)}")
+    return [name for name in known if name in chosen]
+
+
+# ---- layer x token --------------------------------------------------------------------------------------------------
+
+
+def _tokens(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+    values = chosen["auroc"].transpose(LAYER, TOKEN).values
+    names, starred = _labels(chosen)
+    x, y = Axis("Token", names), Axis("Layer", cell_names(chosen, LAYER))
+    frames, about_frame = _frame(chosen, layers)
+    best = np.unravel_index(np.nanargmax(values), values.shape) if np.isfinite(values).any() else None
+    marks = (Mark(int(best[0]), int(best[1])),) if best is not None else ()
+    left = Heatmap(
+        key="auroc", title=f"Probe on the {SITE_NAMES.get(site, site)}", subtitle=_beyond(chosen), values=values,
+        x=x, y=y, scale="auroc", frames=frames, marks=marks,
+        extras={name: chosen[name].transpose(LAYER, TOKEN).values for name in EXTRAS if name in chosen},
+    )  # fmt: skip
+    received = chosen["received"].transpose(LAYER, TOKEN).values
+    right = Heatmap(
+        key="received", title="Attention received from later tokens", subtitle="mean over heads", values=received,
+        x=x, y=y, scale="received", frames=frames, missing="no later token",
+    )  # fmt: skip
+    scales = {"auroc": _auroc_scale(values, chosen), "received": scale_over(received, "weight", clip=0.98)}
+    notes = [
+        "Each cell: AUROC on held-out answers, mean over folds; ring: the best cell.",
+        _nested(chosen),
+        about_frame,
+    ]
+    if np.isnan(received).any():
+        notes.append("Hatched: no later token.")
+    notes.append(_asterisk(chosen) if starred else "")
+    return (left, right), 2, scales, " ".join(note for note in notes if note)
+
+
+def _labels(chosen: xr.Dataset) -> tuple[tuple[str, ...], bool]:
+    """Names of the columns, with an asterisk where some of these tokens stand in the prompt."""
+    stars = chosen["in_prompt"].values > 0
+    names = tuple(f"{name}{'*' if star else ''}" for name, star in zip(chosen[TOKEN].values, stars, strict=True))
+    return names, bool(stars.any())
+
+
+def _asterisk(chosen: xr.Dataset) -> str:
+    worst = int(chosen["in_prompt"].values.argmax())
+    return (
+        f"* short answers: in up to {int(chosen['in_prompt'].values[worst])} of them (at {chosen[TOKEN].values[worst]}) "
+        "this token stands in the prompt."
+    )
+
+
+def _frame(chosen: xr.Dataset, layers: str | None) -> tuple[tuple[Frame, ...], str]:
+    columns = [place for place, name in enumerate(chosen[TOKEN].values) if str(name).startswith(EXACT)]
+    if layers is not None:
+        first, last = _range(layers, chosen.sizes[LAYER])
+        about = f"Frame: layers {first} to {last}, as asked for."
+    elif "frame_first" in chosen and int(chosen["frame_first"]) >= 0:
+        first, last = int(chosen["frame_first"]), int(chosen["frame_last"])
+        about = "Frame: the exact answer, layers within 0.02 of the best of these columns."
+    else:
+        return (), "No frame: nothing at the exact answer is beyond chance."
+    if not columns:
+        return (), ""
+    return (Frame(first, last, columns[0], columns[-1]),), about
+
+
+def _range(layers: str, count: int) -> tuple[int, int]:
+    first, _, last = str(layers).partition("-")
+    if (
+        not (first.strip().isdigit() and (last or first).strip().isdigit())
+        or not int(first) <= int(last or first) < count
+    ):
+        raise StudyError(f"layers to frame are a range such as 3-{count - 1}, within 0 to {count - 1}; got {layers!r}.")
+    return int(first), int(last or first)
+
+
+def _beyond(chosen: xr.Dataset) -> str:
+    values, high = chosen["auroc"].values, float(chosen["best_high"])
+    measured = np.isfinite(values)
+    count = int((values[measured] > high).sum())
+    return f"beyond chance (over {high:.2f}): {count} of {int(measured.sum())} cells"
+
+
+def _auroc_scale(values: np.ndarray, chosen: xr.Dataset) -> Scale:
+    finite = values[np.isfinite(values)]
+    mark = ScaleMark(float(chosen["best_high"]), "best of a map with shuffled labels")
+    marks = (mark,) if CHANCE <= mark.value <= 1 else ()
+    return Scale("AUROC", CHANCE, 1.0, "Blues", under=bool((finite < CHANCE).any()), marks=marks)
+
+
+def _nested(chosen: xr.Dataset) -> str:
+    low, high = float(chosen["nested_low"]), float(chosen["nested_high"])
+    return (
+        f"The best cell, chosen on other folds than it is judged on: {float(chosen['nested']):.2f} ({low:.2f} to "
+        f"{high:.2f}). Pointer: 95 % of maps with shuffled labels have their best cell below."
+    )
+
+
+# ---- the other kinds ------------------------------------------------------------------------------------------------
+
+
+def _heads(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+    values = chosen["head_auroc"].transpose(LAYER, HEAD).values
+    q = chosen["head_q"].transpose(LAYER, HEAD).values
+    finds = np.isfinite(q) & (q < 0.05)
+    panel = Heatmap(
+        key="heads", title="Head's output at the exact answer",
+        subtitle=f"q < 0.05: {int(finds.sum())} of {int(np.isfinite(q).sum())} heads",
+        values=values, x=Axis("Head", cell_names(chosen, HEAD)), y=Axis("Layer", cell_names(chosen, LAYER)), scale="auroc",
+        extras={name: chosen[f"head_{name}"].transpose(LAYER, HEAD).values for name in EXTRAS if f"head_{name}" in chosen},
+    )  # fmt: skip
+    finite = values[np.isfinite(values)]
+    best_high = float(chosen["head_best_high"])
+    marks = (ScaleMark(best_high, "best of a map with shuffled labels"),) if best_high >= CHANCE else ()
+    scale = Scale("AUROC", CHANCE, 1.0, "Blues", under=bool((finite < CHANCE).any()), marks=marks)
+    note = (
+        "AUROC on held-out answers; q: Benjamini-Hochberg over the heads, against shuffled labels. Pointer and dashes: 95 % "
+        "of maps with shuffled labels have their best head below."
+    )
+    return (panel, _strongest(chosen, values, best_high)), 2, {"auroc": scale}, note
+
+
+def _strongest(chosen: xr.Dataset, values: np.ndarray, best_high: float) -> Intervals:
+    """The heads with the highest AUROC, with their intervals."""
+    order = np.argsort(np.where(np.isfinite(values), -values, np.inf), axis=None, kind="stable")[:MOST_HEADS]
+    places = [np.unravel_index(place, values.shape) for place in order if np.isfinite(values.flat[place])]
+    low, high = (chosen[f"head_{side}"].transpose(LAYER, HEAD).values for side in ("low", "high"))
+    floor = min((float(low[place]) for place in places), default=CHANCE)
+    return Intervals(
+        key="strongest", title="Highest, 95 % interval", values=np.array([values[place] for place in places]),
+        low=np.array([low[place] for place in places]), high=np.array([high[place] for place in places]),
+        x=Axis("AUROC", low=min(0.4, float(np.floor(10 * floor) / 10)), high=1.0),
+        y=Axis("", tuple(head_name(int(layer), int(head)) for layer, head in places)),
+        guides=(Guide("x", CHANCE), Guide("x", best_high)),
+    )  # fmt: skip
+
+
+def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+    if "transfer" not in chosen:
+        raise StudyError("This probing study has no cross-topic matrix: its questions are of one topic.")
+    raw = chosen["transfer"].transpose(TRAINED_ON, TOPIC).values
+    gain = chosen["transfer_gain"].transpose(TRAINED_ON, TOPIC).values
+    rows, columns = ([str(name) for name in chosen[dim].values] for dim in (TRAINED_ON, TOPIC))
+    written = short_names(columns)
+    x = Axis("Tested on", tuple(written[name] for name in columns))
+    y = Axis("Fitted on", tuple(written.get(name, "all others") for name in rows))
+    own = tuple(
+        Mark(rows.index(name), place) for place, name in enumerate(columns) if np.isfinite(raw[rows.index(name), place])
+    )
+    panels = (
+        Heatmap("raw", "AUROC", raw, x, y, "auroc", marks=own, missing="too few answers"),
+        Heatmap("gain", "Minus log-probability", gain, x, y, "gain", marks=own, missing="too few answers"),
+    )
+    scales = {
+        "auroc": scale_around(np.append(raw, 0.25), "AUROC", centre=CHANCE),
+        "gain": scale_around(np.append(gain, 0.1), "difference", colours="PuOr_r"),
+    }
+    note = f"Rings: cross-validated inside the group. The probe reads the {SITE_NAMES.get(site, site)} at the exact answer."
+    return panels, 2, scales, f"{note} {letters_told(written)}".strip()
+
+
+def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+    values, low, high = (chosen[f"table_{side}"].values for side in ("auroc", "low", "high"))
+    kinds = [str(kind) for kind in chosen["kind"].values]
+    order = sorted(range(len(values)), key=lambda row: (kinds[row] != "supervised", -values[row]))
+    panel = Intervals(
+        key="table", title="AUROC, 95 % interval", values=values[order], low=low[order], high=high[order],
+        x=Axis("AUROC", low=min(0.4, float(np.floor(10 * np.nanmin(low)) / 10)), high=1.0),
+        y=Axis("", tuple(str(chosen[DETECTOR].values[row]) for row in order)),
+        groups=tuple(int(kinds[row] != "supervised") for row in order),
+        categories=(Category("supervised", "probe", "#31688e"), Category("score", "score", "#7a7a7a")),
+        guides=(Guide("x", CHANCE),),
+    )  # fmt: skip
+    return (panel,), 1, {}, "Layers of probes are chosen on other folds than they are judged on. Scores are not fitted."
+
+
+_KINDS: dict[str, Callable[[xr.Dataset, str, str | None], Parts]] = {
+    "tokens": _tokens,
+    "heads": _heads,
+    "transfer": _transfer,
+    "table": _table,
+}
+_TITLES = {
+    "heads": "Which heads know that the answer is wrong",
+    "transfer": "Does a probe of errors carry over to other topics",
+    "table": "Telling wrong answers from correct ones: probes and baselines",
+}
+
+
+def _counts(dataset: xr.Dataset) -> str:
+    counts = json.loads(dataset.attrs.get("counts", "{}"))
+    if not {"wrong", "correct"} <= set(counts):
+        return ""
+    without = counts.get("without_exact_wrong", 0) + counts.get("without_exact_correct", 0)
+    left = f"; {without} without an exact answer left out" if without else ""
+    return f"{counts['wrong']} wrong and {counts['correct']} correct answers{left}."

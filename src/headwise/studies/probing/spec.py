@@ -1,0 +1,243 @@
+"""The spec of the study `probing`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, TOKEN
+from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.schema import TEXT
+from headwise.corpora.endpoint import Endpoint
+from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
+
+
+@dataclass(frozen=True)
+class ProbingOptions(StudyOptions):
+    """What can be chosen about the study `probing`: at which layer and token does the model know that it errs?
+
+    Examples:
+        >>> ProbingOptions(sites=("residual", "mlp_out"), shuffles=200).sites
+        ('residual', 'mlp_out')
+        >>> ProbingOptions(sites=("residuals",))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        headwise.core.errors.StudyError: there is no site 'residuals' to probe. Did you mean 'residual'? ...
+    """
+
+    study = "probing"
+    sites: tuple[str, ...] | None = option(
+        None, "of mlp_in, mlp_out, attention_out, residual; the published map is mlp_in's"
+    )
+    spans: str = option(
+        "blind", 'how exact answers are found: "blind" to the label, or as "published"', choices=("blind", "published")
+    )
+    extractor: Endpoint | None = option(None, "finds exact answers of wrong answers, the published way")
+    folds: int = option(5, "of the cross-validation", minimum=2)
+    shuffles: int = option(100, "of the labels, for the null; no q-value is below 1 / shuffles", minimum=40)
+    paper: bool = option(True, "the paper's protocol beside ours, at the first site")
+    p_true: bool = option(True, "ask the model whether its answer is true")
+    batch_tokens: int = option(2048, "tokens in a batch, padding included", minimum=1)
+    shard: int = option(64, "answers between two commits", minimum=1)
+    seed: int = option(0, "of folds and shuffles")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for site in self.sites or ():
+            if site not in SITES:
+                raise StudyError(f"there is no site {site!r} to probe. {did_you_mean(site, SITES)}")
+        if self.sites is not None and not self.sites:
+            raise StudyError(f"probing needs at least one site of {', '.join(SITES)}")
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    positions, sites, self_judgement = 15, 2, 30  # tokens per answer; hook points; tokens of the question "is it true?"
+    texts = [PROMPT_TOKENS + ANSWER_TOKENS + self_judgement] * inputs.questions
+    cells = card.layers * positions * sites
+    activations = (cells + 4 * card.layers) * card.hidden_size + card.layers * card.heads * card.value_dim
+    return StudyCost(
+        len(texts), sum(texts), forward_flops(card, texts), min(2048, sum(texts)),
+        cells * 8 + card.layers * card.heads * 6,
+        fitting=22.0 * (inputs.questions / 500) * (cells * card.hidden_size) / (450 * sites * 576), slowdown=1.1,
+        unit="answers", stored_per_example=activations // 2,  # half precision
+    )  # fmt: skip
+
+
+PROBING = DatasetSpec(
+    name="probing",
+    question="At which layer and token does the model know that it errs?",
+    method=Method(
+        "The model answers each question greedily; a stated matching rule labels the answer correct or "
+        "wrong. At every layer and at fifteen tokens around the question's end and the exact answer, a "
+        "logistic regression on the activation predicts that the answer is wrong; each cell is its AUROC on"
+        " folds held out. The exact answer is found by the same rule whatever the label. The best cell is "
+        "judged on folds that did not choose it.",
+        "Orgad et al., LLMs Know More Than They Show",
+        "https://arxiv.org/abs/2410.02707",
+    ),
+    variables=(
+        Variable(
+            "auroc",
+            (SITE, LAYER, TOKEN),
+            "AUROC of a probe at this site, layer and token, wrong against correct answers, cross-validated",
+            dtype="float32",
+        ),
+        Variable("low", (SITE, LAYER, TOKEN), "lower end of the 95 % interval of auroc", dtype="float32"),
+        Variable("high", (SITE, LAYER, TOKEN), "upper end of the 95 % interval of auroc", dtype="float32"),
+        Variable("p", (SITE, LAYER, TOKEN), "p-value of auroc against shuffled labels", dtype="float32"),
+        Variable("q", (SITE, LAYER, TOKEN), "q-value of auroc (Benjamini-Hochberg)", dtype="float32"),
+        Variable(
+            "null_high",
+            (SITE, LAYER, TOKEN),
+            "AUROC that 95 % of probes with shuffled labels stay below",
+            dtype="float32",
+        ),
+        Variable("chosen", (SITE, LAYER, TOKEN), "number of folds in which this cell was chosen"),
+        Variable(
+            "best_high",
+            (SITE,),
+            "AUROC that the best cells of 95 % of maps with shuffled labels stay below",
+            dtype="float32",
+        ),
+        Variable(
+            "best_p",
+            (SITE,),
+            "share of maps with shuffled labels whose best cell is as good as this map's",
+            dtype="float32",
+        ),
+        Variable(
+            "nested",
+            (SITE,),
+            "AUROC of the best cell, chosen on other folds than it is judged on",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable("frame_first", (SITE,), "first of the framed layers; -1: none"),
+        Variable("frame_last", (SITE,), "last of the framed layers; -1: none"),
+        Variable(
+            "head_auroc",
+            (LAYER, HEAD),
+            "AUROC of a probe on this head's output, wrong against correct answers, cross-validated",
+            dtype="float32",
+        ),
+        Variable("head_low", (LAYER, HEAD), "lower end of the 95 % interval of head_auroc", dtype="float32"),
+        Variable("head_high", (LAYER, HEAD), "upper end of the 95 % interval of head_auroc", dtype="float32"),
+        Variable("head_p", (LAYER, HEAD), "p-value of head_auroc against shuffled labels", dtype="float32"),
+        Variable("head_q", (LAYER, HEAD), "q-value of head_auroc (Benjamini-Hochberg over heads)", dtype="float32"),
+        Variable(
+            "head_null_high",
+            (LAYER, HEAD),
+            "AUROC that 95 % of this head's probes with shuffled labels stay below",
+            dtype="float32",
+        ),
+        Variable("head_best_high", (), "AUROC that the best heads of 95 % of maps with shuffled labels stay below"),
+        Variable("head_best_p", (), "share of maps with shuffled labels whose best head is as good as this map's"),
+        Variable(
+            "published",
+            (LAYER, TOKEN),
+            "AUROC of the first site with published spans; NaN at tokens without a span",
+            dtype="float32",
+        ),
+        Variable(
+            "received", (LAYER, TOKEN), "attention from later tokens, mean over heads and examples", dtype="float32"
+        ),
+        Variable("in_prompt", (TOKEN,), "number of examples in which this token stands in the prompt"),
+        Variable("moved", (TOKEN,), "number of examples in which there is no such token and the nearest end was taken"),
+        Variable("exact", (EXAMPLE,), "text of the exact answer", dtype=TEXT),
+        Variable("topic_of", (EXAMPLE,), "topic of the question", dtype=TEXT),
+        Variable("p_true", (EXAMPLE,), "probability that the model gives to its answer being true", dtype="float32"),
+        Variable("table_auroc", (DETECTOR,), "AUROC of the detector beside the probes", dtype="float32"),
+        Variable("table_low", (DETECTOR,), "lower end of the 95 % interval of table_auroc", dtype="float32"),
+        Variable("table_high", (DETECTOR,), "upper end of the 95 % interval of table_auroc", dtype="float32"),
+        Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool"),
+        Variable("fold_of", (EXAMPLE,), "fold of the answer", dtype="int64"),
+        Variable("exact_first", (EXAMPLE,), "place of the exact answer's first token", dtype="int64"),
+        Variable("exact_last", (EXAMPLE,), "place of the exact answer's last token", dtype="int64"),
+        Variable("answer_tokens", (EXAMPLE,), "length of the answer", dtype="int64", unit="tokens"),
+        Variable("site", (SITE,), dtype=TEXT, coordinate=True),
+        Variable("token", (TOKEN,), dtype=TEXT, coordinate=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
+        Variable("kind", (DETECTOR,), "kind of detector", dtype=TEXT, coordinate=True),
+        Variable("paper", None, "AUROC by the published protocol: one 80/20 split, published spans", required=False),
+        Variable("transfer", None, "AUROC on a group of topics of the probe fitted on another", required=False),
+        Variable(
+            "transfer_gain", None, "transfer less the AUROC of the log-probability on the tested group", required=False
+        ),
+        Variable("transfer_logprob", None, "AUROC of the log-probability on the tested group", required=False),
+        Variable("transfer_size", None, "answers of the group", required=False, unit="answers"),
+        Variable("group", None, "group of topics of the question", required=False),
+    ),
+    attrs=("record", "title", "counts", "leak", "spans"),
+    examples="answers",
+    figure="figure:figure",
+    figure_options={
+        "kind": FigureOption(
+            "tokens: layer x token; heads: layer x head; transfer: from one topic to another; table: probes "
+            "beside baselines.",
+            "heads",
+        ),
+        "site": FigureOption(
+            "What the probe reads, of those measured; the first by default.",
+            "residual",
+            needs={"kind": ("tokens", "transfer")},
+        ),
+        "positions": FigureOption(
+            "Some of the tokens, comma-separated; all by default.",
+            "exact_answer_first,exact_answer_last",
+            needs={"kind": ("tokens",)},
+        ),
+        "layers": FigureOption(
+            "Layers to frame, in place of those near the best.", "10-20", needs={"kind": ("tokens",)}
+        ),
+    },
+    variants=(
+        FigureVariant("tokens", "Layers and tokens", {"kind": "tokens"}),
+        FigureVariant("heads", "Heads", {"kind": "heads"}),
+        FigureVariant("transfer", "Other topics", {"kind": "transfer"}),
+        FigureVariant("table", "Beside baselines", {"kind": "table"}),
+    ),
+    words="words:describe",
+    head_columns=(
+        HeadColumn(
+            "head_auroc",
+            low="head_low",
+            high="head_high",
+            p="head_p",
+            q="head_q",
+            level=0.5,
+            baseline_name="chance",
+            label="Probe on its output",
+            definition="AUROC of wrong against correct answers, from this head's output",
+        ),
+    ),
+    default_columns=("probing.head_auroc",),
+    on_own_answers=True,
+)
+
+SPEC = StudySpec(
+    name="probing",
+    package=__package__,
+    version=1,
+    options=ProbingOptions,
+    produces=(PROBING,),
+    depends_on=("answers",),
+    cost=_cost,
+)

@@ -1,0 +1,146 @@
+"""Where does each head look? Eleven statistics a head, over texts and over repeated random tokens.
+
+Shown: passages in eight registers (every statistic but two), and random tokens said twice (induction and
+duplicate-token scores, which ordinary text would blur). Observed: the `Profile` instrument, one streamed pass.
+
+A map value is the mean over examples, with the 95 % interval of that mean (Student's t over examples), and beside it
+what a head that spreads its attention evenly would get on the same tokens: the control without which nearly every
+head looks like a sink.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+import torch
+import xarray as xr
+from scipy import stats
+
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.core.errors import DataError, StudyError
+from headwise.core.provenance import Provenance
+from headwise.corpora import REPEATS, Example, Passages, batches, delimiter_ids, repeated_random
+from headwise.engines import Shard
+from headwise.instruments import STATISTICS, Profile
+from headwise.model import Model
+from headwise.seam import Observation, Structure, observe
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.profile.spec import SPEC, ProfileOptions
+from headwise.studies.run import StudyRun
+
+ON_REPEATS = ("induction", "duplicate")  # measured on repeated random tokens; the others on texts
+LEAST_TOKENS = 8  # a text shorter than this says nothing about where a head looks
+
+FACES = {  # statistic -> label, unit, definition
+    "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
+    "sink": ("First token (sink)", "", "weight on the first token of the text"),
+    "diagonal": ("Itself", "", "weight on the token itself"),
+    "previous": ("Previous token", "", "weight on the token before"),
+    "distance": ("Mean distance", "tokens", "how far back the head looks on average"),
+    "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
+    "induction": ("Induction", "", "weight on the token that followed the earlier occurrence of this one"),
+    "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
+    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
+    "top1": ("Largest weight", "", "largest weight of a row"),
+    "moved": ("Moved", "", "norm of what the head writes, over the norm of the residual stream it reads"),
+}
+
+
+def prepare(model: Model, inputs: StudyInputs, options: ProfileOptions | None = None) -> StudyRun:
+    """A profile of this model on these texts."""
+    options = options or ProfileOptions()
+    passages = inputs.passages
+    structure = Structure(model)
+    examples = _examples(model, passages, options)
+    delimiters = delimiter_ids(model.tokenizer)
+    used = len(examples) - options.repeats  # texts of a few tokens are left out
+    data = {"name": passages.name, "size": used, "given": len(passages), "digest": passages.digest}
+    parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
+    provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
+
+    def measure(shard: Shard) -> xr.Dataset:
+        return _measure(structure, examples[shard.start : shard.stop], delimiters, options.batch_tokens)
+
+    return StudyRun(provenance, len(examples), options.shard, measure, lambda shards: {SPEC.name: conclude(shards)})
+
+
+def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
+    """All readings to one map: means, intervals, and the evenly spread head beside them."""
+    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, STATISTIC, LAYER, HEAD)
+    on_repeats = (readings["register"] == REPEATS) == readings[STATISTIC].isin(ON_REPEATS)
+    kept = readings.where(on_repeats)
+    count = kept["value"].notnull().sum(EXAMPLE)
+    mean = kept["value"].mean(EXAMPLE)
+    error = kept["value"].std(EXAMPLE, ddof=1) / np.sqrt(count)
+    half = error * stats.t.ppf(0.975, np.maximum(count - 1, 1))
+    labels, units, definitions = zip(*(FACES[name] for name in readings[STATISTIC].values), strict=True)
+    result = xr.Dataset(
+        {
+            "value": mean,
+            "low": mean - half,
+            "high": mean + half,
+            "uniform": kept["uniform"].mean(EXAMPLE),
+            "per_example": kept["value"],
+        }
+    ).astype(np.float32)
+    return result.assign_coords(
+        label=(STATISTIC, list(labels)), unit=(STATISTIC, list(units)), definition=(STATISTIC, list(definitions))
+    ).assign_attrs(title="Where each head looks", record=json.dumps(["value"]))
+
+
+def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list[Example]:
+    """The texts as tokens, then the repeated random tokens."""
+    for item in passages.items:
+        if item.register == REPEATS:
+            raise DataError(
+                f"the passage {item.id!r} has the register {REPEATS!r}, which is kept for repeated random tokens; "
+                "give it another"
+            )
+    limit = min(options.max_tokens, model.card.max_positions or options.max_tokens)
+    texts = [Example(item.id, item.register, tuple(model.ids(item.text, limit=limit))) for item in passages.items]
+    long_enough = [example for example in texts if len(example.ids) >= LEAST_TOKENS]
+    if len(long_enough) < 2:
+        raise DataError(
+            f"{passages.name} has {len(long_enough)} texts of at least {LEAST_TOKENS} tokens, and a profile needs two "
+            "to tell how sure it is; give more or longer texts"
+        )
+    tokenizer = model.tokenizer
+    assert tokenizer is not None  # model.ids has refused otherwise
+    special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
+    ordinary = set(range(min(len(tokenizer), model.card.vocabulary_size))) - special
+    prefix = tokenizer("")["input_ids"]
+    period = min(options.period, (limit - len(prefix)) // 2)
+    return long_enough + repeated_random(options.repeats, period, ordinary, seed=options.seed, prefix=prefix)
+
+
+def _measure(
+    structure: Structure, examples: Sequence[Example], delimiters: frozenset[int], batch_tokens: int
+) -> xr.Dataset:
+    """The readings of some examples, in the order they were given."""
+    observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
+    places: list[int] = []
+    for batch in batches(examples, batch_tokens, structure.device):
+        with torch.no_grad(), observe(structure, Profile(delimiters), valid=batch.valid) as seen:
+            structure.decoder(input_ids=batch.ids, use_cache=False)
+        observed.append(seen)
+        places.extend(batch.indices)
+    readings = xr.concat([seen["profile"] for seen in observed], dim=EXAMPLE).isel({EXAMPLE: np.argsort(places)})
+    _refuse_not_finite(structure, readings)
+    return readings.assign_coords(
+        {EXAMPLE: [example.id for example in examples], "register": (EXAMPLE, [e.register for e in examples])}
+    )
+
+
+def _refuse_not_finite(structure: Structure, readings: xr.Dataset) -> None:
+    entropy = readings["value"].sel({STATISTIC: STATISTICS[0]})
+    for layer in structure.card.per_layer:
+        if layer.reason is None and bool(
+            entropy.isel({LAYER: layer.index, HEAD: slice(0, layer.heads)}).isnull().any()
+        ):
+            raise StudyError(
+                f"layer {layer.index} gives attention that is not a number; the model's dtype overflows or its weights "
+                "are damaged: load it with dtype=float32, or check the files"
+            )

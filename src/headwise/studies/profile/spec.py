@@ -1,0 +1,123 @@
+"""The spec of the study `profile`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.core.schema import TEXT
+from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+@dataclass(frozen=True)
+class ProfileOptions(StudyOptions):
+    """What can be chosen about the study `profile`: where does each head look?
+
+    Examples:
+        Longer texts and longer repeated sequences than usual; with ``headwise build``, ``--set profile.period=256``.
+
+        >>> ProfileOptions(max_tokens=2048, period=256).repeats
+        16
+    """
+
+    study = "profile"
+    max_tokens: int = option(1024, "longer texts are cut to their first so many tokens", minimum=8)
+    repeats: int = option(16, "sequences of repeated random tokens", minimum=2)
+    period: int = option(128, "tokens before the repetition", minimum=3)
+    batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
+    shard: int = option(10, "examples between two commits", minimum=1)
+    seed: int = option(0, "of the random tokens")
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    options = ProfileOptions()
+    limit = min(options.max_tokens, card.max_positions or options.max_tokens)
+    texts = [min(limit, tokens) for tokens in inputs.passage_tokens] + [
+        min(limit, 2 * options.period)
+    ] * options.repeats
+    return StudyCost(
+        len(texts), sum(texts), forward_flops(card, texts), min(options.batch_tokens, sum(texts)),
+        card.layers * card.heads * 11 * (len(texts) + 4), slowdown=2.15, unit="texts", shard=options.shard,
+    )  # fmt: skip
+
+
+PROFILE = DatasetSpec(
+    name="profile",
+    question="Where does each head look?",
+    method=Method(
+        "While the model reads the passages, statistics of every head's attention weights are summed up "
+        "inside the layer call, block by block, and the weights are thrown away. Induction and "
+        "duplicate-token scores come from sequences of random tokens that repeat. Beside each value stands "
+        "what a head would get that spreads its attention evenly over the same keys; intervals are over "
+        "texts."
+    ),
+    variables=(
+        Variable(
+            "value",
+            (STATISTIC, LAYER, HEAD),
+            "the statistic of the head, mean over examples; its unit is in the coordinate unit",
+            dtype="float32",
+        ),
+        Variable("low", (STATISTIC, LAYER, HEAD), "lower end of the 95 % interval of that mean", dtype="float32"),
+        Variable("high", (STATISTIC, LAYER, HEAD), "upper end of the 95 % interval of that mean", dtype="float32"),
+        Variable(
+            "uniform",
+            (STATISTIC, LAYER, HEAD),
+            "what a head that spreads its attention evenly over all it can see would get; NaN where that makes "
+            "no sense",
+            dtype="float32",
+        ),
+        Variable(
+            "per_example",
+            (EXAMPLE, STATISTIC, LAYER, HEAD),
+            "the statistic of the head in one example",
+            dtype="float32",
+        ),
+        Variable("statistic", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("label", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("definition", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("unit", (STATISTIC,), "unit of the statistic", dtype=TEXT, coordinate=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("register", (EXAMPLE,), dtype=TEXT, coordinate=True),
+    ),
+    examples="passages",
+    figure="figure:figure",
+    figure_options={
+        "statistics": FigureOption(
+            "Which numbers, comma-separated, in this order; all by default.", "induction,previous"
+        ),
+        "relative": FigureOption("Each value less what a head would have that looks evenly at all it can see."),
+    },
+    variants=(
+        FigureVariant("value", "As measured"),
+        FigureVariant("relative", "Against an even head", {"relative": True}),
+    ),
+    words="words:describe",
+    head_columns=(HeadColumn("value", low="low", high="high", baseline="uniform", baseline_name="a uniform head"),),
+    default_columns=("profile.induction", "profile.previous", "profile.sink", "profile.entropy"),
+)
+
+SPEC = StudySpec(
+    name="profile",
+    package=__package__,
+    version=1,
+    options=ProfileOptions,
+    produces=(PROFILE,),
+    inputs=("passages",),
+    cost=_cost,
+)

@@ -1,0 +1,1 @@
+"""Do heads do in texts what their weights say, and does the model need them for it?"""

@@ -1,0 +1,319 @@
+"""The spec of the study `relations`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.errors import StudyError
+from headwise.core.schema import TEXT
+from headwise.studies.cost import PlannedInputs, StudyCost
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+LARGE_VOCABULARY = 65_536  # tokens; a larger vocabulary gets a larger k
+K = {False: (10, 25), True: (1, 3)}  # copying or not -> k for a small and for a large vocabulary
+
+
+@dataclass(frozen=True)
+class RelationsOptions(StudyOptions):
+    """What can be chosen about the studies `relations` and `salience`: what does each head compute, from weights alone?
+
+    Examples:
+        How many of the tokens that a head maps a word to count as found: as published, or as you say.
+
+        >>> RelationsOptions().k_of(copying=False, vocabulary=49152), RelationsOptions(k=5).k_of(False, 49152)
+        (10, 5)
+    """
+
+    study = "relations"
+    norms: str = option(
+        "raw",
+        'or "folded": the gains of the norms before (and behind) the attention and of the last are in',
+        choices=("raw", "folded"),
+    )
+    embedding: str = option(
+        "effective",
+        'heads after the first layer read E\'; "raw": they read E, as published for Llama-70B',
+        choices=("effective", "raw"),
+    )
+    k: int | None = option(None, "None: 10, or 25 for vocabularies over 65,536", minimum=1)
+    k_copying: int | None = option(None, "None: 1, or 3", minimum=1)
+    threshold: float = option(0.15, "share of a relation's pairs from which on a head has it")
+    shuffles: int = option(20, "of the pairs, for the null", minimum=1)
+    salience: bool = option(True, "also the study `salience`: the tokens that each head acts on most")
+    seed: int = option(0, "of the shuffles")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.threshold < 1:
+            raise StudyError(f"relations.threshold must be a share, from 0 to below 1, not {self.threshold}.")
+
+    def k_of(self, copying: bool, vocabulary: int) -> int:
+        """How many tokens of a row count as found."""
+        chosen = self.k_copying if copying else self.k
+        return min(chosen or K[copying][vocabulary > LARGE_VOCABULARY], vocabulary)
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    relations, sources = 25, 3500  # packaged; distinct source tokens under the default tokenizer
+    width = sum(layer.heads * layer.value_dim for layer in card.per_layer)
+    return StudyCost(
+        card.layers, 0, 2.0 * width * card.vocabulary_size * (card.hidden_size + sources), 1,
+        card.layers * card.heads * relations * 12, slowdown=1.3, unit="layers", shard=1,
+    )  # fmt: skip
+
+
+SALIENCE = DatasetSpec(
+    name="salience",
+    question="Which tokens does a head act on most?",
+    method=Method(
+        "The tokens whose value each head amplifies most, from its weights alone, and the tokens it maps them to."
+    ),
+    variables=(
+        Variable(
+            "strength",
+            (LAYER, HEAD, RANK),
+            "norm of what the head writes for the token over norm of what it reads",
+            dtype="float32",
+        ),
+        Variable(
+            "token",
+            (LAYER, HEAD, RANK),
+            "id of the token that the head acts on at this rank; -1 where there is no such head",
+            dtype="int32",
+        ),
+        Variable(
+            "targets",
+            (LAYER, HEAD, RANK, TARGET),
+            "ids of the tokens that the head maps this token to, strongest first",
+            dtype="int32",
+        ),
+        Variable("tokens", (LAYER, HEAD), "the first few of these tokens in words", dtype=TEXT),
+        Variable("text", (VOCABULARY,), "text of the token id", dtype=TEXT),
+        Variable("vocabulary", (VOCABULARY,), coordinate=True),
+        Variable("rank", (RANK,), coordinate=True),
+        Variable("target", (TARGET,), coordinate=True),
+    ),
+    attrs=("record", "title", "left_out"),
+    examples="pairs",
+    head_columns=(),
+    read_with="headwise heads {atlas} --columns relations.best,salience.tokens",
+    has_page=False,
+)
+
+RELATIONS = DatasetSpec(
+    name="relations",
+    question="What does each head compute, from its weights alone?",
+    method=Method(
+        "No text is read. A head's weights map every token to the tokens it would write if it looked there:"
+        " embedding, value and output matrices, unembedding. A head's score for a relation is the share of "
+        "its word pairs whose target is among the strongest few; suppression is the same with the sign "
+        "turned. Scores have Wilson intervals, and shuffled targets say how often chance passes the "
+        "threshold.",
+        "Elhelo and Geva, Inferring Functionality of Attention Heads from their Parameters",
+        "https://arxiv.org/abs/2412.11965",
+    ),
+    variables=(
+        Variable(
+            "score",
+            (RELATION, LAYER, HEAD),
+            "share of the relation's pairs whose target is promoted, among the k largest entries of what the "
+            "head's weights make of the source",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable("score_null", (RELATION, LAYER, HEAD), "mean score with shuffled targets", dtype="float32"),
+        Variable(
+            "score_null_high", (RELATION, LAYER, HEAD), "largest score of all shuffles of the targets", dtype="float32"
+        ),
+        Variable(
+            "score_null_over",
+            (RELATION, LAYER, HEAD),
+            "share of shuffles of the targets whose score is over the threshold",
+            dtype="float32",
+        ),
+        Variable(
+            "suppression",
+            (RELATION, LAYER, HEAD),
+            "share of the relation's pairs whose target is suppressed, among the k smallest entries of what the"
+            " head's weights make of the source",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "suppression_null", (RELATION, LAYER, HEAD), "mean suppression with shuffled targets", dtype="float32"
+        ),
+        Variable(
+            "suppression_null_high",
+            (RELATION, LAYER, HEAD),
+            "largest suppression of all shuffles of the targets",
+            dtype="float32",
+        ),
+        Variable(
+            "suppression_null_over",
+            (RELATION, LAYER, HEAD),
+            "share of shuffles of the targets whose suppression is over the threshold",
+            dtype="float32",
+        ),
+        Variable(
+            "member",
+            (CATEGORY, LAYER, HEAD),
+            "whether the head promotes a relation of the category over the threshold: promotion only; "
+            "categories, words and figures count member or member_suppression",
+            dtype="bool",
+        ),
+        Variable(
+            "member_suppression",
+            (CATEGORY, LAYER, HEAD),
+            "whether the head suppresses a relation of the category over the threshold: suppression only",
+            dtype="bool",
+        ),
+        Variable(
+            "member_beyond_null",
+            (CATEGORY, LAYER, HEAD),
+            "whether the head promotes or suppresses a relation of the category over the threshold and over "
+            "each of its own shuffles: both signs, the stricter rule",
+            dtype="bool",
+        ),
+        Variable(
+            "score_false_positive",
+            (RELATION,),
+            "share of shuffles of the targets whose score is over the threshold, mean over all heads",
+            dtype="float32",
+        ),
+        Variable(
+            "suppression_false_positive",
+            (RELATION,),
+            "share of shuffles of the targets whose suppression is over the threshold, mean over all heads",
+            dtype="float32",
+        ),
+        Variable("pairs", (RELATION,), "pairs of the relation that the tokenizer left", dtype="int64", unit="pairs"),
+        Variable(
+            "given",
+            (RELATION,),
+            "pairs of the relation before the tokenizer left some out",
+            dtype="int64",
+            unit="pairs",
+        ),
+        Variable(
+            "k",
+            (RELATION,),
+            "number of largest (or smallest) entries among which a target counts as found",
+            dtype="int64",
+            unit="tokens",
+        ),
+        Variable(
+            "mapped",
+            (EXAMPLE, LAYER, HEAD),
+            "whether the head promotes the target of this pair among the k largest entries",
+            dtype="bool",
+        ),
+        Variable(
+            "suppressed",
+            (EXAMPLE, LAYER, HEAD),
+            "whether the head suppresses the target of this pair among the k smallest entries",
+            dtype="bool",
+        ),
+        Variable(
+            "categories",
+            (LAYER, HEAD),
+            "categories of the head by its weights: those where member or member_suppression holds; empty if none",
+            dtype=TEXT,
+        ),
+        Variable(
+            "best",
+            (LAYER, HEAD),
+            "relation of the head's best score by either sign; empty where that is not over the threshold",
+            dtype=TEXT,
+        ),
+        Variable("best_score", (LAYER, HEAD), "the head's best score, by either sign", dtype="float32"),
+        Variable("relation", (RELATION,), dtype=TEXT, coordinate=True),
+        Variable("category_of", (RELATION,), "category of the relation", dtype=TEXT, coordinate=True),
+        Variable("category", (CATEGORY,), dtype=TEXT, coordinate=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("source", (EXAMPLE,), "source word of the pair", dtype=TEXT, coordinate=True),
+        Variable("target_word", (EXAMPLE,), "target word of the pair", dtype=TEXT, coordinate=True),
+        Variable("relation_of", (EXAMPLE,), "relation of the pair", dtype=TEXT, coordinate=True),
+        Variable("copied_score", None, "score of a head that would do nothing but copy what it reads", required=False),
+        Variable(
+            "copied_suppression",
+            None,
+            "suppression of a head that would do nothing but copy what it reads",
+            required=False,
+        ),
+    ),
+    attrs=("record", "title", "threshold", "shuffles", "kept"),
+    examples="pairs",
+    figure="figure:figure",
+    figure_options={
+        "kind": FigureOption(
+            "categories: the categories of every head; relations: a map of each relation; layers: heads of each"
+            " category by layer.",
+            "relations",
+        ),
+        "value": FigureOption("score or suppression.", "suppression", needs={"kind": ("relations",)}),
+        "relations": FigureOption(
+            "Which relations, comma-separated, in this order; all by default.",
+            "copying",
+            needs={"kind": ("relations",)},
+        ),
+        "beyond_null": FigureOption(
+            "Only what is over every shuffle of a relation's targets, too.", needs={"kind": ("categories", "layers")}
+        ),
+    },
+    variants=(
+        FigureVariant("categories", "Categories", {"kind": "categories"}),
+        FigureVariant("null", "Beyond shuffles only", {"beyond_null": True}),
+        FigureVariant("relations", "Each relation", {"kind": "relations"}),
+        FigureVariant("suppression", "Suppression", {"kind": "relations", "value": "suppression"}),
+        FigureVariant("layers", "By layer", {"kind": "layers"}),
+    ),
+    words="words:describe",
+    head_columns=(
+        HeadColumn(
+            "score",
+            low="score_low",
+            high="score_high",
+            baseline="score_null",
+            baseline_name="shuffled targets",
+            label="{}, promoted",
+            definition="share of pairs whose target is among the tokens the head promotes most",
+        ),
+        HeadColumn(
+            "suppression",
+            low="suppression_low",
+            high="suppression_high",
+            baseline="suppression_null",
+            baseline_name="shuffled targets",
+            label="{}, suppressed",
+            definition="share of pairs whose target is among the tokens the head suppresses most",
+        ),
+    ),
+    default_columns=("relations.categories", "relations.best"),
+)
+
+SPEC = StudySpec(
+    name="relations",
+    package=__package__,
+    version=1,
+    options=RelationsOptions,
+    produces=(SALIENCE, RELATIONS),
+    inputs=("relations",),
+    weights_only=True,
+    cost=_cost,
+)

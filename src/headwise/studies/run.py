@@ -1,0 +1,50 @@
+"""A study prepared on a model: what is measured, in which pieces, and how the pieces become Datasets.
+
+``prepare(model, inputs, options)`` of a study's ``measure.py`` makes a `StudyRun` from a model and what it is shown; engines
+run it (in this process or on a cluster) and need to know no more than this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import xarray as xr
+
+from headwise.core.provenance import Provenance
+from headwise.engines import Shard
+
+__all__ = ["StudyRun"]
+
+WriteArtifacts = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  # folder, Datasets, shards
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """What it takes to run a study.
+
+    Examples:
+        What `build` does with one, in one piece.
+
+        >>> from headwise.corpora import Passage, Passages
+        >>> from headwise.engines import Shard
+        >>> from headwise.studies import ProfileOptions
+        >>> from headwise.studies.inputs import StudyInputs
+        >>> from headwise.studies.profile.measure import prepare
+        >>> words = "the old river was the old river and the old house"
+        >>> texts = Passages("mine", (Passage("a", words), Passage("b", words.replace("old", "low"))))
+        >>> run = prepare(model, StudyInputs(texts), ProfileOptions(repeats=2, period=16))
+        >>> run.examples  # two texts, and two sequences of repeated random tokens
+        4
+        >>> maps = run.finalize([run.measure(Shard(0, 0, run.examples))])
+        >>> dict(maps["profile"].value.sizes)
+        {'statistic': 11, 'layer': 3, 'head': 6}
+    """
+
+    provenance: Provenance  # determines the numbers: two runs with the same identity give the same result
+    examples: int
+    shard_size: int  # examples per commit
+    measure: Callable[[Shard], xr.Dataset]  # readings of the examples [start, stop)
+    finalize: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
+    write_artifacts: WriteArtifacts | None = None  # writes files next to the maps, such as a fitted detector

@@ -1,0 +1,158 @@
+"""The spec of the study `samples`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.core.errors import StudyError
+from headwise.core.schema import TEXT
+from headwise.studies.cost import ANSWER_TOKENS, DECODE_PASSES, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import DatasetSpec, FigureVariant, Method, StudyOptions, StudySpec, Variable, option
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+@dataclass(frozen=True)
+class SamplingOptions(StudyOptions):
+    """What can be chosen about the study `samples`: what does the model say when it is asked many times?
+
+    Examples:
+        >>> SamplingOptions(samples=10, questions=50, temperature=0.7)
+        SamplingOptions(samples=10, questions=50, temperature=0.7, layer=None, site=None, folds=5, shard=8, seed=0)
+        >>> SamplingOptions(temperature=0)
+        Traceback (most recent call last):
+            ...
+        headwise.core.errors.StudyError: at temperature 0 all samples are equal; give more than 0
+    """
+
+    study = "samples"
+    samples: int = option(30, "a question", minimum=2)
+    questions: int = option(100, "of those answered, evenly over topics", minimum=1)
+    temperature: float = option(1.0, "over 0, or all samples are equal")
+    layer: int | None = option(None, "where to read; None is where the probing map is best at the exact answer")
+    site: str | None = option(None, "None is the probing map's first")
+    folds: int = option(5, "of the cross-validation", minimum=2)
+    shard: int = option(8, "questions between two commits", minimum=1)
+    seed: int = option(0, "of the samples")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise StudyError(f"at temperature {self.temperature} all samples are equal; give more than 0")
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    questions = min(100, inputs.questions)
+    count = questions * SamplingOptions().samples
+    texts = [2 * ANSWER_TOKENS] * count + [2 * PROMPT_TOKENS] * questions  # generated, then read again
+    return StudyCost(
+        count, sum(texts), forward_flops(card, texts), min(64 * PROMPT_TOKENS, sum(texts)), 100 * count, slowdown=2.25,
+        unit="answers", passes_per_batch=DECODE_PASSES,
+    )  # fmt: skip
+
+
+SAMPLES = DatasetSpec(
+    name="samples",
+    question="Asked many times, which answer to take?",
+    method=Method(
+        "Each question is answered many times by sampling. From how often the answers are right, and how "
+        "the wrong ones agree, come types of error; strategies choose one of the samples, among them a "
+        "probe of the model's own activations.",
+        "Orgad et al., LLMs Know More Than They Show",
+        "https://arxiv.org/abs/2410.02707",
+    ),
+    variables=(
+        Variable("answer", (EXAMPLE, DRAW), "sampled answer", dtype=TEXT),
+        Variable("label", (EXAMPLE, DRAW), "correct, wrong or refused", dtype=TEXT),
+        Variable("exact", (EXAMPLE, DRAW), "exact answer in the sample", dtype=TEXT),
+        Variable("group", (EXAMPLE, DRAW), "number that equal answers to a question share", dtype="int64"),
+        Variable("answer_tokens", (EXAMPLE, DRAW), "length of the sample", dtype="int64", unit="tokens"),
+        Variable(
+            "logprob_mean", (EXAMPLE, DRAW), "mean log-probability of the sample's tokens", dtype="float32", unit="nats"
+        ),
+        Variable(
+            "score",
+            (EXAMPLE, DRAW),
+            "log-odds of wrong, from a probe that saw no sample of this question",
+            dtype="float32",
+        ),
+        Variable("question", (EXAMPLE,), "question asked", dtype=TEXT),
+        Variable("topic", (EXAMPLE,), "topic of the question", dtype=TEXT),
+        Variable("fold_of", (EXAMPLE,), "fold of the question", dtype="int64"),
+        Variable("greedy_correct", (EXAMPLE,), "whether the greedy answer is correct", dtype="bool"),
+        Variable("correct", (EXAMPLE,), "number of correct samples", dtype="int64", unit="samples"),
+        Variable(
+            "largest_wrong",
+            (EXAMPLE,),
+            "number of samples that share the most frequent wrong answer",
+            dtype="int64",
+            unit="samples",
+        ),
+        Variable("wrong_answers", (EXAMPLE,), "number of different wrong answers", dtype="int64"),
+        Variable("refused", (EXAMPLE,), "number of samples that refuse", dtype="int64", unit="samples"),
+        Variable("is_type", (EXAMPLE, ERROR_TYPE), "whether the question is of this type of error", dtype="bool"),
+        Variable("picked", (STRATEGY, EXAMPLE), "how often the strategy's choice is correct", dtype="float32"),
+        Variable(
+            "accuracy",
+            (STRATEGY,),
+            "share of questions where the chosen sample is correct",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable("gain", (STRATEGY,), "accuracy less that of the greedy answer", dtype="float32", interval=True),
+        Variable(
+            "type_accuracy",
+            (ERROR_TYPE, STRATEGY),
+            "share of questions where the chosen sample is correct, on questions of this type",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "type_gain",
+            (ERROR_TYPE, STRATEGY),
+            "accuracy less that of the greedy answer, on questions of this type",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "type_auroc",
+            (ERROR_TYPE,),
+            "AUROC of a probe for this type of error; NaN where too few questions are of it",
+            dtype="float32",
+        ),
+        Variable("type_low", (ERROR_TYPE,), "lower end of the 95 % interval of type_auroc", dtype="float32"),
+        Variable("type_high", (ERROR_TYPE,), "upper end of the 95 % interval of type_auroc", dtype="float32"),
+        Variable(
+            "type_null_high",
+            (ERROR_TYPE,),
+            "AUROC that 95 % of such probes with shuffled labels stay below",
+            dtype="float32",
+        ),
+        Variable("probe_auroc", (), "AUROC, over samples, of the probe that chooses", dtype="float32", interval=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable("strategy", (STRATEGY,), dtype=TEXT, coordinate=True),
+        Variable("error_type", (ERROR_TYPE,), dtype=TEXT, coordinate=True),
+        Variable("type_name", (ERROR_TYPE,), "name of the type of error", dtype=TEXT, coordinate=True),
+    ),
+    attrs=("record", "title", "site", "layer"),
+    examples="questions",
+    figure="figure:figure",
+    variants=(FigureVariant("all", "Strategies"),),
+    words="words:describe",
+    on_own_answers=True,
+)
+
+SPEC = StudySpec(
+    name="samples",
+    package=__package__,
+    version=1,
+    options=SamplingOptions,
+    produces=(SAMPLES,),
+    inputs=("questions",),
+    depends_on=("answers", "probing"),
+    opt_in=True,
+    cost=_cost,
+)

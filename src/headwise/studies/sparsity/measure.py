@@ -1,0 +1,149 @@
+"""What would a sparse kernel cost this model? Attention weights dropped at inference, without training.
+
+Shown: prompts of equal length, cut from the texts. Rules (`kernels.dropping`): top-k of a row, a threshold, a window with
+the first tokens, entmax, each at several strengths; control: as many keys as top-k keeps, drawn at random.
+
+Measured in one plain pass, for every rule and head as it is: the share of visible edges kept, the share of weight
+dropped, and how much the head's output changes (`instruments.Dropped`). Then one pass a rule with all heads cut at
+once: how much the loss rises, and the divergence KL(dense || cut) of the next-token distributions. All differences are
+paired by prompt, with the 95 % interval of Student's t over prompts.
+
+The shares of a rule are those of the plain pass. For top, window and random they are the same in the pass with all heads
+cut; a threshold and entmax cut by what they find there, which is a little else.
+
+Cost: one pass over prompts x tokens a rule, and the T x T maps of a layer in blocks. This says what an exact sparse
+kernel would lose, not how fast it would be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from scipy import stats
+from torch import Tensor
+
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
+from headwise.core.provenance import Provenance
+from headwise.corpora import Example, batches
+from headwise.engines import Shard
+from headwise.instruments import Dropped
+from headwise.interventions import Drop
+from headwise.kernels import Dropping
+from headwise.model import Model
+from headwise.seam import Structure, observe
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.patterns.prompts import cut_prompts
+from headwise.studies.patterns.spec import PatternsOptions
+from headwise.studies.run import StudyRun
+from headwise.studies.sparsity.spec import RULE_PATTERN, SPEC, SparsityOptions
+
+__all__ = ["conclude", "prepare", "read"]
+
+ENDS = ("", "_low", "_high")
+
+
+def prepare(model: Model, inputs: StudyInputs, options: SparsityOptions | None = None) -> StudyRun:
+    """Sparsity without training, of this model on these texts."""
+    options = options or SparsityOptions()
+    passages = inputs.passages
+    cut = PatternsOptions(tokens=options.tokens, prompts=options.prompts)
+    prompts = cut_prompts(model, passages, cut, model.card.max_positions)
+    structure, rules = Structure(model), rules_of(options)
+    data = {"name": passages.name, "size": len(prompts.examples), "texts": prompts.texts, "digest": passages.digest}
+    parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
+    provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
+
+    def measure(shard: Shard) -> xr.Dataset:
+        return read(structure, prompts.examples[shard.start : shard.stop], rules, options.batch_tokens)
+
+    def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
+        return {SPEC.name: conclude(shards, rules).assign_attrs(tokens=prompts.tokens, prompts=len(prompts.examples))}
+
+    return StudyRun(provenance, len(prompts.examples), options.shard, measure, finish)
+
+
+def rules_of(options: SparsityOptions) -> tuple[Dropping, ...]:
+    """The rules that the options name, such as "top 8"."""
+    found = []
+    for text in options.rules:
+        match = RULE_PATTERN.fullmatch(text.strip())
+        assert match is not None  # the options have refused anything else
+        found.append(Dropping(match[1], float(match[2]), int(match[3] or 0), options.renormalise, options.seed))
+    return tuple(found)
+
+
+def read(structure: Structure, examples: Sequence[Example], rules: Sequence[Dropping], batch_tokens: int) -> xr.Dataset:
+    """The readings of some prompts of equal length, in the order they were given."""
+    parts, places = [], list[int]()
+    for batch in batches(examples, batch_tokens, structure.device):
+        parts.append(_read_batch(structure, batch.ids, rules))
+        places.extend(batch.indices)
+    readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
+    return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
+
+
+def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[Dropping]) -> xr.Dataset:
+    dense, seen = _logs(structure, ids, Dropped(rules))
+    losses, divergences = [_loss(dense, ids)], []
+    for rule in rules:
+        logs, _ = _logs(structure, ids, Drop(rule))
+        losses.append(_loss(logs, ids))
+        divergences.append((dense.exp() * (dense - logs)).sum(-1).mean(-1).cpu().numpy())
+    return seen["dropped"].assign(
+        dense=(EXAMPLE, losses[0]),
+        loss=((EXAMPLE, RULE), np.stack(losses[1:], axis=1)),
+        kl=((EXAMPLE, RULE), np.stack(divergences, axis=1)),
+    )
+
+
+@torch.no_grad()
+def _logs(structure: Structure, ids: Tensor, watcher: Any) -> tuple[Tensor, Any]:
+    """(batch, token, vocabulary) log-probabilities of the next tokens."""
+    hf: Any = structure.hf
+    with observe(structure, watcher) as seen:
+        logits = hf(input_ids=ids, use_cache=False).logits
+    return logits[:, :-1].float().log_softmax(dim=-1), seen
+
+
+def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
+    """(batch,): mean over tokens of -log P(next token), in nats."""
+    found = logs.gather(-1, ids[:, 1:, None])[..., 0]
+    return -found.mean(-1).cpu().numpy()
+
+
+def conclude(shards: Sequence[xr.Dataset], rules: Sequence[Dropping]) -> xr.Dataset:
+    """All readings to one Dataset."""
+    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, RULE, LAYER, HEAD)
+    found: dict[str, Any] = {}
+    paired = {"rise": readings["loss"] - readings["dense"], "kl": readings["kl"], "dense": readings["dense"]}
+    maps = {"change": readings["change"], "needed": readings["needed"]}
+    for name, values in (paired | maps).items():
+        found |= {f"{name}{end}": part for end, part in zip(ENDS, _interval(values), strict=True)}
+    for name in ("kept", "mass"):
+        found[name] = readings[name].mean(EXAMPLE)
+    for name in ("kept", "mass", "change"):  # over all heads
+        found[f"{name}_mean"] = readings[name].mean((LAYER, HEAD)).mean(EXAMPLE)
+    labels = {RULE: [rule.name for rule in rules], "kind": [rule.kind for rule in rules]}
+    dataset = xr.Dataset(found).astype(np.float32)
+    return dataset.assign_coords(
+        {name: (RULE, np.array(values, dtype=object)) for name, values in labels.items()}
+        | {"strength": (RULE, np.array([rule.amount for rule in rules]))}
+    ).assign_attrs(
+        title="Attention weights dropped at inference",
+        record=json.dumps(["needed", "change"]),
+        renormalised=int(all(rule.renormalise for rule in rules)),
+    )
+
+
+def _interval(values: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Mean over prompts, and the ends of its interval."""
+    count = values.sizes[EXAMPLE]
+    mean, error = values.mean(EXAMPLE), values.std(EXAMPLE, ddof=1) / np.sqrt(count)
+    half = stats.t.ppf(0.975, count - 1) * error
+    return mean, mean - half, mean + half

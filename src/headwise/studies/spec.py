@@ -1,0 +1,208 @@
+"""What is a study? One `StudySpec`, from which everything else about the study is derived.
+
+    studies/<name>/
+      spec.py       the StudySpec: question, method, options, inputs, cost, and the Datasets it produces
+      measure.py    prepare(model, inputs, options) -> StudyRun: what the model is shown and what is observed
+      finalize.py   readings -> Datasets; a pure function
+      figure.py     figure(dataset, **options) -> Figure
+      words.py      describe(dataset) -> Description
+      heads.py      head_sets(dataset): which heads the study names (optional)
+
+A spec names the functions of the other modules as ``"module:function"``, relative to its own package, and loads them when
+they are needed: importing a spec loads neither torch nor matplotlib. Schemas, variable descriptions, head-table columns,
+report chapters, methods, plans, command-line options and the documentation's tables all come from here; a study that ships
+no figure or words gets generic ones. Studies of other packages register their spec under the entry-point group
+``headwise.studies`` (see `headwise.studies.registry`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headwise.core.errors import StudyError
+from headwise.core.schema import Renames, Schema, Variable
+
+if TYPE_CHECKING:
+    from headwise.studies.cost import PlannedInputs, StudyCost
+
+__all__ = [
+    "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec", "Variable",
+    "by_kind", "option",
+]  # fmt: skip
+
+
+def option(default: Any, help: str, *, minimum: float | None = None, choices: tuple[str, ...] = ()) -> Any:
+    """A field of a study's options: its default, its help text, and what values it takes.
+
+    Args:
+        default: where the user gives none.
+        help: one phrase, shown by ``headwise build --help-studies`` and in the reference.
+        minimum: the smallest allowed value.
+        choices: all allowed values.
+    """
+    return field(default=default, metadata={"help": help, "minimum": minimum, "choices": choices})
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Base of a study's options: a frozen dataclass whose fields are made by `option`, validated when it is created.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class RecencyOptions(StudyOptions):
+        ...     study = "recency"
+        ...     window: int = option(4, "tokens that count as recent", minimum=1)
+        >>> RecencyOptions(window=0)
+        Traceback (most recent call last):
+            ...
+        headwise.core.errors.StudyError: recency.window must be at least 1, not 0.
+    """
+
+    study: ClassVar[str] = ""  # the study's name, for messages
+
+    def __post_init__(self) -> None:
+        for one in dataclasses.fields(self):
+            value, minimum, choices = getattr(self, one.name), one.metadata.get("minimum"), one.metadata.get("choices")
+            if value is None:
+                continue
+            if minimum is not None and not value >= minimum:
+                raise StudyError(f"{self.study}.{one.name} must be at least {minimum}, not {value}.")
+            if choices and value not in choices:
+                raise StudyError(f"{self.study}.{one.name} must be one of {', '.join(choices)}, not {value!r}.")
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a study measures, in a paragraph, and the paper it follows (empty where the method is ours)."""
+
+    text: str
+    source: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class HeadColumn:
+    """A variable that describes single heads, and the variables that qualify it."""
+
+    variable: str
+    low: str = ""  # lower end of its confidence interval
+    high: str = ""
+    p: str = ""
+    q: str = ""
+    q_paired: str = ""  # q of the same test with answers paired by length
+    baseline: str = ""  # a variable
+    level: float = math.nan  # a baseline that is the same for all heads, such as 0.5 for an AUROC
+    baseline_name: str = ""
+    label: str = "{}"  # for readers; {} is the entry of the study's own dims
+    definition: str = ""
+    only: Mapping[str, str] = field(default_factory=dict)  # dim -> the entry that is used
+
+
+@dataclass(frozen=True)
+class FigureOption:
+    """One option of a figure; its type is the annotation of the figure function's parameter."""
+
+    meaning: str
+    example: str = ""
+    needs: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # other option -> values with which this has an effect
+    without: tuple[str, ...] = ()  # options that leave this one without effect
+
+
+@dataclass(frozen=True)
+class FigureVariant:
+    """One figure on a study's page: its key in addresses, its label on the switch, the options that make it."""
+
+    key: str
+    label: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def by_kind(**labels: str) -> tuple[FigureVariant, ...]:
+    """Variants that differ in the figure option ``kind``."""
+    return tuple(FigureVariant(kind, label, {"kind": kind}) for kind, label in labels.items())
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """One Dataset that a study produces: its schema, and how it is shown."""
+
+    name: str
+    question: str  # what it answers, as a chapter's title
+    method: Method
+    variables: tuple[Variable, ...]
+    attrs: tuple[str, ...] = ("record", "title")
+    examples: str = "examples"  # what the size of its data counts
+    figure: str = ""  # "module:function"; empty: none, or the generic one
+    figure_options: Mapping[str, FigureOption] = field(default_factory=dict)
+    variants: tuple[FigureVariant, ...] = ()
+    words: str = ""  # "module:function"
+    head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists
+    default_columns: tuple[str, ...] = ()  # of the head table, shown first
+    head_sets: str = ""  # "module:function"; which heads it names
+    read_with: str = ""  # command that reads it, where it has neither figure nor words
+    has_page: bool = True
+    made_from: str = ""  # the Dataset whose digest stands for its data
+    on_own_answers: bool = False  # measured on the model's own answers, so that two models saw different texts
+    renames: Mapping[int, Renames] = field(default_factory=dict)  # version -> what it called differently
+    version: int = 1  # set by the StudySpec
+    package: str = ""  # set by the StudySpec
+
+    @property
+    def schema(self) -> Schema:
+        """The contract for its Datasets."""
+        return Schema(self.name, self.version, self.variables, self.attrs, self.renames)
+
+    def load(self, role: str) -> Callable[..., Any] | None:
+        """The function behind ``figure``, ``words`` or ``head_sets``; None where the study has none."""
+        return load_function(self.package, getattr(self, role))
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """One study. ``produces`` lists its Datasets; the one with the study's own name is committed last."""
+
+    name: str
+    package: str  # the package of its modules: `__package__`
+    version: int  # raised when the same readings give other numbers, or when stored names change
+    options: type[StudyOptions]
+    produces: tuple[DatasetSpec, ...]
+    prepare: str = "measure:prepare"  # prepare(model, inputs, options) -> StudyRun
+    inputs: tuple[str, ...] = ()  # of passages, questions, relations, steps, reference: what the model is shown
+    depends_on: tuple[str, ...] = ()  # studies whose Datasets it is made from
+    opt_in: bool = False  # takes long: built only when named
+    weights_only: bool = False  # runs no model: it can stay on disk
+    cost: Callable[[Any, PlannedInputs], StudyCost] | None = None  # (ModelCard, inputs); None: not estimated
+
+    def __post_init__(self) -> None:
+        own = tuple(dataclasses.replace(one, version=self.version, package=self.package) for one in self.produces)
+        object.__setattr__(self, "produces", own)
+        if self.name not in {one.name for one in own}:
+            raise StudyError(f"The study {self.name!r} must produce a Dataset of its own name.")
+
+    @property
+    def dataset(self) -> DatasetSpec:
+        """The Dataset that has the study's name."""
+        return next(one for one in self.produces if one.name == self.name)
+
+    def load_prepare(self) -> Callable[..., Any]:
+        """The function that prepares the study on a model."""
+        function = load_function(self.package, self.prepare)
+        assert function is not None
+        return function
+
+
+def load_function(package: str, reference: str) -> Callable[..., Any] | None:
+    """The function that ``"module:function"`` names in a package; None for an empty reference."""
+    if not reference:
+        return None
+    module, _, name = reference.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), name)
+    return function

@@ -1,0 +1,238 @@
+"""The spec of the study `spectral`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwise.core.dims import DETECTOR, EXAMPLE, FEATURE, FOLD, HEAD, LAYER, PART
+from headwise.core.schema import TEXT
+from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
+
+if TYPE_CHECKING:
+    from headwise.model.card import ModelCard
+
+
+@dataclass(frozen=True)
+class SpectralOptions(StudyOptions):
+    """What can be chosen about the studies `spectral` and `detection`: which heads' attention differs in wrong answers?
+
+    Examples:
+        >>> SpectralOptions(shuffles=20)  # refused at once, before anything is measured
+        Traceback (most recent call last):
+            ...
+        headwise.core.errors.StudyError: spectral was asked for with shuffles=20, and needs at least 200; give more
+        >>> SpectralOptions(k=25, shuffles=1000)
+        SpectralOptions(k=25, batch_tokens=4096, shard=64, shuffles=1000, seed=0)
+    """
+
+    study = "spectral"
+    k: int | None = option(
+        None, "eigenvalues kept for the detectors; None is the most of 5 10 25 50 100 that every answer has"
+    )
+    batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
+    shard: int = option(64, "answers between two commits", minimum=1)
+    shuffles: int = option(500, "of the labels, for the null; at least 200", minimum=200)
+    seed: int = option(0, "of shuffles and folds")
+
+
+def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
+    texts = [PROMPT_TOKENS + ANSWER_TOKENS] * inputs.questions
+    features, eigenvalues = 12, 50  # per head: features over the whole text and over the answer; of each kind
+    return StudyCost(
+        len(texts), sum(texts), forward_flops(card, texts), min(4096, sum(texts)),
+        card.layers * card.heads * features * (len(texts) + 12),
+        fitting=8.2 * (inputs.questions / 500) ** 2.2 * card.layers * card.heads / 270, slowdown=1.4, unit="answers",
+        stored_per_example=card.layers * (card.heads * (features + 2 * eigenvalues) + card.hidden_size),
+    )  # fmt: skip
+
+
+DETECTION = DatasetSpec(
+    name="detection",
+    question="How well are wrong answers told from correct ones?",
+    method=Method(
+        "Detectors of wrong answers are fitted on the features of all heads together (principal components,"
+        " then logistic regression) and judged on folds they have not seen; what has to be chosen is chosen"
+        " inside the training folds. Log-probabilities and the mere length of the answer stand in the same "
+        "table.",
+        "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
+        "https://arxiv.org/abs/2502.17598",
+    ),
+    variables=(
+        Variable("auroc", (DETECTOR,), "AUROC of wrong against correct answers, mean over folds", interval=True),
+        Variable("pooled", (DETECTOR,), "AUROC over the out-of-fold scores of all answers at once"),
+        Variable("fold_auroc", (DETECTOR, FOLD), "AUROC on each fold"),
+        Variable("score", (DETECTOR, EXAMPLE), "out-of-fold score of the answer, larger is more likely wrong"),
+        Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
+        Variable("kind", (DETECTOR,), "kind of detector: supervised, combined or score", dtype=TEXT, coordinate=True),
+        Variable("label", (DETECTOR,), dtype=TEXT, coordinate=True),
+        Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool", coordinate=True),
+        Variable("fold_of", (EXAMPLE,), "fold of the answer", coordinate=True),
+        Variable("probability", None, "out-of-fold probability that the answer is wrong", required=False),
+        Variable("precision", None, "precision of calling an answer wrong, out of fold", required=False),
+        Variable("recall", None, "recall of wrong answers, out of fold", required=False),
+        Variable("brier", None, "Brier score of the probabilities, out of fold", required=False),
+        Variable("gain", None, "AUROC less that of the reference detector, paired", required=False),
+        Variable("by_k", None, "AUROC with so many eigenvalues used, fixed beforehand", required=False),
+        Variable("by_layer", None, "AUROC from one layer alone", required=False),
+        Variable("by_size", None, "AUROC when fitted on so many answers", required=False),
+        Variable("transfer", None, "AUROC on a topic when fitted on one topic, or on all others", required=False),
+        Variable("choice", None, "what is chosen inside the training folds: k, layer, or nothing", required=False),
+        Variable("chosen", None, "what was chosen in each fold", required=False),
+        Variable(
+            "paper",
+            None,
+            "AUROC by the published protocol, which chooses on the test set and is optimistic",
+            required=False,
+        ),
+        Variable("paper_choice", None, "what the published protocol chose", required=False),
+    ),
+    attrs=("title", "reference"),
+    examples="answers",
+    figure="detection_figure:figure",
+    variants=(FigureVariant("all", "Detectors"),),
+    words="detection_words:describe",
+    on_own_answers=True,
+)
+
+SPECTRAL = DatasetSpec(
+    name="spectral",
+    question="Which heads’ attention differs when the answer is wrong?",
+    method=Method(
+        "The model answers each question greedily; a stated matching rule labels the answer correct or "
+        "wrong. A head's attention map, read as a graph, has a Laplacian whose eigenvalues are the "
+        "attention each token receives (mean over those who can see it) less what it keeps on itself. "
+        "Features of wrong and correct answers are compared head by head with a two-sided Mann-Whitney U "
+        "test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests on shuffled "
+        "labels say what chance would give. Only column sums and the diagonal are ever needed, so no map is"
+        " stored.",
+        "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
+        "https://arxiv.org/abs/2502.17598",
+    ),
+    variables=(
+        Variable(
+            "p",
+            (PART, FEATURE, LAYER, HEAD),
+            "p-value (two-sided Mann-Whitney U) of the feature, wrong against correct answers",
+            dtype="float32",
+        ),
+        Variable(
+            "q",
+            (PART, FEATURE, LAYER, HEAD),
+            "q-value (Benjamini-Hochberg over the map) of the feature, wrong against correct answers",
+            dtype="float32",
+        ),
+        Variable(
+            "effect",
+            (PART, FEATURE, LAYER, HEAD),
+            "AUROC of the single feature: over 0.5 it is larger in wrong answers",
+            dtype="float32",
+            interval=True,
+        ),
+        Variable(
+            "p_matched",
+            (PART, FEATURE, LAYER, HEAD),
+            "p-value with wrong and correct answers paired by length",
+            dtype="float32",
+        ),
+        Variable(
+            "q_matched",
+            (PART, FEATURE, LAYER, HEAD),
+            "q-value with wrong and correct answers paired by length",
+            dtype="float32",
+        ),
+        Variable("share", (PART, FEATURE), "share of heads with p < 0.05"),
+        Variable("share_matched", (PART, FEATURE), "share of heads with p < 0.05, answers paired by length"),
+        Variable("null_mean", (PART, FEATURE), "share of heads with p < 0.05 with shuffled labels, mean"),
+        Variable(
+            "null_high", (PART, FEATURE), "share of heads with p < 0.05 that 95 % of shuffles of the labels stay below"
+        ),
+        Variable("null_p", (PART, FEATURE), "share of shuffles of the labels with a share of heads as large"),
+        Variable(
+            "per_example",
+            (EXAMPLE, PART, FEATURE, LAYER, HEAD),
+            "the feature of the head in one answer",
+            dtype="float32",
+        ),
+        Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool"),
+        Variable("answer_tokens", (EXAMPLE,), "length of the answer", unit="tokens"),
+        Variable("topic", (EXAMPLE,), "topic of the question", dtype=TEXT),
+        Variable("part", (PART,), dtype=TEXT, coordinate=True),
+        Variable("feature", (FEATURE,), dtype=TEXT, coordinate=True),
+        Variable("label", (FEATURE,), dtype=TEXT, coordinate=True),
+        Variable("definition", (FEATURE,), dtype=TEXT, coordinate=True),
+        Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
+        Variable(
+            "p_cauchy", None, "p-value of the ten tests of one rank each, combined by Cauchy's rule", required=False
+        ),
+        Variable("p_min", None, "p-value of the ten tests of one rank each: the smallest, corrected", required=False),
+    ),
+    attrs=("record", "title", "counts"),
+    examples="answers",
+    figure="figure:figure",
+    figure_options={
+        "features": FigureOption(
+            "Which features, comma-separated, in this order; none is all of them.", "laplacian,entropy"
+        ),
+        "part": FigureOption("whole: prompt and answer; answer: the answer alone.", "answer"),
+        "value": FigureOption(
+            "p, q or effect (AUROC of the feature alone), all three with all; p_cauchy and p_min combine the "
+            "tests of single eigenvalues.",
+            "all",
+        ),
+        "matched": FigureOption("Tests between wrong and correct answers that are paired by length."),
+        "scale": FigureOption(
+            "Of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
+        ),
+    },
+    variants=(
+        FigureVariant("p", "p-value"),
+        FigureVariant("log", "p, by powers of ten", {"scale": "log"}),
+        FigureVariant("effect", "Effect size", {"value": "effect"}),
+        FigureVariant("q", "q-value", {"value": "q"}),
+        FigureVariant("matched", "Paired by length", {"matched": True}),
+        FigureVariant("answer", "Answer tokens only", {"part": "answer"}),
+        FigureVariant("features", "All features", {"features": None}),
+    ),
+    words="words:describe",
+    head_columns=(
+        HeadColumn(
+            "effect",
+            low="effect_low",
+            high="effect_high",
+            p="p",
+            q="q",
+            q_paired="q_matched",
+            level=0.5,
+            baseline_name="no difference",
+            definition="AUROC of this number alone: over 0.5 it is larger in wrong answers",
+        ),
+    ),
+    default_columns=(
+        "spectral.whole.laplacian.effect",
+        "spectral.whole.laplacian.q",
+        "spectral.whole.attention_score.q",
+    ),
+    on_own_answers=True,
+)
+
+SPEC = StudySpec(
+    name="spectral",
+    package=__package__,
+    version=1,
+    options=SpectralOptions,
+    produces=(DETECTION, SPECTRAL),
+    depends_on=("answers",),
+    cost=_cost,
+)
