@@ -39,16 +39,16 @@ SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, coll
 KINDS = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
-def study_options(settings: Sequence[str]) -> dict[str, Any]:
-    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``."""
+def study_options(settings: Sequence[str], known: Mapping[str, type] | None = None) -> dict[str, Any]:
+    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: study -> dataclass, by default all."""
     chosen: dict[str, dict[str, Any]] = {}
-    specs = studies()
-    names = {study: [field.name for field in dataclasses.fields(spec.options)] for study, spec in specs.items()}
+    known = {name: spec.options for name, spec in studies().items()} if known is None else known
+    names = {study: [field.name for field in dataclasses.fields(kind)] for study, kind in known.items()}
     for setting in settings:
         study, option, text = parts_of(setting, names)
-        hint = typing.get_type_hints(specs[study].options)[option]
+        hint = typing.get_type_hints(known[study])[option]
         chosen.setdefault(study, {})[option] = value_of(f"The option {option} of the study {study}", text, hint)
-    return {study: specs[study].options(**options) for study, options in chosen.items()}
+    return {study: known[study](**options) for study, options in chosen.items()}
 
 
 def refuse_unknown(names: Sequence[str], settings: Sequence[str] = ()) -> None:

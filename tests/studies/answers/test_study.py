@@ -329,9 +329,9 @@ def test_a_prompt_longer_than_the_context_is_refused(model: Model) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"max_new_tokens": 0}, "max_new_tokens=0; give at least 1"),
-        ({"temperature": -1.0}, "temperature=-1.0; give at least 0"),
-        ({"too_long": "cut"}, "'refuse' or 'drop', not 'cut'"),
+        ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
+        ({"temperature": -1.0}, "temperature must be at least 0, not -1.0"),
+        ({"too_long": "cut"}, "one of refuse, drop, not 'cut'"),
     ],
 )
 def test_options_that_make_no_sense(changes: dict[str, Any], message: str) -> None:

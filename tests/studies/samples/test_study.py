@@ -213,7 +213,7 @@ def test_activations_are_those_of_a_plain_pass(work, model, answers):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"samples": 1}, "samples=1"),
+        ({"samples": 1}, "samples must be at least 2, not 1"),
         ({"temperature": 0.0}, "all samples are equal"),
         ({"site": "mlp_out"}, "no site 'mlp_out'"),
         ({"layer": 3}, "layers 0 to 2"),
