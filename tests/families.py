@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from headwise.model.quiet import quiet
+from headwise.model.library_calls import silence_transformers
 
 VOCABULARY = 131
 WINDOW = 8
@@ -106,7 +106,7 @@ def build(family: str, *, seed: int = 0, spread: float = 10.0, **changes: Any) -
     sizes = {**_SIZES, **_ALL[family], **changes}
     sizes = {name: value for name, value in sizes.items() if value is not None}
     torch.manual_seed(seed)
-    with quiet():
+    with silence_transformers():
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes))
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -69,24 +69,28 @@ def test_an_adapter_that_does_not_fit(folder: Path, make_adapter: Callable[..., 
     weights = adapter / "adapter_model.safetensors"
     other = {name.replace("layers", "blocks"): value for name, value in load_file(weights).items()}
     save_file(other, weights, metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"does not fit this model: it has nothing for model.layers.0.* and 11 others"):
+    with pytest.raises(
+        ModelError, match=r"does not fit this model: it has no matrices for model.layers.0.* and 11 others"
+    ):
         load(folder, adapter=adapter)
 
 
 def test_refused_adapters(folder: Path, make_adapter: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"holds no adapter \(no adapter_config.json was found\)"):
+    with pytest.raises(ModelError, match=r"contains no adapter \(no adapter_config.json was found\)"):
         load(folder, adapter=folder)
-    with pytest.raises(ModelError, match=r"is an adapter itself, and .* was to go on top; load one of the two"):
+    with pytest.raises(ModelError, match=r"is an adapter itself, and adapter=.* is another; load one of the two"):
         load(make_adapter(), adapter=make_adapter("second"))
     wrong = make_adapter("wrong")
     note = json.loads((wrong / "adapter_config.json").read_text())
     (wrong / "adapter_config.json").write_text(json.dumps({**note, "target_modules": ["nothing"]}))
     with pytest.raises(
-        ModelError, match=r"could not be put on this model \(Target modules .* not found .*\); use it with"
+        ModelError, match=r"could not be added to this model \(Target modules .* not found .*\); use it with"
     ):
         load(folder, adapter=wrong)
     (wrong / "adapter_config.json").write_text(json.dumps({**note, "base_model_name_or_path": None}))
-    with pytest.raises(ModelError, match="does not say which model it is for; load that, with adapter="):
+    with pytest.raises(
+        ModelError, match="does not name its base model; load that model, and pass this one as adapter="
+    ):
         load(wrong)
     (wrong / "adapter_config.json").write_text(json.dumps({**note, "base_model_name_or_path": "/gone/away"}))
     with pytest.raises(ModelError, match="There is no folder or file '/gone/away'"):

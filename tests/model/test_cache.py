@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headwise.core.errors import ModelError
-from headwise.model.cache import ABANDONED_AFTER, UNFINISHED, cache_folder, keep
+from headwise.model.cache import ABANDONED_AFTER, UNFINISHED, cache_folder, get_or_create
 
 
 def is_whole(folder: Path) -> bool:
@@ -35,13 +35,13 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_made_once(tmp_path: Path) -> None:
-    folder = keep(tmp_path / "a" / "b", write, is_whole)
+    folder = get_or_create(tmp_path / "a" / "b", write, is_whole)
     assert (folder / "done").read_text() == "new"
 
     def again(_: Path) -> None:
         raise AssertionError("it is there already")
 
-    assert keep(folder, again, is_whole) == folder
+    assert get_or_create(folder, again, is_whole) == folder
     assert leftovers(folder.parent) == []
 
 
@@ -51,7 +51,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
         raise ModelError("no")
 
     with pytest.raises(ModelError, match=r"^no$"):
-        keep(tmp_path / "x", fail, is_whole)
+        get_or_create(tmp_path / "x", fail, is_whole)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,14 +61,14 @@ def test_the_first_of_two_wins(tmp_path: Path) -> None:
         (tmp_path / "x").mkdir()
         (tmp_path / "x" / "done").write_text("other")
 
-    assert (keep(tmp_path / "x", overtaken, is_whole) / "done").read_text() == "other"
+    assert (get_or_create(tmp_path / "x", overtaken, is_whole) / "done").read_text() == "other"
     assert leftovers(tmp_path) == []
 
 
 def test_a_damaged_folder_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "half").write_text("")
-    assert [p.name for p in keep(tmp_path / "x", write, is_whole).iterdir()] == ["done"]
+    assert [p.name for p in get_or_create(tmp_path / "x", write, is_whole).iterdir()] == ["done"]
 
 
 def test_what_killed_processes_left_is_swept_later(tmp_path: Path) -> None:
@@ -79,11 +79,13 @@ def test_what_killed_processes_left_is_swept_later(tmp_path: Path) -> None:
     past = time.time() - ABANDONED_AFTER - 10
     for path in (old / "part", old):
         os.utime(path, (past, past))
-    keep(tmp_path / "x", write, is_whole)
+    get_or_create(tmp_path / "x", write, is_whole)
     assert leftovers(tmp_path) == [fresh]  # its process may still be at work
 
 
 def test_no_room_to_write(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ModelError, match=r"could not write to its cache folder .*; make room, or set HEADWISE_CACHE"):
-        keep(tmp_path / "file" / "x", write, is_whole)
+    with pytest.raises(
+        ModelError, match=r"could not write to its cache folder .*; free some space, or set HEADWISE_CACHE"
+    ):
+        get_or_create(tmp_path / "file" / "x", write, is_whole)

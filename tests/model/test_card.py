@@ -198,7 +198,7 @@ def test_layer_overrides_of_the_config() -> None:
 
 
 REFUSALS: dict[str, tuple[Callable[[], Any], str]] = {
-    "encoder": (lambda: CONFIG_MAPPING["bert"](), "A 'bert' model is an encoder that fills in blanks"),
+    "encoder": (lambda: CONFIG_MAPPING["bert"](), "A 'bert' model is an encoder for masked tokens"),
     "both": (lambda: CONFIG_MAPPING["t5"](), "A 't5' model has an encoder and a decoder"),
     "no heads": (lambda: CONFIG_MAPPING["rwkv"](), "does not say how many attention heads it has"),
     "no layers": (lambda: CONFIG_MAPPING["blt"](), "does not give its number of layers"),

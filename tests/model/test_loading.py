@@ -95,7 +95,7 @@ def test_a_folder_without_a_tokenizer(folder: Path, hf: Any, tmp_path: Path) -> 
 def test_an_empty_tokenizer_is_none(tmp_path: Path) -> None:
     config = transformers.GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=64)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "gpt2")
-    with pytest.raises(DataError, match=r"cannot be shown text, because no tokenizer was found in .*gpt2"):
+    with pytest.raises(DataError, match=r"cannot encode text, because no tokenizer was found in .*gpt2"):
         load(tmp_path / "gpt2").encode("cat")
 
 
@@ -108,7 +108,9 @@ def test_no_such_place(folder: Path, tmp_path: Path) -> None:
         ModelError, match=r"There is no folder 'a/b/c', and it cannot be a name on the hub; give a folder"
     ):
         load("a/b/c")
-    with pytest.raises(ModelError, match=r"The folder .* has no config.json, so it does not hold a transformers model"):
+    with pytest.raises(
+        ModelError, match=r"The folder .* has no config.json, so it does not contain a transformers model"
+    ):
         load(tmp_path)
     with pytest.raises(ModelError, match=r"model.safetensors is not a GGUF file"):
         load(folder / "model.safetensors")
@@ -140,9 +142,7 @@ def test_no_weights(folder: Path) -> None:
 
 
 def test_weights_that_do_not_cover_the_model(folder: Path) -> None:
-    message = (
-        r"do not cover the model: model.layers.3.input_layernorm.weight and 8 others are missing and would be random"
-    )
+    message = r"is incomplete: model.layers.3.input_layernorm.weight and 8 others are missing and would be random"
     with pytest.raises(ModelError, match=message):
         load(rewrite(folder, num_hidden_layers=4))
 
@@ -155,7 +155,7 @@ def test_weights_of_other_shapes(folder: Path) -> None:
 
 
 def test_damaged_configs(folder: Path) -> None:
-    with pytest.raises(ModelError, match=r"holds a value that its architecture does not allow \(.*num_hidden_layers"):
+    with pytest.raises(ModelError, match=r"has a value that its architecture does not allow \(.*num_hidden_layers"):
         load(rewrite(folder, num_hidden_layers="many"))
     (folder / "config.json").write_text("{")
     with pytest.raises(ModelError, match=r"A JSON file of .* is not valid JSON"):
@@ -181,7 +181,7 @@ def test_not_a_decoder(folder: Path, tmp_path: Path) -> None:
         load(folder)
     BertConfig().save_pretrained(folder)
     with pytest.raises(
-        ModelError, match=r"A 'bert' model is an encoder that fills in blanks; Headwise reads decoder-only"
+        ModelError, match=r"A 'bert' model is an encoder for masked tokens; Headwise reads decoder-only"
     ):
         load(folder)
     small = BertConfig(num_hidden_layers=1, hidden_size=8, num_attention_heads=2, intermediate_size=8, vocab_size=10)
@@ -209,7 +209,7 @@ def test_wrong_dtypes_and_devices(folder: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ModelError, match=r"The device 'cuda' cannot be used here"):
             load(folder, device="cuda")
     with pytest.raises(
-        ModelError, match=r"device puts the whole model on one device and device_map spreads it; give one"
+        ModelError, match=r"device puts the model on one device and device_map distributes it over several; give one"
     ):
         load(folder, device="cpu", device_map="auto")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

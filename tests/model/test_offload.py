@@ -10,7 +10,16 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from headwise.core.errors import ModelError
-from headwise.model import Model, check_finite, is_offloaded, load, runs_on, values_of, weights_digest, whole
+from headwise.model import (
+    Model,
+    check_finite,
+    execution_device,
+    is_offloaded,
+    load,
+    load_parameter,
+    materialize,
+    weights_digest,
+)
 from headwise.model.digest import named_weights
 from headwise.seam import Structure, check, output_projections
 
@@ -40,14 +49,14 @@ def test_weights_and_who_it_is(both: tuple[Model, Model]) -> None:
     assert parted.identity() == plain.identity()  # also once hooks have put other objects in the place of tied weights
     ours, theirs = dict(named_weights(plain.hf)), dict(named_weights(parted.hf))
     assert list(ours) == list(theirs) and all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert not is_offloaded(whole(parted.hf.model.layers[0]))
+    assert not is_offloaded(materialize(parted.hf.model.layers[0]))
 
 
 def test_offloaded_weights_are_read_one_at_a_time(both: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch) -> None:
     from headwise.model import digest
 
     read: list[str] = []
-    monkeypatch.setattr(digest, "values_of", lambda module, name: read.append(name) or torch.zeros(1))
+    monkeypatch.setattr(digest, "load_parameter", lambda module, name: read.append(name) or torch.zeros(1))
     weights = named_weights(both[1].hf)
     next(weights)
     assert len(read) == 1
@@ -55,7 +64,7 @@ def test_offloaded_weights_are_read_one_at_a_time(both: tuple[Model, Model], mon
 
 def test_a_copy_is_whole(both: tuple[Model, Model]) -> None:
     plain, parted = (model.hf.model.layers[2] for model in both)
-    made = whole(parted)
+    made = materialize(parted)
     for name, parameter in plain.named_parameters():
         assert torch.equal(made.get_parameter(name), parameter)
         assert parted.get_parameter(name).is_meta
@@ -79,7 +88,7 @@ def test_the_seam_holds(both: tuple[Model, Model]) -> None:
 def test_all_of_it_on_disk(folder: Path) -> None:
     parted = load(folder, max_memory="cpu=1KB")
     assert all(parameter.is_meta for parameter in parted.hf.parameters())
-    assert parted.device == runs_on(parted.hf) == torch.device("cpu")
+    assert parted.device == execution_device(parted.hf) == torch.device("cpu")
     plain = load(folder)
     ids = plain.encode("the cat")
     assert torch.equal(plain(**ids).logits, parted(**ids).logits)
@@ -92,7 +101,7 @@ def test_enough_memory_means_no_hooks(folder: Path) -> None:
 
 def test_another_dtype_than_the_files(folder: Path) -> None:
     plain, parted = load(folder, dtype="bfloat16"), load(folder, dtype="bfloat16", device_map=PLACES)
-    assert values_of(parted.hf.lm_head, "weight").dtype == torch.bfloat16
+    assert load_parameter(parted.hf.lm_head, "weight").dtype == torch.bfloat16
     assert weights_digest(parted) == weights_digest(plain)
 
 
@@ -106,19 +115,19 @@ def test_weights_that_must_be_rewritten_need_a_folder(folder: Path, hf: Any, tmp
 
 
 def test_what_is_offloaded_is_not_moved(both: tuple[Model, Model]) -> None:
-    with pytest.raises(ModelError, match="are offloaded, so it cannot be cast or moved; load it with the dtype"):
+    with pytest.raises(ModelError, match="are offloaded, so it cannot be cast or moved; load it with the right dtype"):
         load(both[1].hf, both[1].tokenizer, dtype="float16")
 
 
 def test_a_skeleton_has_no_values(both: tuple[Model, Model]) -> None:
     with pytest.raises(ModelError, match="has shapes but no weights"):
-        values_of(both[0].card.skeleton.lm_head, "weight")
+        load_parameter(both[0].card.skeleton.lm_head, "weight")
 
 
 def test_an_adapter_is_refused_in_words(folder: Path, hf: Any, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     peft.get_peft_model(hf, peft.LoraConfig(target_modules=["o_proj"])).save_pretrained(tmp_path / "adapter")
-    with pytest.raises(ModelError, match=r"cannot be put on .*, parts of which are offloaded; merge it"):
+    with pytest.raises(ModelError, match=r"cannot be added to .*, parts of which are offloaded; merge it"):
         load(folder, adapter=tmp_path / "adapter", device_map=PLACES)
     load(folder, adapter=tmp_path / "adapter", device_map={"": "cpu"})
 

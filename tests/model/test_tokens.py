@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
 from headwise.core.errors import DataError
-from headwise.model.tokens import _byte_alphabet, is_chat, readable, token_ids
+from headwise.model.tokens import _byte_alphabet, is_chat, readable_tokens, token_ids
 
 HELLO = [{"role": "user", "content": "the cat"}]
 
@@ -20,17 +20,17 @@ def test_the_byte_alphabet_is_whole() -> None:
 
 def test_readable_bytes(tokenizer: Any) -> None:
     ids = token_ids(tokenizer, "cat the cat\n\n<s>東")
-    assert readable(tokenizer, ids) == [
+    assert readable_tokens(tokenizer, ids) == [
         "cat", " the", " ", "cat", "\n\n", "<s>", "\\xe6", "\\x9d", "\\xb1",
     ]  # fmt: skip
 
 
 def test_equal_tokens_stay_separate(tokenizer: Any) -> None:
-    assert readable(tokenizer, token_ids(tokenizer, "catcatcat")) == ["cat", "cat", "cat"]
+    assert readable_tokens(tokenizer, token_ids(tokenizer, "catcatcat")) == ["cat", "cat", "cat"]
 
 
 def test_ids_without_a_word(tokenizer: Any) -> None:
-    assert readable(tokenizer, [299]) == ["<299>"]
+    assert readable_tokens(tokenizer, [299]) == ["<299>"]
 
 
 def test_readable_sentencepiece() -> None:
@@ -39,7 +39,7 @@ def test_readable_sentencepiece() -> None:
     backend.normalizer = normalizers.Replace(" ", "▁")
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
-    assert readable(tokenizer, [6, 1, 2, 3, 4, 5]) == ["<s>", " the", " cat", "s", "\n", "\\xe6"]
+    assert readable_tokens(tokenizer, [6, 1, 2, 3, 4, 5]) == ["<s>", " the", " cat", "s", "\n", "\\xe6"]
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -58,7 +58,7 @@ def test_two_that_the_writer_wants_are_kept(make_tokenizer: Callable[..., Any]) 
 
 def test_the_assistant_speaks_next_unless_it_spoke_last(tokenizer: Any) -> None:
     def text(chat: Any, **options: Any) -> str:
-        return "".join(readable(tokenizer, token_ids(tokenizer, chat, **options)))
+        return "".join(readable_tokens(tokenizer, token_ids(tokenizer, chat, **options)))
 
     answered = [*HELLO, {"role": "assistant", "content": "sat"}]
     assert text(HELLO) == "<s>[user] the cat</s>[assistant] "
@@ -72,7 +72,7 @@ def test_what_is_a_chat() -> None:
 
 
 def test_refusals(make_tokenizer: Callable[..., Any]) -> None:
-    with pytest.raises(DataError, match="has no chat template, so it cannot be shown a chat; give a plain text"):
+    with pytest.raises(DataError, match="has no chat template, so it cannot encode a chat; give a plain text"):
         token_ids(make_tokenizer(chat=None), HELLO)
     with pytest.raises(DataError, match=r"A text or a chat .* is expected, not a int"):
         token_ids(make_tokenizer(), 3)  # type: ignore[arg-type]

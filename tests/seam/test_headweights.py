@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headwise.core.errors import DataError, ModelError, SeamError
 from headwise.model import ModelCard, load, open_stored
-from headwise.model.checkpoint import Checkpoint
+from headwise.model.stored import Checkpoint
 from headwise.seam import HeadWeights
 
 
@@ -142,8 +142,8 @@ def test_shards_and_short_names_are_found(tmp_path):
     assert torch.equal(HeadWeights(stored).layer(1).value, HeadWeights(load(hf)).layer(1).value)
     names = Checkpoint(str(tmp_path)).files
     named = next(name for name in names if name.endswith("h.1.attn.c_attn.weight"))
-    assert stored.checkpoint.called("transformer.h.1.attn.c_attn.weight", (48, 144)) == named
-    assert stored.checkpoint.called("somewhere.else.h.1.attn.c_attn.weight", (48, 144)) == named
+    assert stored.checkpoint.stored_name("transformer.h.1.attn.c_attn.weight", (48, 144)) == named
+    assert stored.checkpoint.stored_name("somewhere.else.h.1.attn.c_attn.weight", (48, 144)) == named
 
 
 def test_only_the_asked_layer_is_read(tmp_path, monkeypatch):

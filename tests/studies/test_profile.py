@@ -279,5 +279,5 @@ def test_options_that_cannot_be_measured_are_refused(option: str, least: int) ->
 
 
 def test_a_model_without_a_tokenizer_is_refused(passages: Passages, tmp_path: Path) -> None:
-    with pytest.raises(HeadwiseError, match="cannot be shown text, because it was given without a tokenizer"):
+    with pytest.raises(HeadwiseError, match="cannot encode text, because it was given without a tokenizer"):
         build(load(tiny_model(layers=1)[0]), ["profile"], data=passages, output=tmp_path / "atlas")

@@ -33,7 +33,7 @@ from headwise.core.cancellation import CancelToken
 from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora import Question, has_chat_template, question_prompt
 from headwise.live.response_schemas import GeneratedToken, NextTokens
-from headwise.model import Model, readable
+from headwise.model import Model, readable_tokens
 from headwise.studies.answers.decoding import CACHE, Ids
 from headwise.studies.answers.endings import ending, ending_ids
 
@@ -176,7 +176,7 @@ def next_tokens(model: Model, logprobs: Tensor) -> NextTokens:
     top = logprobs.topk(min(TOP_TOKENS, len(logprobs)))
     ids = top.indices.tolist()
     p = top.values.exp().tolist()
-    texts = readable(model.tokenizer, ids)
+    texts = readable_tokens(model.tokenizer, ids)
     entropy = -(logprobs.exp() * logprobs.clamp(min=-1e4)).sum()
     return {
         "top": [{"text": text, "id": i, "p": share} for text, i, share in zip(texts, ids, p, strict=True)],
@@ -187,7 +187,7 @@ def next_tokens(model: Model, logprobs: Tensor) -> NextTokens:
 
 def steps_of(model: Model, generation: Generation) -> list[GeneratedToken]:
     """Every generated token with its distribution."""
-    texts = readable(model.tokenizer, generation.ids)
+    texts = readable_tokens(model.tokenizer, generation.ids)
     return [
         {"text": text, "id": token, "logprob": float(row[token]), "distribution": next_tokens(model, row)}
         for text, token, row in zip(texts, generation.ids, generation.before, strict=True)

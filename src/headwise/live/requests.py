@@ -29,7 +29,7 @@ from headwise.figures.tiles import to_levels
 from headwise.live.effects import HeadFactors, NextTokenReading
 from headwise.live.generation import Generation, LivePrompt, next_tokens, steps_of
 from headwise.live.response_schemas import Continuation, RunResult, TokenInfo, json_matrix, json_number
-from headwise.model import Model, readable
+from headwise.model import Model, readable_tokens
 from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import text_of
 
@@ -140,7 +140,7 @@ def token_infos(model: Model, prompt: Ids, answer: Ids) -> list[TokenInfo]:
     ids = (*prompt, *answer)
     return [
         {"text": text, "special": token in special, "generated": index >= len(prompt)}
-        for index, (token, text) in enumerate(zip(ids, readable(model.tokenizer, ids), strict=True))
+        for index, (token, text) in enumerate(zip(ids, readable_tokens(model.tokenizer, ids), strict=True))
     ]
 
 

@@ -1,49 +1,56 @@
-"""Loading and describing a model: the half of Headwise that knows ``transformers``' files and configs.
+"""Loading and describing a model: the part of Headwise that knows the files and configs of ``transformers``.
 
-``load`` finds a model wherever it is (hub, folder, GGUF file, memory) and returns a ``Model``; a ``ModelCard`` says
-what a config alone tells: layers, heads, widths, windows, and which layers have no heads and why. Structure is found by
-property; there is no table of model names.
-
-Import order: facts, quiet, card, blocks; offload, digest, tokens, model; cache, gguf_file, default; failures, gate,
-adapters, spread, placement, loading; packaged; checkpoint, stored.
+``load`` finds a model (hub, folder, GGUF file, memory) and returns a ``Model``; a ``ModelCard`` describes what the config
+alone determines: layers, heads, widths, windows, and which layers have no heads and why. Structure is found by property;
+there is no table of model names. Names are loaded on first use: ``ModelCard`` alone loads neither torch nor transformers.
 """
 
-from headwise.model.blocks import decoder_layers, embedding, unembedding
-from headwise.model.cache import cache_folder
-from headwise.model.card import LayerCard, ModelCard
-from headwise.model.default import DEFAULT
-from headwise.model.digest import check_finite, tokenizer_digest, weights_digest
-from headwise.model.loading import load, read_card
-from headwise.model.model import Model
-from headwise.model.offload import bare, is_offloaded, runs_on, values_of, whole
-from headwise.model.packaged import packaged_adapter
-from headwise.model.placement import choose_device, choose_dtype
-from headwise.model.stored import StoredModel, open_stored
-from headwise.model.tokens import readable
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwise.model.adapters import packaged_adapter
+    from headwise.model.blocks import decoder_layers, embedding, unembedding
+    from headwise.model.cache import cache_folder
+    from headwise.model.card import LayerCard, ModelCard
+    from headwise.model.digest import check_finite, tokenizer_digest, weights_digest
+    from headwise.model.loading import load, read_card
+    from headwise.model.model import Model
+    from headwise.model.offload import execution_device, is_offloaded, load_parameter, materialize, without_hooks
+    from headwise.model.placement import choose_device, choose_dtype
+    from headwise.model.sources import DEFAULT
+    from headwise.model.stored import StoredModel, open_stored
+    from headwise.model.tokens import readable_tokens
+
+_HOMES = {
+    "adapters": "packaged_adapter",
+    "blocks": "decoder_layers embedding unembedding",
+    "cache": "cache_folder",
+    "card": "LayerCard ModelCard",
+    "digest": "check_finite tokenizer_digest weights_digest",
+    "loading": "load read_card",
+    "model": "Model",
+    "offload": "execution_device is_offloaded load_parameter materialize without_hooks",
+    "placement": "choose_device choose_dtype",
+    "sources": "DEFAULT",
+    "stored": "StoredModel open_stored",
+    "tokens": "readable_tokens",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "DEFAULT",
-    "LayerCard",
-    "Model",
-    "ModelCard",
-    "StoredModel",
-    "bare",
-    "cache_folder",
-    "check_finite",
-    "choose_device",
-    "choose_dtype",
-    "decoder_layers",
-    "embedding",
-    "is_offloaded",
-    "load",
-    "open_stored",
-    "packaged_adapter",
-    "read_card",
-    "readable",
-    "runs_on",
-    "tokenizer_digest",
-    "unembedding",
-    "values_of",
-    "weights_digest",
-    "whole",
-]
+    "DEFAULT", "LayerCard", "Model", "ModelCard", "StoredModel", "cache_folder", "check_finite", "choose_device",
+    "choose_dtype", "decoder_layers", "embedding", "execution_device", "is_offloaded", "load", "load_parameter",
+    "materialize", "open_stored", "packaged_adapter", "read_card", "readable_tokens", "tokenizer_digest",
+    "unembedding", "weights_digest", "without_hooks",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"headwise.model has no {name!r}")
+    value = getattr(import_module(f"headwise.model.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,79 +1,91 @@
-"""PEFT adapters: a few trained matrices beside a model's own, kept apart and never merged here.
+"""PEFT adapters: a few trained matrices on top of a model's own, never merged here.
 
-An adapter is injected into the ``transformers`` model itself (its layers gain side branches), so the model keeps its
-class and everything that reads it goes on working. Adapters that add virtual tokens are refused: every position of a
-text would be shifted. An adapter that does not fit is refused too; ``peft`` would leave it at its random start. One that
-was trained with gates (`headwise sparsify`) makes the model's attention gated, too.
+An adapter is injected into the ``transformers`` model itself (its layers gain side branches), so the model keeps its class.
+Refused: adapters that add virtual tokens (all positions would shift), and adapters that do not fit (``peft`` would leave
+them at their random initialisation). An adapter trained with gates (`headwise sparsify`) makes the attention gated, too.
+
+Is this the model the adapter was trained on? An adapter fits many models by shape and is meaningless on most. A sparse
+adapter's gate file records the base model's name and a digest of its weights. The same name suffices: a quantised copy has
+other weights and is a legitimate base. Under another name the weights must match; the digest is of weights cast to
+bfloat16, so it does not depend on the loaded dtype. Adapters without a gate file are not checked.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from headwise.core.errors import ModelError
-from headwise.model.base import refuse_other_base
-from headwise.model.failures import in_words
-from headwise.model.gate import gate_note, put_gate
+from headwise.model.digest import named_weights, tensors_digest
+from headwise.model.gate import FILE, gate_note, gate_of, put_gate
+from headwise.model.library_calls import silence_transformers, translate_load_errors
+from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
-from headwise.model.quiet import quiet
+from headwise.model.sources import DEFAULT
 
-__all__ = ["AdapterNote", "adapter_note", "add_adapter", "require_adapter", "unwrap"]
+__all__ = [
+    "AdapterConfig", "add_adapter", "base_digest", "packaged_adapter", "read_adapter_config", "require_adapter",
+    "require_base_model", "unwrap",
+]  # fmt: skip
 
 
-class AdapterNote(dict[str, Any]):
-    """What an ``adapter_config.json`` says."""
+class AdapterConfig(dict[str, Any]):
+    """The content of an ``adapter_config.json``."""
 
     @property
     def base(self) -> str | None:
+        """The name of the base model."""
         return self.get("base_model_name_or_path")
 
 
-def adapter_note(name: str | Path, finding: dict[str, Any]) -> AdapterNote | None:
-    """The note of a folder or hub repository that holds an adapter; ``None`` where there is none."""
-    with quiet(), in_words(str(name)):
+def read_adapter_config(name: str | Path, hub: dict[str, Any]) -> AdapterConfig | None:
+    """The config of the adapter in a folder or hub repository; ``None`` if there is none."""
+    with silence_transformers(), translate_load_errors(str(name)):
         try:
-            file = find_adapter_config_file(str(name), **finding)
+            file = find_adapter_config_file(str(name), **hub)
         except OSError:
             return None
-        return None if file is None else AdapterNote(json.loads(Path(file).read_text()))
+        return None if file is None else AdapterConfig(json.loads(Path(file).read_text()))
 
 
-def require_adapter(adapter: str | Path, finding: dict[str, Any]) -> AdapterNote:
-    """The note of an adapter; refuses what is none, at once where it can be neither a folder nor a name on the hub."""
+def require_adapter(adapter: str | Path, hub: dict[str, Any]) -> AdapterConfig:
+    """The config of an adapter; refuses anything else, without a request if it cannot be a name on the hub."""
     if importlib.util.find_spec("peft") is None:
         raise ModelError(f'The adapter {adapter} needs the package peft; run `pip install "headwise[peft]"`.')
-    there = Path(adapter).expanduser().is_dir()
-    if not there and str(adapter).count("/") != 1:
+    is_folder = Path(adapter).expanduser().is_dir()
+    if not is_folder and str(adapter).count("/") != 1:
         raise ModelError(
             f"There is no folder {str(adapter)!r}; give a PEFT adapter's folder, or its hub id as owner/name."
         )
-    note = adapter_note(adapter, finding)
-    if note is None:
-        where = "" if there else " and is no folder here"
+    config = read_adapter_config(adapter, hub)
+    if config is None:
+        where = "" if is_folder else " and is not a local folder"
         raise ModelError(
-            f"{adapter} holds no adapter (no adapter_config.json was found){where}; give a PEFT adapter's folder, or its hub "
-            "id as owner/name."
+            f"{adapter} contains no adapter (no adapter_config.json was found){where}; give a PEFT adapter's folder, or its "
+            "hub id as owner/name."
         )
-    return note
+    return config
 
 
-def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any], name: str) -> None:
-    """Puts an adapter on top of a loaded model, in place; ``name``: what the model is called."""
-    note, gate = require_adapter(adapter, finding), gate_note(adapter, finding)
-    if is_offloaded(hf):  # peft would leave the adapter's own matrices there without values
+def add_adapter(hf: Any, adapter: str | Path, hub: dict[str, Any], name: str) -> None:
+    """Add an adapter to a loaded model, in place; ``name``: the model's name."""
+    config, gate = require_adapter(adapter, hub), gate_note(adapter, hub)
+    if is_offloaded(hf):  # peft would leave the adapter's own matrices without values
         raise ModelError(
-            f"The adapter {adapter} cannot be put on {name}, parts of which are offloaded; merge it (merge_and_unload), save "
-            "the result with save_pretrained, and load that."
+            f"The adapter {adapter} cannot be added to {name}, parts of which are offloaded; merge it (merge_and_unload), "
+            "save the result with save_pretrained, and load that."
         )
-    refuse_other_base(hf, name, adapter, gate)
-    with quiet(), in_words(str(adapter)):
+    require_base_model(hf, name, adapter, gate)
+    with silence_transformers(), translate_load_errors(str(adapter)):
         try:
-            loaded = hf.load_adapter(str(adapter), adapter_kwargs=dict(finding))
+            loaded = hf.load_adapter(str(adapter), adapter_kwargs=dict(hub))
         except (ValueError, RuntimeError) as error:
             if "prompt learning" in str(error):
                 raise ModelError(_virtual_tokens(f"The adapter {adapter}")) from error
@@ -83,14 +95,14 @@ def add_adapter(hf: Any, adapter: str | Path, finding: dict[str, Any], name: str
                 else str(error).splitlines()[0]
             )
             raise ModelError(
-                f"The adapter {adapter} could not be put on this model ({why}); use it with the "
-                f"model that it was trained on ({note.base})."
+                f"The adapter {adapter} could not be added to this model ({why}); use it with the model it was trained on "
+                f"({config.base})."
             ) from error
     missing = sorted(getattr(loaded, "missing_keys", None) or ())
     if missing:
         raise ModelError(
-            f"The adapter {adapter} does not fit this model: it has nothing for {missing[0]} and {len(missing) - 1} "
-            f"others; use it with the model that it was trained on ({note.base})."
+            f"The adapter {adapter} does not fit this model: it has no matrices for {missing[0]} and {len(missing) - 1} "
+            f"others; use it with the model it was trained on ({config.base})."
         )
     if gate is not None:
         put_gate(hf, gate["bias"])
@@ -105,5 +117,43 @@ def unwrap(model: Any) -> Any:
     return model.get_base_model()
 
 
-def _virtual_tokens(who: str) -> str:
-    return f"{who} adds virtual tokens in front of every text, which would shift all positions; use a LoRA adapter."
+def _virtual_tokens(adapter: str) -> str:
+    return f"{adapter} adds virtual tokens in front of every text, which would shift all positions; use a LoRA adapter."
+
+
+def base_digest(hf: Any) -> str:
+    """The digest of a base model's weights; milliseconds."""
+    return tensors_digest(named_weights(hf), hf.config, torch.bfloat16)
+
+
+def require_base_model(hf: Any, name: str, adapter: str | Path, gate: Mapping[str, Any] | None) -> None:
+    """Refuse a sparse adapter on a model it was not trained on; ``name``: the model's name."""
+    trained_on = str((gate or {}).get("model") or "")
+    if gate is None or not trained_on or _own_name(name) == _own_name(trained_on):
+        return
+    if gate.get("digest"):
+        if gate["digest"] == base_digest(hf):
+            return
+    elif name == type(hf).__name__:  # a model in memory without a name cannot be checked
+        return
+    raise ModelError(
+        f"The sparse adapter {adapter} was trained on {trained_on}, but this model is {name}, with other weights; use it "
+        f"with {trained_on}, or train one for this model with headwise sparsify."
+    )
+
+
+def _own_name(name: str) -> str:
+    """Without the owner or the folder.
+
+    >>> _own_name("who/Model-1"), _own_name("/models/Model-1/")
+    ('model-1', 'model-1')
+    """
+    return name.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf").lower()
+
+
+def packaged_adapter(model: Model) -> Path | None:
+    """The folder of the sparse adapter packaged for the default model (docs/studies/sparse.md); None for other models."""
+    folder = Path(str(files("headwise.model") / "data" / "sparse"))
+    if model.id != DEFAULT or model.adapter is not None or gate_of(model.hf) is not None:
+        return None
+    return folder if (folder / FILE).is_file() else None

@@ -1,8 +1,8 @@
-"""Headwise's cache folder, and the one way to put something into it.
+"""Headwise's cache folder, and atomic writes into it.
 
-What is made once and kept (a de-quantised copy of a model) is written to a temporary folder beside its place and then
-renamed. A rename is one step: a process that is killed half-way leaves a temporary folder and nothing else, and two
-processes that make the same thing at once both end with it whole (the first rename wins, the other copy is dropped).
+An entry (a de-quantised copy of a model) is written to a temporary folder next to its final path and then renamed. The
+rename is atomic: a killed process leaves only a temporary folder, and of two processes that create the same entry
+concurrently the first rename wins.
 
 The folder is ``$HEADWISE_CACHE``; else ``$XDG_CACHE_HOME/headwise``; else ``%LOCALAPPDATA%\\\\headwise`` on Windows and
 ``~/.cache/headwise`` elsewhere.
@@ -21,14 +21,14 @@ from pathlib import Path
 
 from headwise.core.errors import ModelError
 
-__all__ = ["cache_folder", "keep"]
+__all__ = ["cache_folder", "get_or_create"]
 
 UNFINISHED = ".unfinished-"
-ABANDONED_AFTER = 3600.0  # seconds without a change, after which a temporary folder belongs to nobody
+ABANDONED_AFTER = 3600.0  # seconds without a change, after which a temporary folder is deleted
 
 
 def cache_folder() -> Path:
-    """Where Headwise keeps what it made; not created here."""
+    """The path of the cache folder; not created here."""
     if own := os.environ.get("HEADWISE_CACHE"):
         return Path(own).expanduser()
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -38,42 +38,42 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "headwise"
 
 
-def keep(folder: Path, write: Callable[[Path], None], is_whole: Callable[[Path], bool]) -> Path:
-    """``folder``, filled by ``write`` unless it is whole already."""
-    if is_whole(folder):
+def get_or_create(folder: Path, write: Callable[[Path], None], is_complete: Callable[[Path], bool]) -> Path:
+    """``folder``, filled by ``write`` unless it is already complete."""
+    if is_complete(folder):
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(folder.parent)
+        _remove_abandoned(folder.parent)
         unfinished = folder.parent / f"{UNFINISHED}{uuid.uuid4().hex}"
         unfinished.mkdir()
         try:
             write(unfinished)
-            _move(unfinished, folder, is_whole)
+            _move(unfinished, folder, is_complete)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     except OSError as error:
         raise ModelError(
-            f"Headwise could not write to its cache folder {folder.parent} ({error.strerror or error}); make room, or "
-            "set HEADWISE_CACHE to a folder that you may write to."
+            f"Headwise could not write to its cache folder {folder.parent} ({error.strerror or error}); free some space, "
+            "or set HEADWISE_CACHE to a writable folder."
         ) from error
     return folder
 
 
-def _move(unfinished: Path, folder: Path, is_whole: Callable[[Path], bool]) -> None:
+def _move(unfinished: Path, folder: Path, is_complete: Callable[[Path], bool]) -> None:
     try:
         unfinished.rename(folder)
     except OSError:
-        if is_whole(folder):  # another process was first
+        if is_complete(folder):  # another process was first
             return
         if not folder.exists():
             raise
-        folder.rename(unfinished.with_name(f"{UNFINISHED}{uuid.uuid4().hex}"))  # damaged: out of the way, swept later
+        folder.rename(unfinished.with_name(f"{UNFINISHED}{uuid.uuid4().hex}"))  # damaged: deleted later
         unfinished.rename(folder)
 
 
-def _sweep(parent: Path) -> None:
-    """Removes what killed processes left behind."""
+def _remove_abandoned(parent: Path) -> None:
+    """Delete the temporary folders of killed processes."""
     for leftover in parent.glob(f"{UNFINISHED}*"):
         with suppress(OSError):
             changed = max(path.stat().st_mtime for path in (leftover, *leftover.iterdir()))

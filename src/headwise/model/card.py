@@ -1,12 +1,10 @@
-"""A model described from its config alone: layers, heads, widths, windows, and what has no heads.
+"""A model described from its config alone: layers, heads, widths, windows, and layers without heads.
 
 Question: what will a map of this model look like, and what will it cost, before any weight is loaded?
 
-Everything but two facts is read from the config. How many parameters there are, and whether the softmax has a learned
-sink logit, is seen on a **skeleton**: the model built on the ``meta`` device, which holds shapes and no values (well
-under a second for most models; built once, when first asked for).
-
-This module does not know where a model comes from, and never looks at the values of weights.
+Everything is read from the config, except the number of parameters and whether the softmax has a learned sink logit: both
+are read from a **skeleton** (see `skeleton`), built on first use. Importing this module loads neither torch nor
+transformers.
 """
 
 from __future__ import annotations
@@ -16,19 +14,17 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from typing import Any
-
-import torch
-from torch import nn
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
+from typing import TYPE_CHECKING, Any
 
 from headwise.core.errors import ModelError
 from headwise.core.markup import card, listing
-from headwise.model.facts import attention_facts, find, layer_labels, text_config
-from headwise.model.quiet import quiet
+from headwise.model.attention_config import attention_facts, find, layer_labels, text_config
 
-__all__ = ["LayerCard", "ModelCard", "auto_class"]
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+__all__ = ["LayerCard", "ModelCard"]
 
 
 @dataclass(frozen=True)
@@ -40,56 +36,62 @@ class LayerCard:
         LayerCard(index=2, kind='full', window=None, heads=6, kv_heads=6, head_dim=64, value_dim=64, reason=None)
     """
 
-    index: int  # counted from 0, the layer next to the embedding
+    index: int  # 0: the layer after the embedding
     kind: str  # "full", "window", "chunked" or "other"
-    window: int | None  # keys a query may see, itself included; the chunk's length for "chunked"
+    window: int | None  # visible keys per query, itself included; the chunk length for "chunked"
     heads: int  # query heads
-    kv_heads: int  # heads that hold keys and values
+    kv_heads: int  # key-value heads
     head_dim: int  # width of a query and a key
-    value_dim: int  # width of a value, and of what a head puts out
+    value_dim: int  # width of a value, and of a head's output z
     reason: str | None  # "linear attention: no attention map"
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A model in numbers, told from its config alone. ``heads``, ``kv_heads`` and the widths are the largest of any layer.
+    """A model's dimensions, from its config alone. ``heads``, ``kv_heads`` and the widths are maxima over the layers.
 
     Examples:
         >>> card = hw.ModelCard.from_config(model.hf.config, "planted")
         >>> card.layers, card.heads, card.head_dim, card.attention_layers
         (3, 6, 64, (0, 1, 2))
-        >>> card.parameters  # counted on a skeleton that holds no values
+        >>> card.parameters  # counted on a skeleton without values
         1998744
     """
 
     id: str  # the hub id, folder or name it was loaded by
     family: str  # transformers' model_type, such as "llama"
     layers: int  # of the decoder
-    heads: int  # query heads of a layer
-    kv_heads: int  # heads that hold keys and values; query head h reads kv head h // (heads / kv_heads)
+    heads: int  # query heads per layer
+    kv_heads: int  # key-value heads per layer; query head h reads kv head h // (heads / kv_heads)
     head_dim: int  # width of a query and a key
-    value_dim: int  # width of a value, and of what a head puts out
+    value_dim: int  # width of a value, and of a head's output z
     hidden_size: int  # width of the residual stream
-    vocabulary_size: int  # tokens that are embedded
-    max_positions: int | None  # None where the config sets no limit
+    vocabulary_size: int  # rows of the embedding
+    max_positions: int | None  # None: the config sets no limit
     tied_embeddings: bool  # whether the unembedding is the embedding
     softcap: float | None  # attention scores are softcap * tanh(score / softcap)
-    per_layer: tuple[LayerCard, ...]  # every layer by itself
-    config: Any = field(repr=False, compare=False)  # transformers' own
+    per_layer: tuple[LayerCard, ...]  # one card per layer
+    config: Any = field(repr=False, compare=False)  # the transformers config
 
     @classmethod
     def from_config(cls, config: Any, id: str | None = None) -> ModelCard:
-        """Reads a config; refuses what is not a decoder, or does not say what is needed.
+        """Read a config; refuses models that are not decoders, and configs with missing entries.
 
         Args:
             config: a ``transformers`` config.
-            id: what the model is called; by default what the config says.
+            id: the model's name; by default the config's.
 
         Returns:
             The card.
         """
+        from headwise.model.skeleton import is_encoder  # loads torch
+
         text = text_config(config)
-        _refuse_encoder(config)
+        if is_encoder(config):
+            raise ModelError(
+                f"A {config.model_type!r} model is an encoder for masked tokens; Headwise reads decoder-only language "
+                "models, so give it one of those."
+            )
         count = find(text, "num_hidden_layers", "num_transformer_layers")
         hidden, vocabulary = find(text, "hidden_size", "model_dim"), find(text, "vocab_size")
         sizes = {"number of layers": count, "hidden size": hidden, "vocabulary size": vocabulary}
@@ -99,7 +101,9 @@ class ModelCard:
                 f"The config of a {text.model_type!r} model does not give its {' and '.join(missing)}; add it to the "
                 "config, or load the text model alone and give that."
             )
-        layers = _layer_cards(text, int(count))
+        labels = layer_labels(text, int(count))
+        configs = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text] * int(count)
+        layers = tuple(LayerCard(i, *attention_facts(configs[i], i, label)) for i, label in enumerate(labels))
         return cls(
             id=id or getattr(config, "_name_or_path", "") or text.model_type,
             family=config.model_type,
@@ -119,31 +123,24 @@ class ModelCard:
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
-        """The layers that have softmax heads."""
+        """The layers with softmax attention."""
         return tuple(layer.index for layer in self.per_layer if layer.reason is None)
 
     @cached_property
     def skeleton(self) -> nn.Module:
-        """The model without values. Its parameters have shapes and take no memory."""
-        trusted = type(self.config).__module__.startswith("transformers_modules")  # its code runs already
-        auto = auto_class(self.config)
-        with quiet(), torch.device("meta"):
-            try:
-                return auto.from_config(self.config, trust_remote_code=trusted)
-            except Exception as error:  # whatever a model's own code makes of a config it does not expect
-                raise ModelError(
-                    f"transformers could not build {self.id} from its config ({type(error).__name__}: {error}); "
-                    "correct the config, or install the transformers version that the model was made with."
-                ) from error
+        """The model without values: its parameters have shapes and take no memory."""
+        from headwise.model.skeleton import build_skeleton  # loads torch
+
+        return build_skeleton(self.config, self.id)
 
     @cached_property
     def parameters(self) -> int:
-        """How many parameters there are; tied ones count once."""
+        """The number of parameters; tied ones count once."""
         return sum(parameter.numel() for parameter in self.skeleton.parameters())
 
     @property
-    def counted(self) -> int | None:
-        """`parameters`; None for a model whose own code cannot build it without its values."""
+    def parameters_or_none(self) -> int | None:
+        """`parameters`; None for a model whose own code cannot build it on the ``meta`` device."""
         try:
             return self.parameters
         except ModelError:
@@ -151,13 +148,13 @@ class ModelCard:
 
     @cached_property
     def sinks(self) -> bool:
-        """Whether heads have a learned sink logit, so that a row of weights sums to less than one."""
+        """Whether heads have a learned sink logit, so that a row of attention weights sums to less than one."""
         heads = {layer.heads for layer in self.per_layer}
         named = ((name.rpartition(".")[2], value) for name, value in self.skeleton.named_parameters())
         return any("sink" in name and value.numel() in heads for name, value in named)
 
     def bytes(self, dtype: torch.dtype) -> int:
-        """Memory of the parameters in one dtype.
+        """The memory of the parameters in one dtype.
 
         Args:
             dtype: such as ``torch.bfloat16``.
@@ -181,8 +178,8 @@ class ModelCard:
         seen = len(self.attention_layers)
         lines = [
             f"{self.id} ({self.family}): {heads}, hidden size {self.hidden_size}",
-            f"{_short(self.parameters)} parameters ({_short(self.bytes(torch.float32))}B in float32, "
-            f"{_short(self.bytes(torch.bfloat16))}B in bfloat16), vocabulary {self.vocabulary_size}"
+            f"{_short(self.parameters)} parameters ({_short(4 * self.parameters)}B in float32, "
+            f"{_short(2 * self.parameters)}B in bfloat16), vocabulary {self.vocabulary_size}"
             f"{' (embeddings tied)' if self.tied_embeddings else ''}, "
             f"{f'at most {self.max_positions} tokens' if self.max_positions else 'no limit on tokens'}",
             f"softmax attention in {'every layer' if seen == self.layers else f'{seen} of {self.layers} layers'}",
@@ -205,7 +202,7 @@ class ModelCard:
         kinds: dict[str, list[int]] = {}
         for layer in self.per_layer:
             window = f"{'window' if layer.kind == 'window' else 'chunks'} of {layer.window} tokens"
-            full = "full attention" if layer.kind == "full" else "keys picked by an indexer"
+            full = "full attention" if layer.kind == "full" else "keys chosen by an indexer"
             what = layer.reason or (window if layer.window else full)
             if layer.reason is None and self._heads_words(layer) != self._heads_words(self):
                 what += f", {self._heads_words(layer)}"
@@ -216,33 +213,6 @@ class ModelCard:
     def _heads_words(of: ModelCard | LayerCard) -> str:
         width = f"{of.head_dim}" if of.head_dim == of.value_dim else f"{of.head_dim} (values {of.value_dim})"
         return f"{of.heads} heads ({of.kv_heads} for keys and values, width {width})"
-
-
-def auto_class(config: Any) -> Any:
-    """The ``transformers`` class that builds a text-generating model from this config."""
-    for auto in (AutoModelForCausalLM, AutoModelForImageTextToText):
-        if type(config) in auto._model_mapping or auto.__name__ in (getattr(config, "auto_map", None) or {}):
-            return auto
-    raise ModelError(
-        f"transformers has no text-generating model for a {config.model_type!r} config; Headwise reads decoder-only "
-        "language models, so give it one of those."
-    )
-
-
-def _layer_cards(text: Any, count: int) -> tuple[LayerCard, ...]:
-    labels = layer_labels(text, count)
-    own = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text] * count
-    return tuple(LayerCard(i, *attention_facts(own[i], i, label)) for i, label in enumerate(labels))
-
-
-def _refuse_encoder(config: Any) -> None:
-    """An encoder (BERT) can be built as a causal model too, but was not trained as one."""
-    fills_blanks = type(config) in MODEL_FOR_MASKED_LM_MAPPING and getattr(config, "is_decoder", None) is False
-    if fills_blanks:
-        raise ModelError(
-            f"A {config.model_type!r} model is an encoder that fills in blanks; Headwise reads decoder-only language "
-            "models, so give it one of those."
-        )
 
 
 def _short(count: int) -> str:

@@ -28,17 +28,7 @@ from headwise.core.errors import ModelError
 from headwise.kernels import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
-__all__ = [
-    "FILE",
-    "Training",
-    "attend_gated",
-    "gate_note",
-    "gate_of",
-    "put_gate",
-    "register",
-    "training",
-    "write_gate",
-]
+__all__ = ["FILE", "Training", "attend_gated", "gate_note", "gate_of", "put_gate", "register", "training", "write_gate"]
 
 NAME = "headwise_gated"
 FLAG = "attention_gate"

@@ -1,7 +1,7 @@
-"""Loads a model from wherever it is: hub, folder, GGUF file, or memory; with an adapter on top if asked.
+"""Load a model from the hub, a folder, a GGUF file or memory, optionally with an adapter.
 
-``load`` takes what ``from_pretrained`` takes, and refuses in one sentence what it cannot read right: encoders, weights
-that do not cover the model (``transformers`` fills them in at random), damaged files, code that would have to be run.
+``load`` takes the arguments of ``from_pretrained``. It refuses, in one sentence, what it cannot read correctly: encoders,
+checkpoints with missing weights (``transformers`` would initialise them at random), damaged files, untrusted code.
 Attention is SDPA wherever the family supports it, and the model is in eval mode.
 """
 
@@ -11,25 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from torch import nn
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from headwise.core.errors import ModelError
-from headwise.model.adapters import AdapterNote, adapter_note, add_adapter, require_adapter, unwrap
-from headwise.model.card import ModelCard, auto_class
-from headwise.model.default import DEFAULT, Source, default_source, gguf_source, no_default
-from headwise.model.failures import in_words, is_path, unreachable
+from headwise.model.adapters import AdapterConfig, add_adapter, read_adapter_config, require_adapter, unwrap
+from headwise.model.card import ModelCard
 from headwise.model.gate import gate_of, put_gate
+from headwise.model.library_calls import is_unreachable, silence_transformers, translate_load_errors
 from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
-from headwise.model.placement import choose_device, choose_dtype, named_dtype, require_working_dtype
-from headwise.model.quiet import quiet
-from headwise.model.spread import Spread
+from headwise.model.placement import DevicePlacement, choose_device, choose_dtype, named_dtype, require_working_dtype
+from headwise.model.skeleton import auto_class
+from headwise.model.sources import HUB_ARGUMENTS, ModelSource, find_config, find_source, hub_commit
 
 __all__ = ["load", "read_card"]
-
-FINDING = ("cache_dir", "force_download", "local_files_only", "proxies", "subfolder", "token")
 
 
 def load(
@@ -46,30 +42,30 @@ def load(
     trust_remote_code: bool = False,
     **kwargs: Any,
 ) -> Model:
-    """Loads a model for reading.
+    """Load a model for measuring.
 
     Args:
         model: a hub id, a folder, a ``.gguf`` file, a folder with a PEFT adapter (its base is loaded first), or a
-            ``transformers`` model that is loaded already. Nothing: the default model, SmolLM2-135M-Instruct.
-        tokenizer: a tokenizer, or where to find one; by default the model's own.
+            ``transformers`` model in memory. None: the default model, SmolLM2-135M-Instruct.
+        tokenizer: a tokenizer, or its name or folder; by default the model's own.
         dtype: ``"auto"`` is the checkpoint's own dtype on a GPU, and float32 on a CPU, where half precision is slower
-            and less exact. A loaded model keeps its dtype unless another one is named.
-        device: by default the first CUDA device if there is one, else the CPU. A loaded model stays where it is.
-        device_map: spreads the model over GPUs, the CPU's memory and disk (needs ``accelerate``): ``"auto"``, or module ->
-            device as a dict or a ``.json`` file. Weights on disk are read for every pass.
-        offload_folder: where weights on disk are put if they must be rewritten; safetensors are read where they lie.
-        max_memory: what each device may hold, ``{"cpu": "8GiB", 0: "20GiB"}`` or ``"cpu=8GiB,0=20GiB"``; alone it means
+            and less exact. A model in memory keeps its dtype unless another one is given.
+        device: by default the first CUDA device if there is one, else the CPU. A model in memory stays on its device.
+        device_map: distributes the model over GPUs, CPU memory and disk (needs ``accelerate``): ``"auto"``, or module ->
+            device as a dict or a ``.json`` file. Weights on disk are read in every forward pass.
+        offload_folder: for weights on disk that must be rewritten; safetensors are read in place.
+        max_memory: limit per device, ``{"cpu": "8GiB", 0: "20GiB"}`` or ``"cpu=8GiB,0=20GiB"``; alone it implies
             ``device_map="auto"``.
         revision: a branch, tag or commit of the hub.
-        adapter: a PEFT adapter to put on top (not merged).
+        adapter: a PEFT adapter to add (not merged).
         trust_remote_code: whether code that comes with the model may run.
-        **kwargs: go to ``from_pretrained``.
+        **kwargs: passed to ``from_pretrained``.
 
     Returns:
         The model in eval mode with its tokenizer and its card, ready for `observe`, `check` and `build`.
 
     Examples:
-        A model that is in memory already; a hub id, a folder or a ``.gguf`` file is given in the same place.
+        A model in memory; a hub id, a folder or a ``.gguf`` file is passed in the same way.
 
         >>> hw.load(model.hf, model.tokenizer)
         <Model planted: 3 layers x 6 heads, float32 on cpu>
@@ -77,50 +73,58 @@ def load(
     if isinstance(model, Model):
         return model
     wanted = named_dtype(dtype)
-    found = {name: kwargs[name] for name in FINDING if name in kwargs}
+    given = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
     if isinstance(model, nn.Module):
-        return _given(model, tokenizer, wanted, device, adapter, found)
+        return _from_memory(model, tokenizer, wanted, device, adapter, given)
     if adapter is not None:
-        require_adapter(adapter, found)  # before the weights, which take long
-    spread = Spread.of(device_map, max_memory, offload_folder)
-    where = choose_device(device, spread)
-    source = find_source(model, revision, found)
+        require_adapter(adapter, given)  # before the weights, which take long
+    placement = DevicePlacement.of(device_map, max_memory, offload_folder)
+    where = choose_device(device, placement)
+    source = find_source(model, revision, given)
     code = {"trust_remote_code": trust_remote_code}
-    finding = found | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
+    hub = given | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
     try:
-        config = find_config(source, finding)
+        config = find_config(source, hub)
     except ModelError as error:
-        note = adapter_note(source.location, found | {"local_files_only": source.local or unreachable(error)})
-        if note is None:
+        local = {"local_files_only": source.local or is_unreachable(error)}
+        found = read_adapter_config(source.location, given | local)
+        if found is None:
             raise
-        rest = {"dtype": dtype, "device": device, **spread.arguments(), **code, **kwargs}
-        return _on_its_base(source, note, tokenizer, adapter, rest)
+        rest = {"dtype": dtype, "device": device, **placement.arguments(), **code, **kwargs}
+        return _adapter_on_its_base(source, found, tokenizer, adapter, rest)
     card = ModelCard.from_config(config, source.id)
     if wanted == "auto" and not hasattr(config, "quantization_config") and where.type == "cpu":
         wanted = choose_dtype(wanted, config, where)
     require_working_dtype(wanted, where, source.id)
-    spread = spread.fit(card)
-    hf = read_weights(source, config, {**kwargs, **finding, "dtype": wanted, **spread.arguments()})
-    if not spread and not getattr(hf, "is_quantized", False):  # a quantised model is where it was put
-        with in_words(source.id):
+    placement = placement.fit(card)
+    hf = read_weights(source, config, {**kwargs, **hub, "dtype": wanted, **placement.arguments()})
+    if not placement and not getattr(hf, "is_quantized", False):  # a quantised model cannot be moved
+        with translate_load_errors(source.id):
             hf = hf.to(where)
     if adapter is not None:
-        add_adapter(hf, adapter, found, source.id)
+        add_adapter(hf, adapter, given, source.id)
     elif gate_of(hf) is not None:  # saved with the model
         put_gate(hf, gate_of(hf) or 0.0)
-    tokenizer, why = find_tokenizer(tokenizer, source.location, finding if tokenizer is None else found | code)
-    commit = hub_commit(source, finding)
-    adapter = None if adapter is None else str(adapter)
-    return Model(hf.eval(), tokenizer, card, source.id, commit, adapter, why, spread.arguments() if spread else None)
+    tokenizer, why = find_tokenizer(tokenizer, source.location, hub if tokenizer is None else given | code)
+    return Model(
+        hf.eval(),
+        tokenizer,
+        card,
+        source.id,
+        hub_commit(source, hub),
+        None if adapter is None else str(adapter),
+        why,
+        placement.arguments() if placement else None,
+    )
 
 
 def read_card(
     model: str | Path | None = None, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> ModelCard:
-    """The card of a model that is not loaded: only its config is read.
+    """The card of a model that is not loaded; only its config is read.
 
     Args:
-        model: a name that `load` takes: hub id, folder or ``.gguf`` file. Nothing: the default model.
+        model: a hub id, folder or ``.gguf`` file, as for `load`. None: the default model.
         revision: a branch, tag or commit of the hub.
         trust_remote_code: whether code that comes with the model may run.
 
@@ -133,15 +137,15 @@ def read_card(
         (3, 6)
     """
     source = find_source(model, revision, {})
-    finding = {"revision": revision, "trust_remote_code": trust_remote_code}
-    finding |= {"local_files_only": True} if source.local else {}
-    return ModelCard.from_config(find_config(source, finding), source.id)
+    hub = {"revision": revision, "trust_remote_code": trust_remote_code}
+    hub |= {"local_files_only": True} if source.local else {}
+    return ModelCard.from_config(find_config(source, hub), source.id)
 
 
-def _given(
-    model: Any, tokenizer: Any, dtype: Any, device: Any, adapter: str | Path | None, found: dict[str, Any]
+def _from_memory(
+    model: Any, tokenizer: Any, dtype: Any, device: Any, adapter: str | Path | None, hub: dict[str, Any]
 ) -> Model:
-    """A model that is loaded already; it is moved or cast only if that was asked for."""
+    """A loaded ``transformers`` model; moved or cast only on request."""
     hf = unwrap(model)
     if not hasattr(hf, "config") or not hasattr(hf.config, "model_type"):
         raise ModelError(
@@ -150,98 +154,66 @@ def _given(
     card = ModelCard.from_config(hf.config, hf.config._name_or_path or type(hf).__name__)
     if (dtype != "auto" or device is not None) and is_offloaded(hf):
         raise ModelError(
-            f"Parts of {card.id} are offloaded, so it cannot be cast or moved; load it with the dtype and device_map wanted."
+            f"Parts of {card.id} are offloaded, so it cannot be cast or moved; load it with the right dtype and device_map."
         )
     hf = hf if dtype == "auto" else hf.to(dtype)
     hf = hf if device is None else hf.to(choose_device(device))
     first = next(hf.parameters())
     require_working_dtype(first.dtype, first.device, card.id)
     if adapter is not None:
-        add_adapter(hf, adapter, found, card.id)
+        add_adapter(hf, adapter, hub, card.id)
     if tokenizer is None:
         why = "it was given without a tokenizer"
     else:
-        tokenizer, why = find_tokenizer(tokenizer, "", found)
+        tokenizer, why = find_tokenizer(tokenizer, "", hub)
     commit = getattr(hf.config, "_commit_hash", None)
     return Model(hf.eval(), tokenizer, card, card.id, commit, None if adapter is None else str(adapter), why)
 
 
-def _on_its_base(source: Source, note: AdapterNote, tokenizer: Any, adapter: Any, rest: dict[str, Any]) -> Model:
-    """What was given as the model is an adapter: loads what it was trained on, then puts it on top."""
+def _adapter_on_its_base(
+    source: ModelSource, config: AdapterConfig, tokenizer: Any, adapter: Any, rest: dict[str, Any]
+) -> Model:
+    """The argument `model` is an adapter: load its base model, then add it."""
     if adapter is not None:
-        raise ModelError(f"{source.id} is an adapter itself, and {adapter} was to go on top; load one of the two.")
-    if not note.base:
-        raise ModelError(f"The adapter {source.id} does not say which model it is for; load that, with adapter=.")
+        raise ModelError(f"{source.id} is an adapter itself, and adapter={adapter} is another; load one of the two.")
+    if not config.base:
+        raise ModelError(
+            f"The adapter {source.id} does not name its base model; load that model, and pass this one as adapter=."
+        )
     if tokenizer is None and (Path(source.location) / "tokenizer_config.json").is_file():
         tokenizer = source.location
-    return load(note.base, tokenizer, adapter=source.location, revision=note.get("revision"), **rest)
+    return load(config.base, tokenizer, adapter=source.location, revision=config.get("revision"), **rest)
 
 
-def find_source(model: str | Path | None, revision: str | None, finding: dict[str, Any]) -> Source:
-    path = Path(model or DEFAULT).expanduser()
-    if str(model or DEFAULT) == DEFAULT and not path.is_dir():
-        return default_source(revision, finding.get("cache_dir"))
-    if path.is_file():
-        return gguf_source(path)
-    if path.is_dir():
-        if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
-            raise ModelError(
-                f"The folder {path} has no config.json, so it does not hold a transformers model; give the folder that "
-                "save_pretrained wrote, or a .gguf file."
-            )
-        return Source(str(path), str(model))
-    if is_path(str(model)):
-        raise ModelError(f"There is no folder or file {str(model)!r}; check the path.")
-    return Source(str(model), str(model), revision, local=False)
-
-
-def hub_commit(source: Source, finding: dict[str, Any]) -> str | None:
-    """The commit of the hub that was loaded, told by where its config lies in the cache; else the source's own."""
-    if Path(source.location).is_dir():
-        return source.revision
-    where = {name: finding[name] for name in ("cache_dir", "revision") if finding.get(name) is not None}
-    file = try_to_load_from_cache(source.location, "config.json", **where)
-    return Path(file).parent.name if isinstance(file, str) else source.revision
-
-
-def find_config(source: Source, finding: dict[str, Any]) -> Any:
-    try:
-        with quiet(), in_words(source.id, finding.get("revision")):
-            return AutoConfig.from_pretrained(source.location, **finding)
-    except ModelError as error:
-        if source.id == DEFAULT and unreachable(error):
-            raise no_default() from error
-        raise
-
-
-def read_weights(source: Source, config: Any, arguments: dict[str, Any]) -> Any:
+def read_weights(source: ModelSource, config: Any, arguments: dict[str, Any]) -> Any:
+    """The ``transformers`` model with its weights; refused if any are missing."""
     auto = auto_class(config)
-    with quiet(), in_words(source.id, arguments.get("revision")):
+    with silence_transformers(), translate_load_errors(source.id, arguments.get("revision")):
         hf, loaded = auto.from_pretrained(source.location, config=config, output_loading_info=True, **arguments)
     missing = sorted(loaded["missing_keys"])
     if missing:
         raise ModelError(
-            f"The weights of {source.id} do not cover the model: {missing[0]} and {len(missing) - 1} others are "
-            "missing and would be random; use a checkpoint with all of them."
+            f"The checkpoint of {source.id} is incomplete: {missing[0]} and {len(missing) - 1} others are missing and "
+            "would be random; use a checkpoint with all of them."
         )
     return hf
 
 
-def find_tokenizer(tokenizer: Any, location: str, finding: dict[str, Any]) -> tuple[Any, str]:
-    """The tokenizer, or ``None`` and why there is none."""
+def find_tokenizer(tokenizer: Any, location: str, hub: dict[str, Any]) -> tuple[Any, str]:
+    """The tokenizer, or ``None`` and the reason."""
     if tokenizer is not None and not isinstance(tokenizer, str | Path):
         return tokenizer, ""
     where = str(location if tokenizer is None else tokenizer)
     found: Any
     try:
-        with quiet():
-            found = AutoTokenizer.from_pretrained(where, **finding)
-    except Exception as error:  # a broken tokenizer must not keep anyone from measuring on token ids
+        with silence_transformers():
+            found = AutoTokenizer.from_pretrained(where, **hub)
+    except Exception as error:  # without a tokenizer, token ids can still be measured
         found, why = None, f"its tokenizer could not be loaded ({(str(error).strip() or repr(error)).splitlines()[0]})"
     else:
         why = f"no tokenizer was found in {where}"
         named = {*found.all_special_tokens, *found.get_added_vocab()}
-        if set(found.get_vocab()) <= named:  # transformers makes an empty one where the files are missing
+        if set(found.get_vocab()) <= named:  # transformers returns an empty one if the files are missing
             found = None
     if found is None and tokenizer is not None:
         raise ModelError(f"There is no tokenizer in {where}: {why}.")

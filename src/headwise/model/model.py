@@ -1,7 +1,6 @@
-"""A loaded model: the ``transformers`` model, its tokenizer, its card, and who it is.
+"""A loaded model: the ``transformers`` model with its tokenizer, its card and its identity.
 
-It adds nothing to the model and changes nothing in it; it only keeps together what a measurement needs. Its weights are
-the checkpoint's: nothing is folded, centred or merged.
+The model itself is unchanged. Its weights are the checkpoint's: nothing is folded, centred or merged.
 """
 
 from __future__ import annotations
@@ -17,17 +16,15 @@ from headwise.core.errors import DataError
 from headwise.core.markup import Html, card, facts
 from headwise.model.card import ModelCard
 from headwise.model.digest import tokenizer_digest, weights_digest
-from headwise.model.offload import runs_on
-from headwise.model.tokens import Chat, is_chat, readable, token_ids
+from headwise.model.offload import execution_device
+from headwise.model.tokens import Chat, is_chat, readable_tokens, token_ids
 
 __all__ = ["Model"]
 
 
 @dataclass(eq=False)
 class Model:
-    """A model ready for reading: what `headwise.load` returns.
-
-    Call it as you would call the ``transformers`` model; it adds nothing to it and changes nothing in it.
+    """A model ready for measuring, as `headwise.load` returns it; call it like the ``transformers`` model.
 
     Examples:
         >>> model
@@ -36,33 +33,33 @@ class Model:
         >>> inputs["attention_mask"]
         tensor([[1, 1, 1, 1, 0, 0],
                 [1, 1, 1, 1, 1, 1]])
-        >>> model(**inputs).logits.shape  # no gradients are kept
+        >>> model(**inputs).logits.shape  # without gradients
         torch.Size([2, 6, 200])
     """
 
     hf: Any  # the transformers model, in eval mode
-    tokenizer: Any | None  # the transformers tokenizer, or None where there is none
+    tokenizer: Any | None  # the transformers tokenizer, if there is one
     card: ModelCard  # layers, heads, widths
     id: str  # the hub id, folder or name it was loaded by
     revision: str | None = None  # a commit of the hub, or "gguf-" and the file's digest
-    adapter: str | None = None  # the adapter on top, if one was asked for
-    no_tokenizer: str = "this model was given without a tokenizer"  # why, where it is None
-    spread: dict[str, Any] | None = None  # over which devices, as `load` was told
+    adapter: str | None = None  # the adapter, if there is one
+    no_tokenizer: str = "this model was given without a tokenizer"  # the reason, if it is None
+    placement: dict[str, Any] | None = None  # `load`'s arguments for several devices, if given
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """One forward pass without gradients, as all measuring is; ``model.hf(...)`` keeps them."""
+        """One forward pass without gradients; ``model.hf(...)`` computes them."""
         with torch.no_grad():
             return self.hf(*args, **kwargs)
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """``transformers``' own ``generate``, under which instruments and interventions work as well.
+        """``generate`` of ``transformers``; instruments and interventions work in it as well.
 
         Args:
-            *args: go to ``generate``.
-            **kwargs: go to ``generate``; pad on the left, as ``model.encode(texts, padding_side="left")`` does.
+            *args: passed to ``generate``.
+            **kwargs: passed to ``generate``; pad on the left, as ``model.encode(texts, padding_side="left")`` does.
 
         Returns:
-            What ``generate`` returns: token ids, prompts included.
+            Token ids, prompts included.
 
         Examples:
             >>> prompt = model.encode("the old river", padding_side="left")
@@ -73,18 +70,18 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where inputs go."""
-        return runs_on(self.hf)
+        """The device for inputs."""
+        return execution_device(self.hf)
 
     @property
     def dtype(self) -> torch.dtype:
-        """What its weights are kept in."""
+        """The dtype of its weights."""
         return self.hf.dtype
 
     @property
-    def alike(self) -> dict[str, Any]:
-        """What `load` is told to put another model where this one is, in its dtype."""
-        return {"dtype": self.dtype, **(self.spread or {"device": self.device})}
+    def load_arguments(self) -> dict[str, Any]:
+        """Arguments of `load` that place another model like this one, in the same dtype."""
+        return {"dtype": self.dtype, **(self.placement or {"device": self.device})}
 
     def encode(
         self,
@@ -95,16 +92,16 @@ class Model:
     ) -> dict[str, Tensor]:
         """One text or chat, or a list of them, as ``input_ids`` and ``attention_mask`` on the model's device.
 
-        Nothing is truncated: what is too long is refused.
+        Texts longer than the context are refused, not truncated.
 
         Args:
             items: a text, a chat (a list of ``{"role": ..., "content": ...}``), or a list of either.
-            generation_prompt: whether a chat ends with the assistant's turn opened; by default it does unless the
-                assistant spoke last.
-            padding_side: where shorter rows are filled: ``"right"`` for a forward pass, ``"left"`` to generate.
+            generation_prompt: whether a chat ends with the beginning of the assistant's turn; by default unless the
+                last turn is the assistant's.
+            padding_side: ``"right"`` for a forward pass, ``"left"`` to generate.
 
         Returns:
-            What the model is called with: ``model(**model.encode(text))``.
+            The model's inputs: ``model(**model.encode(text))``.
 
         Examples:
             >>> model.encode("the old river")["input_ids"]
@@ -118,18 +115,18 @@ class Model:
         input_ids = torch.full((len(rows), width), self.pad_id)
         attention_mask = torch.zeros_like(input_ids)
         for i, row in enumerate(rows):
-            place = slice(width - len(row), width) if padding_side == "left" else slice(0, len(row))
-            input_ids[i, place] = torch.tensor(row)
-            attention_mask[i, place] = 1
+            own = slice(width - len(row), width) if padding_side == "left" else slice(0, len(row))
+            input_ids[i, own] = torch.tensor(row)
+            attention_mask[i, own] = 1
         return {"input_ids": input_ids.to(self.device), "attention_mask": attention_mask.to(self.device)}
 
     def ids(self, item: str | Chat, *, generation_prompt: bool | None = None, limit: int | None = None) -> list[int]:
-        """The token ids of one text or chat, with one first token (BOS) at most.
+        """The token ids of one text or chat, with at most one BOS token.
 
         Args:
             item: a text or a chat.
             generation_prompt: as for `encode`.
-            limit: keep the first so many.
+            limit: truncate to this many.
 
         Returns:
             The ids.
@@ -140,25 +137,27 @@ class Model:
         """
         ids = token_ids(self._tokenizer(), item, generation_prompt=generation_prompt)[:limit]
         if not ids:
-            raise DataError("An empty text has no tokens, so there is nothing to show the model.")
+            raise DataError("An empty text has no tokens; give a text with at least one.")
         if max(ids) >= self.card.vocabulary_size:
             raise DataError(
                 f"The tokenizer gave the id {max(ids)}, but {self.id} embeds only {self.card.vocabulary_size} tokens; "
                 "the tokenizer is not this model's."
             )
-        most = self.card.max_positions
-        if most is not None and len(ids) > most:
-            raise DataError(f"A text of {len(ids)} tokens is longer than the {most} that {self.id} takes; shorten it.")
+        longest = self.card.max_positions
+        if longest is not None and len(ids) > longest:
+            raise DataError(
+                f"A text of {len(ids)} tokens is longer than the context of {self.id} ({longest} tokens); shorten it."
+            )
         return ids
 
     def tokens(self, item: str | Chat | Sequence[int] | Tensor) -> list[str]:
-        """One readable string per token.
+        """One readable_tokens string per token.
 
         Args:
-            item: a text, a chat, or a row of token ids.
+            item: a text, a chat, or a sequence of token ids.
 
         Returns:
-            As many strings as there are tokens, the first token (BOS) included.
+            One string per token, BOS included.
 
         Examples:
             >>> model.tokens("the old river")
@@ -168,17 +167,17 @@ class Model:
             item = item.flatten().tolist()
         if isinstance(item, str) or is_chat(item):
             item = self.ids(item)  # type: ignore[arg-type]
-        return readable(self._tokenizer(), item)  # type: ignore[arg-type]
+        return readable_tokens(self._tokenizer(), item)  # type: ignore[arg-type]
 
     @property
     def pad_id(self) -> int:
-        """What fills the end of a short row; its value never matters, since it is masked."""
+        """The padding id; its value has no effect, because it is masked."""
         tokenizer = self._tokenizer()
         candidates = (tokenizer.pad_token_id, tokenizer.eos_token_id)
         return next((i for i in candidates if i is not None and i < self.card.vocabulary_size), 0)
 
     def identity(self) -> dict[str, Any]:
-        """Who this model is, for provenance. Reads a sample of the weights as they are now.
+        """The model's identity for provenance; reads a sample of its current weights.
 
         Returns:
             Id, revision, adapter, digests of weights and tokenizer, numbers of layers and heads, dtype, device.
@@ -197,7 +196,7 @@ class Model:
             "layers": self.card.layers,
             "heads": self.card.heads,
             "kv_heads": self.card.kv_heads,
-            "parameters": self.card.counted,
+            "parameters": self.card.parameters_or_none,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type,
         }
@@ -217,7 +216,7 @@ class Model:
     def _tokenizer(self) -> Any:
         if self.tokenizer is None:
             raise DataError(
-                f"{self.id} cannot be shown text, because {self.no_tokenizer}; give one with load(model, tokenizer), "
-                "or call the model with token ids."
+                f"{self.id} cannot encode text, because {self.no_tokenizer}; pass one with load(model, tokenizer), or "
+                "call the model with token ids."
             )
         return self.tokenizer

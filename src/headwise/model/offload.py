@@ -1,16 +1,14 @@
-"""Weights that are not where the model runs: kept in the CPU's memory or on disk, and brought when they are needed.
+"""Offloaded weights: stored in CPU memory or on disk, and loaded by hooks when a module runs.
 
-``accelerate`` puts such a weight's shape in the model (on the ``meta`` device) and a hook beside it, which brings the
-values before the module is called and lets them go afterwards. A pass through the model therefore works as ever, and
-holds one module of the offloaded ones at a time; but who reads a weight itself finds a shape without values. Here it is
-read from where the hook takes it.
+``accelerate`` leaves such a weight in the model as a shape on the ``meta`` device and adds a hook that loads the values
+before the module is called and releases them afterwards. Forward passes work unchanged and hold one offloaded module at a
+time, but code that reads a weight directly finds a shape without values. These functions read it from the hook's storage:
 
-    values_of(module, "weight")   its values, wherever they are, on the device where the module runs
-    whole(module)              a copy that holds all its values and has no hooks
-    runs_on(hf)                where it computes, which the first parameter's device does not tell
+    load_parameter(module, "weight")   its values, on the device where the module runs
+    materialize(module)                a copy with all its values and without hooks
+    execution_device(hf)               the device of computation, which may differ from the first parameter's
 
-Cost: `values_of` reads one tensor from disk and keeps nothing. This module does not know who needs a weight, nor what the
-files are like.
+Cost: `load_parameter` reads one tensor from disk and caches nothing.
 """
 
 from __future__ import annotations
@@ -24,54 +22,54 @@ from torch import Tensor, nn
 
 from headwise.core.errors import ModelError
 
-__all__ = ["bare", "is_offloaded", "runs_on", "tied_names", "values_of", "whole"]
+__all__ = ["execution_device", "is_offloaded", "load_parameter", "materialize", "tied_parameters", "without_hooks"]
 
-_ADDED = ("_hf_hook", "forward", "_old_forward")  # what accelerate puts into a module's own dictionary
+_HOOK_ATTRIBUTES = ("_hf_hook", "forward", "_old_forward")  # that accelerate adds to a module
 
 
 def is_offloaded(hf: nn.Module) -> bool:
-    """Whether some of its weights are brought by hooks when they are needed."""
+    """Whether hooks load some of its weights on demand."""
     return any(hook.offload for module in hf.modules() for hook in _hooks(module))
 
 
-def values_of(module: nn.Module, name: str) -> Tensor:
-    """A module's own parameter or buffer with its values; an offloaded one is read now and not kept."""
+def load_parameter(module: nn.Module, name: str) -> Tensor:
+    """A module's own parameter or buffer with its values; an offloaded one is loaded now and not cached."""
     value: Tensor = getattr(module, name)
     if not value.is_meta:
         return value.detach()
     for hook in _hooks(module):
         try:
             found: Tensor = hook.weights_map[name]
-        except (KeyError, TypeError):  # not this hook's, or it has none
+        except (KeyError, TypeError):  # another hook's weight, or a hook without weights
             continue
         return found.detach().to(_device(hook.execution_device, found.device))
     raise ModelError("This model has shapes but no weights (it is on the 'meta' device); load it with its weights.")
 
 
-def whole(module: nn.Module) -> nn.Module:
-    """A copy of a module with its values, as if nothing had been offloaded."""
+def materialize(module: nn.Module) -> nn.Module:
+    """A copy of a module with its values, as if it had not been offloaded."""
     hooks = {id(hook): hook for part in module.modules() if (hook := part.__dict__.get("_hf_hook")) is not None}
-    copied = copy.deepcopy(module, dict(hooks))  # hooks are not copied: they hold the weights of the whole model
+    copied = copy.deepcopy(module, dict(hooks))  # without the hooks, which refer to all weights of the model
     for made, own in zip(copied.modules(), module.modules(), strict=True):
         _unhook(made)
         for name, value in own._parameters.items():
             if value is not None and value.is_meta:
-                made._parameters[name] = nn.Parameter(values_of(own, name), requires_grad=False)
+                made._parameters[name] = nn.Parameter(load_parameter(own, name), requires_grad=False)
         for name, buffer in own._buffers.items():
             if buffer is not None and buffer.is_meta:
-                made._buffers[name] = values_of(own, name)
+                made._buffers[name] = load_parameter(own, name)
     return copied
 
 
-def bare(module: nn.Module) -> Any:
-    """A shallow copy of a module without its hooks, for who gives it other weights."""
+def without_hooks(module: nn.Module) -> Any:
+    """A shallow copy of a module without its hooks, to be given other weights."""
     copied = copy.copy(module)
     _unhook(copied)
     return copied
 
 
-def runs_on(hf: Any) -> torch.device:
-    """Where the model's first module computes: where token ids go, and what its numbers were made on."""
+def execution_device(hf: Any) -> torch.device:
+    """The device on which the model's first module computes, and which token ids must be on."""
     first = hf.get_input_embeddings() if hasattr(hf, "get_input_embeddings") else None
     first = hf if first is None else first
     for hook in _hooks(first):
@@ -81,21 +79,21 @@ def runs_on(hf: Any) -> torch.device:
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def tied_names(hf: nn.Module) -> dict[str, str]:
-    """Parameter -> the one that it is tied to, as the model itself says: hooks put unlike objects in their places."""
+def tied_parameters(hf: nn.Module) -> dict[str, str]:
+    """Parameter -> the one it is tied to, as the model declares it: under hooks, tied parameters are distinct objects."""
     return dict(getattr(hf, "all_tied_weights_keys", None) or {})
 
 
 def _hooks(module: nn.Module) -> Iterator[Any]:
     hook = module.__dict__.get("_hf_hook")
-    for one in getattr(hook, "hooks", (hook,)):  # several in a row, or one
+    for one in getattr(hook, "hooks", (hook,)):  # a sequence of hooks, or one
         if one is not None and hasattr(one, "weights_map"):
             yield one
 
 
 def _unhook(module: nn.Module) -> None:
     if "_hf_hook" in module.__dict__:
-        for name in _ADDED:
+        for name in _HOOK_ATTRIBUTES:
             module.__dict__.pop(name, None)
 
 

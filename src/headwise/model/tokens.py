@@ -1,15 +1,10 @@
-"""Text to token ids and back to something a person can read.
+"""Texts to token ids, and token ids to readable strings.
 
-Two things go wrong elsewhere and are done with care here:
-
-- **One first token, never two.** Many tokenizers put a first token (BOS) in front, and many chat templates write it
-  too. A chat is tokenized without additions, since its template is the whole text; a plain text that already begins
-  with the first token gets no second one.
-- **Readable tokens.** Byte-level vocabularies spell a blank ``Ġ`` and a newline ``Ċ``, SentencePiece spells a blank
-  ``▁`` and a byte ``<0x0A>``. All become the text they stand for; bytes that are only a part of a character are shown
-  as ``\\\\xe6``. Special tokens keep their names. There is one string per id, so equal tokens stay separate items.
-
-This module does not know models, only tokenizers.
+- **One BOS, never two.** Many tokenizers add a BOS token, and many chat templates write it too. A chat is tokenized
+  without additions, because its template is the complete text; a plain text that begins with BOS gets no second one.
+- **Readable tokens.** Byte-level vocabularies write a space as ``Ġ`` and a newline as ``Ċ``, SentencePiece a space as
+  ``▁`` and a byte as ``<0x0A>``. All are decoded; incomplete characters are shown as ``\\\\xe6``. Special tokens keep their
+  names. There is one string per id.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from typing import Any
 
 from headwise.core.errors import DataError
 
-__all__ = ["Chat", "is_chat", "readable", "token_ids"]
+__all__ = ["Chat", "is_chat", "readable_tokens", "token_ids"]
 
 Chat = Sequence[Mapping[str, str]]  # [{"role": "user", "content": "..."}, ...]
 
@@ -34,7 +29,7 @@ def is_chat(item: Any) -> bool:
 
 
 def token_ids(tokenizer: Any, item: str | Chat, *, generation_prompt: bool | None = None) -> list[int]:
-    """The ids of one text or one chat. A chat ends with the assistant's turn opened unless the assistant spoke last."""
+    """The ids of one text or chat. A chat ends with the beginning of the assistant's turn unless the last turn is its."""
     if isinstance(item, str):
         return _text_ids(tokenizer, item)
     if not is_chat(item):
@@ -43,7 +38,7 @@ def token_ids(tokenizer: Any, item: str | Chat, *, generation_prompt: bool | Non
         )
     if not getattr(tokenizer, "chat_template", None):
         raise DataError(
-            "This model's tokenizer has no chat template, so it cannot be shown a chat; give a plain text instead."
+            "This model's tokenizer has no chat template, so it cannot encode a chat; give a plain text instead."
         )
     if generation_prompt is None:
         generation_prompt = item[-1].get("role") != "assistant"
@@ -61,14 +56,14 @@ def _text_ids(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def readable(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """One readable string per id."""
+def readable_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """One readable_tokens string per id."""
     names = set(tokenizer.all_special_ids) | set(getattr(tokenizer, "added_tokens_decoder", {}))
     pieces = tokenizer.convert_ids_to_tokens([int(i) for i in ids])
     spelling = _spelling(tokenizer)
     out = []
     for i, piece in zip(ids, pieces, strict=True):
-        if piece is None:  # the embedding has rows that the tokenizer has no word for
+        if piece is None:  # a row of the embedding without a token
             out.append(f"<{int(i)}>")
         elif int(i) in names:
             out.append(str(piece))
@@ -78,7 +73,7 @@ def readable(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def _spelling(tokenizer: Any) -> Any:
-    """How this tokenizer's pieces are spelled, told by its decoder; a tokenizer without one decodes for itself."""
+    """The decoding of this tokenizer's pieces, from its decoder; a tokenizer without one decodes itself."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     decoder = str(backend.decoder) if backend is not None and backend.decoder is not None else ""
     if "ByteLevel" in decoder:
@@ -108,7 +103,7 @@ def _from_sentencepiece(piece: str) -> str:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's spelling of bytes: printable ones stand for themselves, the other 68 are moved up from 256 in order."""
+    """GPT-2's encoding of bytes: printable ones are themselves, the other 68 are mapped to 256 and up, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(moved)}

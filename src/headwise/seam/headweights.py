@@ -24,7 +24,17 @@ from torch import Tensor, nn
 
 from headwise.core.dims import parse_head
 from headwise.core.errors import SeamError
-from headwise.model import Model, ModelCard, StoredModel, bare, decoder_layers, embedding, unembedding, values_of, whole
+from headwise.model import (
+    Model,
+    ModelCard,
+    StoredModel,
+    decoder_layers,
+    embedding,
+    load_parameter,
+    materialize,
+    unembedding,
+    without_hooks,
+)
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
 from headwise.seam.layout import HeadColumns, LayoutFinder
 from headwise.seam.structure import Structure, require_head
@@ -77,19 +87,19 @@ class HeadWeights:
             for name in (layout.value.name, layout.output):
                 full = f"{self._names[self._layers[index]]}.{name}"
                 if isinstance(self.model, StoredModel):
-                    self.model.checkpoint.called(full, self.card.skeleton.get_parameter(full).shape)
+                    self.model.checkpoint.stored_name(full, self.card.skeleton.get_parameter(full).shape)
                 else:
                     self._tensor(full)
 
     @property
     def ends(self) -> Any:
         """A ``transformers`` model with the real embedding, first block, final norm and unembedding."""
-        return self.model.hf if isinstance(self.model, Model) else self.model.ends
+        return self.model.hf if isinstance(self.model, Model) else self.model.one_layer_model
 
     @cached_property
     def embedding(self) -> Tensor:
         """E, (vocabulary, hidden)."""
-        weight = values_of(embedding(self.ends), "weight")
+        weight = load_parameter(embedding(self.ends), "weight")
         if weight.shape[1] != self.card.hidden_size:
             raise SeamError(
                 f"the embedding of {self.card.id} is {weight.shape[1]} wide and its hidden state {self.card.hidden_size}: "
@@ -107,7 +117,7 @@ class HeadWeights:
                 f"{self.card.id} has no unembedding matrix of {self.card.hidden_size} columns, so what its heads write "
                 "cannot be read as tokens; load it with its language-model head"
             )
-        return values_of(module, "weight")
+        return load_parameter(module, "weight")
 
     def effective(self, rows: Tensor) -> Tensor:
         """E' of embedding rows, (n, hidden) float32. Frees the float32 copy of the first block afterwards."""
@@ -116,7 +126,7 @@ class HeadWeights:
     @cached_property
     def scale(self) -> float:
         """The factor that the embedding module applies to its rows; 1 in most families."""
-        module = bare(embedding(self.ends))
+        module = without_hooks(embedding(self.ends))
         rows = self.embedding[:8].float()
         module._parameters = {"weight": nn.Parameter(rows, requires_grad=False)}
         module.padding_idx = None  # may lie beyond these rows
@@ -194,7 +204,7 @@ class HeadWeights:
         norm = _final_norm(self.ends)
         if norm is None:
             return None
-        return _gain(whole(norm).to(device=self.device, dtype=torch.float32), self.card.hidden_size, self.device)
+        return _gain(materialize(norm).to(device=self.device, dtype=torch.float32), self.card.hidden_size, self.device)
 
     def _matrix(self, index: int, name: str) -> Tensor:
         """A parameter of a layer; refused if it is not plain finite numbers."""
@@ -222,7 +232,7 @@ class HeadWeights:
                 "load it plain, or give its folder"
             ) from error
         module, _, own = name.rpartition(".")
-        return values_of(self.model.hf.get_submodule(module), own)
+        return load_parameter(self.model.hf.get_submodule(module), own)
 
 
 def _gain(norm: nn.Module, width: int, device: torch.device) -> Tensor:
@@ -313,7 +323,7 @@ class FirstBlock:
         block = decoder_layers(hf)[0]
         tracer = _trace_first_call(hf, block)
         name = next(name for name, module in block.named_modules() if module is tracer.module)
-        self.block = whole(block).to(device=device, dtype=torch.float32).eval()
+        self.block = materialize(block).to(device=device, dtype=torch.float32).eval()
         parent, _, last = name.rpartition(".")
         setattr(self.block.get_submodule(parent), last, _ZeroAttention(tracer.output))
         self.args = tuple(_moved(one, device) for one in tracer.args[1:])

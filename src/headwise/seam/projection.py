@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
 from headwise.kernels import Gram
-from headwise.model import values_of
+from headwise.model import load_parameter
 from headwise.seam.forward import paused
 from headwise.seam.instrument import AttentionCall, Instrument
 from headwise.seam.observation import observe
@@ -41,7 +41,9 @@ class OutputProjection:
     @property
     def weight(self) -> Tensor:
         """(head, value width, hidden)."""
-        matrix = _oriented(self.module, values_of(self.module, "weight")) if self.probed is None else self.probed[0]
+        matrix = (
+            _oriented(self.module, load_parameter(self.module, "weight")) if self.probed is None else self.probed[0]
+        )
         return matrix.unflatten(0, (self.heads, self.width))
 
     @property
@@ -49,7 +51,7 @@ class OutputProjection:
         """(hidden,)."""
         if self.probed is not None:
             return self.probed[1]
-        return None if getattr(self.module, "bias", None) is None else values_of(self.module, "bias")
+        return None if getattr(self.module, "bias", None) is None else load_parameter(self.module, "bias")
 
     def gram(self) -> Gram:
         """G = W_O W_O^T, which gives the norms of head outputs without a product with W_O."""

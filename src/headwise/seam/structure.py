@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headwise.core.dims import head_name
 from headwise.core.errors import DataError, SeamError
-from headwise.model import ModelCard, decoder_layers, runs_on
+from headwise.model import ModelCard, decoder_layers, execution_device
 
 KNOWN_TENSORS = {"s_aux", "position_ids", "cache_position", "attention_mask"}  # that a layer may pass to its attention
 
@@ -60,7 +60,7 @@ class Structure:
     @property
     def device(self) -> torch.device:
         """Where token ids go."""
-        return runs_on(self.hf)
+        return execution_device(self.hf)
 
     def few_tokens(self, count: int = 3) -> Tensor:
         """Some token ids any model accepts, (1, count)."""

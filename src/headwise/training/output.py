@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from headwise.model.base import base_digest
+from headwise.model.adapters import base_digest
 from headwise.model.gate import put_gate, write_gate
 from headwise.training.student import ALPHA, Student
 

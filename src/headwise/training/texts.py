@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headwise.core.errors import DataError
 from headwise.model import Model, tokenizer_digest
-from headwise.model.quiet import quiet
+from headwise.model.library_calls import silence_transformers
 
 __all__ = ["Texts", "read_texts", "refuse_unreadable"]
 
@@ -144,7 +144,7 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
     tokenizer = model.tokenizer
     assert tokenizer is not None
     ids: list[int] = []
-    with quiet():  # a document longer than the context is no fault: rows are cut out of it
+    with silence_transformers():  # a document longer than the context is no fault: rows are cut out of it
         for start in range(0, len(documents), MANY):
             for row in tokenizer(documents[start : start + MANY], add_special_tokens=False)["input_ids"]:
                 ids += [*row, tokenizer.eos_token_id]

@@ -47,13 +47,13 @@ def model_beside(model: Model, against: Model | str | Path | None) -> Model | No
         return None
     if (Path(against) / "adapter_config.json").is_file():
         return _with_adapter(model, against)
-    return load(against, **model.alike)
+    return load(against, **model.load_arguments)
 
 
 def _with_adapter(model: Model, adapter: str | Path) -> Model:
     """The first model with this adapter; a model that already has one is loaded anew without it."""
     if model.adapter is not None or is_offloaded(model.hf):
-        return load(model.id, adapter=adapter, **model.alike)
+        return load(model.id, adapter=adapter, **model.load_arguments)
     made = load(copy.deepcopy(model.hf), model.tokenizer, adapter=adapter)
     return replace(made, id=model.id, revision=model.revision)
 

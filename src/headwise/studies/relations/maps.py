@@ -26,7 +26,7 @@ import xarray as xr
 
 from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.corpora import SingleTokenPairs
-from headwise.model import readable
+from headwise.model import readable_tokens
 from headwise.stats import wilson_interval
 from headwise.studies.relations.reading import SIGNS, Pairs
 
@@ -66,7 +66,7 @@ def to_salience(readings: xr.Dataset, model: Any, left_out: int) -> xr.Dataset:
     found = found.assign(strength=found["strength"].astype(np.float32))
     ids = np.unique(np.concatenate([found[name].values.ravel() for name in ("token", "targets")]))
     ids = ids[ids >= 0]
-    texts = np.array(readable(model.tokenizer, [int(one) for one in ids]), dtype=object)
+    texts = np.array(readable_tokens(model.tokenizer, [int(one) for one in ids]), dtype=object)
     known = dict(zip(ids.tolist(), texts.tolist(), strict=True))
     tops = found["token"].values[..., :SHOWN]
     words = [", ".join(known[one].strip() or repr(known[one]) for one in row if one >= 0) for row in _rows(tops)]

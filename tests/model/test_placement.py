@@ -11,7 +11,7 @@ import torch
 
 from headwise.core.errors import ModelError
 from headwise.model import ModelCard, load
-from headwise.model.spread import Spread, read_memory
+from headwise.model.placement import DevicePlacement, read_memory
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_memory(given: Any, found: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("cpu=8Gib/s", "gives 'cpu' '8Gib/s'; a size is written 8GiB"),
-        ("cpu", "a size is written 8GiB"),
+        ("cpu=8Gib/s", "gives 'cpu' '8Gib/s'; write a size as 8GiB"),
+        ("cpu", "write a size as 8GiB"),
         ("gpu=8GiB", "names 'gpu'; devices are cpu and the numbers of GPUs"),
         ("", "names no device"),
     ],
@@ -42,47 +42,55 @@ def test_memory_that_is_none(given: str, message: str) -> None:
 
 
 def test_a_limit_or_a_folder_alone_means_auto(tmp_path: Path) -> None:
-    assert Spread.of(max_memory="cpu=1GiB").arguments() == {"device_map": "auto", "max_memory": {"cpu": 2**30}}
-    assert Spread.of(offload_folder=tmp_path).arguments() == {"device_map": "auto", "offload_folder": str(tmp_path)}
-    assert not Spread.of() and Spread.of().arguments() == {"device_map": None}
+    assert DevicePlacement.of(max_memory="cpu=1GiB").arguments() == {"device_map": "auto", "max_memory": {"cpu": 2**30}}
+    assert DevicePlacement.of(offload_folder=tmp_path).arguments() == {
+        "device_map": "auto",
+        "offload_folder": str(tmp_path),
+    }
+    assert not DevicePlacement.of() and DevicePlacement.of().arguments() == {"device_map": None}
 
 
 def test_where_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert Spread.of({"a": "cpu", "b": "disk"}).on_cpu and not Spread.of({"a": "cpu", "b": "cuda:1"}).on_cpu
-    assert Spread.of(max_memory="cpu=1GiB").on_cpu and not Spread.of(max_memory="cpu=1GiB,0=1GiB").on_cpu
-    assert Spread.of({"a": "cuda:1"}).device_map == {"a": 1}
+    assert (
+        DevicePlacement.of({"a": "cpu", "b": "disk"}).on_cpu
+        and not DevicePlacement.of({"a": "cpu", "b": "cuda:1"}).on_cpu
+    )
+    assert (
+        DevicePlacement.of(max_memory="cpu=1GiB").on_cpu and not DevicePlacement.of(max_memory="cpu=1GiB,0=1GiB").on_cpu
+    )
+    assert DevicePlacement.of({"a": "cuda:1"}).device_map == {"a": 1}
 
 
 def test_a_map_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "map.json"
     file.write_text(json.dumps({"": "cpu"}))
-    assert Spread.of(file).device_map == Spread.of(str(file)).device_map == {"": "cpu"}
+    assert DevicePlacement.of(file).device_map == DevicePlacement.of(str(file)).device_map == {"": "cpu"}
     file.write_text("[1]")
-    with pytest.raises(ModelError, match=r"map\.json is no device map: it must say module -> device"):
-        Spread.of(file)
+    with pytest.raises(ModelError, match=r"map\.json is not a device map: it must map modules to devices"):
+        DevicePlacement.of(file)
     with pytest.raises(ModelError, match="could not be read"):
-        Spread.of(tmp_path / "none.json")
+        DevicePlacement.of(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("automatic", "'automatic' is not a device map; use auto, balanced"),
-        ({"": "tape"}, "puts '' on 'tape'; a place is the number of a GPU, cpu or disk"),
+        ({"": "tape"}, "puts '' on 'tape'; give the number of a GPU, cpu or disk"),
         ({"": 97}, "puts '' on GPU 97, and torch sees"),
-        ({}, "is no device map"),
+        ({}, "is not a device map"),
     ],
 )
 def test_maps_that_are_none(given: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
-        Spread.of(given)
+        DevicePlacement.of(given)
 
 
 def test_limits_go_with_auto_only() -> None:
-    with pytest.raises(ModelError, match="limits what device_map='auto' may fill"):
-        Spread.of({"": "cpu"}, "cpu=1GiB")
+    with pytest.raises(ModelError, match="max_memory limits device_map='auto'"):
+        DevicePlacement.of({"": "cpu"}, "cpu=1GiB")
 
 
 def test_a_map_must_fit_the_model(make_config: Any, folder: Path) -> None:
@@ -90,18 +98,20 @@ def test_a_map_must_fit_the_model(make_config: Any, folder: Path) -> None:
     with pytest.raises(
         ModelError, match=r"names 'model\.layer\.0', and tiny has no such module; did you mean .*'model\.layers\.0'"
     ):
-        Spread.of({"": "cpu", "model.layer.0": "disk"}).fit(card)
-    with pytest.raises(ModelError, match=r"says no place for lm_head\.weight of"):
+        DevicePlacement.of({"": "cpu", "model.layer.0": "disk"}).fit(card)
+    with pytest.raises(ModelError, match=r"has no device for lm_head\.weight of"):
         load(folder, device_map={"model": "cpu"})
     with pytest.raises(
         ModelError, match=r"names 'lm_head\.weight', and tiny has no such module; did you mean 'lm_head'"
     ):
-        Spread.of({"": "cpu", "lm_head.weight": "disk"}).fit(card)
+        DevicePlacement.of({"": "cpu", "lm_head.weight": "disk"}).fit(card)
 
 
 def test_places_of_parts_are_put_side_by_side(make_config: Any) -> None:
     card = ModelCard.from_config(make_config(), "tiny")
-    fitted = Spread.of({"": "cpu", "model.layers.1": "disk", "model.layers.2.mlp": "disk"}).fit(card).device_map
+    fitted = (
+        DevicePlacement.of({"": "cpu", "model.layers.1": "disk", "model.layers.2.mlp": "disk"}).fit(card).device_map
+    )
     assert fitted == {
         "model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2.self_attn": "cpu",
         "model.layers.2.mlp": "disk", "model.layers.2.input_layernorm": "cpu",

@@ -7,7 +7,7 @@ import torch
 from huggingface_hub import errors
 
 from headwise.core.errors import DataError, ModelError
-from headwise.model.failures import in_words, is_path, unreachable
+from headwise.model.library_calls import is_unreachable, looks_like_path, translate_load_errors
 
 
 def hub_error(kind: type[Exception]) -> Exception:
@@ -26,10 +26,10 @@ SENTENCES = {
 
 @pytest.mark.parametrize("kind", SENTENCES)
 def test_sentences(kind: type[Exception]) -> None:
-    with pytest.raises(ModelError) as raised, in_words("a/b", "v9"):
+    with pytest.raises(ModelError) as raised, translate_load_errors("a/b", "v9"):
         raise OSError("what transformers makes of it") from hub_error(kind)
     assert str(raised.value).startswith(SENTENCES[kind])
-    assert not unreachable(raised.value)
+    assert not is_unreachable(raised.value)
 
 
 def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,27 +38,27 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(
             ModelError, match=r"a/b is not in the local .* cache \(.*\), and the hub did not answer"
         ) as raised,
-        in_words("a/b"),
+        translate_load_errors("a/b"),
     ):
         raise OSError("...") from errors.LocalEntryNotFoundError("...")
-    assert unreachable(raised.value)
+    assert is_unreachable(raised.value)
 
 
 def test_a_missing_package() -> None:
     with (
         pytest.raises(ModelError, match="a/b needs a package that is not installed: pip install sponge"),
-        in_words("a/b"),
+        translate_load_errors("a/b"),
     ):
         raise ImportError("\npip install sponge\nmore")
 
 
 def test_own_errors_and_bugs_pass() -> None:
-    with pytest.raises(DataError, match="own"), in_words("a/b"):
+    with pytest.raises(DataError, match="own"), translate_load_errors("a/b"):
         raise DataError("own")
-    with pytest.raises(ZeroDivisionError), in_words("a/b"):
+    with pytest.raises(ZeroDivisionError), translate_load_errors("a/b"):
         raise ZeroDivisionError
 
 
 def test_what_is_meant_as_a_path() -> None:
-    assert all(map(is_path, ["./a", "/a/b", "~/a", "..\\a", "a/b.gguf"]))
-    assert not any(map(is_path, ["gpt2", "a/b"]))
+    assert all(map(looks_like_path, ["./a", "/a/b", "~/a", "..\\a", "a/b.gguf"]))
+    assert not any(map(looks_like_path, ["gpt2", "a/b"]))

