@@ -100,10 +100,10 @@ def test_a_tokenizer_that_spells_its_words_is_refused(spelt: bool) -> None:
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     refused = pytest.raises(
-        ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, only 0 are tokenized as one"
+        ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, only 0 are tokenized"
     )
     with refused if spelt else nullcontext():
-        gguf_file._refuse_spelling(tokenizer, Path("bad.gguf"))
+        gguf_file._require_whole_words(tokenizer, Path("bad.gguf"))
 
 
 def test_a_truncated_copy_is_made_again(make_gguf: MakeGguf) -> None:
