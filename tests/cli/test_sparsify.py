@@ -25,7 +25,7 @@ def test_an_adapter_with_its_gate_its_numbers_and_a_picture(trained):
     for name in ("adapter_config.json", "adapter_model.safetensors", "headwise_gate.json", "training.png"):
         assert (folder / name).is_file()
     told = json.loads((folder / "training.json").read_text())
-    assert [look["step"] for look in told["looks"]] == [2, 4, 6]
+    assert [look["step"] for look in told["evaluations"]] == [2, 4, 6]
 
 
 def test_other_verbs_take_it(trained, headwise, tiny):

@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -7,12 +8,12 @@ import torch
 import headwise as hw
 from headwise.core.errors import DataError, StudyError
 from headwise.training import Recipe, Texts, read_texts
-from headwise.training.measures import fit_of, visible_pairs
-from headwise.training.pressure import Pressure
+from headwise.training.evaluation import fit_of, visible_pairs
+from headwise.training.recipe import GecoController
 
 
-def test_the_bias_falls_to_nought_and_the_rate_goes_up_and_down():
-    recipe = Recipe(steps=100, anneal=0.5, bias=8.0, warmup=10, rate=1.0)
+def test_the_bias_falls_to_zero_and_the_rate_goes_up_and_down():
+    recipe = Recipe(steps=100, anneal=0.5, bias=8.0, warmup=10, learning_rate=1.0)
     assert recipe.bias_at(0) == 8.0
     assert recipe.bias_at(25) == 4.0
     assert recipe.bias_at(50) == recipe.bias_at(99) == 0.0
@@ -33,24 +34,24 @@ def test_how_often_one_saves_does_not_make_another_recipe():
 
 
 def test_pressure_rises_under_the_slack_and_falls_quicker_over_it():
-    pressure = Pressure(1.0, slack=0.1, speed=0.1, most=10.0)
-    pressure.see(0.0)
-    risen = pressure.weight
+    controller = GecoController(1.0, slack=0.1, speed=0.1, max_weight=10.0)
+    controller.update(0.0)
+    risen = controller.weight
     assert risen > 1.0
     for _ in range(30):
-        pressure.see(1.0)
-    assert pressure.weight < 0.1
-    assert Pressure(**pressure.to_dict()) == pressure
+        controller.update(1.0)
+    assert controller.weight < 0.1
+    assert GecoController(**asdict(controller)) == controller
 
 
 def test_held_out_text_decides():
-    pressure = Pressure(1.0, slack=0.1, speed=0.1, most=10.0)
-    pressure.see(0.0)
-    pressure.see_held_out(0.3)
-    assert pressure.held == pytest.approx(0.3)
-    before = pressure.weight
-    pressure.see(0.0)
-    assert pressure.weight < before
+    controller = GecoController(1.0, slack=0.1, speed=0.1, max_weight=10.0)
+    controller.update(0.0)
+    controller.update_held_out(0.3)
+    assert controller.estimated_excess == pytest.approx(0.3)
+    before = controller.weight
+    controller.update(0.0)
+    assert controller.weight < before
 
 
 def test_rows_are_drawn_by_seed_and_step_alone():
@@ -61,7 +62,7 @@ def test_rows_are_drawn_by_seed_and_step_alone():
     assert (np.diff(first, axis=1) == 1).all()
     share = (first[:, 0] >= 5000).mean()  # kinds by size: four to one
     assert 0.6 < share < 0.95
-    even = texts.even("a", 5, 10)
+    even = texts.evenly_spaced("a", 5, 10)
     assert even[0, 0] == 0
     assert even[-1, -1] == 999
 

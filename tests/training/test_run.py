@@ -9,7 +9,7 @@ import headwise as hw
 from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.model.gate import gate_of, put_gate
 from headwise.training import Texts, sparsify
-from headwise.training.measures import fit_of
+from headwise.training.evaluation import fit_of
 
 
 def weights_of(hf):
@@ -87,14 +87,14 @@ def test_the_dense_control_has_no_gates(toy, texts, held_out, recipe, tmp_path):
 
 def test_what_is_refused(toy, texts, held_out, recipe, tmp_path):
     plan = recipe(steps=4, evaluate=2)
-    with pytest.raises(Exception, match="tokens and a row takes"):
+    with pytest.raises(Exception, match="tokens and a row needs"):
         sparsify(toy, Texts({"short": texts.kinds["counting"][:10]}), held_out, plan, output=tmp_path / "a")
     other = hw.load(copy.deepcopy(toy.hf))
     sparsify(toy, texts, held_out, plan, output=tmp_path / "b", stop_at=2)
     with pytest.raises(StudyError, match="another recipe"):
-        sparsify(other, texts, held_out, replace(plan, rate=1e-4), output=tmp_path / "b")
+        sparsify(other, texts, held_out, replace(plan, learning_rate=1e-4), output=tmp_path / "b")
     put_gate(toy.hf)
-    with pytest.raises(ModelError, match="sparse, or has an adapter, already"):
+    with pytest.raises(ModelError, match="already sparse or has an adapter"):
         sparsify(toy, texts, held_out, plan, output=tmp_path / "c")
 
 

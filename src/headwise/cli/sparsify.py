@@ -78,7 +78,7 @@ def sparsify(
     from headwise.cli.progress import progress_bars
     from headwise.cli.settings import fields_of
     from headwise.model import load
-    from headwise.training import Recipe, read_texts, refuse_finished, refuse_unreadable
+    from headwise.training import Recipe, read_texts, require_readable, require_unfinished
     from headwise.training import sparsify as run
 
     recipe = Recipe(
@@ -90,9 +90,9 @@ def sparsify(
             **fields_of(settings or [], Recipe),
         }
     )
-    refuse_finished(output)
+    require_unfinished(output)
     for places in (data, held_out, unseen or []):
-        refuse_unreadable(places)
+        require_readable(places)
     with progress_bars(quiet=as_json, of="steps") as bars:
         bars.say(f"loading {model or 'the default model'}")
         loaded = load(model, dtype=dtype, device=device, revision=revision)

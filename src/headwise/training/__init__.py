@@ -1,12 +1,12 @@
-"""Sparse post-training: teach a dense model to do its work over few attention edges (`headwise sparsify`).
+"""Sparse post-training: train a dense model to work with few attention edges (`headwise sparsify`).
 
-Method sheet: gates on the logits (`kernels.gated`), their expected number pressed down, the loss held near the dense
-model's. `recipe` says what a run does, `texts` what it reads, `student` what is trained, `pressure` how hard it is pressed,
-`measures` what it costs in loss, `checkpoints` how a killed run goes on, and `run` puts them together.
+Method: gates on the attention logits (`kernels.gated`); the expected number of open gates is penalised while the loss is
+constrained to stay near the dense model's. `recipe` has the settings and the penalty's controller, `texts` the data,
+`student` the trained weights, `evaluation` the losses, `checkpoints` the files; `run` is the training loop.
 """
 
 from headwise.training.recipe import Recipe
-from headwise.training.run import refuse_finished, sparsify
-from headwise.training.texts import Texts, read_texts, refuse_unreadable
+from headwise.training.run import require_unfinished, sparsify
+from headwise.training.texts import Texts, read_texts, require_readable
 
-__all__ = ["Recipe", "Texts", "read_texts", "refuse_finished", "refuse_unreadable", "sparsify"]
+__all__ = ["Recipe", "Texts", "read_texts", "require_readable", "require_unfinished", "sparsify"]

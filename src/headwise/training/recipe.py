@@ -1,19 +1,33 @@
-"""What a run of sparse post-training does, as data: two runs of one recipe on one set of texts give one result."""
+"""The settings and schedules of sparse post-training: two runs of one recipe on one set of texts give one result.
+
+`GecoController` adapts the weight of the sparsity penalty (GECO): it rises while the loss is under its limit and falls
+while it is over.
+
+    excess   = moving average of (sparse loss - dense loss on the same training rows), shifted by the excess of held-out
+               rows with hard gates over that; or of the distance between the two distributions (the recipe's `hold`)
+    weight   = weight * exp(speed * clip((slack - excess) / slack, -FALL, 1))      after every step
+
+It falls faster than it rises, because a gate that is far closed has almost no gradient to open again. Penalising the log
+of the open share, so that one weight would serve from all edges to one in a thousand, was tried: the gradient on an edge
+then grows as others close, and the model collapses before the controller can follow. The limit applies to held-out text,
+because a model that adapts to its training text hides the damage there.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 
 from headwise.core.errors import StudyError
 
-__all__ = ["Recipe"]
+__all__ = ["GecoController", "Recipe"]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings. The loss is held within `slack` of the dense model's on the same text, and edges are pressed down.
+    """All settings. The loss stays within `slack` of the dense model's on the same text; open edges are penalised.
 
     Examples:
         The gates' bias falls to 0 over the first third of the run.
@@ -24,25 +38,25 @@ class Recipe:
     """
 
     steps: int = 1000  # of the optimiser
-    batch: int = 16  # rows a step
-    length: int = 512  # tokens a row
-    micro: int = 0  # rows run at a time; 0: all of a step's
-    rate: float = 1e-3  # of learning
-    warmup: int = 50  # steps in which the rate rises; it falls to a tenth over the last fifth
-    slack: float = 0.03  # nats a token that may be lost on held-out text
+    batch: int = 16  # rows per step
+    length: int = 512  # tokens per row
+    micro_batch: int = 0  # rows per forward pass; 0: all rows of a step
+    learning_rate: float = 1e-3  # after the warmup
+    warmup: int = 50  # steps of rising learning rate; it decays to a tenth over the last fifth
+    slack: float = 0.03  # nats per token by which held-out loss may exceed the dense model's
     bias: float = 8.0  # of the gates at the start: nearly all open
-    anneal: float = 0.35  # share of the steps over which the bias falls to 0
-    pressure: float = 0.05  # weight of the share of open edges at the start
-    most_pressure: float = 1e4  # what that weight may rise to
-    speed: float = 0.02  # how quickly the pressure follows: its log moves by this much a step at most
-    least: float = 0.0  # share of edges below which nothing is pressed any more
-    hold: str = "loss"  # what may not get worse by more: this, or the "distance" to the dense model's distribution
-    distil: float = 1.0  # share of the fit that follows the dense model's distribution rather than the text itself
+    anneal: float = 0.35  # fraction of the steps over which the bias falls to 0
+    pressure: float = 0.05  # initial weight of the sparsity penalty (the share of open edges)
+    max_pressure: float = 1e4  # upper bound of that weight
+    speed: float = 0.02  # of the controller: largest change of the log weight per step
+    min_share: float = 0.0  # share of open edges below which there is no penalty
+    hold: str = "loss"  # the constrained quantity: "loss", or the "distance" to the dense model's distribution
+    distil: float = 1.0  # weight of distillation; the rest is the cross-entropy of the text
     rank: int = 16  # of the adapter; 0: all weights are trained
-    rank_attention: int = 0  # of the adapter on queries and keys; 0: as the others
+    rank_attention: int = 0  # of the adapter on queries and keys; 0: the same rank
     gated: bool = True  # False: the dense control, the same training without gates
-    evaluate: int = 100  # steps between looks at held-out text
-    rows: int = 8  # held-out rows of each kind, a look
+    evaluate: int = 100  # steps between evaluations on held-out text
+    rows: int = 8  # held-out rows per kind and evaluation
     checkpoint: int = 200  # steps between checkpoints
     seed: int = 0  # of rows and gates
 
@@ -50,31 +64,62 @@ class Recipe:
         for name in ("steps", "batch", "length", "evaluate", "rows", "checkpoint"):
             if getattr(self, name) < 1:
                 raise StudyError(f"{name} is {getattr(self, name)}; give at least 1.")
-        for name in ("anneal", "distil", "least"):
+        for name in ("anneal", "distil", "min_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise StudyError(f"{name} is {getattr(self, name)}; give a share from 0 to 1.")
         if self.hold not in ("loss", "distance"):
             raise StudyError(f"hold is {self.hold!r}; give loss or distance.")
-        for name in ("rate", "slack", "pressure", "speed"):
+        for name in ("learning_rate", "slack", "pressure", "speed"):
             if getattr(self, name) <= 0:
                 raise StudyError(f"{name} is {getattr(self, name)}; give a number above 0.")
 
     def excess(self, loss: float, dense: float, distance: float) -> float:
-        """How much worse than the dense model the student is, by what is held."""
+        """The constrained quantity: how much worse the student is than the dense model."""
         return distance if self.hold == "distance" else loss - dense
 
     def bias_at(self, step: int) -> float:
-        """The gates' bias: from `bias` to 0, evenly, then 0."""
+        """The gates' bias: linear from `bias` to 0, then 0."""
         reach = self.anneal * self.steps
         return self.bias * max(0.0, 1 - step / reach) if reach else 0.0
 
     def rate_at(self, step: int) -> float:
-        """The rate of learning: up, level, down."""
-        up = min(1.0, (step + 1) / max(1, self.warmup))
-        left = (self.steps - step) / max(1.0, 0.2 * self.steps)
-        return self.rate * up * min(1.0, max(0.1, left))
+        """The learning rate: linear warmup, constant, linear decay."""
+        warmup = min(1.0, (step + 1) / max(1, self.warmup))
+        decay = (self.steps - step) / max(1.0, 0.2 * self.steps)
+        return self.learning_rate * warmup * min(1.0, max(0.1, decay))
 
     def digest(self) -> str:
-        """What a checkpoint is known by. How often one looks or saves changes nothing in the run."""
-        kept = {name: value for name, value in asdict(self).items() if name not in ("checkpoint", "micro")}
-        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
+        """Identifies the run of a checkpoint; settings that do not change the result are left out."""
+        settings = {name: value for name, value in asdict(self).items() if name not in ("checkpoint", "micro_batch")}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+DECAY = 0.9  # of the moving average
+FALL = 4.0  # how much faster the weight falls than rises
+
+
+@dataclass
+class GecoController:
+    """The weight of the sparsity penalty; ``asdict`` and ``GecoController(**state)`` store it in a checkpoint."""
+
+    weight: float
+    slack: float
+    speed: float
+    max_weight: float
+    excess: float | None = None  # moving average on training rows
+    gap: float = 0.0  # excess of held-out rows with hard gates, minus that of training rows
+
+    @property
+    def estimated_excess(self) -> float:
+        """The estimate of the held-out excess, which is compared with the slack."""
+        return (0.0 if self.excess is None else self.excess) + self.gap
+
+    def update(self, excess: float) -> None:
+        """Adapt the weight to one step's excess on its training rows."""
+        self.excess = excess if self.excess is None else DECAY * self.excess + (1 - DECAY) * excess
+        push = max(-FALL, min(1.0, (self.slack - self.estimated_excess) / self.slack))
+        self.weight = min(self.max_weight, max(1e-5, self.weight * math.exp(self.speed * push)))
+
+    def update_held_out(self, excess: float) -> None:
+        """Adapt the gap to the excess on held-out rows."""
+        self.gap = excess - (self.excess or 0.0)

@@ -1,16 +1,15 @@
-"""The run: noisy gates, pressed down while the loss stays near the dense model's; see the other files for the parts.
+"""The training loop of sparse post-training: noisy gates, penalised while the loss stays near the dense model's.
 
-A step: draw rows; run the dense model for its distribution and loss; run the student with noisy gates; the loss that is
-descended is
+A step draws rows, runs the dense model for its distribution and loss, and the student with noisy gates. The objective is
 
     fit + pressure * expected share of open edges      fit = distil * KL(dense || student) + (1 - distil) * CE
 
-then the pressure moves (`pressure`) and the gates' bias falls (`recipe`). Every so many steps held-out rows are looked at
-with hard gates, which is how the model is used. At the end all held-out and unseen kinds are measured, at the trained bias
-0 and at others, which gives a curve of loss against open edges from one model.
+The controller then adapts the pressure, and the gates' bias falls (`recipe`). At intervals held-out rows are evaluated
+with hard gates, as the model is used. At the end all held-out and unseen kinds are evaluated at the trained bias 0 and at
+others, which gives a curve of loss against open edges from one model.
 
-Writes into the output folder: the adapter (or the whole model), `headwise_gate.json`, and `training.json` with every
-number. Cost: about three forward-and-backward passes of the dense model a step.
+The output folder gets the adapter (or the full model), `headwise_gate.json`, and `training.json` with all numbers. Cost:
+about three forward and backward passes of the dense model per step.
 """
 
 from __future__ import annotations
@@ -28,18 +27,16 @@ from torch import Tensor
 from headwise.core.errors import DataError, StudyError
 from headwise.model import Model, is_offloaded
 from headwise.model.gate import training
-from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint
-from headwise.training.measures import Look, fit_of, look, visible_pairs
-from headwise.training.output import write_model
-from headwise.training.pressure import Pressure
-from headwise.training.recipe import Recipe
+from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint, write_model
+from headwise.training.evaluation import Evaluation, evaluate, fit_of, visible_pairs
+from headwise.training.recipe import GecoController, Recipe
 from headwise.training.student import Student
 from headwise.training.texts import Texts
 
-__all__ = ["refuse_finished", "sparsify"]
+__all__ = ["require_unfinished", "sparsify"]
 
 BIASES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 4.0)  # of the gates, at the end
-FINAL = 4  # times as many rows at the end as in a look on the way
+FINAL = 4  # rows of the final evaluation over rows of an intermediate one
 Progress = Callable[[int, int, dict[str, float]], None]  # steps done, steps in all, numbers to show
 
 
@@ -54,25 +51,25 @@ def sparsify(
     progress: Progress | None = None,
     stop_at: int | None = None,
 ) -> Path:
-    """Train a sparse version of a model: the same work over few attention edges.
+    """Train a sparse version of a model, which does the same work over few attention edges.
 
-    A run that was killed goes on from its last checkpoint when called again.
+    An interrupted run resumes from its last checkpoint when called again.
 
     Args:
         model: the dense model.
-        texts: what is trained on; made by `headwise.training.read_texts(paths, model)`.
-        held_out: the same kinds of text, other documents: here the loss is held.
-        recipe: how; None: the usual one.
-        unseen: other kinds of text, which are only measured at the end.
+        texts: the training texts; made by `headwise.training.read_texts(paths, model)`.
+        held_out: other documents of the same kinds, on which the loss is constrained.
+        recipe: the settings; None: the defaults.
+        unseen: other kinds of text, which are evaluated only at the end.
         output: the folder of the result, its checkpoints and its record.
-        progress: called after each step with the step, the number of steps, and the numbers of this one.
-        stop_at: end after so many steps, with a checkpoint, to go on later.
+        progress: called after each step with the step, the number of steps, and the step's numbers.
+        stop_at: stop after this many steps, with a checkpoint.
 
     Returns:
-        The folder, which `load` takes.
+        The folder, for `load`.
 
     Examples:
-        Two steps, to see the form; a real run takes some thousand.
+        Two steps only; a real run takes about a thousand.
 
         >>> from headwise.training import Recipe, read_texts
         >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
@@ -84,9 +81,9 @@ def sparsify(
     """
     recipe = recipe or Recipe()
     folder = Path(output)
-    refuse_finished(folder)
+    require_unfinished(folder)
     if is_offloaded(model.hf):
-        raise StudyError(f"sparsify trains {model.id}, and parts of it are offloaded; load it whole, on one device.")
+        raise StudyError(f"Parts of {model.id} are offloaded, so it cannot be trained; load it on one device.")
     for given in (texts, held_out, unseen or Texts({})):
         if not isinstance(given, Texts):
             raise DataError(
@@ -95,12 +92,12 @@ def sparsify(
             )
         given.check(recipe.length)
     folder.mkdir(parents=True, exist_ok=True)
-    run = _Run(model, texts, held_out, recipe, folder)
+    run = _TrainingRun(model, texts, held_out, recipe, folder)
     end = min(recipe.steps, stop_at or recipe.steps)
     for step in range(run.start, end):
         numbers = run.step(step)
         if (step + 1) % recipe.evaluate == 0:
-            numbers |= run.look_at_held_out(step + 1)
+            numbers |= run.evaluate_held_out(step + 1)
         if (step + 1) % recipe.checkpoint == 0 or step + 1 == end:
             run.save(step + 1)
         if progress is not None:
@@ -110,126 +107,127 @@ def sparsify(
     return folder
 
 
-def refuse_finished(folder: Path) -> None:
-    """A run that is done is not run over.
+def require_unfinished(folder: Path) -> None:
+    """Refuse a folder with a finished run.
 
     Args:
-        folder: where the result would go.
+        folder: the output folder.
 
     Examples:
-        >>> refuse_finished(folder)  # empty: nothing to refuse
+        >>> require_unfinished(folder)  # an empty folder is fine
     """
     if (folder / "training.json").is_file():
-        raise StudyError(f"{folder} holds a finished run; choose another folder with -o.")
+        raise StudyError(f"{folder} contains a finished run; choose another folder with -o.")
 
 
-class _Run:
-    """A run between its steps."""
+class _TrainingRun:
+    """The state of a run."""
 
     def __init__(self, model: Model, texts: Texts, held_out: Texts, recipe: Recipe, folder: Path):
         self.texts, self.held_out, self.recipe, self.folder = texts, held_out, recipe, folder
         self.student = Student(model, recipe)
         self.weights = self.student.weights
-        self.optimiser = torch.optim.AdamW(self.weights.values(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0)
-        self.pressure = Pressure(recipe.pressure, recipe.slack, recipe.speed, recipe.most_pressure)
+        rate = recipe.learning_rate
+        self.optimiser = torch.optim.AdamW(self.weights.values(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.controller = GecoController(recipe.pressure, recipe.slack, recipe.speed, recipe.max_pressure)
         self.curve: list[dict[str, float]] = []
-        self.looks: list[dict[str, Any]] = []
-        self.known = {"recipe": recipe.digest(), "texts": texts.digest()}
+        self.evaluations: list[dict[str, Any]] = []
+        self.digests = {"recipe": recipe.digest(), "texts": texts.digest()}
         self.start = 0
-        kept = latest(folder)
-        if kept is not None:
-            state = load_checkpoint(kept, self.weights, self.optimiser, self.known)
-            self.start, self.curve, self.looks = state["step"], state["curve"], state["looks"]
-            self.pressure = Pressure(**state["pressure"])
+        checkpoint = latest(folder)
+        if checkpoint is not None:
+            state = load_checkpoint(checkpoint, self.weights, self.optimiser, self.digests)
+            self.start, self.curve, self.evaluations = state["step"], state["curve"], state["evaluations"]
+            self.controller = GecoController(**state["controller"])
 
     def step(self, step: int) -> dict[str, float]:
-        """Draw, run, descend."""
+        """One optimiser step."""
         recipe = self.recipe
         for group in self.optimiser.param_groups:
             group["lr"] = recipe.rate_at(step)
         drawn = self.texts.draw(recipe.batch, recipe.length, seed=recipe.seed, step=step)
         rows = torch.from_numpy(drawn).long().to(self.student.model.device)
-        parts = rows.split(recipe.micro or recipe.batch)
+        parts = rows.split(recipe.micro_batch or recipe.batch)
         sums = torch.zeros(4, device=rows.device)  # loss, dense, distance, share
         for number, part in enumerate(parts):
-            sums += self._descend(part, step, number) * (len(part) / len(rows))
+            sums += self._backward(part, step, number) * (len(part) / len(rows))
         torch.nn.utils.clip_grad_norm_(self.weights.values(), 1.0)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         loss, dense, distance, share = sums.tolist()
         if not math.isfinite(loss):
             raise StudyError(
-                f"The loss is not finite at step {step}; lower the rate of learning. What was done before is in "
+                f"The loss is not finite at step {step}; lower the learning rate. The last checkpoint is in "
                 f"{latest(self.folder) or self.folder}."
             )
-        self.pressure.see(recipe.excess(loss, dense, distance))
+        self.controller.update(recipe.excess(loss, dense, distance))
         numbers = {
             "step": step + 1, "loss": loss, "dense": dense, "distance": distance, "share": share,
-            "bias": recipe.bias_at(step), "pressure": self.pressure.weight,
+            "bias": recipe.bias_at(step), "pressure": self.controller.weight,
         }  # fmt: skip
         if (step + 1) % max(1, min(10, recipe.steps // 100)) == 0:
             self.curve.append(numbers)
         return numbers
 
-    def _descend(self, rows: Tensor, step: int, number: int) -> Tensor:
-        """Gradients of some rows are added up; gives their numbers."""
+    def _backward(self, rows: Tensor, step: int, number: int) -> Tensor:
+        """Accumulate the gradients of some rows; returns their losses and share of open edges."""
         recipe = self.recipe
         dense = self.student.dense_logits(rows)
         with training(recipe.bias_at(step), step * 64 + number) as session:
             logits = self.student.logits(rows)
         fit = fit_of(logits, dense, rows, recipe.distil)
-        total = fit.descended
+        total = fit.objective
         share = rows.new_ones((), dtype=torch.float32)
         if session.expected:
             heads = sum(layer.shape[1] for layer in session.expected)
             share = torch.stack([layer.float().sum() for layer in session.expected]).sum()
             share = share / visible_pairs(len(rows), rows.shape[1], heads)
-            total = total + self.pressure.weight * share.clamp(min=recipe.least)
+            total = total + self.controller.weight * share.clamp(min=recipe.min_share)
         (total * (len(rows) / recipe.batch)).backward()
         return torch.stack([fit.loss, fit.dense, fit.distance, share.detach()])
 
-    def look_at_held_out(self, step: int) -> dict[str, float]:
-        """All kinds, with hard gates at the bias of now."""
+    def evaluate_held_out(self, step: int) -> dict[str, float]:
+        """Evaluate all kinds, with hard gates at the current bias."""
         recipe = self.recipe
-        found = self._looks(self.held_out, recipe.rows, recipe.bias_at(step))
-        self.looks.append({"step": step, "bias": recipe.bias_at(step), "kinds": [_row(one) for one in found]})
+        found = self._evaluate(self.held_out, recipe.rows, recipe.bias_at(step))
+        self.evaluations.append({"step": step, "bias": recipe.bias_at(step), "kinds": [_row(one) for one in found]})
         excess = sum(recipe.excess(one.loss, one.dense, one.distance) for one in found) / len(found)
-        self.pressure.see_held_out(excess)
+        self.controller.update_held_out(excess)
         return {
             "held_out_excess": sum(one.excess for one in found) / len(found),
             "held_out_share": sum(one.share for one in found) / len(found),
         }
 
     def finish(self, unseen: Texts | None) -> None:
-        """Measure everything and write the result."""
+        """Evaluate everything and write the result."""
         recipe, rows = self.recipe, self.recipe.rows * FINAL
         every = {"held-out": self.held_out} | ({} if unseen is None else {"unseen": unseen})
         final = [
             {"texts": name, "bias": bias, **_row(one)}
             for name, texts in every.items()
             for bias in (BIASES if recipe.gated else (0.0,))
-            for one in self._looks(texts, rows, bias)
+            for one in self._evaluate(texts, rows, bias)
         ]
-        told = {
+        record = {
             "model": self.student.model.identity(),
             "recipe": asdict(recipe),
             "texts": {name: len(ids) for name, ids in self.texts.kinds.items()},
             "texts_digest": self.texts.digest(),
             "curve": self.curve,
-            "looks": self.looks,
+            "evaluations": self.evaluations,
             "final": final,
         }
         write_model(self.student, self.folder)
-        (self.folder / "training.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+        (self.folder / "training.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
     def save(self, step: int) -> None:
-        """A checkpoint."""
-        state = {**self.known, "pressure": self.pressure.to_dict(), "curve": self.curve, "looks": self.looks}
-        save_checkpoint(self.folder, step, self.weights, self.optimiser, state)
+        """Write a checkpoint."""
+        progress = {"controller": asdict(self.controller), "curve": self.curve, "evaluations": self.evaluations}
+        save_checkpoint(self.folder, step, self.weights, self.optimiser, {**self.digests, **progress})
 
-    def _looks(self, texts: Texts, rows: int, bias: float) -> Sequence[Look]:
-        return [look(self.student, texts, kind, rows, self.recipe.length, bias) for kind in texts.kinds]
+    def _evaluate(self, texts: Texts, rows: int, bias: float) -> Sequence[Evaluation]:
+        return [evaluate(self.student, texts, kind, rows, self.recipe.length, bias) for kind in texts.kinds]
 
 
-def _row(one: Look) -> dict[str, Any]:
+def _row(one: Evaluation) -> dict[str, Any]:
     return {**asdict(one), "excess": one.excess}

@@ -1,19 +1,17 @@
-"""What is trained, beside the dense model it starts from: the model itself is never changed.
+"""The trained weights; the dense model they start from is never changed.
 
-A pass of the student is a pass of the same model with other weights (`torch.func.functional_call`) and gates on:
+A forward pass of the student is one of the same model with other weights (`torch.func.functional_call`) and with gates:
 
-    adapter      W + 2 B A for every linear map inside the layers, A and B of a low rank: what `peft` calls LoRA with
-                 alpha = 2 rank, summed into the weights before the pass. With many tokens a step that costs less than a side
-                 branch for every token
+    adapter      W + 2 B A for every linear map in the layers, A and B of low rank (LoRA with alpha = 2 rank), added to the
+                 weights before the pass; with many tokens per step that is cheaper than a side branch
     all weights  a float32 copy of each
 
-and a pass of the dense model is a plain pass. What is trained is float32, passes are in the model's dtype.
+Trained weights are float32, forward passes are in the model's dtype.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +25,8 @@ from headwise.training.recipe import Recipe
 
 __all__ = ["ALPHA", "Student"]
 
-ALPHA = 2.0  # what the product of an adapter's factors is multiplied by
-SHARP = ("q", "k", "qkv", "query", "key", "query_key_value")  # maps that make logits, by the first part of their name
+ALPHA = 2.0  # scale of the product of an adapter's factors
+QUERY_KEY_NAMES = ("q", "k", "qkv", "query", "key", "query_key_value")  # of projections that produce attention logits
 
 
 class Student:
@@ -38,14 +36,14 @@ class Student:
         structure = Structure.of(model)
         refuse_unseeable(structure)
         if gate_of(model.hf) is not None or model.adapter is not None:
-            raise ModelError(f"{model.id} is sparse, or has an adapter, already; start from the dense model.")
+            raise ModelError(f"{model.id} is already sparse or has an adapter; start from the dense model.")
         self.model, self.recipe, self.hf = model, recipe, model.hf.eval().requires_grad_(False)
         self.ranks = _ranks(structure, recipe)
         self.weights = self._factors() if recipe.rank else self._copies()
         self.route = register() if recipe.gated else None
 
     def logits(self, ids: Tensor) -> Tensor:
-        """(rows, tokens, vocabulary) of the student."""
+        """The student's logits, (rows, tokens, vocabulary)."""
         given = {"input_ids": ids, "use_cache": False}
         with routed(self.hf, self.route or str(self.hf.config._attn_implementation)):
             found: Tensor = functional_call(self.hf, self.effective(), (), given).logits
@@ -53,12 +51,12 @@ class Student:
 
     @torch.no_grad()
     def dense_logits(self, ids: Tensor) -> Tensor:
-        """The same of the dense model."""
+        """The dense model's logits."""
         found: Tensor = self.hf(input_ids=ids, use_cache=False).logits
         return found
 
     def effective(self) -> dict[str, Tensor]:
-        """The weights that the student runs with, in the model's dtype."""
+        """The student's weights, in the model's dtype."""
         own = dict(self.hf.named_parameters())
         if not self.recipe.rank:
             return {name: weight.to(own[name].dtype) for name, weight in self.weights.items()}
@@ -72,7 +70,7 @@ class Student:
         return {name: own.detach().float().clone().requires_grad_() for name, own in self.hf.named_parameters()}
 
     def _factors(self) -> dict[str, Tensor]:
-        """A drawn as a linear map's weights are, B nought: the student starts as the dense model."""
+        """A initialised like a linear map, B zero: the student starts as the dense model."""
         random = torch.Generator().manual_seed(self.recipe.seed)
         found = {}
         for name, rank in self.ranks.items():
@@ -85,15 +83,14 @@ class Student:
 
 
 def _ranks(structure: Structure, recipe: Recipe) -> dict[str, int]:
-    """The rank for every linear map inside the layers, by its name in the model; attention and MLP, in any family."""
+    """Module name -> rank, for every linear map in the layers (attention and MLP)."""
     inside = {id(module) for layer in structure.layers for module in layer.modules() if isinstance(module, nn.Linear)}
     names = [name for name, module in structure.hf.named_modules() if id(module) in inside]
     if not names and recipe.rank:
-        raise ModelError(f"{structure.card.id} has no linear maps that an adapter goes on; train all weights (rank 0).")
-    sharp = recipe.rank_attention or recipe.rank
+        raise ModelError(f"{structure.card.id} has no linear maps for an adapter; train all weights (rank 0).")
+    query_key = recipe.rank_attention or recipe.rank
 
-    def makes_logits(name: str) -> bool:
-        last: Any = name.rsplit(".", 1)[-1]
-        return last.removesuffix("_proj") in SHARP
+    def is_query_key(name: str) -> bool:
+        return name.rsplit(".", 1)[-1].removesuffix("_proj") in QUERY_KEY_NAMES
 
-    return {name: sharp if makes_logits(name) else recipe.rank for name in names}
+    return {name: query_key if is_query_key(name) else recipe.rank for name in names}

@@ -1,8 +1,8 @@
-"""What a run reads: kinds of text, each one long row of tokens that training rows are cut out of.
+"""Training texts: kinds of text, each one long sequence of tokens from which rows are drawn.
 
-A kind is a file: JSONL with a ``text`` a line, or plain text as one document. Documents are joined by the end-of-text token.
-Token ids are kept beside the run (``tokens/``), by the digest of file and tokenizer, since reading takes longer than
-training's first steps. Rows are drawn by (seed, step) alone, so that a run that goes on draws what it would have drawn.
+A kind is a file: JSONL with one ``text`` per line, or plain text as one document. Documents are joined by the end-of-text
+token. Token ids are cached (``tokens/``) by the digest of file and tokenizer. Rows depend on (seed, step) alone, so a
+resumed run draws the same rows.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from headwise.core.errors import DataError
 from headwise.model import Model, tokenizer_digest
 from headwise.model.library_calls import silence_transformers
 
-__all__ = ["Texts", "read_texts", "refuse_unreadable"]
+__all__ = ["Texts", "read_texts", "require_readable"]
 
 Tokens = NDArray[np.int32]
-MANY = 512  # documents given to the tokenizer at a time
+DOCUMENTS_PER_CALL = 512  # of the tokenizer
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Token ids by kind. Made by `read_texts`.
+    """Token ids by kind; made by `read_texts`.
 
     Examples:
         >>> texts = Texts({"counting": np.arange(100, dtype=np.int32)})
-        >>> texts.even("counting", rows=2, length=4)
+        >>> texts.evenly_spaced("counting", rows=2, length=4)
         array([[ 0,  1,  2,  3],
                [96, 97, 98, 99]], dtype=int32)
     """
 
-    kinds: dict[str, Tokens]  # one long row of token ids a kind of text
+    kinds: dict[str, Tokens]  # kind of text -> one long sequence of token ids
 
     @property
     def tokens(self) -> int:
-        """In all."""
+        """The total number of tokens."""
         return sum(len(ids) for ids in self.kinds.values())
 
     def digest(self) -> str:
-        """Of every token."""
+        """The digest of all tokens."""
         found = hashlib.sha256()
         for name, ids in sorted(self.kinds.items()):
             found.update(name.encode() + np.ascontiguousarray(ids).tobytes())
         return found.hexdigest()[:16]
 
     def draw(self, rows: int, length: int, *, seed: int, step: int) -> Tokens:
-        """(rows, length): cut out at random places, kinds by their size."""
+        """(rows, length): random rows, kinds weighted by their size."""
         rng = np.random.default_rng([seed, step])
         names = list(self.kinds)
         room = np.array([len(self.kinds[name]) - length for name in names], dtype=float)
         chosen = rng.choice(len(names), size=rows, p=room / room.sum())
         return np.stack([self._cut(names[n], int(rng.integers(room[n] + 1)), length) for n in chosen])
 
-    def even(self, kind: str, rows: int, length: int) -> Tokens:
-        """(rows, length) of one kind, spread evenly over it: always the same ones."""
+    def evenly_spaced(self, kind: str, rows: int, length: int) -> Tokens:
+        """(rows, length): evenly spaced rows of one kind, always the same."""
         room = len(self.kinds[kind]) - length
         rows = max(1, min(rows, len(self.kinds[kind]) // length))
         return np.stack([self._cut(kind, round(n * room / max(1, rows - 1)), length) for n in range(rows)])
@@ -70,7 +70,7 @@ class Texts:
         for name, ids in self.kinds.items():
             if len(ids) < length + 1:
                 raise DataError(
-                    f"The text {name!r} has {len(ids)} tokens and a row takes {length}; give longer text, or a smaller "
+                    f"The text {name!r} has {len(ids)} tokens and a row needs {length}; give longer text, or a smaller "
                     f"length (--set length=...)."
                 )
 
@@ -79,12 +79,12 @@ class Texts:
 
 
 def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = None) -> Texts:
-    """The kinds of text in some files: a file is a kind, known by its name.
+    """Read and tokenize files; each file is a kind of text, named after it.
 
     Args:
-        paths: .txt files, .jsonl files (a ``text`` a line), or folders of them.
-        model: whose tokenizer is used.
-        cache: a folder in which token ids are kept, so that a file is tokenised once; None: nowhere.
+        paths: .txt files, .jsonl files (one ``text`` per line), or folders of them.
+        model: the model whose tokenizer is used.
+        cache: a folder for token ids, so that a file is tokenized once; None: no cache.
 
     Returns:
         Token ids by kind.
@@ -98,15 +98,15 @@ def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = N
     return Texts({file.stem: _tokens(file, model, cache) for file in _kinds(paths)})
 
 
-def refuse_unreadable(paths: Sequence[str | Path]) -> None:
-    """Refuse files that hold no text, or begin with something else; asked before a model is loaded.
+def require_readable(paths: Sequence[str | Path]) -> None:
+    """Refuse unreadable files and files without text, before a model is loaded.
 
     Args:
-        paths: as for `read_texts`. Of a file only the first text is looked at.
+        paths: as for `read_texts`; only the first text of a file is read.
 
     Examples:
         >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
-        >>> refuse_unreadable([folder])  # nothing to refuse
+        >>> require_readable([folder])
     """
     for file in _kinds(paths):
         with file.open("rb") as lines:
@@ -114,12 +114,12 @@ def refuse_unreadable(paths: Sequence[str | Path]) -> None:
 
 
 def _kinds(paths: Sequence[str | Path]) -> list[Path]:
-    """The files of some paths, each of another name."""
+    """The files of some paths, with unique names."""
     files = [file for path in paths for file in _files(Path(path))]
     names = [file.stem for file in files]
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"Two files are named {name}; a kind of text is known by its file's name, so rename one.")
+            raise DataError(f"Two files are named {name}; a kind of text is named after its file, so rename one.")
     return files
 
 
@@ -127,7 +127,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix in (".txt", ".jsonl"))
         if not found:
-            raise DataError(f"The folder {path} holds no .txt or .jsonl file; give a folder that does.")
+            raise DataError(f"The folder {path} contains no .txt or .jsonl file; give a folder that does.")
         return found
     if not path.is_file():
         raise DataError(f"There is no file {path}; give a .txt or .jsonl file, or a folder of them.")
@@ -137,21 +137,22 @@ def _files(path: Path) -> list[Path]:
 def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
     raw = file.read_bytes()
     known = hashlib.sha256(raw + str(tokenizer_digest(model.tokenizer)).encode()).hexdigest()[:16]
-    kept = None if cache is None else cache / f"{file.stem}-{known}.npy"
-    if kept is not None and kept.is_file():
-        return np.load(kept, allow_pickle=False)
+    cached = None if cache is None else cache / f"{file.stem}-{known}.npy"
+    if cached is not None and cached.is_file():
+        return np.load(cached, allow_pickle=False)
     documents = _documents(file, raw)
     tokenizer = model.tokenizer
     assert tokenizer is not None
     ids: list[int] = []
-    with silence_transformers():  # a document longer than the context is no fault: rows are cut out of it
-        for start in range(0, len(documents), MANY):
-            for row in tokenizer(documents[start : start + MANY], add_special_tokens=False)["input_ids"]:
+    with silence_transformers():  # documents may be longer than the context
+        for start in range(0, len(documents), DOCUMENTS_PER_CALL):
+            batch = documents[start : start + DOCUMENTS_PER_CALL]
+            for row in tokenizer(batch, add_special_tokens=False)["input_ids"]:
                 ids += [*row, tokenizer.eos_token_id]
     found = np.array(ids, dtype=np.int32)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        np.save(kept, found, allow_pickle=False)
+    if cached is not None:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        np.save(cached, found, allow_pickle=False)
     return found
 
 
@@ -164,7 +165,7 @@ def _documents(file: Path, raw: bytes) -> list[str]:
             found = [str(json.loads(line)["text"]) for line in found]
     except (UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} a line.'
+            f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} per line.'
         ) from error
     if not found:
         raise DataError(f"{file} contains no text; give text to train on.")
