@@ -54,4 +54,4 @@ def test_what_is_refused(headwise, tiny, texts, tmp_path):
     wrong = ("sparsify", tiny, "--data", texts, "--held-out", texts, "-o", tmp_path / "b")
     assert "Did you mean" in headwise(*wrong, "--set", "lenght=32").refused()
     assert "NAME=VALUE" in headwise(*wrong, "--set", "length").refused()
-    assert "a row takes 4096" in headwise(*wrong, "--set", "length=4096").refused()
+    assert "a row needs 4096" in headwise(*wrong, "--set", "length=4096").refused()
