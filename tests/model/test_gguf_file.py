@@ -79,7 +79,7 @@ def test_digits_are_split_off_first(make_gguf: MakeGguf) -> None:
 def test_an_unknown_rule_for_splitting_is_told(make_gguf: MakeGguf, caplog: pytest.LogCaptureFixture) -> None:
     model = load(make_gguf(digits=True))
     assert model.tokens("cat\n\n12") == ["cat", "\n", "\n", "12"]
-    assert "does not know the rule 'smollm' that splits" in caplog.text
+    assert "does not know the pre-tokenizer 'smollm'" in caplog.text
 
 
 @pytest.mark.parametrize("first", [False, True])

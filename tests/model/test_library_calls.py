@@ -18,7 +18,7 @@ def hub_error(kind: type[Exception]) -> Exception:
 SENTENCES = {
     errors.GatedRepoError: "a/b is gated: accept its terms at https://huggingface.co/a/b, log in with `hf auth login`",
     errors.RevisionNotFoundError: "a/b has no revision 'v9' on the hub",
-    errors.RepositoryNotFoundError: "There is no folder and no model 'a/b' on the hub that you may read; check the",
+    errors.RepositoryNotFoundError: "There is no folder and no accessible model 'a/b' on the hub; check the",
     errors.EntryNotFoundError: "a/b is on the hub but is not a transformers model: it has no config.json or",
     torch.OutOfMemoryError: "a/b does not fit into the device's memory; use dtype='bfloat16', device_map='auto'",
 }

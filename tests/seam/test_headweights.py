@@ -179,7 +179,7 @@ def test_a_first_layer_without_heads_has_no_effective_embedding():
 def test_without_an_unembedding_it_is_said(tmp_path):
     hf = tiny("llama").model
     hf.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"do not cover the model: lm_head.weight"):
+    with pytest.raises(ModelError, match=r"is incomplete: lm_head.weight"):
         _ = HeadWeights(open_stored(tmp_path)).unembedding
     with pytest.raises(ModelError, match="has no output embedding; load it with its language-model head"):
         _ = HeadWeights(load(hf)).unembedding
