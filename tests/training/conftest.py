@@ -60,7 +60,7 @@ def toy(_dense):
 def recipe():
     def make(**given):
         base = {
-            "steps": 240, "batch": 16, "length": LENGTH, "rate": 5e-3, "slack": 0.05, "hold": "distance", "rank": 0,
+            "steps": 240, "batch": 16, "length": LENGTH, "learning_rate": 5e-3, "slack": 0.05, "hold": "distance", "rank": 0,
             "evaluate": 20, "checkpoint": 100, "speed": 0.03, "warmup": 5,
         }  # fmt: skip
         return Recipe(**{**base, **given})

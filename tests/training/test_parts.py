@@ -115,7 +115,7 @@ def test_the_fit_and_its_gradient_are_those_of_the_book(distil):
     distance = torch.nn.functional.kl_div(mine, theirs, log_target=True, reduction="batchmean")
     (expected,) = torch.autograd.grad(distil * distance + (1 - distil) * loss, student)
     found = fit_of(student, dense, ids, distil)
-    (got,) = torch.autograd.grad(found.descended, student)
+    (got,) = torch.autograd.grad(found.objective, student)
     assert torch.allclose(got, expected, atol=1e-8)
     assert found.loss.item() == pytest.approx(loss.item(), abs=1e-6)
     assert found.distance.item() == pytest.approx(distance.item(), abs=1e-6)

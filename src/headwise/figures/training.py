@@ -45,7 +45,7 @@ def _column(rows: list[dict[str, Any]], name: str) -> np.ndarray:
 
 def _of_looks(told: dict[str, Any], name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and the mean over kinds of held-out text."""
-    looks = told["looks"]
+    looks = told["evaluations"] if "evaluations" in told else told["looks"]  # "looks" in records of version 0.1
     means = [np.mean([kind[name] for kind in look["kinds"]]) for look in looks]
     return _column(looks, "step"), times * np.array(means)
 
