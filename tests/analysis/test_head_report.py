@@ -54,7 +54,7 @@ def test_values_are_those_of_the_study(every, studies):
     ):
         np.testing.assert_allclose(told, float(own[variable]), rtol=1e-6)
     others = studies["profile"]["value"].sel(statistic="induction").values.ravel()
-    assert value.rank == 1 + (others > value.value).sum() and value.of == LAYERS * HEADS
+    assert value.rank == 1 + (others > value.value).sum() and value.n_heads == LAYERS * HEADS
     np.testing.assert_allclose(value.percentile, 100 * (others < value.value).sum() / (len(others) - 1))
     assert value.baseline_name == "a uniform head" and "Induction" in value.label
 
@@ -139,11 +139,11 @@ def test_a_head_that_a_study_did_not_measure_is_said(every):
 
 
 def test_weights_and_data_are_held_against_each_other(every):
-    views = {view.weights: view for view in every["L3H1"].views}
-    knowledge = views["relations.knowledge"]
+    checks = {check.weights: check for check in every["L3H1"].consistency}
+    knowledge = checks["relations.knowledge"]
     chosen = next(fact for fact in every["L3H1"].functions if fact.function == "Knowledge Recall")
     assert knowledge.verdict == ("agree" if chosen.chosen and chosen.q < 0.05 else "disagree")
-    induction = next(view for view in every["L12H3"].views if view.data == "profile.induction")
+    induction = next(check for check in every["L12H3"].consistency if check.data == "profile.induction")
     assert induction.verdict == "disagree" and "do not copy" in induction.text
 
 
@@ -168,7 +168,7 @@ def test_as_json_and_in_words(every):
 def test_from_an_atlas_with_one_study(tmp_path):
     atlas = synthetic_atlas(tmp_path / "atlas", 4, 3, ("profile",))
     one = head_report(atlas, "L1H2")
-    assert set(one.values) == {"profile"} and one.functions == () and one.views == ()
+    assert set(one.values) == {"profile"} and one.functions == () and one.consistency == ()
     assert "not in this atlas" in one.missing["relations"]
     assert np.isnan(one.neighbours[0].by_chance)
 

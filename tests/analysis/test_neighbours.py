@@ -33,7 +33,7 @@ def plain_distance(table: Columns, one: int, other: int) -> float:
 
 def test_distances_are_the_plain_ones():
     table = record()
-    near = Neighbourhood(table).of("L7H2", most=200)
+    near = Neighbourhood(table).of("L7H2", n=200)
     row = table.names.index("L7H2")
     for one in near[::37]:
         np.testing.assert_allclose(one.distance, plain_distance(table, row, table.names.index(one.name)), atol=1e-9)
@@ -46,11 +46,11 @@ def test_planted_twins_find_each_other_and_chance_does_not_explain_it():
     for one, other in (("L3H1", "L15H6"), ("L15H6", "L3H1")):
         nearest = neighbourhood.of(one)[0]
         assert nearest.name == other
-        assert nearest.nearer_than > 0.999 and nearest.by_chance < 0.01
+        assert nearest.closer_than > 0.999 and nearest.by_chance < 0.01
         assert "s0.c0" in nearest.shares and not nearest.differs
 
 
-def test_in_noise_the_nearest_is_no_nearer_than_by_chance():
+def test_in_noise_the_nearest_is_no_closer_than_by_chance():
     neighbourhood = Neighbourhood(record(twins=False))
     share = np.mean([neighbourhood.of(name, 1)[0].by_chance < 0.05 for name in neighbourhood.names])
     assert share < 0.12

@@ -1,16 +1,16 @@
-"""Places among heads, against counting."""
+"""Ranks among heads, against counting."""
 
 import numpy as np
 import pandas as pd
 
-from headwise.analysis.rank_stats import percentiles, places, with_percentiles
+from headwise.analysis.rank_stats import percentiles, rank_stats, with_percentiles
 
 
 def test_against_counting_with_ties_and_gaps():
     rng = np.random.default_rng(0)
     values = rng.integers(0, 6, (40, 3)).astype(float)
     values[rng.random(values.shape) < 0.2] = np.nan
-    percentile, rank, of = places(values)
+    percentile, rank, of = rank_stats(values)
     for row in range(40):
         for column in range(3):
             one, others = values[row, column], np.delete(values[:, column], row)
@@ -25,7 +25,7 @@ def test_against_counting_with_ties_and_gaps():
 
 
 def test_one_head_alone_is_in_the_middle():
-    assert places(np.array([[3.0]]))[0].item() == 50
+    assert rank_stats(np.array([[3.0]]))[0].item() == 50
 
 
 def test_text_and_places_are_kept():

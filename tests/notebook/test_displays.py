@@ -155,7 +155,7 @@ def test_words_show_all_their_sections(atlas):
     assert len(repr(words)) < 500
 
 
-def test_a_dossier_shows_every_measured_value_and_the_maps(atlas):
+def test_a_head_report_shows_every_measured_value_and_the_maps(atlas):
     found = head_report(atlas, "L1H1")
     shown = seen(found)
     assert shown.tags.count("img") == len(found.patterns.maps) and found.summary in shown.text

@@ -23,7 +23,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.analysis.head_sets import HeadMap, head_maps
-from headwise.analysis.jsonable import plain
+from headwise.analysis.jsonable import to_jsonable
 from headwise.analysis.permutation import Evidence, Heads, bands, evidence_of, odds_ratio, ranks, within
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
@@ -282,11 +282,11 @@ class Agreement:
 
     def frame(self) -> pd.DataFrame:
         """One row a pair."""
-        return pd.DataFrame([plain(one) for one in self.pairs])
+        return pd.DataFrame([to_jsonable(one) for one in self.pairs])
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        found: dict[str, Any] = plain(self)
+        found: dict[str, Any] = to_jsonable(self)
         return found
 
     def __repr__(self) -> str:

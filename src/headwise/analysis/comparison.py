@@ -25,7 +25,7 @@ import xarray as xr
 
 from headwise.analysis.changes import ColumnChange, DepthChange, changes, depths, ranked_heads
 from headwise.analysis.columns import Columns, columns_of
-from headwise.analysis.jsonable import plain
+from headwise.analysis.jsonable import to_jsonable
 from headwise.analysis.permutation import bands, shuffled_within, within
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
@@ -303,10 +303,10 @@ class Comparison:
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
         """As JSON: maps become lists; of the heads the ``top`` first, or all."""
         table = self.heads if top is None else self.heads.head(top)
-        found = {name: plain(getattr(self, name)) for name in _PLAIN}
-        found["columns"] = [plain(one) | {"change": plain(one.change)} for one in self.columns]
-        found["depths"] = plain(self.depths)
-        found["heads"] = [plain(row) for row in table.reset_index().to_dict("records")]
+        found = {name: to_jsonable(getattr(self, name)) for name in _PLAIN}
+        found["columns"] = [to_jsonable(one) | {"change": to_jsonable(one.change)} for one in self.columns]
+        found["depths"] = to_jsonable(self.depths)
+        found["heads"] = [to_jsonable(row) for row in table.reset_index().to_dict("records")]
         return found
 
     def __repr__(self) -> str:

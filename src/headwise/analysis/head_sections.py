@@ -1,79 +1,175 @@
-"""A head's head_report in a notebook's cell: what it is in a sentence, its maps, and every number with what to hold it against.
+"""A head report as titled tables and lists: what the terminal and the notebook print, so that they cannot disagree.
 
-A value stands with its interval, its baseline, its place among all heads and its q-value, where it has them. This module does
-not know how anything was measured.
+    for section in sections_of(report): section.title, section.header, section.rows, section.lines, section.footnotes
+    head_html(report)                 # the same as a notebook's card, with the attention maps
+
+Cells are formatted text; nothing is escaped yet.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headwise.core.markup import Html, card, image, listing, paragraph, table
-from headwise.describe.words import significant
 from headwise.figures import Scale
 from headwise.figures.thumbnail import coloured, png
 from headwise.figures.tiles import HIDDEN, LEVELS
 
 if TYPE_CHECKING:
-    from headwise.analysis.head_facts import HeadReport, PatternMaps, Value
+    from headwise.analysis.head_facts import HeadReport, Measurement, PatternMaps
 
-HEADER = ("", "value", "95 % interval", "against", "percentile", "q")
-LEAST = 0.0001  # of a q-value that is written out
-WIDTH = 180  # CSS pixels of a map
-SCALE = Scale("Attention weight", 0.0, 1.0, "Blues")
+__all__ = ["PERCENTILE", "HeadSection", "head_html", "sections_of"]
+
+PERCENTILE = "percentile"  # the column that the terminal draws as a bar
+MAX_PAIRS, MAX_TOKENS, MAX_TARGETS = 5, 8, 3
+MAP_WIDTH = 180  # CSS pixels
+MAX_PROMPT_LETTERS = 120
+_SCALE = Scale("Attention weight", 0.0, 1.0, "Blues")
+
+
+@dataclass(frozen=True)
+class HeadSection:
+    """One part of a head report."""
+
+    title: str
+    note: str = ""  # next to the title
+    header: tuple[str, ...] = ()  # of the table
+    rows: tuple[tuple[str, ...], ...] = ()
+    lines: tuple[str, ...] = ()  # under the table
+    footnotes: tuple[str, ...] = ()
+
+
+def sections_of(report: HeadReport) -> Iterator[HeadSection]:
+    """Values by study, relations, functions, salient tokens, consistency, similar heads, missing studies."""
+    for study, values in report.values.items():
+        if values:
+            yield _values(study, report.titles.get(study, ""), values)
+    if report.relations:
+        yield _relations(report)
+    if report.functions:
+        yield _functions(report)
+    if report.salient:
+        lines = (
+            f"{one.text!r} ({_number(one.strength)} x) → {', '.join(repr(text) for text in one.targets[:MAX_TARGETS])}"
+            for one in report.salient[:MAX_TOKENS]
+        )
+        yield HeadSection("salience", report.titles.get("salience", ""), lines=tuple(lines))
+    if report.consistency:
+        checks = tuple((check.verdict, check.text) for check in report.consistency)
+        yield HeadSection("weights and data", header=("", ""), rows=checks)
+    if report.neighbours:
+        yield _neighbours(report)
+    if report.missing:
+        lines = (f"{study}: {reason}" for study, reason in report.missing.items())
+        yield HeadSection("not known", lines=tuple(lines))
 
 
 def head_html(report: HeadReport) -> Html:
-    """The card of one head."""
+    """The report as a notebook's card."""
     parts = [paragraph(report.summary)]
     if report.patterns is not None:
+        prompt = "".join(report.patterns.tokens)
+        prompt = prompt if len(prompt) <= MAX_PROMPT_LETTERS else f"{prompt[: MAX_PROMPT_LETTERS - 1]}…"
         parts += [Html("".join(_map(maps, report.name) for maps in report.patterns.maps))]
-        parts += [paragraph(f"Its attention in “{_cut(''.join(report.patterns.tokens))}”", quiet=True)]
-    for study, values in report.values.items():
-        measured = [value for value in values if math.isfinite(value.value)]
-        if measured:
-            parts += [card(report.titles.get(study, study), table(map(_row, measured), header=HEADER))]
-    parts += list(_joined(report))
+        parts += [paragraph(f"Its attention in “{prompt}”", quiet=True)]
+    for section in sections_of(report):
+        inside = [table(section.rows, header=section.header)] if section.rows else []
+        inside += [listing(section.lines)] if section.lines else []
+        inside += [paragraph(note, quiet=True) for note in section.footnotes]
+        parts.append(card(section.title, *inside, note=section.note))
     return card(f"{report.name} of {report.model}", *parts, note=f"layer {report.layer}, head {report.head}")
 
 
-def _joined(report: HeadReport) -> Iterator[Html]:
-    if report.views:
-        yield card("Weights and data", listing(f"{view.verdict.capitalize()}: {view.text}" for view in report.views))
-    if report.neighbours:
-        yield paragraph(f"Most like it: {', '.join(near.name for near in report.neighbours)}.")
-    for study, reason in report.missing.items():
-        yield paragraph(f"{study}: {reason}", quiet=True)
-
-
-def _row(value: Value) -> tuple[str, ...]:
-    known = math.isfinite(value.low) and math.isfinite(value.high)
-    against = f"{_number(value.baseline)} {value.baseline_name}" if math.isfinite(value.baseline) else ""
-    return (
-        value.label,
-        f"{_number(value.value)} {value.unit}".strip(),
-        f"{_number(value.low)} to {_number(value.high)}" if known else "",
-        against.strip(),
-        _number(value.percentile),
-        f"< {LEAST}" if value.q < LEAST else _number(value.q),
+def _values(study: str, title: str, values: Sequence[Measurement]) -> HeadSection:
+    """Constant columns are only named under the table."""
+    constant = [value for value in values if value.same_for_all]
+    varying = [value for value in values if not value.same_for_all]
+    tested = any(math.isfinite(value.q) for value in varying)
+    paired = any(math.isfinite(value.q_paired) for value in varying)
+    tests = (("q",) if tested else ()) + (("q paired",) if paired else ())
+    rows = []
+    for value in varying:
+        baseline = f"{_number(value.baseline)} {value.baseline_name}" if value.baseline_name else ""
+        cells = [
+            value.label,
+            f"{_number(value.value)} {value.unit}".strip(),
+            _interval(value.low, value.high),
+            baseline,
+        ]
+        cells += ([_number(value.q)] if tested else []) + ([_number(value.q_paired)] if paired else [])
+        rows.append((*cells, f"{value.percentile:.0f}"))
+    named = ", ".join(f"{value.label} {_number(value.value)}" for value in constant)
+    return HeadSection(
+        study,
+        title,
+        ("", "value", "95 %", "baseline", *tests, PERCENTILE),
+        tuple(rows),
+        footnotes=(f"The same for all heads: {named}.",) if constant else (),
     )
 
 
+def _relations(report: HeadReport) -> HeadSection:
+    rows = []
+    for fact in report.relations:
+        pairs = ", ".join(f"{source} → {target}" for source, target in fact.examples[:MAX_PAIRS])
+        name = f"{fact.sign} {fact.relation}" + ("" if fact.over else " (under the threshold)")
+        share = (f"{100 * fact.score:.0f} %", _interval(fact.low, fact.high), _number(fact.null))
+        rows.append((name, *share, f"{fact.right}/{fact.pairs}", pairs))
+    note = f"by its weights: {', '.join(report.categories) or 'unclassified'}"
+    return HeadSection("relations", note, ("", "of pairs", "95 %", "shuffled", "right", "pairs"), tuple(rows))
+
+
+def _functions(report: HeadReport) -> HeadSection:
+    rows: list[tuple[str, ...]] = []
+    for fact in report.functions:
+        if fact.refused:
+            rows.append((f"{fact.function}: {fact.refused}",))
+            continue
+        masked = fact.masking
+        rows.append(
+            (
+                f"{fact.function}{' *' if fact.chosen else ''}",
+                f"{fact.rank}/{fact.n_heads}",
+                _number(fact.importance),
+                _interval(fact.low, fact.high),
+                _number(fact.q),
+                f"{fact.alone:.2f}",
+                f"{100 * masked.own:.0f} % right ({masked.size} heads)" if masked else "",
+                f"{100 * masked.random:.0f} %" if masked else "",
+            )
+        )
+    header = ("", "rank", "importance", "95 %", "q", "alone", "its set masked", "at random")
+    star = "* among the function's heads (up to the elbow); alone: AUROC from this head alone"
+    starred = any(fact.chosen for fact in report.functions)
+    title = report.titles.get("functions", "")
+    return HeadSection("functions", title, header, tuple(rows), footnotes=(star,) if starred else ())
+
+
+def _neighbours(report: HeadReport) -> HeadSection:
+    lines = []
+    for near in report.neighbours:
+        chance = f"; by chance {100 * near.by_chance:.2g} %" if math.isfinite(near.by_chance) else ""
+        text = f"{near.name}  distance {near.distance:.2f}, closer than {100 * near.closer_than:.4g} % of pairs{chance}"
+        similar = f"; similar in {', '.join(near.shares)}" if near.shares else ""
+        lines.append(text + similar + (f"; different in {', '.join(near.differs)}" if near.differs else ""))
+    return HeadSection("similar heads", lines=tuple(lines), footnotes=(report.neighbours_note,))
+
+
 def _number(value: float) -> str:
-    return significant(value) if math.isfinite(value) else ""
+    return f"{value:.3g}" if math.isfinite(value) else ""
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.3g} to {high:.3g}" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 def _map(maps: PatternMaps, name: str) -> str:
     weights = np.where(maps.shown == HIDDEN, np.nan, maps.shown / (LEVELS - 1))
-    drawn = image(
-        png(coloured(weights, SCALE)), "image/png", f"Attention map of {name}, {maps.name}", width=WIDTH, pixels=True
-    )
+    picture = png(coloured(weights, _SCALE))
+    drawn = image(picture, "image/png", f"Attention map of {name}, {maps.name}", width=MAP_WIDTH, pixels=True)
     return f'<span style="display:inline-block;margin:4px 14px 4px 0">{drawn}{paragraph(maps.name, quiet=True)}</span>'
-
-
-def _cut(text: str, most: int = 120) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,10 +1,13 @@
-"""A head in words: its head_report as a careful reader would tell it.
+"""A head report as prose: a summary of one to three sentences, and a full description.
 
     describe_head(head_report(atlas, "L12H3")).text()
 
-Overview: what it is. Detail: its relations with pairs, its functions with what masking did, the tokens it acts on most.
-Observations: where weights and data agree, and which heads are like it. Caveats: what was not measured, and what percentiles
-and sets of many heads can say. Every number is kept, with what it is, in `Words.numbers`.
+Summary: what its weights compute, which functions it belongs to, where it stands out (beyond 95 % of the other heads in a
+profile statistic, in either direction), how it differs on wrong answers; clauses without data are left out.
+
+Description. Overview: the summary. Detail: relations with pairs, functions with the effect of masking, salient tokens.
+Observations: where weights and data agree, and similar heads. Caveats: what was not measured, and the limits of
+percentiles and of masking sets.
 """
 
 from __future__ import annotations
@@ -12,20 +15,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from headwise.analysis.head_facts import FunctionFact, HeadReport, RelationFact, Value
+from headwise.analysis.head_facts import FunctionFact, HeadReport, Measurement, RelationFact
 from headwise.analysis.neighbours import Neighbour
 from headwise.describe.words import Words, Writer, listed, percent, significant
 
 __all__ = ["beyond", "describe_head", "summary_of"]
 
-PAIRS, TOKENS, TARGETS, NEAR = 8, 6, 3, 3
+MAX_PAIRS, MAX_TOKENS, MAX_TARGETS, MAX_NEIGHBOURS = 8, 6, 3, 3
+HIGH_PERCENTILE, LOW_PERCENTILE = 95.0, 5.0
+MAX_CLAUSES = 3  # relations, functions or statistics that the summary names
 
 
 def describe_head(report: HeadReport) -> Words:
-    """A head_report in words.
+    """A head report in words.
 
     Args:
-        report: what `headwise.analysis.head_report` gave.
+        report: from `headwise.analysis.head_report`.
 
     Returns:
         Sections of sentences.
@@ -39,14 +44,14 @@ def describe_head(report: HeadReport) -> Words:
     writer.say("overview", report.summary)
     for fact in report.relations:
         writer.say("detail", _relation(writer, fact))
-    for told in _functions(writer, report.functions):
-        writer.say("detail", told)
+    for text in _functions(writer, report.functions):
+        writer.say("detail", text)
     writer.say("detail", _salient(writer, report))
-    for view in report.views:
-        writer.say("observations", f"{view.verdict.capitalize()}: {view.text}")
-    for near in report.neighbours[:NEAR]:
-        writer.say("observations", _near(writer, near))
-    _say_caveats(writer, report)
+    for check in report.consistency:
+        writer.say("observations", f"{check.verdict.capitalize()}: {check.text}")
+    for near in report.neighbours[:MAX_NEIGHBOURS]:
+        writer.say("observations", _neighbour(writer, near))
+    _add_caveats(writer, report)
     return writer.finish(report.summary)
 
 
@@ -58,33 +63,25 @@ def _relation(writer: Writer, fact: RelationFact) -> str:
         for end, value in (("low", fact.low), ("high", fact.high), ("null", fact.null))
     )
     right = f"{writer.count(fact.right, f'right {what}')} of {writer.count(fact.pairs, f'pairs {what}', 'pair')}"
-    pairs = ", ".join(f"{source} → {target}" for source, target in fact.examples[:PAIRS])
-    text = (
-        f"{fact.relation} ({fact.category}): {fact.sign} the target in {share}, {right} (as a share {low} to {high}; "
-    )
+    pairs = ", ".join(f"{source} → {target}" for source, target in fact.examples[:MAX_PAIRS])
+    text = f"{fact.relation} ({fact.category}): {fact.sign} the target in {share}, {right} (share {low} to {high}; "
     return text + f"with shuffled targets {null})" + (f": {pairs}." if pairs else ".")
 
 
 def _functions(writer: Writer, facts: tuple[FunctionFact, ...]) -> Iterator[str]:
-    own = [fact for fact in facts if fact.chosen and not fact.refused]
-    for fact in own:
-        rank = (
-            f"rank {writer.count(fact.rank, f'rank {fact.function}')} of {writer.count(fact.of, f'of {fact.function}')}"
-        )
-        text = f"{fact.function}: {rank} by importance, q {writer.number(fact.q, f'q {fact.function}', digits=2)}"
-        if fact.masking is not None:
-            at = fact.masking
-            low, high = (
-                writer.fixed(value, f"{end} {fact.function}") for end, value in (("low", at.low), ("high", at.high))
-            )
-            left, random = (
-                writer.percent(value, f"{kind} {fact.function}")
-                for kind, value in (("own", at.own), ("random", at.random))
-            )
-            size = writer.count(at.size, f"size {fact.function}")
+    for fact in (fact for fact in facts if fact.chosen and not fact.refused):
+        name = fact.function
+        rank = f"rank {writer.count(fact.rank, f'rank {name}')} of {writer.count(fact.n_heads, f'n_heads {name}')}"
+        text = f"{name}: {rank} by importance, q {writer.number(fact.q, f'q {name}', digits=2)}"
+        if (at := fact.masking) is not None:
+            low, high = (writer.fixed(value, f"{end} {name}") for end, value in (("low", at.low), ("high", at.high)))
+            left = writer.percent(at.own, f"own {name}")
+            random = writer.percent(at.random, f"random {name}")
+            size = writer.count(at.size, f"size {name}")
             text += (
-                f"; with it and the other {size} first heads masked {left} of {writer.count(at.asked, 'asked')} answers "
-                f"stay right, with random heads {random} (difference {writer.fixed(at.effect, 'effect')}, {low} to {high})"
+                f"; with the first {size} heads of the function masked, this one included, {left} of "
+                f"{writer.count(at.asked, 'asked')} answers stay right, with random heads {random} (difference "
+                f"{writer.fixed(at.effect, 'effect')}, {low} to {high})"
             )
         yield f"{text}."
 
@@ -93,44 +90,42 @@ def _salient(writer: Writer, report: HeadReport) -> str:
     if not report.salient:
         return ""
     parts = [
-        f"{one.text.strip() or repr(one.text)} → {', '.join(each.strip() or repr(each) for each in one.targets[:TARGETS])}"
-        for one in report.salient[:TOKENS]
+        f"{one.text.strip() or repr(one.text)} → "
+        f"{', '.join(each.strip() or repr(each) for each in one.targets[:MAX_TARGETS])}"
+        for one in report.salient[:MAX_TOKENS]
     ]
     strength = writer.number(report.salient[0].strength, "strength", digits=2)
-    return f"It acts most on (the first is written {strength} times as long as it is read): {'; '.join(parts)}."
+    return f"It scales these tokens up most (the first by a factor of {strength}): {'; '.join(parts)}."
 
 
-def _near(writer: Writer, near: Neighbour) -> str:
+def _neighbour(writer: Writer, near: Neighbour) -> str:
     distance = writer.fixed(near.distance, f"distance {near.name}")
-    share = writer.percent(near.nearer_than, f"nearer_than {near.name}")
-    text = f"Near it is {near.name} ({distance} away, nearer than {share} of all pairs of heads"
-    if near.by_chance == near.by_chance:
-        text += f"; with shuffled studies {writer.percent(near.by_chance, f'by_chance {near.name}')} of heads have one as near"
-    alike = f": alike in {listed(near.shares)}" if near.shares else ""
-    return f"{text}){alike}" + (f"; unlike in {listed(near.differs)}." if near.differs else ".")
+    share = writer.percent(near.closer_than, f"closer_than {near.name}")
+    text = f"{near.name} is similar (distance {distance}, closer than {share} of all pairs of heads"
+    if math.isfinite(near.by_chance):
+        chance = writer.percent(near.by_chance, f"by_chance {near.name}")
+        text += f"; with shuffled studies {chance} of heads have one as close"
+    similar = f": similar in {listed(near.shares)}" if near.shares else ""
+    return f"{text}){similar}" + (f"; different in {listed(near.differs)}." if near.differs else ".")
 
 
-def _say_caveats(writer: Writer, report: HeadReport) -> None:
+def _add_caveats(writer: Writer, report: HeadReport) -> None:
     if report.neighbours:
         writer.say("caveats", report.neighbours_note)
     if any(fact.masking for fact in report.functions):
-        writer.say("caveats", "Heads were masked as a set; what happened is the set's doing, not this head's alone.")
+        writer.say("caveats", "Heads were masked as a set: the effect belongs to the set, not to this head alone.")
     by_reason: dict[str, list[str]] = {}
     for study, reason in report.missing.items():
         by_reason.setdefault(reason.split(";")[0], []).append(study)
     for reason, studies in by_reason.items():
-        writer.say("caveats", f"Nothing is known here from {listed(studies)}: {reason}.")
-
-
-HIGH, LOW = 95.0, 5.0
-FEW = 3
+        writer.say("caveats", f"Nothing is known from {listed(studies)}: {reason}.")
 
 
 def summary_of(
     name: str,
     layer: int,
     layers: int,
-    values: Mapping[str, tuple[Value, ...]],
+    values: Mapping[str, tuple[Measurement, ...]],
     functions: tuple[FunctionFact, ...],
     relations: tuple[RelationFact, ...],
     categories: tuple[str, ...],
@@ -140,7 +135,7 @@ def summary_of(
     if not any(values.values()) and not relations and all(fact.rank == 0 for fact in functions):
         return f"{name} was measured by none of the studies."
     sentences = [
-        f"{name} stands in layer {layer} of {layers} (counted from 0).",
+        f"{name} is in layer {layer} of {layers} (counted from 0).",
         _by_weights(relations, categories) if "relations" not in missing else "",
         _by_function(functions) if "functions" not in missing else "",
         _by_profile(values.get("profile", ())),
@@ -164,7 +159,7 @@ def beyond(percentile: float) -> str:
 def _by_weights(relations: tuple[RelationFact, ...], categories: tuple[str, ...]) -> str:
     if not categories:
         return "By its weights it is unclassified."
-    over = [f"{fact.sign} {fact.relation} ({percent(fact.score)})" for fact in relations if fact.over][:FEW]
+    over = [f"{fact.sign} {fact.relation} ({percent(fact.score)})" for fact in relations if fact.over][:MAX_CLAUSES]
     return f"By its weights it is {listed(list(categories))}: it {listed(over)}."
 
 
@@ -172,22 +167,21 @@ def _by_function(functions: tuple[FunctionFact, ...]) -> str:
     own = sorted((fact for fact in functions if fact.chosen and fact.q < 0.05), key=lambda fact: fact.rank)
     if not own:
         return "It is among the heads of no function."
-    told = [f"{fact.function} (rank {fact.rank} of {fact.of})" for fact in own[:FEW]]
-    more = len(own) - len(told)
-    return f"It is among the heads of {listed(told)}{f' and {more} more' if more > 0 else ''}."
+    named = [f"{fact.function} (rank {fact.rank} of {fact.n_heads})" for fact in own[:MAX_CLAUSES]]
+    more = len(own) - len(named)
+    return f"It is among the heads of {listed(named)}{f' and {more} more' if more > 0 else ''}."
 
 
-def _by_profile(values: tuple[Value, ...]) -> str:
-    far = sorted(
-        (value for value in values if not LOW < value.percentile < HIGH), key=lambda one: -abs(one.percentile - 50)
-    )
+def _by_profile(values: tuple[Measurement, ...]) -> str:
+    far = [value for value in values if not LOW_PERCENTILE < value.percentile < HIGH_PERCENTILE]
+    far.sort(key=lambda one: -abs(one.percentile - 50))
     if not far:
         return ""
-    told = [f"{value.label.lower()} {value.value:.3g} ({beyond(value.percentile)})" for value in far[:FEW]]
-    return f"In its attention it stands out by {listed(told)}."
+    named = [f"{value.label.lower()} {value.value:.3g} ({beyond(value.percentile)})" for value in far[:MAX_CLAUSES]]
+    return f"In its attention it stands out by {listed(named)}."
 
 
-def _by_answers(values: Mapping[str, tuple[Value, ...]]) -> str:
+def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:
     probe = next((value for value in values.get("probing", ()) if value.q < 0.05), None)
     tested = [value for value in values.get("spectral", ()) if value.q < 0.05]
     parts = []
@@ -198,15 +192,14 @@ def _by_answers(values: Mapping[str, tuple[Value, ...]]) -> str:
             f"0.05 ({best.label}: AUROC {best.value:.3g}{_paired(tested)})"
         )
     if probe is not None:
-        parts.append(f"a probe on its output tells wrong answers at AUROC {probe.value:.3g}")
+        parts.append(f"a probe on its output detects wrong answers at AUROC {probe.value:.3g}")
     text = listed(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _paired(tested: Sequence[Value]) -> str:
-    """How many of the numbers keep their q with answers paired by length, which is what most of them are about."""
+def _paired(tested: Sequence[Measurement]) -> str:
+    """How many stay significant with answers paired by length, which explains most of the difference."""
     known = [value for value in tested if math.isfinite(value.q_paired)]
     if not known:
         return ""
-    kept = sum(value.q_paired < 0.05 for value in known)
-    return f"; paired by length, {kept or 'none'} of them"
+    return f"; paired by length, {sum(value.q_paired < 0.05 for value in known) or 'none'} of them"

@@ -1,7 +1,6 @@
-"""Results as JSON: dataclasses become objects, arrays lists, pixels packed bytes, and what is not a number null.
+"""Results as JSON: dataclasses become objects, arrays lists, pixels packed bytes, NaN and infinities null.
 
-Pixels (uint8) are written as figures write them (`figures.payload`): zlib, then base64, so that a page reads both with one
-function. This module does not know what any result means.
+Pixels (uint8) have the format of `figures.payload` (zlib, then base64), so that a page reads both with one function.
 """
 
 from __future__ import annotations
@@ -15,33 +14,33 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain"]
+__all__ = ["to_jsonable"]
 
-DIGITS = 6  # significant; more than any interval is wide
+DIGITS = 6  # significant; finer than any confidence interval
 
 
-def plain(value: Any) -> Any:
-    """The value as ``json.dumps(..., allow_nan=False)`` takes it.
+def to_jsonable(value: Any) -> Any:
+    """The value in the form that ``json.dumps(..., allow_nan=False)`` accepts.
 
-    >>> plain({"a": np.float32(0.25), "b": float("nan"), "c": (1, True)})
+    >>> to_jsonable({"a": np.float32(0.25), "b": float("nan"), "c": (1, True)})
     {'a': 0.25, 'b': None, 'c': [1, True]}
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_jsonable(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, np.ndarray):
-        return pixels(value) if value.dtype == np.uint8 else plain(value.tolist())
+        return pixels(value) if value.dtype == np.uint8 else to_jsonable(value.tolist())
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): to_jsonable(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
+        return [to_jsonable(each) for each in value]
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return to_jsonable(value.item())
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value
 
 
 def pixels(levels: np.ndarray) -> dict[str, Any]:
-    """Bytes as figures write them."""
+    """Bytes in the format of figures."""
     packed = base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 9)).decode()
     return {"type": "Pixels", "shape": list(levels.shape), "deflated": packed}

@@ -1,19 +1,19 @@
-"""Which heads are alike, over everything that is known of them?
+"""Which heads are similar, over everything that is known about them?
 
-Every column is turned into ranks between 0 and 1. Within a study, the distance of two heads is the mean square of their
-differences over the columns that both have; over the studies that both were measured in, the mean of these, and its root:
+Every column becomes ranks between 0 and 1. Within a study the squared distance of two heads is the mean square of their
+rank differences over the columns that both have; over the studies that measured both, the mean of these:
 
     d(i, j)² = mean over studies of  mean over columns of (r_i - r_j)²
 
-A column that is the same for all heads tells nothing and is left out. So a study with sixty columns counts as much as one
-with a single column. Heads that have nothing to do with each other are √(1/6) = 0.41 apart on average.
+Constant columns are left out. A study with sixty columns counts as much as a study with one. Unrelated heads have an
+expected distance of √(1/6) = 0.41.
 
-Controls. In a large model every head has a near one, so two things are said with each neighbour: which share of all pairs
-of heads is farther apart, and how near the nearest head would be in a record whose studies have been shuffled against
-each other within layers (each study keeps its own maps, but what it says of one head is joined to what another says of
-another head of the same layer). A neighbour nearer than that is alike in several studies at once.
+Controls. In a large model every head has a close neighbour, so each neighbour comes with two references: the share of all
+pairs of heads that are farther apart, and how close the nearest head is when the studies are shuffled against each other
+within layers (each study keeps its maps, but its row of one head is joined to another study's row of another head of the
+same layer). A neighbour closer than that is similar in several studies at once.
 
-Cost: heads² x columns multiplications, in blocks of rows. This module does not know what the columns mean.
+Cost: heads² x columns multiplications, in blocks of rows.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.analysis.columns import Columns
-from headwise.analysis.rank_stats import places
+from headwise.analysis.rank_stats import rank_stats
 
 __all__ = ["Neighbour", "Neighbourhood"]
 
-BLOCK = 512  # rows of distances held at once
-PAIRS = 200_000  # pairs of heads drawn for the spread of distances, where there are more
-SHUFFLED_ROWS = 256  # heads whose nearest is looked for in each shuffled record
+BLOCK_ROWS = 512  # of distances in memory at once
+MAX_PAIRS = 200_000  # pairs of heads for the distribution of distances; sampled where there are more
+SHUFFLED_ROWS = 256  # heads whose nearest is searched in each shuffled table
 SHUFFLES = 8
-NAMED = 3  # columns named of a neighbour
+NAMED_COLUMNS = 3  # per neighbour
+MIN_RANK_GAP = 0.25  # from the median rank (similar columns) or from each other (different columns)
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A head that is near another in the joined record.
+    """A head that is similar to another.
 
     Examples:
         >>> from headwise.analysis import columns_of
         >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
-        >>> nearest = Neighbourhood(columns).of("L3H2", most=1)[0]
+        >>> nearest = Neighbourhood(columns).of("L3H2", n=1)[0]
         >>> nearest.studies, 0 < nearest.distance < 1
         (2, True)
     """
@@ -50,71 +51,75 @@ class Neighbour:
     name: str
     """such as "L3H7\" """
     distance: float
-    """0: the same rank in everything; 0.41: unrelated"""
-    nearer_than: float
+    """0: the same rank in every column; 0.41: unrelated"""
+    closer_than: float
     """0 to 1: share of all pairs of heads in the model that are farther apart"""
     by_chance: float
-    """0 to 1: share of heads whose nearest is as near in a record with its studies shuffled; NaN with one study"""
+    """0 to 1: share of heads whose nearest is as close with the studies shuffled; NaN with one study"""
     shares: tuple[str, ...] = ()
-    """columns in which both stand out alike, the most telling first"""
+    """columns in which both stand out in the same direction, the most extreme first"""
     differs: tuple[str, ...] = ()
     """columns in which they differ most"""
     studies: int = 0
-    """how many studies both were measured in"""
+    """studies that measured both"""
 
 
 class Neighbourhood:
-    """The joined record as ranks, ready to be asked for the nearest heads of any head.
+    """The head table as ranks: finds the nearest heads of any head.
 
     Args:
-        columns: what `columns_of` gave.
-        seed: of the shuffled records that it is held against.
+        columns: from `columns_of`.
+        seed: of the shuffled tables used as reference.
 
     Examples:
         >>> from headwise.analysis import columns_of
         >>> columns = columns_of({"profile": atlas["profile"], "spectral": atlas["spectral"]})
-        >>> len(Neighbourhood(columns).of("L3H2", most=3))
+        >>> len(Neighbourhood(columns).of("L3H2", n=3))
         3
     """
 
     def __init__(self, columns: Columns, *, seed: int = 0) -> None:
         self.names = columns.names
-        telling = [column for column in columns.columns if _varies(column.values)]
-        self.labels = [column.name for column in telling]
-        self.ranks = places(Columns(columns.layers, columns.heads, tuple(telling)).matrix())[0] / 100  # (head, column)
-        order = list(dict.fromkeys(column.study for column in telling))
-        self._study = np.array([order.index(column.study) for column in telling], dtype=int)
+        varying = [column for column in columns.columns if _varies(column.values)]
+        self.labels = [column.name for column in varying]
+        self.ranks = (
+            rank_stats(Columns(columns.layers, columns.heads, tuple(varying)).matrix())[0] / 100
+        )  # (head, column)
+        order = list(dict.fromkeys(column.study for column in varying))
+        self._study = np.array([order.index(column.study) for column in varying], dtype=int)
         self._tables = self._by_study(self.ranks)
         self._layer = np.repeat(np.arange(columns.layers), columns.heads)
         generator = np.random.default_rng(seed)
         self.spread = self._spread(generator)  # sorted distances of pairs
-        self.chance = self._chance(generator)  # sorted distances to the nearest, in shuffled records
+        self.chance = self._chance(generator)  # sorted distances to the nearest, in shuffled tables
 
-    def of(self, name: str, most: int = 5) -> tuple[Neighbour, ...]:
-        """The nearest heads, nearest first; none for a head that nothing was measured of."""
+    def of(self, name: str, n: int = 5) -> tuple[Neighbour, ...]:
+        """The nearest heads, nearest first; none for a head without measurements."""
         row = self.names.index(name)
         distance, studies = self._distances(_rows(self._tables, [row]), self._tables)
         distance, studies = distance[0], studies[0]
         distance[row] = np.nan
-        order = [int(place) for place in np.argsort(distance, kind="stable")[:most] if np.isfinite(distance[place])]
-        return tuple(self._told(row, other, distance[other], int(studies[other])) for other in order)
+        order = [int(index) for index in np.argsort(distance, kind="stable")[:n] if np.isfinite(distance[index])]
+        return tuple(self._neighbour(row, other, distance[other], int(studies[other])) for other in order)
 
-    def _told(self, row: int, other: int, distance: float, studies: int) -> Neighbour:
+    def _neighbour(self, row: int, other: int, distance: float, studies: int) -> Neighbour:
         one, two = self.ranks[row] - 0.5, self.ranks[other] - 0.5
-        alike = np.where((one * two > 0) & (np.abs(one - two) < 0.25), np.minimum(np.abs(one), np.abs(two)), np.nan)
+        alike = np.where(
+            (one * two > 0) & (np.abs(one - two) < MIN_RANK_GAP), np.minimum(np.abs(one), np.abs(two)), np.nan
+        )
         return Neighbour(
             name=self.names[other],
             distance=float(distance),
-            nearer_than=_share_over(self.spread, distance),
+            closer_than=_share_over(self.spread, distance),
             by_chance=1 - _share_over(self.chance, distance),
-            shares=self._largest(alike, 0.25),
-            differs=self._largest(np.abs(one - two), 0.25),
+            shares=self._largest(alike),
+            differs=self._largest(np.abs(one - two)),
             studies=studies,
         )
 
-    def _largest(self, values: np.ndarray, least: float) -> tuple[str, ...]:
-        order = np.argsort(-values, kind="stable")[:NAMED]  # NaN is last
-        return tuple(self.labels[place] for place in order if values[place] >= least)
+    def _largest(self, values: np.ndarray) -> tuple[str, ...]:
+        order = np.argsort(-values, kind="stable")[:NAMED_COLUMNS]  # NaN is last
+        return tuple(self.labels[index] for index in order if values[index] >= MIN_RANK_GAP)
 
     def _by_study(self, ranks: np.ndarray) -> list[_Table]:
         return [_Table.of(ranks[:, self._study == study]) for study in np.unique(self._study)]
@@ -130,23 +135,23 @@ class Neighbourhood:
             return np.sqrt(total / np.where(studies > 0, studies, np.nan)), studies
 
     def _spread(self, generator: np.random.Generator) -> np.ndarray:
-        """Distances of all pairs of heads, or of many drawn ones; sorted."""
+        """Distances of all pairs of heads, or of a sample; sorted."""
         count = len(self.names)
-        if count * (count - 1) // 2 <= PAIRS:
+        if count * (count - 1) // 2 <= MAX_PAIRS:
             found = [
-                self._distances(_rows(self._tables, np.arange(start, min(start + BLOCK, count))), self._tables)[0][
-                    np.arange(count)[None, :] > np.arange(start, min(start + BLOCK, count))[:, None]
+                self._distances(_rows(self._tables, np.arange(start, min(start + BLOCK_ROWS, count))), self._tables)[0][
+                    np.arange(count)[None, :] > np.arange(start, min(start + BLOCK_ROWS, count))[:, None]
                 ]
-                for start in range(0, count, BLOCK)
+                for start in range(0, count, BLOCK_ROWS)
             ]
             return _finite(np.concatenate(found)) if found else np.empty(0)
-        rows = generator.choice(count, size=min(count, PAIRS // count + 1), replace=False)
+        rows = generator.choice(count, size=min(count, MAX_PAIRS // count + 1), replace=False)
         distance = self._distances(_rows(self._tables, rows), self._tables)[0]
         distance[np.arange(len(rows)), rows] = np.nan
         return _finite(distance)
 
     def _chance(self, generator: np.random.Generator) -> np.ndarray:
-        """Distances to the nearest head when studies are shuffled against each other within layers; sorted."""
+        """Distances to the nearest head with the studies shuffled against each other within layers; sorted."""
         if len(np.unique(self._study)) < 2:
             return np.empty(0)
         found = []
@@ -165,11 +170,11 @@ class Neighbourhood:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Ranks (head, column), made ready once: 0 in the place of what is missing, their squares, and what is there."""
+    """Ranks (head, column) prepared for matrix products: missing ranks as 0, their squares, and a mask of what is known."""
 
     filled: np.ndarray
     square: np.ndarray
-    there: np.ndarray
+    known: np.ndarray
 
     @classmethod
     def of(cls, ranks: np.ndarray) -> _Table:
@@ -177,24 +182,24 @@ class _Table:
         return cls(filled, filled**2, np.isfinite(ranks).astype(float))
 
 
-def _rows(tables: list[_Table], places: Sequence[int] | np.ndarray) -> list[_Table]:
-    return [_Table(one.filled[places], one.square[places], one.there[places]) for one in tables]
+def _rows(tables: list[_Table], rows: Sequence[int] | np.ndarray) -> list[_Table]:
+    return [_Table(one.filled[rows], one.square[rows], one.known[rows]) for one in tables]
 
 
 def _mean_square(rows: _Table, others: _Table) -> tuple[np.ndarray, np.ndarray]:
-    """Over the columns that both have: the mean squared difference, and whether there are any; by products of matrices."""
-    shared = rows.there @ others.there.T
-    square = rows.square @ others.there.T + rows.there @ others.square.T - 2 * rows.filled @ others.filled.T
+    """Over the columns that both have: the mean squared difference, and whether there are any; by matrix products."""
+    shared = rows.known @ others.known.T
+    square = rows.square @ others.known.T + rows.known @ others.square.T - 2 * rows.filled @ others.filled.T
     return np.maximum(square, 0) / np.maximum(shared, 1), shared > 0
 
 
 def _varies(values: np.ndarray) -> bool:
-    there = values[np.isfinite(values)]
-    return bool(there.size and there.max() > there.min())
+    finite = values[np.isfinite(values)]
+    return bool(finite.size and finite.max() > finite.min())
 
 
 def _share_over(ordered: np.ndarray, value: float) -> float:
-    """The share of sorted numbers that lie over a value; NaN where there are none."""
+    """The share of sorted numbers above a value; NaN where there are none."""
     return 1 - float(np.searchsorted(ordered, value, side="right")) / len(ordered) if len(ordered) else float("nan")
 
 

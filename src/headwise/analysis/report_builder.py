@@ -1,13 +1,13 @@
-"""Everything an atlas knows of each head: a mapping from head names to head_reports, each made when it is asked for.
+"""Head reports of one atlas: a mapping from head names to reports, each made when it is looked up.
 
-    every = head_reports(atlas)            # reads the atlas once
-    every["L12H3"].summary
-    for name, one in every.items(): ...
+    reports = head_reports(atlas)      # reads the atlas once
+    reports["L12H3"].summary
+    for name, report in reports.items(): ...
 
-Steps: read all studies; lay their numbers on one grid (`columns`), with percentiles; prepare neighbours; then a head_report is
-looked up, not computed. Cost: a second or two for the default model's atlas, then about a millisecond a head.
+Steps: read all studies; put their numbers on one (layer, head) grid (`columns`) with percentiles; prepare the neighbours;
+then a lookup computes next to nothing. Cost: a second or two for the default model's atlas, then about 1 ms per head.
 
-What a study did not measure is said in `missing`. This module does not know how anything is measured.
+Studies that did not measure a head are listed in `HeadReport.missing`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import numpy as np
 import xarray as xr
 
 from headwise.analysis.columns import Column, columns_of
-from headwise.analysis.consistency import Views
-from headwise.analysis.head_facts import HeadReport, Value
+from headwise.analysis.consistency import ConsistencyChecks
+from headwise.analysis.head_facts import HeadReport, Measurement
 from headwise.analysis.head_text import summary_of
 from headwise.analysis.neighbours import Neighbourhood
-from headwise.analysis.rank_stats import places
+from headwise.analysis.rank_stats import rank_stats
 from headwise.analysis.study_facts import FunctionFacts, PatternFacts, RelationFacts, SalienceFacts
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
@@ -33,26 +33,26 @@ from headwise.studies.registry import datasets
 
 __all__ = ["HeadReports", "head_report", "head_reports"]
 
-OWN_FACTS = ("functions", "relations")  # told by facts of their own, not as values
+OWN_FACTS = ("functions", "relations")  # reported by facts of their own, not as values
 
 
 class HeadReports(Mapping[str, HeadReport]):
-    """The heads of one atlas by name, in the order of layers. Made by `head_reports`.
+    """The head reports of one atlas by head name, layer by layer. Made by `head_reports`.
 
     Args:
         datasets: by study, as an atlas gives them.
 
     Examples:
-        >>> every = HeadReports({"profile": atlas["profile"]})
-        >>> len(every), list(every)[:3], every["L3H2"].layer
+        >>> reports = HeadReports({"profile": atlas["profile"]})
+        >>> len(reports), list(reports)[:3], reports["L3H2"].layer
         (36, ['L0H0', 'L0H1', 'L0H2'], 3)
     """
 
     def __init__(self, datasets: Mapping[str, xr.Dataset]) -> None:
         check_same_model(datasets)
         self.columns = columns_of(datasets)
-        self._percentile, self._rank, self._of = places(self.columns.matrix())
-        self._names = {name: place for place, name in enumerate(self.columns.names)}
+        self._percentile, self._rank, self._measured = rank_stats(self.columns.matrix())
+        self._names = {name: row for row, name in enumerate(self.columns.names)}
         self._model = model_name(origin_of(next(iter(datasets.values())))) or "the model"
         self._titles = {study: str(one.attrs.get("title", study)) for study, one in datasets.items()}
         self.neighbourhood = Neighbourhood(self.columns)
@@ -61,8 +61,8 @@ class HeadReports(Mapping[str, HeadReport]):
         self._relations = relations if relations is None else RelationFacts(relations)
         self._salience = SalienceFacts(datasets["salience"]) if "salience" in datasets else None
         self._patterns = PatternFacts(datasets["patterns"]) if "patterns" in datasets else None
-        self._views = Views(datasets)
-        self._note = self._told_of_neighbours()
+        self._consistency = ConsistencyChecks(datasets)
+        self._note = self._neighbours_note()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -74,7 +74,7 @@ class HeadReports(Mapping[str, HeadReport]):
         return name in self._names
 
     def __getitem__(self, name: str) -> HeadReport:
-        layer, head = self._place(name)
+        layer, head = self._index(name)
         name = head_name(layer, head)
         row = self._names[name]
         values = {study: self._values(study, row) for study in self.columns.studies}
@@ -83,9 +83,9 @@ class HeadReports(Mapping[str, HeadReport]):
         salient = self._salience.of(layer, head) if self._salience else ()
         patterns = self._patterns.of(layer, head) if self._patterns else None
         categories = self._relations.categories(layer, head) if self._relations else ()
-        told = {study: found for study, found in values.items() if study not in OWN_FACTS}
+        plain = {study: found for study, found in values.items() if study not in OWN_FACTS}
         missing = self._missing(values, salient)
-        summary = summary_of(name, layer, self.columns.layers, told, functions, relations, categories, missing)
+        summary = summary_of(name, layer, self.columns.layers, plain, functions, relations, categories, missing)
         return HeadReport(
             name=name,
             layer=layer,
@@ -94,7 +94,7 @@ class HeadReports(Mapping[str, HeadReport]):
             layers=self.columns.layers,
             heads=self.columns.heads,
             summary=summary,
-            values={study: found for study, found in told.items() if study not in missing},
+            values={study: found for study, found in plain.items() if study not in missing},
             titles=self._titles,
             functions=() if "functions" in missing else functions,
             relations=relations,
@@ -103,11 +103,11 @@ class HeadReports(Mapping[str, HeadReport]):
             patterns=patterns,
             neighbours=self.neighbourhood.of(name),
             neighbours_note=self._note,
-            views=self._views.of(layer, head, values, functions, relations, categories),
+            consistency=self._consistency.of(layer, head, values, functions, relations, categories),
             missing=missing,
         )
 
-    def _place(self, name: str) -> tuple[int, int]:
+    def _index(self, name: str) -> tuple[int, int]:
         layer, head = parse_head(name)
         if layer >= self.columns.layers or head >= self.columns.heads:
             raise DataError(
@@ -116,19 +116,19 @@ class HeadReports(Mapping[str, HeadReport]):
             )
         return layer, head
 
-    def _values(self, study: str, row: int) -> tuple[Value, ...]:
+    def _values(self, study: str, row: int) -> tuple[Measurement, ...]:
         return tuple(
-            self._value(place, column, row)
-            for place, column in enumerate(self.columns.columns)
+            self._value(index, column, row)
+            for index, column in enumerate(self.columns.columns)
             if column.study == study and np.isfinite(column.values.flat[row])
         )
 
-    def _value(self, place: int, column: Column, row: int) -> Value:
+    def _value(self, index: int, column: Column, row: int) -> Measurement:
         def at(companion: np.ndarray | None) -> float:
             return float("nan") if companion is None else float(companion.flat[row])
 
         baseline = at(column.baseline)
-        return Value(
+        return Measurement(
             key=column.name,
             label=column.label,
             value=at(column.values),
@@ -136,9 +136,9 @@ class HeadReports(Mapping[str, HeadReport]):
             high=at(column.high),
             baseline=baseline,
             baseline_name=column.baseline_name if np.isfinite(baseline) else "",
-            percentile=float(self._percentile[row, place]),
-            rank=int(self._rank[row, place]),
-            of=int(self._of[place]),
+            percentile=float(self._percentile[row, index]),
+            rank=int(self._rank[row, index]),
+            n_heads=int(self._measured[index]),
             p=at(column.p),
             q=at(column.q),
             q_paired=at(column.q_paired),
@@ -146,7 +146,7 @@ class HeadReports(Mapping[str, HeadReport]):
             definition=column.definition,
         )
 
-    def _missing(self, values: Mapping[str, tuple[Value, ...]], salient: tuple[object, ...]) -> dict[str, str]:
+    def _missing(self, values: Mapping[str, tuple[Measurement, ...]], salient: tuple[object, ...]) -> dict[str, str]:
         found = {}
         for study, spec in datasets().items():
             if spec.head_columns is None:
@@ -157,41 +157,41 @@ class HeadReports(Mapping[str, HeadReport]):
                 found[study] = "this study did not measure this head"
         return found
 
-    def _told_of_neighbours(self) -> str:
+    def _neighbours_note(self) -> str:
         studies = len(self.columns.studies)
         if studies < 2:
-            return f"Nearest by rank in the {len(self.columns.columns)} columns of {self.columns.studies[0]}."
+            return f"Closest by rank in the {len(self.columns.columns)} columns of {self.columns.studies[0]}."
         chance = float(np.median(self.neighbourhood.chance)) if len(self.neighbourhood.chance) else float("nan")
         middle = float(np.median(self.neighbourhood.spread)) if len(self.neighbourhood.spread) else float("nan")
         return (
-            f"Nearest by rank over {len(self.columns.columns)} columns of {studies} studies, each study counted once. Two "
-            f"heads of this model are {middle:.2f} apart (median); with the studies shuffled against each other within "
-            f"layers the nearest head is {chance:.2f} away (median)."
+            f"Closest by rank over {len(self.columns.columns)} columns of {studies} studies, each study counted once. The "
+            f"median distance of two heads of this model is {middle:.2f}; with the studies shuffled against each other "
+            f"within layers the median distance to the closest head is {chance:.2f}."
         )
 
 
 def head_reports(atlas: Atlas) -> HeadReports:
-    """The head_reports of all heads of an atlas, each made when it is asked for.
+    """Reports of all heads of an atlas, each made when it is looked up.
 
     Args:
         atlas: read once.
 
     Returns:
-        A mapping from names of heads.
+        A mapping from head names to reports.
 
     Examples:
-        >>> every = head_reports(atlas)
-        >>> len(every), "L3H2" in every
+        >>> reports = head_reports(atlas)
+        >>> len(reports), "L3H2" in reports
         (36, True)
     """
     return HeadReports({study: atlas[study] for study in atlas.studies})
 
 
 def head_report(atlas: Atlas, name: str) -> HeadReport:
-    """Everything an atlas knows of one head. For several heads keep what `head_reports` gives.
+    """Everything that an atlas knows about one head. For several heads, use `head_reports` once.
 
     Args:
-        atlas: what is known.
+        atlas: read once per call.
         name: of the head, such as "L12H3".
 
     Returns:

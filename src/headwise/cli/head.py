@@ -1,16 +1,28 @@
-"""`headwise head`: everything known of one head."""
+"""`headwise head`: everything known about one head."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from headwise.analysis import HeadReport
+    from headwise.analysis.head_sections import HeadSection
+
+WIDTH = 120  # of a line where the output is no terminal
+BAR_CELLS = 10
+VERDICTS = {"agree": "[green]agree[/]", "disagree": "[red]disagree[/]", "open": "[yellow]open[/]"}
+LEFT_ALIGNED = ("", "pairs")
 
 
 def head(
@@ -21,11 +33,10 @@ def head(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Everything known of one head, all studies joined: numbers with percentiles, relations, functions, heads like it."""
+    """Everything known about one head, over all studies: numbers with percentiles, relations, functions, similar heads."""
     from headwise.analysis import describe_head, head_report
     from headwise.atlas import Atlas
     from headwise.cli.files import written
-    from headwise.cli.head_page import print_head
 
     found = head_report(Atlas.open(atlas), name)
     if output is not None:
@@ -39,11 +50,60 @@ def head(
     elif as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
-        print_head(found)
+        _print(found)
 
 
 def _writer(text: Callable[[], str]) -> Callable[[Path], object]:
     return lambda path: path.write_text(text(), encoding="utf-8")
+
+
+def _print(report: HeadReport) -> None:
+    """The sections of the report. Texts from data (tokens, words) are escaped, so that none is read as markup."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    from headwise.analysis.head_sections import sections_of
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDTH)
+    console.print(f"[bold]{report.name}[/]  [dim]{escape(report.model)}[/]\n")
+    console.print(escape(report.summary))
+    for section in sections_of(report):
+        note = f"  [dim]{escape(section.note)}[/]" if section.note else ""
+        console.print(f"\n[bold]{escape(section.title)}[/]{note}")
+        parts: list[RenderableType] = [_table(section)] if section.rows else []
+        parts += [*map(escape, section.lines), *(f"[dim]{escape(text)}[/]" for text in section.footnotes)]
+        for part in parts:
+            console.print(Padding(part, (0, 0, 0, 2), expand=False))
+
+
+def _table(section: HeadSection) -> Table:
+    """With a bar behind every percentile, and verdicts in colour."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from headwise.analysis.head_sections import PERCENTILE
+
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(section.header)
+    )  # fmt: skip
+    for index, name in enumerate(section.header):
+        left = index == 0 or name in LEFT_ALIGNED
+        table.add_column(name, justify="left" if left else "right", no_wrap=index == 0)
+    has_bars = section.header[-1] == PERCENTILE
+    if has_bars:
+        table.add_column("")
+    for row in section.rows:
+        cells = [VERDICTS.get(cell) or escape(cell) for cell in row]
+        table.add_row(*cells, *([_bar(row[-1])] if has_bars else []))
+    return table
+
+
+def _bar(percentile: str) -> str:
+    filled = 0 if percentile == "nan" else round(float(percentile) / 100 * BAR_CELLS)
+    return "█" * filled + "░" * (BAR_CELLS - filled)
 
 
 head.examples = examples(  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-// The parts of a head's page, one function a kind of fact, as analysis.dossier gives them. Nothing is computed here.
+// The parts of a head's page, one function a kind of fact, as analysis.HeadReport holds them. Nothing is computed here.
 
 import {el, table} from "headwise/element";
 import {told} from "headwise/numbers";
@@ -34,11 +34,11 @@ function same(column) {
   return known.length > 1 && known.every((one) => one === known[0]);
 }
 
-/** Where weight-based and data-based views agree or not. */
-export function views(dossier) {
-  if (!dossier.views.length) return null;
+/** Whether weights and data agree. */
+export function consistency(dossier) {
+  if (!dossier.consistency.length) return null;
   return el("section", {class: "fact"}, el("h2", {}, "Weights against data"),
-    el("ul", {class: "views"}, dossier.views.map((one) => el("li", {class: one.verdict},
+    el("ul", {class: "views"}, dossier.consistency.map((one) => el("li", {class: one.verdict},
       el("span", {class: "label verdict"}, one.verdict), el("span", {}, linked(one.text))))));
 }
 
@@ -49,7 +49,7 @@ export function functions(dossier) {
     ? [one.function, el("td", {class: "refused", colspan: "6"}, `no map: ${one.refused}`)]
     : [el("span", {}, one.function, one.chosen ? el("span", {class: "tag"}, "one of its heads") : null),
       el("span", {title: `95 % of shuffled maps stay below ${told(one.null_high)}`}, told(one.importance)), `${told(one.low)} to ${told(one.high)}`,
-      `${one.rank} of ${one.of}`, significant(one.q), told(one.alone), masked(one.masking)]));
+      `${one.rank} of ${one.n_heads}`, significant(one.q), told(one.alone), masked(one.masking)]));
   return el("section", {class: "fact"}, el("h2", {}, el("a", {href: link("study/functions")}, dossier.titles.functions ?? "Functions")),
     wide(table(null, ["", "Importance", "95 % interval", "Rank", "q", "AUROC alone", "Lost when masked"], rows, {class: "values"})),
     el("p", {class: "small"}, "Lost when masked: share of answers lost beyond as many random heads, with the smallest masked set that has this head."));

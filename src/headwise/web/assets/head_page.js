@@ -2,7 +2,7 @@
 
 import {draw} from "headwise/figure";
 import {el} from "headwise/element";
-import {functions, missing, neighbours, relations, salient, values, views} from "headwise/head_facts";
+import {consistency, functions, missing, neighbours, relations, salient, values} from "headwise/head_facts";
 import {patternFigure} from "headwise/head_patterns";
 import {locator} from "headwise/locator";
 import {go, link} from "headwise/router";
@@ -23,7 +23,7 @@ export async function page(main, {rest: [name = ""]}, {atlas}) {
       turning(near)),
     el("div", {class: "dossier"},
       el("div", {class: "column wide"},
-        views(dossier),
+        consistency(dossier),
         figure ? el("section", {class: "figure-section", "aria-label": "Attention maps"}, el("h2", {}, "What its attention looks like"), stage) : null,
         order(dossier.values, atlas).map((study) => values(dossier, study, table)),
         functions(dossier), relations(dossier), salient(dossier)),
