@@ -13,18 +13,18 @@ from synthetic.spectral import spectral_dataset
 
 from headwise.analysis import agreement_figure, describe_agreement
 from headwise.analysis.agreement import agreement_of
-from headwise.analysis.head_sets import head_maps
-from headwise.analysis.permutation import Heads, evidence_of, ranks, within
+from headwise.analysis.head_sets import head_set_maps
+from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors, rank_vectors_within
 from headwise.core.errors import DataError, StudyError
 from headwise.describe.maps import spearman
 from headwise.figures import from_payload, to_payload
 
 LAYERS, HEADS = 20, 8
-PLACES = Heads(np.repeat(np.arange(LAYERS), HEADS), np.arange(LAYERS * HEADS))
+STRATA = HeadStrata(np.repeat(np.arange(LAYERS), HEADS), np.arange(LAYERS * HEADS))
 
 
-def pair(sides: np.ndarray, *, inside: bool, count: int = 3000):
-    return evidence_of(np.array([0]), np.array([1]), sides, PLACES, count, 0, inside=inside)
+def pair(sides: np.ndarray, *, within: bool, count: int = 3000):
+    return permutation_test(np.array([0]), np.array([1]), sides, STRATA, count, 0, within=within)
 
 
 def test_overlap_over_all_heads_is_hypergeometric():
@@ -33,7 +33,7 @@ def test_overlap_over_all_heads_is_hypergeometric():
     for row, size in enumerate((30, 25)):
         sets[row, rng.choice(sets.shape[1], size, replace=False)] = 1
     sets[1, np.flatnonzero(sets[0])[:9]] = 1
-    found = pair(sets, inside=False, count=20_000)
+    found = pair(sets, within=False, count=20_000)
     law = hypergeom(sets.shape[1], int(sets[0].sum()), int(sets[1].sum()))
     shared = int((sets[0] * sets[1]).sum())
     away = abs(shared - law.mean())
@@ -47,7 +47,7 @@ def test_overlap_within_layers_is_expected_layer_by_layer():
     rng = np.random.default_rng(1)
     sets = (rng.random((2, LAYERS * HEADS)) < np.repeat(np.linspace(0, 0.6, LAYERS), HEADS)).astype(float)
     by_layer = sets.reshape(2, LAYERS, HEADS).sum(2)
-    found = pair(sets, inside=True, count=8000)
+    found = pair(sets, within=True, count=8000)
     assert abs(found.expected[0] - (by_layer[0] * by_layer[1] / HEADS).sum()) < 0.1
     assert found.low[0] <= found.expected[0] <= found.high[0]
 
@@ -55,9 +55,9 @@ def test_overlap_within_layers_is_expected_layer_by_layer():
 def test_correlation_is_spearmans_and_within_takes_layers_off():
     rng = np.random.default_rng(2)
     maps = rng.normal(size=(2, LAYERS * HEADS)) + np.repeat(np.arange(LAYERS), HEADS)
-    one = ranks(maps)
+    one = rank_vectors(maps)
     np.testing.assert_allclose(one[0] @ one[1], spearman(maps[0], maps[1]), atol=1e-9)
-    inside = within(maps, PLACES.band)
+    inside = rank_vectors_within(maps, STRATA.stratum)
     plain = [
         row.argsort().argsort() - np.repeat(row.argsort().argsort().reshape(LAYERS, HEADS).mean(1), HEADS)
         for row in maps
@@ -67,16 +67,16 @@ def test_correlation_is_spearmans_and_within_takes_layers_off():
 
 def test_depth_alone_passes_over_all_heads_and_not_within_layers():
     rng = np.random.default_rng(3)
-    maps = ranks(rng.normal(size=(2, LAYERS * HEADS)) + np.repeat(np.arange(LAYERS), HEADS))
-    assert pair(maps, inside=False).p[0] < 0.001
-    assert pair(maps, inside=True).p[0] > 0.05
+    maps = rank_vectors(rng.normal(size=(2, LAYERS * HEADS)) + np.repeat(np.arange(LAYERS), HEADS))
+    assert pair(maps, within=False).p[0] < 0.001
+    assert pair(maps, within=True).p[0] > 0.05
 
 
 def test_unrelated_maps_pass_as_often_as_they_should():
     rng = np.random.default_rng(4)
-    maps = ranks(rng.normal(size=(40, LAYERS * HEADS)))
+    maps = rank_vectors(rng.normal(size=(40, LAYERS * HEADS)))
     first, second = np.triu_indices(40, 1)
-    found = evidence_of(first, second, maps, PLACES, 1000, 0, inside=True)
+    found = permutation_test(first, second, maps, STRATA, 1000, 0, within=True)
     assert 0.03 < np.mean(found.p < 0.05) < 0.07
     assert (found.q < 0.05).sum() <= 2 and found.by_chance < 2
 
@@ -84,7 +84,7 @@ def test_unrelated_maps_pass_as_often_as_they_should():
 def test_what_cannot_be_shuffled_is_not_tested():
     sets = np.zeros((2, LAYERS * HEADS))
     sets[0, :5] = 1
-    found = pair(sets, inside=True)
+    found = pair(sets, within=True)
     assert np.isnan(found.p[0]) and np.isnan(found.q[0])
 
 
@@ -146,27 +146,27 @@ def test_heads_that_one_study_did_not_measure_are_left_out(studies):
 
 
 def test_shared_keys_stay_together(found):
-    assert "share keys and values" in found.shuffled  # the synthetic model has fewer kv heads than heads
-    assert "within layers" in found.shuffled
+    assert "share keys and values" in found.permuted  # the synthetic model has fewer kv heads than heads
+    assert "within layers" in found.permuted
 
 
 def test_pairs_are_of_unlike_studies_only(found):
     assert all(one.first.split(".")[0] != one.second.split(".")[0] for one in found.pairs)
-    with pytest.raises(DataError, match="are of one study"):
+    with pytest.raises(DataError, match="belong to the same study"):
         found.pair("profile.sink", "profile.induction")
     with pytest.raises(DataError, match=r"Did you mean 'profile.sink'"):
         found.pair("profile.snk", "relations.knowledge")
 
 
 def test_one_study_is_refused(studies):
-    with pytest.raises(StudyError, match="needs two studies that name heads"):
+    with pytest.raises(StudyError, match="needs two studies with head sets"):
         agreement_of({"profile": studies["profile"]}, permutations=10)
 
 
 def test_a_map_of_nothing_is_no_set(studies):
     dataset = studies["profile"].copy(deep=True)
     dataset["value"].loc[{"statistic": "sink"}] = np.nan
-    maps, out = head_maps({"profile": dataset})
+    maps, out = head_set_maps({"profile": dataset})
     assert "profile.sink" not in [one.key for one in maps] and any("sink" in text for text in out)
 
 
@@ -231,5 +231,5 @@ def test_q_of_correlation_is_of_the_correlation_within_layers():
     rng = np.random.default_rng(6)
     maps = rng.normal(size=(2, LAYERS * HEADS)) + np.repeat(np.arange(LAYERS), HEADS)
     maps[1] += 0.5 * maps[0]
-    whole, left = pair(ranks(maps), inside=True), pair(within(maps, PLACES.band), inside=True)
+    whole, left = pair(rank_vectors(maps), within=True), pair(rank_vectors_within(maps, STRATA.stratum), within=True)
     np.testing.assert_allclose(whole.p, left.p, atol=1e-3)

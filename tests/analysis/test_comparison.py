@@ -1,4 +1,4 @@
-"""Two atlases: planted changes are found, noise is not, unlike data and shapes are refused with the reason."""
+"""Two atlases: planted changes are found, noise is not, different data and shapes are refused with the reason."""
 
 import json
 
@@ -11,7 +11,7 @@ from synthetic.relations import relations_dataset
 from typer.testing import CliRunner
 
 from headwise.analysis import compare, comparison_figure, describe_comparison
-from headwise.analysis.changes import changes, noise_of
+from headwise.analysis.changes import change_error, changes
 from headwise.analysis.columns import columns_of
 from headwise.atlas import Atlas
 from headwise.cli.main import app
@@ -114,7 +114,7 @@ def test_pairs_of_relations_are_tested_by_signs():
     sides = [
         next(c for c in columns_of({"relations": one}).columns if c.name == column.name) for one in (before, after)
     ]
-    p = noise_of(*sides, before, after).p
+    p = change_error(*sides, before, after).p
     assert p[3, 1] == pytest.approx(binomtest(gained, gained + lost).pvalue if gained + lost else 1.0)
     np.testing.assert_allclose(column.change[3, 1], (gained - lost) / own.sum(), atol=1e-6)
 
@@ -136,7 +136,7 @@ def test_without_intervals_a_change_is_shown_and_not_tested():
     assert column.tested == 0 and column.test == "" and column.mean_change == 1
 
 
-def test_unlike_data_is_refused_unless_asked_for(tmp_path):
+def test_different_data_is_refused_unless_asked_for(tmp_path):
     other = profile(levels())
     other.attrs["provenance"] = other.attrs["provenance"].replace("77ab2c0d5511", "000000000000")
     mine = scores(np.ones((LAYERS, HEADS)), "mine")
@@ -145,23 +145,23 @@ def test_unlike_data_is_refused_unless_asked_for(tmp_path):
     found = compare(a, b)
     assert {match.study: match.status for match in found.studies} == {"profile": "refused", "mine": "compared"}
     assert not any(column.study == "profile" for column in found.columns)
-    assert "unlike data" in describe_comparison(found).text()
+    assert "different data" in describe_comparison(found).text()
     allowed = compare(a, b, unlike=True)
     assert any(column.study == "profile" for column in allowed.columns) and any(
-        "unlike data" in w for w in allowed.warnings
+        "different data" in w for w in allowed.warnings
     )
-    with pytest.raises(AtlasError, match=r"Nothing can be compared.*profile: unlike data"):
+    with pytest.raises(AtlasError, match=r"Nothing can be compared.*profile: different data"):
         compare(a, b, studies=["profile"])
 
 
-def test_unlike_options_are_a_warning(tmp_path):
+def test_different_options_are_a_warning(tmp_path):
     a = stored(tmp_path, "a", {"profile": profile(levels())}, max_tokens=256)
     b = stored(tmp_path, "b", {"profile": profile(levels())}, max_tokens=512)
     (warning,) = compare(a, b).warnings
     assert "max_tokens 256 against 512" in warning
 
 
-def test_unlike_shapes_are_compared_by_depth_only(tmp_path, pair):
+def test_different_shapes_are_compared_by_depth_only(tmp_path, pair):
     deep = np.random.default_rng(1).uniform(0.1, 0.8, (2, 24, 4))
     deep[0] += np.linspace(0, 1, 24)[:, None]
     b = stored(tmp_path, "deep", {"profile": profile(deep)})
@@ -173,12 +173,12 @@ def test_unlike_shapes_are_compared_by_depth_only(tmp_path, pair):
     last = np.concatenate([deep[0, layer] for layer in range(24) if layer / 23 >= 0.9])
     assert sink.b[-1] == pytest.approx(np.median(last), abs=1e-6)
     text = describe_comparison(found).text()
-    assert "no head of A is a head of B" in text
+    assert "so heads do not correspond" in text
     assert sink.q < 1e-4 and "(q below 0.001)" in text and "0.0000" not in text
     json.dumps(to_payload(comparison_figure(found)), allow_nan=False)
 
 
-def test_heads_kept_their_places_or_did_not(tmp_path, pair, found):
+def test_heads_correspond_or_do_not(tmp_path, pair, found):
     assert found.correspondence > 0.8 > found.correspondence_by_chance
     stranger = stored(tmp_path, "stranger", {"profile": profile(levels(99))})
     other = compare(pair[0], stranger, studies=["profile"])
@@ -274,7 +274,7 @@ def test_constant_and_unmeasured_columns_have_no_say_in_the_order_of_heads(tmp_p
     other = scores(np.full((LAYERS, HEADS), 2.0), "flat", half=0.1)
     moved = compare(more[0], stored(tmp_path, "moved", {"flat": other}), studies=["flat"])
     text = describe_comparison(moved).text()
-    assert "cannot be told" in text and "not shown" not in text and "nan" not in text
+    assert "Whether heads correspond is unknown" in text and "not shown" not in text and "nan" not in text
     assert "nan" not in " ".join(
         [*(figure := comparison_figure(moved)).notes, figure.panel("scatter flat.score").subtitle]
     )
@@ -292,7 +292,7 @@ def test_untested_columns_are_named_and_lists_say_what_they_leave_out(tmp_path):
     text = describe_comparison(found).text()
     assert "1 more column changed, in as many heads or fewer; 1 column changed in no head (q < 0.05)." in text
     assert "55 more heads changed in at least one column" in text
-    assert "Without intervals, so not tested: loose.score." in text
+    assert "No confidence interval, so not tested: loose.score." in text
     assert "columns of" not in text.split("Caveats")[1]
     only = compare(*sides, studies=["s7", "loose"])
     assert not only.within_noise  # what moved was not tested

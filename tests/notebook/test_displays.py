@@ -17,7 +17,7 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 
 from headwise.analysis import Comparison, head_report
-from headwise.analysis.agreement import Agreement, Pair
+from headwise.analysis.agreement import Agreement, AgreementPair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Words
@@ -169,7 +169,7 @@ def test_an_agreement_shows_the_pairs_with_the_smallest_q_first():
     nan = float("nan")
     q = {"a": (0.5, nan), "b": (nan, nan), "c": (0.9, 0.01), "d": (0.04, 0.6)}
     pairs = tuple(
-        Pair(
+        AgreementPair(
             name,
             "x",
             3,

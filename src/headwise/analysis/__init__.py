@@ -7,8 +7,7 @@ dataclasses, figures and descriptions; neither torch nor transformers is importe
 """
 
 from headwise.analysis.agreement import AGREEMENT, Agreement, agreement
-from headwise.analysis.agreement_panels import agreement_figure
-from headwise.analysis.agreement_words import describe_agreement
+from headwise.analysis.agreement_display import agreement_figure, describe_agreement
 from headwise.analysis.columns import Column, Columns, columns_of, default_columns
 from headwise.analysis.comparison import Comparison, compare
 from headwise.analysis.comparison_panels import comparison_figure

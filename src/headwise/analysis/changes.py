@@ -1,13 +1,21 @@
-"""The same columns of two atlases: what changed, head by head or by depth, and which heads changed most.
+"""What changed between the same columns of two atlases, per head or by depth, and which heads changed most?
 
     change of a head = mean over studies of  mean over columns of |b - a| / spread
-    noise of a head  = the same with the mean |b - a| that a re-run without any change would give: √(2/π) x standard error
+    noise of a head  = the same with the expected |b - a| of re-running the same model: √(2/π) x standard error
 
-where a column's spread is the standard deviation of its values over heads, both atlases together. So a head is said to have
-changed only with what nothing at all would have looked like beside it. Columns without an interval enter the change, and not
-the ratio of both.
+where the spread of a column is the standard deviation over the heads of both atlases. Every reported change is shown next to
+the change expected from re-running the same model. Columns without a confidence interval enter the change, not the ratio.
 
-This module does not know how anything is measured.
+The standard error of a change comes from paired examples where both atlases have the same ones, else from the intervals:
+
+| column | standard error and test |
+|---|---|
+| mean over examples that both have (profile, patterns) | of the mean difference per example; paired t-test |
+| share of pairs that both asked (relations) | pairs that only one of the two gets right; exact McNemar test |
+| anything else with a confidence interval in both | se² = se_a² + se_b², se = width / (2 x 1.96); normal |
+| no confidence interval | none: the change is shown, not tested |
+
+The third treats the two as independent, which is conservative where both were asked the same questions.
 """
 
 from __future__ import annotations
@@ -28,8 +36,8 @@ from headwise.describe.maps import spearman
 __all__ = ["ColumnChange", "DepthChange", "changes", "depths", "ranked_heads", "spread_of"]
 
 Floats = tuple[float, ...]
-BANDS = 10
-NAMED = 3
+DEPTH_BANDS = 10
+NAMED_COLUMNS = 3  # per head
 HALF_NORMAL = float(np.sqrt(2 / np.pi))
 
 
@@ -43,11 +51,11 @@ class ColumnChange:
     a: np.ndarray
     b: np.ndarray
     noise: np.ndarray
-    """standard error of the change, head by head; NaN where the studies carry no interval"""
+    """standard error of the change, per head; NaN where the studies have no confidence interval"""
     q: np.ndarray
-    """Benjamini-Hochberg over the heads, of the test that nothing changed; NaN where there is no interval"""
+    """Benjamini-Hochberg over the heads, of the test of no change; NaN where there is no confidence interval"""
     test: str
-    """how p was made: "paired over 84 texts", "from both intervals", or "" """
+    """the test: "paired over 84 texts", "from both intervals", or "" """
     mean_change: float
     """B - A"""
     correlation: float
@@ -56,11 +64,11 @@ class ColumnChange:
     """heads with q < 0.05"""
     tested: int
     beyond: int
-    """heads whose two 95 % intervals do not touch"""
+    """heads whose two 95 % confidence intervals do not overlap"""
 
     @property
     def change(self) -> np.ndarray:
-        """B - A, head by head."""
+        """B - A, per head."""
         return self.b - self.a
 
     @property
@@ -76,13 +84,13 @@ class ColumnChange:
 
 @dataclass(frozen=True)
 class DepthChange:
-    """One column of two models of unlike shape: by relative depth, never head by head."""
+    """One column of two models of different shape: by relative depth, not per head."""
 
     name: str
     study: str
     label: str
     depth: tuple[float, ...]
-    """middles of the bands, 0 is the first layer, 1 the last"""
+    """centres of the bands; 0 is the first layer, 1 the last"""
     a: tuple[float, ...]
     """median over the heads of the band"""
     a_low: tuple[float, ...]
@@ -100,17 +108,17 @@ def changes(
     a: Columns, b: Columns, one: Mapping[str, xr.Dataset], other: Mapping[str, xr.Dataset]
 ) -> tuple[ColumnChange, ...]:
     """Of every column that both have; both must have the same layers and heads."""
-    beside = {column.name: column for column in b.columns}
+    others = {column.name: column for column in b.columns}
     return tuple(
-        _change(column, beside[column.name], one[column.study], other[column.study])
+        _change(column, others[column.name], one[column.study], other[column.study])
         for column in a.columns
-        if column.name in beside and column.study in one and column.study in other
+        if column.name in others and column.study in one and column.study in other
     )
 
 
 def _change(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> ColumnChange:
-    noise = noise_of(a, b, one, other)
-    q = benjamini_hochberg(noise.p)
+    error = change_error(a, b, one, other)
+    q = benjamini_hochberg(error.p)
     apart = 0
     if a.low is not None and a.high is not None and b.low is not None and b.high is not None:
         apart = int(((a.low > b.high) | (b.low > a.high)).sum())
@@ -122,9 +130,9 @@ def _change(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> ColumnC
         label=a.label,
         a=a.values,
         b=b.values,
-        noise=noise.error,
+        noise=error.error,
         q=q,
-        test=noise.test,
+        test=error.test,
         mean_change=float(np.nanmean(change)) if both.any() else float("nan"),
         correlation=spearman(a.values.ravel(), b.values.ravel()),
         changed=int((q < 0.05).sum()),
@@ -134,21 +142,21 @@ def _change(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> ColumnC
 
 
 def spread_of(column: ColumnChange) -> float:
-    """Standard deviation over the heads of both; NaN where all are alike."""
+    """Standard deviation over the heads of both; NaN where all are equal."""
     values = np.concatenate([column.a.ravel(), column.b.ravel()])
     found = float(np.std(values[np.isfinite(values)])) if np.isfinite(values).any() else 0.0
     return found if found > 0 else float("nan")
 
 
 def ranked_heads(columns: tuple[ColumnChange, ...], names: list[str], heads: int) -> pd.DataFrame:
-    """One row a head, the most changed first."""
+    """One row per head, the most changed first."""
     spreads = [spread_of(column) for column in columns]
     change = np.stack([np.abs(c.change).ravel() / s for c, s in zip(columns, spreads, strict=True)])  # (column, head)
     noise = np.stack([HALF_NORMAL * c.noise.ravel() / s for c, s in zip(columns, spreads, strict=True)])
     study = np.array([column.study for column in columns])
     noted = np.where(np.isfinite(noise), change, np.nan)
     sure = np.stack([column.q.ravel() < 0.05 for column in columns])
-    told = [_told(columns, change[:, place], place) for place in range(len(names))]
+    named = [_largest_changes(columns, change[:, head], head) for head in range(len(names))]
     over, under = _over_studies(noted, study), _over_studies(noise, study)
     with np.errstate(invalid="ignore", divide="ignore"):
         times = np.where(over == 0, 0.0, over / under)
@@ -160,17 +168,17 @@ def ranked_heads(columns: tuple[ColumnChange, ...], names: list[str], heads: int
             "noise": under,
             "times": times,
             "changed": sure.sum(0),
-            "columns": told,
+            "columns": named,
         },
         index=pd.Index(names, name="name"),
     )
     return frame[np.isfinite(frame["change"])].sort_values("change", ascending=False, kind="stable")
 
 
-def _told(columns: tuple[ColumnChange, ...], change: np.ndarray, place: int) -> str:
-    order = [int(each) for each in np.argsort(-np.nan_to_num(change), kind="stable")[:NAMED]]
+def _largest_changes(columns: tuple[ColumnChange, ...], change: np.ndarray, head: int) -> str:
+    order = [int(each) for each in np.argsort(-np.nan_to_num(change), kind="stable")[:NAMED_COLUMNS]]
     return ", ".join(
-        f"{columns[each].name} {columns[each].a.flat[place]:.3g} → {columns[each].b.flat[place]:.3g}"
+        f"{columns[each].name} {columns[each].a.flat[head]:.3g} → {columns[each].b.flat[head]:.3g}"
         for each in order
         if np.nan_to_num(change[each]) > 0
     )
@@ -183,36 +191,36 @@ def _over_studies(values: np.ndarray, study: np.ndarray) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    there = np.isfinite(values)
-    total = there.sum(0)
-    return np.where(total > 0, np.where(there, values, 0).sum(0) / np.maximum(total, 1), np.nan)
+    known = np.isfinite(values)
+    total = known.sum(0)
+    return np.where(total > 0, np.where(known, values, 0).sum(0) / np.maximum(total, 1), np.nan)
 
 
 def depths(a: Columns, b: Columns) -> tuple[DepthChange, ...]:
-    """Of every column that both have and measured: medians and quartiles in bands of relative depth."""
-    beside = {column.name: column for column in b.columns}
-    pairs = [(column, beside[column.name]) for column in a.columns if column.name in beside]
+    """Of every column that both have and measured: medians and quartiles per band of relative depth."""
+    others = {column.name: column for column in b.columns}
+    pairs = [(column, others[column.name]) for column in a.columns if column.name in others]
     pairs = [sides for sides in pairs if all(np.isfinite(side.values).any() for side in sides)]
-    count = min(BANDS, a.layers, b.layers)
+    count = min(DEPTH_BANDS, a.layers, b.layers)
     p = np.array([_unlike(one.values, other.values) for one, other in pairs])
     q = benjamini_hochberg(p)
-    middles = tuple((place + 0.5) / count for place in range(count))
+    centres = tuple((band + 0.5) / count for band in range(count))
     found = []
-    for place, (one, other) in enumerate(pairs):
+    for index, (one, other) in enumerate(pairs):
         here, there = _bands(one.values, count), _bands(other.values, count)
         sides = (*here, *there)
-        found.append(DepthChange(one.name, one.study, one.label, middles, *sides, p=float(p[place]), q=float(q[place])))
+        found.append(DepthChange(one.name, one.study, one.label, centres, *sides, p=float(p[index]), q=float(q[index])))
     return tuple(found)
 
 
 def _bands(values: np.ndarray, count: int) -> tuple[Floats, Floats, Floats]:
-    """Median, lower and upper quartile of every band."""
+    """Median, lower and upper quartile per band."""
     layers = len(values)
     depth = np.arange(layers) / max(layers - 1, 1)
     band = np.minimum((depth * count).astype(int), count - 1)
     found = []
-    for place in range(count):
-        own = values[band == place]
+    for each in range(count):
+        own = values[band == each]
         own = own[np.isfinite(own)]
         found.append(np.quantile(own, (0.5, 0.25, 0.75)) if own.size else np.full(3, np.nan))
     middle, low, high = (tuple(float(each) for each in side) for side in np.array(found).T)
@@ -224,27 +232,27 @@ def _unlike(one: np.ndarray, other: np.ndarray) -> float:
     return float(ks_2samp(first, second).pvalue) if first.size and second.size else float("nan")
 
 
-LEAST_EXAMPLES = 5
-HITS = {"score": "mapped", "suppression": "suppressed"}  # variable of relations -> which pairs are right
-WIDTH = 2 * 1.959964
+MIN_EXAMPLES = 5  # in common, for a paired test
+HITS_OF = {"score": "mapped", "suppression": "suppressed"}  # variable of relations -> the hits per pair
+INTERVAL_WIDTH = 2 * 1.959964  # of a 95 % interval, in standard errors
 
 
 @dataclass(frozen=True, eq=False)
-class Noise:
-    """Of one column: standard error of the change and p, both (layer, head); NaN where there are none."""
+class ChangeError:
+    """Standard error of a change and p, both (layer, head); NaN where there is none."""
 
     error: np.ndarray
     p: np.ndarray
     test: str
 
 
-def noise_of(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> Noise:
-    """The noise of b - a, with the Datasets the two columns came from."""
+def change_error(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError:
+    """The standard error of b - a, from the Datasets of the two columns."""
     found = _hits(a, one, other) if a.study == "relations" else _examples(a, one, other)
     return found or _intervals(a, b)
 
 
-def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> Noise | None:
+def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError | None:
     """Where the column is a mean over named examples that both Datasets have."""
     pair = [_per_example(column, dataset) for dataset in (one, other)]
     if pair[0] is None or pair[1] is None:
@@ -252,14 +260,14 @@ def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> Noise | Non
     first, second = xr.align(pair[0], pair[1], join="inner")
     difference = (second - first).transpose(EXAMPLE, LAYER, HEAD).values.astype(float)
     seen = np.isfinite(difference).sum(0)
-    if first.sizes[EXAMPLE] < LEAST_EXAMPLES or (seen[seen > 0] < LEAST_EXAMPLES).any() or not seen.any():
+    if first.sizes[EXAMPLE] < MIN_EXAMPLES or (seen[seen > 0] < MIN_EXAMPLES).any() or not seen.any():
         return None
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.nansum(difference, 0) / np.where(seen > 0, seen, np.nan)
         error = np.sqrt(np.nansum((difference - mean) ** 2, 0) / (seen - 1) / seen)
         p = 2 * t.sf(np.abs(mean) / error, seen - 1)
     p = np.where(error > 0, p, np.where(np.abs(mean) > 0, 0.0, 1.0))
-    return Noise(error, np.where(np.isfinite(mean), p, np.nan), f"paired over {int(seen.max())} texts")
+    return ChangeError(error, np.where(np.isfinite(mean), p, np.nan), f"paired over {int(seen.max())} texts")
 
 
 def _per_example(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
@@ -269,15 +277,15 @@ def _per_example(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
     chosen = dataset["per_example"].reset_coords(drop=True)
     if SUBJECT in chosen.dims:
         chosen = chosen.sel({SUBJECT: "model"}).drop_vars(SUBJECT)
-    (beside,) = [str(dim) for dim in chosen.dims if dim not in (EXAMPLE, LAYER, HEAD)] or [""]
+    (key_dim,) = [str(dim) for dim in chosen.dims if dim not in (EXAMPLE, LAYER, HEAD)] or [""]
     key = column.name.rsplit(".", 1)[-1]
-    labels = chosen[beside].values.astype(str).tolist() if beside else []
-    return chosen.isel({beside: labels.index(key)}).drop_vars(beside) if key in labels else None
+    labels = chosen[key_dim].values.astype(str).tolist() if key_dim else []
+    return chosen.isel({key_dim: labels.index(key)}).drop_vars(key_dim) if key in labels else None
 
 
-def _hits(column: Column, one: xr.Dataset, other: xr.Dataset) -> Noise | None:
+def _hits(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError | None:
     """Where both asked the same pairs of the column's relation."""
-    variable = HITS[column.name.rsplit(".", 1)[-1]]
+    variable = HITS_OF[column.name.rsplit(".", 1)[-1]]
     relation = column.label.rsplit(",", 1)[0]
     sides = []
     for dataset in (one, other):
@@ -291,25 +299,24 @@ def _hits(column: Column, one: xr.Dataset, other: xr.Dataset) -> Noise | None:
     p = np.where(moved > 0, np.minimum(1, 2 * binom.cdf(np.minimum(gained, lost), moved, 0.5)), 1.0)
     mean = (gained - lost) / pairs
     error = np.sqrt(np.maximum(moved / pairs - mean**2, 0) / max(pairs - 1, 1))
-    there = np.isfinite(column.values)
-    grid = tuple(slice(0, size) for size in gained.shape)
-    return Noise(_laid(error, there, grid), _laid(p, there, grid), f"paired over {pairs} pairs")
+    measured = np.isfinite(column.values)
+    return ChangeError(_on_grid(error, measured), _on_grid(p, measured), f"paired over {pairs} pairs")
 
 
-def _laid(values: np.ndarray, there: np.ndarray, grid: tuple[slice, ...]) -> np.ndarray:
-    laid = np.full(there.shape, np.nan)
-    laid[grid] = values
-    return np.where(there, laid, np.nan)
+def _on_grid(values: np.ndarray, measured: np.ndarray) -> np.ndarray:
+    grid = np.full(measured.shape, np.nan)
+    grid[: values.shape[0], : values.shape[1]] = values
+    return np.where(measured, grid, np.nan)
 
 
-def _intervals(a: Column, b: Column) -> Noise:
+def _intervals(a: Column, b: Column) -> ChangeError:
     if a.low is None or a.high is None or b.low is None or b.high is None:
         nothing = np.full(a.values.shape, np.nan)
-        return Noise(nothing, nothing, "")
-    error = np.hypot((a.high - a.low) / WIDTH, (b.high - b.low) / WIDTH)
+        return ChangeError(nothing, nothing, "")
+    error = np.hypot((a.high - a.low) / INTERVAL_WIDTH, (b.high - b.low) / INTERVAL_WIDTH)
     with np.errstate(invalid="ignore", divide="ignore"):
         p = 2 * norm.sf(np.abs(b.values - a.values) / error)
     p = np.where(error > 0, p, np.where(b.values == a.values, 1.0, 0.0))
-    return Noise(
+    return ChangeError(
         error, np.where(np.isfinite(error) & np.isfinite(b.values - a.values), p, np.nan), "from both intervals"
     )

@@ -1,15 +1,21 @@
-"""What is different between two atlases: dense and sparse, base and chat, whole and quantised?
+"""What changed between two atlases: dense and sparse, base and chat, full precision and quantised?
 
-    found = compare(Atlas.open("dense"), Atlas.open("sparse"))
-    found.heads.head(10)
+    found = compare(Atlas.open("dense"), Atlas.open("sparse"))      # Comparison
+    found.heads.head(10)                       # a DataFrame: the heads that changed most, over all studies
+    comparison_figure(found), describe_comparison(found), found.to_dict()
 
-Steps: match the studies by provenance (`matching`); where layers and heads agree, compare every column head by head
-(`changes`, with the noise of `pairing`) and rank the heads; where they do not, refuse that and compare by relative depth.
+Steps: match the studies by their provenance; with equal shapes, compare every column per head (`changes`) and rank the
+heads; with different shapes, compare by relative depth.
 
-Heads are compared by place, which means something only if one model was made from the other. Whether they correspond is
-measured: the mean rank correlation of A with B within layers, over all columns, against B's heads shuffled within layers.
+Studies of different data are refused, because a change of the map may be a change of the data. Studies of a model's own
+answers (spectral, probing, functions) are an exception: both models got the same questions, and their answers differ; then
+the name of the data must agree. Different options or seeds are compared with a warning; different library versions are
+only listed.
 
-Cost: seconds. This module does not know how anything is measured.
+Heads are matched by index, which is meaningful only if one model was made from the other. Whether heads correspond is
+tested: the mean rank correlation of A and B within layers, over all columns, against B's heads permuted within layers.
+
+Cost: seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import xarray as xr
 from headwise.analysis.changes import ColumnChange, DepthChange, changes, depths, ranked_heads
 from headwise.analysis.columns import Columns, columns_of
 from headwise.analysis.jsonable import to_jsonable
-from headwise.analysis.permutation import bands, shuffled_within, within
+from headwise.analysis.permutation import HeadStrata, layer_strata, permute_within, rank_vectors_within
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
@@ -36,7 +42,7 @@ from headwise.studies.registry import dataset_spec
 
 __all__ = ["Comparison", "StudyMatch", "compare"]
 
-SHUFFLES = 1000
+PERMUTATIONS = 1000
 
 
 def compare(
@@ -45,15 +51,15 @@ def compare(
     """What changed between two atlases?
 
     Args:
-        a: one, such as that of the base model.
-        b: the other.
-        studies: those that are compared; None: all that both have.
-        unlike: whether studies of unlike data are compared too, at the reader's own risk.
-        seed: of the shuffles.
+        a: the first, such as that of the base model.
+        b: the second.
+        studies: to compare; None: all that both have.
+        unlike: whether to compare studies of different data too.
+        seed: of the permutations.
 
     Returns:
-        Column by column and head by head, with the noise that a re-run would give; by relative depth where the models
-        have unlike shapes.
+        Changes per column and per head, next to the change expected from a re-run; by relative depth where the models
+        have different shapes.
 
     Examples:
         >>> found = compare(atlas, atlas, studies=["profile"])
@@ -66,7 +72,7 @@ def compare(
     _refuse_nothing(matches, shared, one)
     left, right = columns_of(one), columns_of(other)
     origins = a.provenance(shared[0]), b.provenance(shared[0])
-    names = names_of(a, b, called(origins[0]), called(origins[1]))
+    names = names_of(a, b, _short_name(origins[0]), _short_name(origins[1]))
     same = (left.layers, left.heads) == (right.layers, right.heads)
     held = {column.study for column in left.columns} & {column.study for column in right.columns}
     warned = [match for match in matches if match.status == "warned" and match.study in held]
@@ -76,7 +82,7 @@ def compare(
         a=names[0],
         b=names[1],
         same_shape=same,
-        reason="" if same else _unlike_shapes(left, right),
+        reason="" if same else _shape_reason(left, right),
         models=models_of(*origins),
         warnings=tuple(f"{match.study}: {match.reason}" for match in warned),
         studies=tuple(matches),
@@ -89,17 +95,17 @@ def compare(
 
 
 def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, unlike: bool) -> list[StudyMatch]:
-    inside, beside = a.studies, b.studies
-    wanted = list(dict.fromkeys([*inside, *beside])) if studies is None else list(studies)
+    in_a, in_b = a.studies, b.studies
+    wanted = list(dict.fromkeys([*in_a, *in_b])) if studies is None else list(studies)
     for study in wanted:
-        if study not in inside and study not in beside:
-            raise StudyError(f"Neither atlas has the study {study!r}. {did_you_mean(study, {*inside, *beside})}")
+        if study not in in_a and study not in in_b:
+            raise StudyError(f"Neither atlas has the study {study!r}. {did_you_mean(study, {*in_a, *in_b})}")
     found = []
     for study in wanted:
-        if study in inside and study in beside:
+        if study in in_a and study in in_b:
             found.append(match_of(study, study, a.provenance(study), b.provenance(study), unlike=unlike))
         else:
-            where, other = ("A", b) if study in inside else ("B", a)
+            where, other = ("A", b) if study in in_a else ("B", a)
             text = f"add it to the other with headwise build --studies {study} -o {other.location}"
             found.append(StudyMatch(study, study, f"only in {where}", text, ()))
     return found
@@ -110,49 +116,50 @@ def _refuse_nothing(matches: list[StudyMatch], shared: list[str], one: dict[str,
         return
     refused = "; ".join(f"{match.study}: {match.reason}" for match in matches if match.status == "refused")
     if refused:
-        raise AtlasError(f"Nothing can be compared. {refused}; or say that it may be with --unlike.")
+        raise AtlasError(f"Nothing can be compared. {refused}; or compare anyway with --unlike.")
     raise AtlasError(
         f"The two atlases have no study of heads in common (shared: {', '.join(shared) or 'none'}); build the same studies "
         "for both, as with headwise build --studies profile."
     )
 
 
-def _unlike_shapes(a: Columns, b: Columns) -> str:
+def _shape_reason(a: Columns, b: Columns) -> str:
     return (
-        f"A has {a.layers} layers of {a.heads} heads and B {b.layers} of {b.heads}, so no head of A is a head of B; "
-        "they are compared by relative depth"
+        f"A has {a.layers} layers of {a.heads} heads and B {b.layers} of {b.heads}, so heads do not correspond; "
+        "the models are compared by relative depth"
     )
 
 
 def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int) -> tuple[float, float]:
-    """Mean rank correlation within layers of A with B, and what 95 % of shuffles of B's heads stay below.
+    """Mean rank correlation of A and B within layers, and the 95th percentile with B's heads permuted.
 
-    Over the heads that both have in all columns, columns of which less than half was measured left out; and over the
-    columns whose heads differ within layers in both, as a constant has no order.
+    Over the columns with at least half of the heads measured, and the heads that both have in all of these; constant
+    columns have no rank and are left out.
     """
     half = columns.layers * columns.heads / 2
     found = tuple(each for each in found if np.isfinite(each.change).sum() >= half)
     if not found:
         return float("nan"), float("nan")
-    there = np.logical_and.reduce([np.isfinite(each.a.ravel()) & np.isfinite(each.b.ravel()) for each in found])
-    if there.sum() < 3:
+    measured = np.logical_and.reduce([np.isfinite(each.a.ravel()) & np.isfinite(each.b.ravel()) for each in found])
+    if measured.sum() < 3:
         return float("nan"), float("nan")
-    layer = np.repeat(np.arange(columns.layers), columns.heads)[there]
-    band = bands(layer)
-    one = within(np.stack([each.a.ravel()[there] for each in found]), band)
-    other = within(np.stack([each.b.ravel()[there] for each in found]), band)
+    layer = np.repeat(np.arange(columns.layers), columns.heads)[measured]
+    stratum = layer_strata(layer)
+    one = rank_vectors_within(np.stack([each.a.ravel()[measured] for each in found]), stratum)
+    other = rank_vectors_within(np.stack([each.b.ravel()[measured] for each in found]), stratum)
     ordered = one.any(1) & other.any(1)
     if not ordered.any():
         return float("nan"), float("nan")
     one, other = one[ordered], other[ordered]
-    order = shuffled_within(band, np.arange(len(band)), SHUFFLES, np.random.default_rng(seed))
+    strata = HeadStrata(stratum, np.arange(len(stratum)))
+    order = permute_within(strata, PERMUTATIONS, np.random.default_rng(seed))
     draws = np.array([(one * other[:, each]).sum(1).mean() for each in order])
     return float((one * other).sum(1).mean()), float(np.quantile(draws, 0.95))
 
 
 def match_of(study: str, title: str, one: Provenance, other: Provenance, *, unlike: bool) -> StudyMatch:
-    """Whether this study of A may be held against the same of B; with ``unlike`` also where the data differ."""
-    told = tuple(text for text in difference(one, other) if not text.startswith("model:"))
+    """Whether this study can be compared; with ``unlike`` also where the data differ."""
+    differences = tuple(text for text in difference(one, other) if not text.startswith("model:"))
     status, reason = "compared", ""
     if one.data.get("digest") != other.data.get("digest"):
         same_name = one.data.get("name") == other.data.get("name")
@@ -162,32 +169,38 @@ def match_of(study: str, title: str, one: Provenance, other: Provenance, *, unli
         elif unlike:
             status, reason = (
                 "warned",
-                f"unlike data, compared because it was asked for ({_data(one)} against {_data(other)})",
+                f"different data, compared as requested ({_data(one)} against {_data(other)})",
             )
         else:
-            status, reason = "refused", f"unlike data ({_data(one)} against {_data(other)}): build both on the same"
-    options = [text for text in told if text.startswith(("parameters:", "seed:"))]
+            status, reason = (
+                "refused",
+                f"different data ({_data(one)} against {_data(other)}): build both on the same data",
+            )
+    options = [text for text in differences if text.startswith(("parameters:", "seed:"))]
     if options and status != "refused":
-        status, reason = "warned", "; ".join([*([reason] if reason else []), f"unlike options ({', '.join(options)})"])
-    return StudyMatch(study, title, status, reason, told)
+        status, reason = (
+            "warned",
+            "; ".join([*([reason] if reason else []), f"different options ({', '.join(options)})"]),
+        )
+    return StudyMatch(study, title, status, reason, differences)
 
 
 def models_of(one: Provenance, other: Provenance) -> tuple[str, ...]:
-    """What the two models differ in, one sentence a fact; digests last, as they say least."""
-    told = [text.removeprefix("model: ") for text in difference(one, other) if text.startswith("model:")]
-    told = [_without_folders(text) for text in told]
-    return tuple(sorted(told, key=lambda text: text.startswith(("digest", "tokenizer"))))
+    """What the two models differ in, one sentence per fact; digests last."""
+    facts = [text.removeprefix("model: ") for text in difference(one, other) if text.startswith("model:")]
+    facts = [_without_folders(text) for text in facts]
+    return tuple(sorted(facts, key=lambda text: text.startswith(("digest", "tokenizer"))))
 
 
-def called(provenance: Provenance) -> str:
-    """The model's own name, with its adapter's where there is one."""
+def _short_name(provenance: Provenance) -> str:
+    """The model's name without its owner, with its adapter's where there is one."""
     name = model_name({"model": provenance.model}).rsplit("/", 1)[-1] or "the model"
     adapter = provenance.model.get("adapter")
     return f"{name} + {PurePath(str(adapter)).name}" if adapter else name
 
 
 def _without_folders(text: str) -> str:
-    """How somebody's folders are called is none of a reader's business.
+    """Paths without their folders, which are private.
 
     >>> _without_folders("adapter None against /home/me/sparse")
     'adapter none against sparse'
@@ -197,7 +210,7 @@ def _without_folders(text: str) -> str:
 
 
 def names_of(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
-    """What to call two atlases: their models, with the folders where the models are called alike."""
+    """Names of two atlases: their models, with the folders where the models have the same name."""
     if one != other:
         return one, other
     folders = PurePath(a.location.address), PurePath(b.location.address)
@@ -213,8 +226,8 @@ def _data(provenance: Provenance) -> str:
     return f"{data.get('name', 'unnamed')}, {data.get('size', 'unknown')} examples, {str(data.get('digest', ''))[:8]}"
 
 
-SHOWN = 10  # heads in a notebook's cell
-_PLAIN = (
+MAX_ROWS = 10  # of a notebook's table
+_JSON_FIELDS = (
     "a",
     "b",
     "same_shape",
@@ -236,7 +249,7 @@ class StudyMatch:
     status: str
     """"compared"; "warned": compared, but options or versions differ; "refused"; "only in A"; "only in B" """
     reason: str
-    """in a sentence; empty where nothing is to be said"""
+    """in a sentence; empty where there is nothing to report"""
     differences: tuple[str, ...]
     """of the provenance, one sentence each"""
 
@@ -271,17 +284,17 @@ class Comparison:
     depths: tuple[DepthChange, ...]
     """empty where the shapes agree"""
     heads: pd.DataFrame
-    """one row a head, the most changed first: change, noise (what a re-run would give), times (change / noise), and the
+    """one row per head, the most changed first: change, noise (expected from a re-run), times (change / noise), and the
     columns that changed most; empty where the shapes differ. Where change and noise are both 0, times is 0"""
     correspondence: float = float("nan")
-    """mean over columns of the rank correlation of A with B within layers: 1 where heads kept their places; columns in which
-    the heads of a layer are all alike, in A or in B, have none and are left out; NaN where no column has one"""
+    """mean over columns of the rank correlation of A and B within layers: 1 where heads keep their order; columns in which
+    all heads of a layer are equal, in A or in B, are left out; NaN where no column is left"""
     correspondence_by_chance: float = float("nan")
-    """95 % of shuffles of B's heads within layers stay below"""
+    """95th percentile with B's heads permuted within layers"""
 
     @property
     def tested(self) -> int:
-        """Values, head by head and column by column, whose change was tested."""
+        """Head x column values whose change was tested."""
         return sum(column.tested for column in self.columns)
 
     @property
@@ -301,29 +314,29 @@ class Comparison:
         return self.same or (self.tested > 0 and self.changed == 0 and not loose)
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
-        """As JSON: maps become lists; of the heads the ``top`` first, or all."""
+        """As JSON: maps become lists; the ``top`` first heads, or all."""
         table = self.heads if top is None else self.heads.head(top)
-        found = {name: to_jsonable(getattr(self, name)) for name in _PLAIN}
+        found = {name: to_jsonable(getattr(self, name)) for name in _JSON_FIELDS}
         found["columns"] = [to_jsonable(one) | {"change": to_jsonable(one.change)} for one in self.columns]
         found["depths"] = to_jsonable(self.depths)
         found["heads"] = [to_jsonable(row) for row in table.reset_index().to_dict("records")]
         return found
 
     def __repr__(self) -> str:
-        told = f"{len(self.columns)} numbers of {len(self.heads)} heads" if self.same_shape else self.reason
-        return f"<Comparison of {self.a} and {self.b}: {told}>"
+        about = f"{len(self.columns)} numbers of {len(self.heads)} heads" if self.same_shape else self.reason
+        return f"<Comparison of {self.a} and {self.b}: {about}>"
 
     def _repr_html_(self) -> str:
-        first = self.heads.head(SHOWN).reset_index()
+        first = self.heads.head(MAX_ROWS).reset_index()
         rows = [
             [significant(cell) if isinstance(cell, float) else cell for cell in row] for row in first.values.tolist()
         ]
-        told = paragraph(self.reason) if self.reason else table(rows, header=list(first.columns))
+        body = paragraph(self.reason) if self.reason else table(rows, header=list(first.columns))
         if self.within_noise:
-            told = paragraph(
+            body = paragraph(
                 "Nothing changed." if self.same else "Nothing changed beyond noise (no value with q < 0.05)."
             )
         note = f"{self.a} against {self.b}" + (
             "" if self.reason or self.within_noise else "; the heads that changed most"
         )
-        return card("Comparison of two atlases", told, listing(self.warnings), note=note)
+        return card("Comparison of two atlases", body, listing(self.warnings), note=note)

@@ -1,7 +1,7 @@
-"""The figure of a comparison: for each column a map of the change, and A against B, one point a head.
+"""The figure of a comparison: per column a map of the change, and A against B with one point per head.
 
-With models of unlike shape: medians over the heads in bands of relative depth, quartiles as a band. Columns that are not
-asked for are chosen: of every study in turn the one that changed most. Nothing is computed here but the change.
+With models of different shape: medians over the heads per band of relative depth, with quartiles. By default the columns
+are chosen: from every study in turn the one that changed most.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from headwise.figures import (
 __all__ = ["comparison_figure"]
 
 Row = TypeVar("Row", ColumnChange, DepthChange)
-COLUMNS = 4  # drawn where none are asked for
-MARKED = 3
+DEFAULT_COLUMNS = 4
+MAX_MARKS = 3
 A_COLOUR, B_COLOUR = "#31688e", "#b5500b"
 SAME, CHANGED = (
-    Category("same", "not told from noise", "#9a9a9a", "dot"),
+    Category("same", "not significant", "#9a9a9a", "dot"),
     Category("changed", "q < 0.05", B_COLOUR, "dot"),
 )
 UNTESTED = Category("untested", "no interval", "#31688e", "dot")
@@ -52,9 +52,9 @@ def comparison_figure(
     """What changed, as maps and scatter plots.
 
     Args:
-        found: what `compare` gave.
-        study: of which the columns that changed most are drawn; None: of all studies.
-        columns: those that are drawn, such as "profile.sink".
+        found: from `compare`.
+        study: whose most changed columns are drawn; None: of all studies.
+        columns: to draw, such as "profile.sink".
 
     Returns:
         The figure.
@@ -84,8 +84,8 @@ def _map(column: ColumnChange) -> tuple[Heatmap, Scale]:
     change = column.change
     rows, heads = change.shape
     sure = np.where(column.q < 0.05, np.abs(change), np.nan)
-    order = np.argsort(-np.nan_to_num(sure, nan=-1.0), axis=None, kind="stable")[:MARKED]
-    cells = [divmod(int(place), heads) for place in order if np.isfinite(sure.flat[place])]
+    order = np.argsort(-np.nan_to_num(sure, nan=-1.0), axis=None, kind="stable")[:MAX_MARKS]
+    cells = [divmod(int(index), heads) for index in order if np.isfinite(sure.flat[index])]
     panel = Heatmap(
         key=f"change {column.name}",
         title=column.label,
@@ -108,22 +108,22 @@ def _scatter(column: ColumnChange, found: Comparison) -> Scatter:
     one, other = column.a.ravel(), column.b.ravel()
     heads = column.a.shape[1]
     both = np.isfinite(one) & np.isfinite(other)
-    places = np.flatnonzero(both)
-    groups = tuple(2 if not np.isfinite(q) else int(q < 0.05) for q in column.q.ravel()[places])
-    size = np.abs(other - one)[places]
-    far = [place for place in np.argsort(-size, kind="stable")[:MARKED] if size[place] > 0]
+    drawn = np.flatnonzero(both)
+    groups = tuple(2 if not np.isfinite(q) else int(q < 0.05) for q in column.q.ravel()[drawn])
+    size = np.abs(other - one)[drawn]
+    far = [point for point in np.argsort(-size, kind="stable")[:MAX_MARKS] if size[point] > 0]
     return Scatter(
         key=f"scatter {column.name}",
         title=column.label,
         subtitle=f"Spearman {column.correlation:.2f}".replace("-", "−") if np.isfinite(column.correlation) else "",
-        x_values=one[places],
-        y_values=other[places],
+        x_values=one[drawn],
+        y_values=other[drawn],
         x=Axis("A"),
         y=Axis("B"),
-        names=tuple(head_name(*divmod(int(place), heads)) for place in places),
+        names=tuple(head_name(*divmod(int(index), heads)) for index in drawn),
         groups=groups,
         categories=tuple(replace(each, label="") for each in (SAME, CHANGED, UNTESTED)),  # the legend names them
-        shown=tuple(int(place) for place in far),
+        shown=tuple(int(point) for point in far),
         guides=(Guide("diagonal"),),
     )
 
@@ -131,21 +131,21 @@ def _scatter(column: ColumnChange, found: Comparison) -> Scatter:
 def _legend(chosen: list[ColumnChange]) -> Legend:
     kinds = {2 if not each.tested else 1 for each in chosen}
     entries = [*((CHANGED, SAME) if 1 in kinds else ()), *((UNTESTED,) if 2 in kinds else ())]
-    return Legend("legend", (*entries, Category("ring", f"the {MARKED} largest changes with q < 0.05", sign="ring")))
+    return Legend("legend", (*entries, Category("ring", f"the {MAX_MARKS} largest changes with q < 0.05", sign="ring")))
 
 
 def _note(found: Comparison, chosen: list[ColumnChange]) -> str:
     tests = "; ".join(dict.fromkeys(f"{each.study} {each.test}" for each in chosen if each.test))
-    kept = (
-        f" Rank correlation of A with B within layers: {found.correspondence:.2f}, {found.correspondence_by_chance:.2f} with "
-        "shuffled heads (95 %)."
+    order = (
+        f" Rank correlation of A and B within layers: {found.correspondence:.2f}; {found.correspondence_by_chance:.2f} with "
+        "permuted heads (95th percentile)."
         if np.isfinite(found.correspondence)
         else ""
     ).replace("-", "−")
     same = "Nothing changed: every number is the same in A and B. " if found.same else ""
     return (
-        f"{same}Upper row: B − A, head by head. Lower row: A against B, a point a head; the line is A = B. q: "
-        f"Benjamini-Hochberg over heads{f' ({tests})' if tests else ''}.{kept}"
+        f"{same}Upper row: B − A per head. Lower row: A against B, one point per head; the line is A = B. q: "
+        f"Benjamini-Hochberg over heads{f' ({tests})' if tests else ''}.{order}"
     )
 
 
@@ -159,7 +159,7 @@ def _by_depth(found: Comparison, study: str | None, columns: Iterable[str] | str
         title=f"By depth: {found.a} and {found.b}",
         panels=(*panels, legend),
         columns=min(len(panels), 3),
-        notes=(f"Median over the heads of each band of depth; bands: quartiles. {found.reason}.",),
+        notes=(f"Median over the heads per band of depth; shaded: quartiles. {found.reason}.",),
     )
 
 
@@ -181,15 +181,15 @@ def _curves(one: DepthChange) -> Curves:
 def _chosen(
     rows: Sequence[Row], study: str | None, columns: Iterable[str] | str | None, sizes: Sequence[float]
 ) -> list[Row]:
-    """The columns asked for, or of every study in turn those that changed most."""
+    """The requested columns, or from every study in turn those that changed most."""
     if columns is not None:
         return _named(rows, [columns] if isinstance(columns, str) else list(columns))
     studies = list(dict.fromkeys(row.study for row in rows))
     if study is not None and study not in studies:
         raise StudyError(f"The comparison has no columns of {study!r}. {did_you_mean(study, studies)}")
-    order = sorted(range(len(rows)), key=lambda place: -np.nan_to_num(sizes[place], nan=-1.0))
-    dealt = [[rows[place] for place in order if rows[place].study == each] for each in studies if study in (None, each)]
-    return [row for turn in zip_longest(*dealt) for row in turn if row is not None][:COLUMNS]
+    order = sorted(range(len(rows)), key=lambda row: -np.nan_to_num(sizes[row], nan=-1.0))
+    by_study = [[rows[row] for row in order if rows[row].study == each] for each in studies if study in (None, each)]
+    return [row for turn in zip_longest(*by_study) for row in turn if row is not None][:DEFAULT_COLUMNS]
 
 
 def _named(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

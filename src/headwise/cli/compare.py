@@ -37,9 +37,9 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """What changed from atlas A to atlas B: in words, head by head, with what a re-run would give beside it.
+    """What changed from atlas A to atlas B, per head, next to the change expected from a re-run.
 
-    For dense and sparse, base and chat, whole and quantised. Models of unlike shape are compared by depth.
+    For dense and sparse, base and chat, full precision and quantised. Models of different shape are compared by depth.
     """
     from headwise.analysis import compare as compared
     from headwise.analysis import comparison_figure, describe_comparison

@@ -31,7 +31,7 @@ function pairs(all, atlas) {
   const names = Object.keys(all[0]);
   const sheet = () => csv([names, ...all.map((one) => names.map((name) => (Array.isArray(one[name]) ? one[name].join(" ") : one[name])))]);
   return el("section", {class: "table-section"}, el("h2", {}, "Every pair"),
-    el("p", {class: "small"}, "The smaller of the two q-values first. Both come from heads shuffled within layers; q of correlation is of the correlation within layers. A dash: a set is empty, or shuffling within layers never changes the overlap."),
+    el("p", {class: "small"}, "The smaller of the two q-values first. Both come from heads permuted within layers. A dash: a set is empty, or no permutation within layers changes the overlap."),
     el("div", {class: "plain-table", tabindex: "0", role: "region", "aria-label": "Every pair"}, table(null, titles, rows, {class: "values"})),
     el("div", {class: "figure-tools"}, el("span", {class: "label"}, "Take away"), el("button", {type: "button", class: "plain", "aria-label": "Save as CSV",
       on: {click: () => save(`${atlas.model.short}-agreement.csv`, "text/csv", sheet())}}, "CSV")));

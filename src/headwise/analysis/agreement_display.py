@@ -1,0 +1,279 @@
+"""Agreement between studies as a figure and in words.
+
+Figure: two matrices of head sets by head sets. Left, log2 of the shared heads over those expected with heads permuted within
+layers (0.5 added to both, so that an empty overlap has a finite value). Right, the rank correlation of the two maps with the
+mean of each layer removed. A box is a pair with q < 0.05 within layers; a cross is significant only with heads permuted over
+the whole model, which depth alone can cause; a dot cannot be tested within layers, because no permutation changes it (no
+layer has heads of both sets, for example). Sets of the same study are not compared.
+
+Words: the pairs in `ALWAYS_REPORTED` first, whatever their result, then the significant ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from headwise.analysis.agreement import Agreement, AgreementPair
+from headwise.describe.words import Words, Writer, listed
+from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
+
+__all__ = ["agreement_figure", "describe_agreement"]
+
+ALPHA = 0.05
+UNTESTED = "cannot be tested within layers"
+MAX_PAIRS = 6  # reported of each kind
+ALWAYS_REPORTED = (
+    ("relations.knowledge", "functions.Knowledge_Recall"),
+    ("relations.linguistic", "functions.Syntactic_Understanding"),
+    ("relations.linguistic", "functions.Semantic_Understanding"),
+    ("relations.algorithmic", "profile.induction"),
+    ("relations.knowledge", "spectral.laplacian"),
+    ("functions.Knowledge_Recall", "spectral.laplacian"),
+    ("functions.Knowledge_Recall", "probing.head_auroc"),
+    ("spectral.laplacian", "probing.head_auroc"),
+)
+_LEGEND = Legend(
+    "legend",
+    (
+        Category("sure", f"boxed: q < {ALPHA:g}, heads permuted within layers", sign="frame", colour="#000000"),
+        Category("anywhere", f"q < {ALPHA:g} only with heads permuted over the whole model", sign="cross"),
+        Category("untested", f"{UNTESTED}: no permutation changes it", sign="dot"),
+        Category("missing", "not compared: same study, or an empty set", sign="texture"),
+    ),
+)
+
+
+def agreement_figure(found: Agreement) -> Figure:
+    """Overlap and correlation of all pairs; the alternative text is the headline of `describe_agreement`.
+
+    Args:
+        found: from `agreement`.
+
+    Returns:
+        Two maps of sets by sets.
+
+    Examples:
+        >>> from headwise.analysis import agreement
+        >>> agreement_figure(agreement(atlas, permutations=200))
+        <Figure 'Do the studies agree? SmolLM2-135M-Instruct': overlap, correlation, legend>
+    """
+
+    def matrix(value: Callable[[AgreementPair], float]) -> np.ndarray:
+        return _matrix(found, value)
+
+    overlap, rank = matrix(_log_ratio), matrix(lambda pair: pair.correlation_within)
+    overlap_details = {
+        "shared": matrix(lambda pair: pair.count),
+        "expected within layers": matrix(lambda pair: pair.expected),
+        "expected over all": matrix(lambda pair: pair.expected_all),
+        "odds ratio": matrix(lambda pair: pair.odds_ratio),
+        "p": matrix(lambda pair: pair.p),
+        "q": matrix(lambda pair: pair.q),
+        "q over all": matrix(lambda pair: pair.q_all),
+    }
+    rank_details = {
+        "over all heads": matrix(lambda pair: pair.correlation),
+        "by depth alone": matrix(lambda pair: pair.correlation_expected),
+        "p": matrix(lambda pair: pair.correlation_p),
+        "q": matrix(lambda pair: pair.correlation_q),
+        "q over all": matrix(lambda pair: pair.correlation_q_all),
+    }
+    labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
+    note = (
+        f"{len(found.sets)} head sets, {len(found.pairs)} pairs across studies, {found.heads} heads; {found.permutations:,} "
+        f"permutations, {found.permuted}; q over all pairs. Expected: mean overlap with permuted heads. With permuted maps "
+        f"{found.by_chance:.2g} and {found.correlation_by_chance:.2g} pairs are significant on average."
+    )
+    return Figure(
+        title=f"Do the studies agree? {found.model.rsplit('/', 1)[-1]}",
+        panels=(
+            _panel("overlap", "Heads that both name", overlap, labels, overlap_details),
+            _panel("correlation", "Rank correlation within layers", rank, labels, rank_details),
+            _LEGEND,
+        ),
+        columns=2,
+        scales={
+            "overlap": scale_around(overlap, "log₂ of shared over expected"),
+            "correlation": scale_around(rank, "Spearman"),
+        },
+        notes=(note,),
+        provenance=found.provenance,
+    ).with_alt(describe_agreement(found).short())
+
+
+def _panel(
+    key: str, title: str, values: np.ndarray, labels: tuple[str, ...], details: dict[str, np.ndarray]
+) -> Heatmap:
+    q, q_all, compared = details["q"], details["q over all"], np.isfinite(values)
+    significant, untested = q < ALPHA, compared & ~np.isfinite(q)
+    anywhere = (q_all < ALPHA) & ~significant & compared
+    passed, tested, left = (int(np.triu(cells, 1).sum()) for cells in (significant, np.isfinite(q), untested))
+    return Heatmap(
+        key=key,
+        title=title,
+        subtitle=f"{passed} of {tested} pairs with q < {ALPHA:g}" + (f"; {left} more cannot be tested" if left else ""),
+        values=values,
+        x=Axis("", labels),
+        y=Axis("", labels),
+        scale=key,
+        frames=tuple(Frame(int(row), int(row), int(column), int(column)) for row, column in np.argwhere(significant)),
+        marks=(*_marks(anywhere, "cross", ""), *_marks(untested, "dot", UNTESTED)),
+        extras=details,
+        missing="not compared",
+    )
+
+
+def _marks(cells: np.ndarray, sign: str, text: str) -> tuple[Mark, ...]:
+    return tuple(Mark(int(row), int(column), text, sign) for row, column in np.argwhere(cells))
+
+
+def _log_ratio(pair: AgreementPair) -> float:
+    """log2 of shared over expected; NaN where a set is empty."""
+    if not pair.first_size or not pair.second_size:
+        return float("nan")
+    return float(np.log2((pair.count + 0.5) / (pair.expected + 0.5)))
+
+
+def _matrix(found: Agreement, value: Callable[[AgreementPair], float]) -> np.ndarray:
+    """(set, set), symmetric; NaN within a study."""
+    index = {one.key: row for row, one in enumerate(found.sets)}
+    matrix = np.full((len(index), len(index)), np.nan)
+    for pair in found.pairs:
+        row, column = index[pair.first], index[pair.second]
+        matrix[row, column] = matrix[column, row] = value(pair)
+    return matrix
+
+
+def describe_agreement(found: Agreement) -> Words:
+    """The agreement in words.
+
+    Args:
+        found: from `agreement`.
+
+    Returns:
+        Sections of sentences.
+
+    Examples:
+        >>> from headwise.analysis import agreement
+        >>> list(describe_agreement(agreement(atlas, permutations=200)).sections())
+        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
+    """
+    writer = Writer(f"Do the studies agree? {found.model}")
+    studies = list(dict.fromkeys(one.study for one in found.sets))
+    writer.say(
+        "overview",
+        f"{writer.count(len(found.sets), 'sets', 'head set')} of {listed(studies)} are compared, every set with every set "
+        f"of the other studies: {writer.count(len(found.pairs), 'pairs', 'pair')}, over "
+        f"{writer.count(found.heads, 'heads', 'head')} of {found.model}.",
+    )
+    writer.say(
+        "overview",
+        f"Every pair is tested against {writer.count(found.permutations, 'permutations')} permutations of the heads, over "
+        f"the whole model and {found.permuted}; q-values are over all pairs.",
+    )
+    writer.say("axes", "Rows and columns are head sets; the matrix is symmetric.")
+    for one in found.sets:
+        writer.say("axes", f"{one.label} ({one.study}): {one.rule}; {writer.count(len(one.heads), one.key, 'head')}.")
+    keys = {one.key for one in found.sets}
+    for first, second in ALWAYS_REPORTED:
+        if {first, second} <= keys:
+            writer.say("detail", _pair(writer, found, found.pair(first, second)))
+    headline = _add_observations(writer, found)
+    _add_caveats(writer, found)
+    return writer.finish(headline)
+
+
+def _pair(writer: Writer, found: Agreement, pair: AgreementPair) -> str:
+    one, other = _name(found, pair.first), _name(found, pair.second)
+    key = f"{pair.first} {pair.second}"
+    sizes = [writer.count(size, f"size {key}", "head") for size in (pair.first_size, pair.second_size)]
+    shared = writer.count(pair.count, f"count {key}") if pair.count else "none"
+
+    def number(field: str) -> str:
+        return writer.number(getattr(pair, field), f"{field} {key}", digits=2)
+
+    text = f"{one}, {sizes[0]}, and {other}, {sizes[1]}, share {shared}"
+    text += f" ({listed(pair.shared)})" if 0 < pair.count <= MAX_PAIRS else ""
+    if np.isfinite(pair.p):
+        text += (
+            f"; expected within layers: {number('expected')} (p {number('p')}, q {number('q')}; odds ratio "
+            f"{number('odds_ratio')})"
+        )
+    elif np.isfinite(pair.p_all):
+        text += f"; expected over the whole model: {number('expected_all')} (p {number('p_all')}); {UNTESTED}"
+    else:
+        text += "; one of the sets is empty"
+    return (
+        f"{text}. Their maps correlate at {writer.fixed(pair.correlation, f'correlation {key}')}; within layers at "
+        f"{writer.fixed(pair.correlation_within, f'correlation_within {key}')} (q {number('correlation_q')})."
+    )
+
+
+def _add_observations(writer: Writer, found: Agreement) -> str:
+    by_overlap = sorted((one for one in found.pairs if one.q < ALPHA), key=lambda one: one.p)
+    by_rank = sorted(
+        (one for one in found.pairs if one.correlation_q < ALPHA), key=lambda one: -abs(one.correlation_within)
+    )
+    overlap_anywhere = sum(one.q_all < ALPHA for one in found.pairs)
+    rank_anywhere = sum(one.correlation_q_all < ALPHA for one in found.pairs)
+    tested = sum(np.isfinite(one.p) for one in found.pairs)
+    overlap = (
+        f"{writer.count(len(by_overlap), 'overlap q < 0.05')} of {writer.count(tested, 'overlap tested', 'pair')} of sets "
+        f"share more or fewer heads than permutations within layers explain (q < 0.05); against permutations over the whole "
+        f"model it is {writer.count(overlap_anywhere, 'overlap q_all < 0.05')}."
+    )
+    rank = (
+        f"{writer.count(len(by_rank), 'rank q < 0.05')} of {writer.count(len(found.pairs), 'pairs', 'pair')} of maps correlate "
+        f"within layers (q < 0.05); over the whole model it is {writer.count(rank_anywhere, 'rank q_all < 0.05')}, of which "
+        "the rest may be due to depth alone."
+    )
+    writer.say("observations", overlap)
+    for pair in by_overlap[:MAX_PAIRS]:
+        writer.say("observations", _pair(writer, found, pair))
+    if len(by_overlap) > MAX_PAIRS:
+        left = writer.count(len(by_overlap) - MAX_PAIRS, "overlap left out", "more significant pair")
+        writer.say("observations", f"{left} with larger p.")
+    writer.say("observations", rank)
+    for sign, word in ((1, "positive"), (-1, "negative")):
+        own = [pair for pair in by_rank if np.sign(pair.correlation_within) == sign]
+        if own:
+            named = [
+                f"{_name(found, pair.first)} and {_name(found, pair.second)} "
+                f"({writer.fixed(pair.correlation_within, f'correlation_within {pair.first} {pair.second}')})"
+                for pair in own[:MAX_PAIRS]
+            ]
+            rest = len(own) - len(named)
+            left = f"; {writer.count(rest, f'left out, {word}', 'more pair')} with a weaker correlation" if rest else ""
+            writer.say("observations", f"Strongest {word} correlations within layers: {'; '.join(named)}{left}.")
+    return f"{overlap} {rank}"
+
+
+def _add_caveats(writer: Writer, found: Agreement) -> None:
+    chance = writer.number(found.by_chance, "by_chance", digits=2)
+    rank_chance = writer.number(found.correlation_by_chance, "correlation_by_chance", digits=2)
+    writer.say(
+        "caveats",
+        f"With permuted maps in place of the data, {chance} pairs of sets and {rank_chance} pairs of maps are significant on "
+        "average.",
+    )
+    if len(found.pairs) / (found.permutations + 1) >= ALPHA:
+        writer.say("caveats", "There are too few permutations for a single pair to become significant; use more.")
+    empty = [f"{one.label} ({one.study})" for one in found.sets if not one.heads]
+    if empty:
+        writer.say("caveats", f"No head is in {listed(empty)}, so that overlap cannot be tested.")
+    if {"spectral", "probing"} <= {one.study for one in found.sets}:
+        writer.say("caveats", "Spectral and probing use the same answers, so they are not independent.")
+    writer.say(
+        "caveats",
+        "A set depends on its study's threshold; the correlation uses every head and no threshold. Correlated maps need not "
+        "have a common cause.",
+    )
+    if found.left_out:
+        writer.say("caveats", f"Left out: {'; '.join(found.left_out)}.")
+
+
+def _name(found: Agreement, key: str) -> str:
+    one = next(each for each in found.sets if each.key == key)
+    return f"{one.label} ({one.study})"
