@@ -14,10 +14,10 @@ from synthetic.spectral import spectral_dataset
 from headwise.analysis import agreement_figure, describe_agreement
 from headwise.analysis.agreement import agreement_of
 from headwise.analysis.head_sets import head_set_maps
-from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors, rank_vectors_within
+from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors_within
 from headwise.core.errors import DataError, StudyError
-from headwise.describe.maps import spearman
 from headwise.figures import from_payload, to_payload
+from headwise.stats.correlation import rank_vectors, spearman
 
 LAYERS, HEADS = 20, 8
 STRATA = HeadStrata(np.repeat(np.arange(LAYERS), HEADS), np.arange(LAYERS * HEADS))

@@ -31,7 +31,6 @@ from headwise.analysis.permutation import (
     layer_strata,
     odds_ratio,
     permutation_test,
-    rank_vectors,
     rank_vectors_within,
 )
 from headwise.atlas import Atlas
@@ -40,6 +39,7 @@ from headwise.core.dims import head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.core.markup import card, paragraph, table
 from headwise.figures.origin import model_name, origin_of, small_print
+from headwise.stats.correlation import rank_vectors
 
 __all__ = ["AGREEMENT", "Agreement", "AgreementPair", "HeadSet", "agreement", "agreement_of"]
 

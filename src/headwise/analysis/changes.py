@@ -29,9 +29,9 @@ import xarray as xr
 from scipy.stats import binom, ks_2samp, norm, t
 
 from headwise.analysis.columns import Column, Columns
-from headwise.analysis.permutation import benjamini_hochberg
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SUBJECT
-from headwise.describe.maps import spearman
+from headwise.stats.correlation import spearman
+from headwise.stats.multiple_testing import benjamini_hochberg
 
 __all__ = ["ColumnChange", "DepthChange", "changes", "depths", "ranked_heads", "spread_of"]
 

@@ -24,11 +24,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import false_discovery_control, rankdata
+from scipy.stats import rankdata
+
+from headwise.stats.multiple_testing import benjamini_hochberg
 
 __all__ = [
-    "HeadStrata", "PermutationResult", "benjamini_hochberg", "layer_strata", "odds_ratio", "permutation_test",
-    "permute_all", "permute_within", "rank_vectors", "rank_vectors_within",
+    "HeadStrata", "PermutationResult", "layer_strata", "odds_ratio", "permutation_test", "permute_all", "permute_within",
+    "rank_vectors_within",
 ]  # fmt: skip
 
 CONTROLS = 200  # permutations that replace the data in the control
@@ -130,13 +132,12 @@ def _units(strata: HeadStrata) -> np.ndarray:
     return unit
 
 
-def rank_vectors(maps: np.ndarray) -> np.ndarray:
-    """Rows as ranks of mean 0 and length 1: the product of two is Spearman's correlation. A constant row becomes 0."""
-    return rank_vectors_within(maps, np.zeros(maps.shape[1]))
-
-
 def rank_vectors_within(maps: np.ndarray, stratum: np.ndarray) -> np.ndarray:
-    """The same with the mean of each stratum removed: the product is the correlation that depth does not explain."""
+    """Rows as ranks minus the mean of their stratum, of length 1 (a constant row becomes 0).
+
+    The product of two rows is the rank correlation that depth does not explain (`stats.correlation.rank_vectors` has the
+    total one).
+    """
     found = rankdata(maps, axis=1).astype(float)
     for each in np.unique(stratum):
         found[:, stratum == each] -= found[:, stratum == each].mean(1, keepdims=True)
@@ -154,19 +155,6 @@ def odds_ratio(both: float, one: float, other: float, heads: int) -> float:
     cells = (both, one - both, other - both, heads - one - other + both)
     a, b, c, d = (float(cell) + 0.5 for cell in cells)
     return a * d / (b * c)
-
-
-def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
-    """q-values; NaN is not tested and stays NaN.
-
-    >>> benjamini_hochberg(np.array([0.01, 0.04, np.nan]))
-    array([0.02, 0.04,  nan])
-    """
-    q = np.full(p.shape, np.nan)
-    tested = np.isfinite(p)
-    if tested.any():
-        q[tested] = false_discovery_control(p[tested], method="bh")
-    return q
 
 
 def _result(observed: np.ndarray, null: np.ndarray) -> PermutationResult:
