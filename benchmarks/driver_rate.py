@@ -5,9 +5,9 @@
 Three parts of what a driver does for a shard, each by itself:
 
 - *Ray*: calls of actors that give back so many bytes, through a Ray of our own on this machine (extra ``[ray]``);
-- *the crew*: the loop that leases shards out (`engines.crew`), over workers that exist in a list only and answer at once, one
-  at a time, which is the dearest case; it looks at all workers for each event, so its time grows with their number;
-- *the commit*: `ShardStore.put` into a local folder (written whole, flushed, renamed).
+- *the scheduler*: the loop that assigns shards (`engines.scheduler`), over simulated workers that answer at once, one at a
+  time, which is the most expensive case; it looks at all workers for each event, so its time grows with their number;
+- *the commit*: `ShardStore.commit_packed` into a local folder (written, flushed, renamed).
 
 Their sum is what a shard costs the driver where the atlas lies in a folder. At a URL workers commit themselves.
 """
@@ -29,12 +29,12 @@ import xarray as xr
 from headwise.atlas import Provenance
 from headwise.atlas.encoding import pack
 from headwise.engines import ShardStore
-from headwise.engines.crew import Crew, Round
 from headwise.engines.engine import Listener
 from headwise.engines.pool import Answered, Call, Event
-from headwise.engines.shards import cut
+from headwise.engines.scheduler import Scheduler, TaskList
+from headwise.engines.shards import split_shards
 
-CREWS = (2, 16, 128, 512, 1024, 2048)
+WORKERS = (2, 16, 128, 512, 1024, 2048)
 SIZES = (1_000, 1_000_000, 10_000_000)
 
 
@@ -66,22 +66,22 @@ class Pretended:
         return time.monotonic()
 
 
-def crew_seconds(workers: int, shards: int) -> float:
-    """Of one shard, in the loop of a crew of so many; the quickest of three times."""
-    return min(_crew_seconds(workers, shards) for _ in range(3))
+def scheduler_seconds(workers: int, shards: int) -> float:
+    """Of one shard, in the loop of a scheduler with so many workers; the quickest of three times."""
+    return min(_scheduler_seconds(workers, shards) for _ in range(3))
 
 
-def _crew_seconds(workers: int, shards: int) -> float:
+def _scheduler_seconds(workers: int, shards: int) -> float:
     pool = Pretended()
-    crew = Crew(pool, workers, Listener())
-    crew.work(_round(cut(workers, 1)))  # all are there
+    scheduler = Scheduler(pool, workers, Listener())
+    scheduler.work(_tasks(split_shards(workers, 1)))  # all are there
     start = time.perf_counter()
-    crew.work(_round(cut(shards, 1)))
+    scheduler.work(_tasks(split_shards(shards, 1)))
     return (time.perf_counter() - start) / shards
 
 
-def _round(items: Any) -> Round[Any]:
-    return Round("nothing", items, lambda _: Call("measure"), str, lambda *_: None)
+def _tasks(items: Any) -> TaskList[Any]:
+    return TaskList("nothing", items, lambda _: Call("measure"), str, lambda *_: None)
 
 
 def commit_seconds(size: int, shards: int) -> float:
@@ -92,18 +92,18 @@ def commit_seconds(size: int, shards: int) -> float:
         random = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)  # cannot be packed smaller
         content = pack(xr.Dataset({"value": ("byte", random)}))
         took = []
-        for shard in cut(shards, 1):
+        for shard in split_shards(shards, 1):
             start = time.perf_counter()
-            store.put(shard, content)
+            store.commit_packed(shard, content)
             took.append(time.perf_counter() - start)
         return median(took)
 
 
 def ray_seconds(size: int, shards: int, workers: int = 2) -> float:
     """Of one call that gives back so many bytes, with so many actors busy all the time."""
-    from headwise.engines.ray.connection import connection
+    from headwise.engines.ray.connection import connect
 
-    with connection() as joined:
+    with connect() as joined:
         ray = joined.ray
         actors = [ray.remote(num_cpus=0.5)(_Nothing).remote() for _ in range(workers)]
         ray.get([actor.measure.remote(1) for actor in actors])
@@ -126,12 +126,12 @@ class _Nothing:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=10_000)
-    parser.add_argument("--parts", default="crew,commit,ray")
+    parser.add_argument("--parts", default="scheduler,commit,ray")
     parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     parts, found = given.parts.split(","), {}
-    if "crew" in parts:
-        found["crew"] = {count: crew_seconds(count, max(2 * count, given.shards // 10)) for count in CREWS}
+    if "scheduler" in parts:
+        found["scheduler"] = {count: scheduler_seconds(count, max(2 * count, given.shards // 10)) for count in WORKERS}
     if "commit" in parts:
         found["commit"] = {size: commit_seconds(size, 20 if size > 1e6 else 200) for size in SIZES}
     if "ray" in parts:

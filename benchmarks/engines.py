@@ -24,7 +24,17 @@ import xarray as xr
 
 from headwise.atlas import Atlas, Provenance
 from headwise.corpora import packaged_passages
-from headwise.engines import Engine, Job, Listener, LocalEngine, Outcome, RayEngine, Shard, ShardStore, Threads
+from headwise.engines import (
+    Engine,
+    Listener,
+    LocalEngine,
+    RayEngine,
+    Shard,
+    ShardStore,
+    StudyJob,
+    StudyResult,
+    ThreadCounts,
+)
 from headwise.studies import ProfileOptions, build
 
 SIZES = (1_000, 100_000, 1_000_000, 10_000_000)  # bytes of a shard
@@ -32,12 +42,12 @@ SIZES = (1_000, 100_000, 1_000_000, 10_000_000)  # bytes of a shard
 
 @dataclass(frozen=True)
 class Nothing:
-    """An order whose shards measure nothing; also the desk at which it is worked on."""
+    """A spec whose shards measure nothing; also its worker."""
 
     size: int
     shards: int
 
-    threads = property(lambda self: Threads(1, 1))
+    threads = property(lambda self: ThreadCounts(1, 1))
     on_cpu = property(lambda self: True)
     environment = property(lambda self: {})
 
@@ -47,22 +57,22 @@ class Nothing:
     def open(self) -> Nothing:
         return self
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
         origin = Provenance(study, 1, {"digest": "none"}, {"digest": "none"}, {"size": self.size}, 0)
-        return Job(study, origin, self.shards, 1)
+        return StudyJob(study, origin, self.shards, 1)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         noise = np.random.default_rng(shard.index).integers(0, 256, self.size, dtype=np.uint8)  # does not compress
         return xr.Dataset({"value": ("byte", noise)})
 
-    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
-        return Outcome({}, {})
+    def finalize(self, parts: Sequence[xr.Dataset]) -> StudyResult:
+        return StudyResult({}, {})
 
 
-def timed(engine: Engine, order: Nothing) -> tuple[float, float]:
+def timed(engine: Engine, spec: Nothing) -> tuple[float, float]:
     """Seconds until the study is prepared, and seconds of the run."""
     begun = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, engine.open(order, Listener()) as session:
+    with tempfile.TemporaryDirectory() as folder, engine.open(spec, Listener()) as session:
         job = session.prepare("nothing", {})
         ready = time.perf_counter()
         store = ShardStore(folder, job.provenance, examples=job.examples, size=job.shard_size)

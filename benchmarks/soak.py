@@ -56,7 +56,7 @@ def rounds(minutes: float, seed: int, only: str) -> dict[str, list[Round]]:
 def table(found: dict[str, list[Round]]) -> str:
     """One row a sort of fault, and the sum."""
     lines = [
-        "| fault | faults | builds | examples lost | examples doubled | rounds not as promised |",
+        "| fault | faults | builds | examples lost | examples doubled | violations |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     rows = {name: found.get(name, []) for name in REPERTOIRE if found.get(name)}

@@ -1,8 +1,8 @@
-"""Workers that exist in a list only: their clock is a number, and what befalls them is thrown with dice.
+"""Simulated workers: their clock is a number, and their fate is drawn at random.
 
 Nothing is measured and nothing sleeps; a run of a thousand shards and two hundred deaths takes milliseconds, and a seed
-gives the same run again. The pool notes what a crew may never do: send to a worker that is busy or gone, or start one while
-too many live.
+gives the same run again. The pool notes what a scheduler must never do: send to a worker that is busy or gone,
+or start one while too many live.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headwise.core.errors import EngineError, StudyError
-from headwise.engines.crew import PREPARE
 from headwise.engines.pool import Answered, Call, Died, Event, Failed, Refused
+from headwise.engines.scheduler import PREPARE
 
 Fate = Callable[
     [str, Call], str
@@ -25,7 +25,7 @@ Fate = Callable[
 class FakePool:
     fate: Fate = lambda worker, call: "answer"
     seed: int = 0
-    most: int = 10**9  # workers at a time; more is a mistake of the crew
+    most: int = 10**9  # workers at a time; more is a mistake of the scheduler
     gone_after: float = float("inf")  # when the cluster itself dies
     sent: list[tuple[str, Call]] = field(default_factory=list)
     living: set[str] = field(default_factory=set)
@@ -93,4 +93,4 @@ class FakePool:
 
     def prepared(self, worker: str) -> list[str]:
         """The studies this worker was sent to prepare, in order."""
-        return [call.arguments[0] for name, call in self.sent if name == worker and call.verb == PREPARE]
+        return [call.arguments[0] for name, call in self.sent if name == worker and call.method == PREPARE]

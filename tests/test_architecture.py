@@ -196,6 +196,11 @@ def test_the_atlas_loads_only_what_is_used():
     assert not parts & {"figures", "describe"}
 
 
+def test_planning_loads_no_ray():
+    assert not [name for name in loaded_after("import headwise.studies.planning") if "ray" in name.split(".")]
+    assert not [name for name in loaded_after("import headwise.engines") if "ray" in name.split(".")]
+
+
 def test_help_loads_nothing_heavy():
     code = "from headwise.cli.main import app\nimport typer.testing\ntyper.testing.CliRunner().invoke(app, ['--help'])"
     assert not loaded_after(code) & {"torch", "transformers", "xarray", "pandas", "matplotlib"}

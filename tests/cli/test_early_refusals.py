@@ -9,8 +9,8 @@ import pytest
 from answered import rows, write
 
 import headwise.model
+import headwise.studies.runner
 import headwise.studies.spectral.scoring
-import headwise.studies.workshop
 from headwise.cli.unused import refuse_unused
 from headwise.core.errors import StudyError
 
@@ -22,7 +22,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def loaded(*given: object, **how: object) -> None:
         raise AssertionError("a model was loaded before the refusal")
 
-    for module in (headwise.model, headwise.studies.workshop, headwise.studies.spectral.scoring):
+    for module in (headwise.model, headwise.studies.runner, headwise.studies.spectral.scoring):
         for name in ("load", "open_stored"):
             monkeypatch.setattr(module, name, loaded, raising=False)
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from faults.verdict import content
-from toy_order import on_the_path
+from toy_spec import on_the_path
 
 from headwise.atlas import Atlas
 

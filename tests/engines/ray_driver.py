@@ -6,7 +6,7 @@ Ends as the command line does: one sentence and exit code 2 for an error that is
 import sys
 from pathlib import Path
 
-from toy_order import ToyOrder
+from toy_spec import ToySpec
 
 from headwise.core.errors import HeadwiseError
 from headwise.engines import Listener, RayEngine, ShardStore
@@ -16,11 +16,11 @@ EXAMPLES = 200  # fifty shards
 
 def main(folder: Path, seconds: float) -> None:
     engine = RayEngine(workers=2, threads_per_worker=1)
-    with engine.open(ToyOrder(folder, seconds=seconds, examples=EXAMPLES), Listener()) as session:
+    with engine.open(ToySpec(folder, seconds=seconds, examples=EXAMPLES), Listener()) as session:
         job = session.prepare("toy", {})
         store = ShardStore(folder / "atlas", job.provenance, examples=job.examples, size=job.shard_size)
-        outcome = session.run(job, store, Listener())
-    (folder / "result").write_bytes(outcome.files["kept/file.bin"])
+        result = session.run(job, store, Listener())
+    (folder / "result").write_bytes(result.artifacts["kept/file.bin"])
 
 
 if __name__ == "__main__":

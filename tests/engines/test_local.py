@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import AtlasError
-from headwise.engines import Shard, cut, run
+from headwise.engines import Shard, run_shards, split_shards
 
-SHARDS = cut(23, 4)
+SHARDS = split_shards(23, 4)
 
 
 def same_bits(a: list[xr.Dataset], b: list[xr.Dataset]) -> bool:
@@ -28,18 +28,18 @@ def measured(log: Path) -> list[int]:
 
 def test_all_are_done_in_order(tmp_path, store, work):
     calls: list[tuple[int, int]] = []
-    results = run(work(tmp_path / "log"), SHARDS, store(tmp_path), progress=lambda *counts: calls.append(counts))
+    results = run_shards(work(tmp_path / "log"), SHARDS, store(tmp_path), progress=lambda *counts: calls.append(counts))
     assert [result.sizes["example"] for result in results] == [4, 4, 4, 4, 4, 3]
     assert calls == [(4, 23), (8, 23), (12, 23), (16, 23), (20, 23), (23, 23)]
     assert measured(tmp_path / "log") == [0, 1, 2, 3, 4, 5]
-    again = run(work(tmp_path / "again"), SHARDS, store(tmp_path))
+    again = run_shards(work(tmp_path / "again"), SHARDS, store(tmp_path))
     assert measured(tmp_path / "again") == []
     assert same_bits(results, again)
 
 
 def test_results_are_read_when_asked_for_and_once(tmp_path, store, work, monkeypatch):
     kept = store(tmp_path)
-    results = run(work(tmp_path / "log"), SHARDS, kept)
+    results = run_shards(work(tmp_path / "log"), SHARDS, kept)
     reads: list[int] = []
     load = kept.load
     monkeypatch.setattr(kept, "load", lambda shard: reads.append(shard.index) or load(shard))
@@ -58,19 +58,19 @@ def test_an_interrupt_keeps_what_is_done(tmp_path, store, work):
         return real(shard)
 
     with pytest.raises(KeyboardInterrupt):
-        run(interrupted, SHARDS, store(tmp_path))
-    assert store(tmp_path).done(SHARDS) == SHARDS[:3]
-    run(real, SHARDS, store(tmp_path))
+        run_shards(interrupted, SHARDS, store(tmp_path))
+    assert store(tmp_path).committed(SHARDS) == SHARDS[:3]
+    run_shards(real, SHARDS, store(tmp_path))
     assert measured(tmp_path / "log") == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_damaged_shard_is_redone_alone(tmp_path, store, work):
-    before = run(work(tmp_path / "log"), SHARDS, store(tmp_path))
+    before = run_shards(work(tmp_path / "log"), SHARDS, store(tmp_path))
     path = store(tmp_path).folder / "00004.zarr.zip"
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 16
     path.write_bytes(content)
-    after = run(work(tmp_path / "again"), SHARDS, store(tmp_path))
+    after = run_shards(work(tmp_path / "again"), SHARDS, store(tmp_path))
     assert measured(tmp_path / "again") == [4]
     assert same_bits(before, after)
 
@@ -79,25 +79,25 @@ def test_a_failing_disk_is_said(tmp_path, store, work, monkeypatch):
     shards = store(tmp_path)
     monkeypatch.setattr(type(shards), "load", lambda *_: None)
     with pytest.raises(AtlasError, match=r"Shard 0 was written to .* and could not be read back; the disk is failing"):
-        run(work(tmp_path / "log"), SHARDS, shards)
+        run_shards(work(tmp_path / "log"), SHARDS, shards)
 
 
 PROGRAM = """
 import runpy, sys, time
 from pathlib import Path
-from headwise.engines import cut, run
+from headwise.engines import split_shards, run_shards
 kit = runpy.run_path(sys.argv[1])
 folder = Path(sys.argv[2])
 work = kit["make_work"](folder / "log")
 def slow(shard):
     time.sleep(0.05)
     return work(shard)
-run(slow, cut(23, 4), kit["make_store"](folder))
+run_shards(slow, split_shards(23, 4), kit["make_store"](folder))
 """
 
 
 def test_a_kill_in_the_middle(tmp_path, store, work):
-    """SIGKILL, twice, at whatever moment; the third run ends, and the bits are those of a run nobody disturbed."""
+    """SIGKILL, twice, at whatever moment; the third run ends, and the bits are those of an undisturbed run."""
     log, conftest = tmp_path / "log", Path(__file__).with_name("conftest.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     for shards_before_kill in (1, 3):
@@ -107,10 +107,10 @@ def test_a_kill_in_the_middle(tmp_path, store, work):
             time.sleep(0.002)
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-    done = store(tmp_path).done(SHARDS)
+    done = store(tmp_path).committed(SHARDS)
     assert 2 <= len(done) < len(SHARDS)
     log.unlink()
-    resumed = run(work(log), SHARDS, store(tmp_path))
+    resumed = run_shards(work(log), SHARDS, store(tmp_path))
     assert measured(log) == [shard.index for shard in SHARDS if shard not in done]
-    undisturbed = run(work(tmp_path / "other log"), SHARDS, store(tmp_path / "elsewhere"))
+    undisturbed = run_shards(work(tmp_path / "other log"), SHARDS, store(tmp_path / "elsewhere"))
     assert same_bits(resumed, undisturbed)

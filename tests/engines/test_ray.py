@@ -9,18 +9,26 @@ from pathlib import Path
 import pytest
 import xarray as xr
 from loopback_s3 import serving
-from toy_order import CONCLUDE, EXAMPLES, OPEN, ToyOrder, on_the_path
+from toy_spec import EXAMPLES, FINALIZE, OPEN, ToySpec, on_the_path
 
 from headwise.atlas.storage import open_location
 from headwise.core.errors import AtlasError, EngineError, StudyError
-from headwise.engines import Job, Listener, LocalEngine, Outcome, RayEngine, SetAsideError, ShardStore, cut
-from headwise.engines.leases import Terms
-from headwise.engines.ray.cluster import connected
-from headwise.engines.ray.connection import connection
+from headwise.engines import (
+    Listener,
+    LocalEngine,
+    RayEngine,
+    ShardsFailedError,
+    ShardStore,
+    StudyJob,
+    StudyResult,
+    split_shards,
+)
+from headwise.engines.ray.connection import connect, connected_cluster
+from headwise.engines.scheduler import Timeouts
 
 pytestmark = [pytest.mark.xdist_group("ray")]
 pytest.importorskip("ray", reason="the package ray is not installed (pip install 'headwise[ray]')")
-SHARDS = cut(EXAMPLES, 4)
+SHARDS = split_shards(EXAMPLES, 4)
 
 
 class Notes(Listener):
@@ -44,70 +52,70 @@ def ray() -> Iterator[None]:
     """Started as a run would start it, with room for three; every run of this module joins it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", on_the_path())
-        with connection(cpus=3):
+        with connect(cpus=3):
             yield
 
 
-def run(order: ToyOrder, atlas: Path | str, *, listener: Listener | None = None, **options: object) -> Outcome:
+def run(spec: ToySpec, atlas: Path | str, *, listener: Listener | None = None, **options: object) -> StudyResult:
     heard = listener or Listener()
     engine = RayEngine(**{"workers": 2, **options})  # type: ignore[arg-type]
-    with engine.open(order, heard) as session:
+    with engine.open(spec, heard) as session:
         job = session.prepare("toy", {})
         return session.run(job, store_of(job, atlas), heard)
 
 
-def store_of(job: Job, atlas: Path | str) -> ShardStore:
+def store_of(job: StudyJob, atlas: Path | str) -> ShardStore:
     return ShardStore(atlas, job.provenance, examples=job.examples, size=job.shard_size)
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
     """In this process."""
     folder = tmp_path_factory.mktemp("local")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY", "sent")
-        with LocalEngine().open(ToyOrder(folder), Listener()) as session:
+        with LocalEngine().open(ToySpec(folder), Listener()) as session:
             job = session.prepare("toy", {})
             return session.run(job, store_of(job, folder / "atlas"), Listener())
 
 
-def assert_same(a: Outcome, b: Outcome) -> None:
+def assert_same(a: StudyResult, b: StudyResult) -> None:
     assert list(a.datasets) == list(b.datasets)
     for name, dataset in a.datasets.items():
         xr.testing.assert_identical(dataset, b.datasets[name])
         for variable in dataset.data_vars:
             assert dataset[variable].values.tobytes() == b.datasets[name][variable].values.tobytes()
-    assert a.files == b.files
+    assert a.artifacts == b.artifacts
 
 
-def test_the_same_bits_as_in_process(tmp_path: Path, expected: Outcome) -> None:
+def test_the_same_bits_as_in_process(tmp_path: Path, expected: StudyResult) -> None:
     notes = Notes()
-    order = ToyOrder(tmp_path, together=2)
-    assert_same(run(order, tmp_path / "atlas", listener=notes), expected)
-    assert sorted(place for place in order.tries() if place >= 0) == list(range(6))
-    assert order.tries().count(OPEN) == 2 and order.tries().count(CONCLUDE) == 1
+    spec = ToySpec(tmp_path, together=2)
+    assert_same(run(spec, tmp_path / "atlas", listener=notes), expected)
+    assert sorted(place for place in spec.tries() if place >= 0) == list(range(6))
+    assert spec.tries().count(OPEN) == 2 and spec.tries().count(FINALIZE) == 1
     assert notes.counts[0] == (0, EXAMPLES) and notes.counts[-1] == (EXAMPLES, EXAMPLES)
     assert any(sum("examples" in words for words in doing.values()) == 2 for doing in notes.doing)
     assert not [event for event in notes.events if "died" in event]
 
 
-def test_what_is_committed_is_not_measured_again(tmp_path: Path, expected: Outcome) -> None:
-    first = ToyOrder(tmp_path)
+def test_what_is_committed_is_not_measured_again(tmp_path: Path, expected: StudyResult) -> None:
+    first = ToySpec(tmp_path)
     run(first, tmp_path / "atlas")
     (tmp_path / "tries").unlink()
     store = next((tmp_path / "atlas").glob(".shards/*"))
     (store / "00004.zarr.zip").unlink()
     damaged = store / "00002.zarr.zip"
     damaged.write_bytes(damaged.read_bytes()[:-60])
-    assert_same(run(ToyOrder(tmp_path), tmp_path / "atlas"), expected)
+    assert_same(run(ToySpec(tmp_path), tmp_path / "atlas"), expected)
     assert sorted(place for place in first.tries() if place >= 0) == [2, 4]
 
 
-def test_a_killed_worker_costs_one_shard(tmp_path: Path, expected: Outcome) -> None:
+def test_a_killed_worker_costs_one_shard(tmp_path: Path, expected: StudyResult) -> None:
     notes = Notes()
-    order = ToyOrder(tmp_path, {1: ("die", 1), 3: ("fail", 1)})
-    assert_same(run(order, tmp_path / "atlas", listener=notes), expected)
-    tries = order.tries()
+    spec = ToySpec(tmp_path, {1: ("die", 1), 3: ("fail", 1)})
+    assert_same(run(spec, tmp_path / "atlas", listener=notes), expected)
+    tries = spec.tries()
     assert tries.count(1) == 2 and tries.count(3) == 2
     assert all(tries.count(place) == 1 for place in (0, 2, 4, 5))
     said = " ".join(notes.events)
@@ -115,85 +123,87 @@ def test_a_killed_worker_costs_one_shard(tmp_path: Path, expected: Outcome) -> N
     assert "failed at toy, examples 12 to 15 (ZeroDivisionError: at place 3): tried again." in said
 
 
-def test_a_poison_shard_is_named_and_all_others_are_kept(tmp_path: Path, expected: Outcome) -> None:
-    order = ToyOrder(tmp_path, {2: ("fail", 3)})
+def test_a_poison_shard_is_named_and_all_others_are_kept(tmp_path: Path, expected: StudyResult) -> None:
+    spec = ToySpec(tmp_path, {2: ("fail", 3)})
     with pytest.raises(
-        SetAsideError, match=r"toy: examples 8 to 11 \(3 tries; worker .* failed: ZeroDivisionError: at place 2\)"
+        ShardsFailedError, match=r"toy: examples 8 to 11 \(3 tries; worker .* failed: ZeroDivisionError: at place 2\)"
     ):
-        run(order, tmp_path / "atlas")
+        run(spec, tmp_path / "atlas")
     assert len(list((tmp_path / "atlas").glob(".shards/*/*.zarr.zip"))) == 5
-    assert_same(run(order, tmp_path / "atlas"), expected)  # the next run tries it again, and only that
-    assert [order.tries().count(place) for place in range(6)] == [1, 1, 4, 1, 1, 1]
+    assert_same(run(spec, tmp_path / "atlas"), expected)  # the next run tries it again, and only that
+    assert [spec.tries().count(place) for place in range(6)] == [1, 1, 4, 1, 1, 1]
 
 
-def test_a_worker_that_dies_while_it_concludes_is_replaced(tmp_path: Path, expected: Outcome) -> None:
-    order = ToyOrder(tmp_path, {CONCLUDE: ("die", 1)})
-    assert_same(run(order, tmp_path / "atlas"), expected)
-    assert order.tries().count(CONCLUDE) == 2
+def test_a_worker_that_dies_while_it_finalizes_is_replaced(tmp_path: Path, expected: StudyResult) -> None:
+    spec = ToySpec(tmp_path, {FINALIZE: ("die", 1)})
+    assert_same(run(spec, tmp_path / "atlas"), expected)
+    assert spec.tries().count(FINALIZE) == 2
 
 
-def test_a_stuck_worker_is_ended(tmp_path: Path, expected: Outcome) -> None:
+def test_a_stuck_worker_is_ended(tmp_path: Path, expected: StudyResult) -> None:
     notes = Notes()
-    order = ToyOrder(tmp_path, {5: ("hang", 1)})
-    terms = Terms(first=60, times=1, least=3)
-    assert_same(run(order, tmp_path / "atlas", listener=notes, terms=terms), expected)
+    spec = ToySpec(tmp_path, {5: ("hang", 1)})
+    timeouts = Timeouts(first=60, factor=1, minimum=3)
+    assert_same(run(spec, tmp_path / "atlas", listener=notes, timeouts=timeouts), expected)
     assert any("no answer for" in event for event in notes.events)
 
 
 @pytest.mark.parametrize("place", [OPEN, 1])
 def test_a_refusal_stops_at_once_with_its_sentence(tmp_path: Path, place: int) -> None:
     with pytest.raises(StudyError, match=f"place {place} is refused; choose another"):
-        run(ToyOrder(tmp_path, {place: ("refuse", 9)}), tmp_path / "atlas")
+        run(ToySpec(tmp_path, {place: ("refuse", 9)}), tmp_path / "atlas")
 
 
 def test_workers_that_cannot_begin_are_given_up_with_the_cause(tmp_path: Path) -> None:
     with pytest.raises(
         EngineError, match=r"3 workers in a row were lost before .*died while starting \(its process was killed"
     ):
-        run(ToyOrder(tmp_path, {OPEN: ("die", 9)}), tmp_path / "atlas", workers=1)
+        run(ToySpec(tmp_path, {OPEN: ("die", 9)}), tmp_path / "atlas", workers=1)
 
 
 def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot be sent"):
-        run(ToyOrder(tmp_path, in_memory=True), tmp_path / "atlas")
+        run(ToySpec(tmp_path, in_memory=True), tmp_path / "atlas")
 
 
 def test_no_room_is_said_with_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(
         EngineError, match=r"A worker asks for 64 CPUs, and no node has them \(.*3 CPUs.*--threads-per-worker"
     ):
-        run(ToyOrder(tmp_path), tmp_path / "atlas", threads_per_worker=64)
+        run(ToySpec(tmp_path), tmp_path / "atlas", threads_per_worker=64)
     with pytest.raises(EngineError, match="A worker asks for 2 GPUs and 1 CPUs, and no node has them"):
-        run(ToyOrder(tmp_path), tmp_path / "atlas", gpus_per_worker=2)
+        run(ToySpec(tmp_path), tmp_path / "atlas", gpus_per_worker=2)
 
 
 def test_the_cluster_tells_what_it_has() -> None:
-    cluster = connected()
+    cluster = connected_cluster()
     assert cluster.cpus == 3 and len(cluster.nodes) == 1
     assert cluster.memory > 1e8
     assert cluster.workers(cpus=2) == 1 and cluster.workers(cpus=1) == 3
 
 
 def test_a_disk_that_loses_what_is_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShardStore, "content", lambda *_: None)
-    monkeypatch.setattr(ShardStore, "done", lambda *_: [])
+    monkeypatch.setattr(ShardStore, "load_packed", lambda *_: None)
+    monkeypatch.setattr(ShardStore, "committed", lambda *_: [])
     with pytest.raises(AtlasError, match="could not be read back; the disk is failing"):
-        run(ToyOrder(tmp_path), tmp_path / "atlas")
+        run(ToySpec(tmp_path), tmp_path / "atlas")
 
 
-def test_at_a_url_workers_commit_themselves(tmp_path: Path, expected: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_a_url_workers_commit_themselves(
+    tmp_path: Path, expected: StudyResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing passes through this process; a shard that was damaged in between is measured again, and no other."""
-    order = ToyOrder(tmp_path)
+    spec = ToySpec(tmp_path)
     with serving() as server:
         server.make("bucket")
         with monkeypatch.context() as patch:
-            patch.setattr(ShardStore, "put", lambda *_: pytest.fail("this process wrote a shard"))
-            assert_same(run(order, "s3://bucket/atlas"), expected)
+            patch.setattr(ShardStore, "commit_packed", lambda *_: pytest.fail("this process wrote a shard"))
+            assert_same(run(spec, "s3://bucket/atlas"), expected)
         place = open_location("s3://bucket/atlas")
         (damaged,) = [key for key in place.keys(".shards") if key.endswith("00003.zarr.zip")]
         place.write(damaged, (place.read(damaged) or b"")[:-60])
-        assert_same(run(order, "s3://bucket/atlas"), expected)
-    assert [order.tries().count(shard) for shard in range(6)] == [1, 1, 1, 2, 1, 1]
+        assert_same(run(spec, "s3://bucket/atlas"), expected)
+    assert [spec.tries().count(shard) for shard in range(6)] == [1, 1, 1, 2, 1, 1]
 
 
 def test_nothing_of_ray_is_set_in_this_process() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from toy_order import ToyOrder, on_the_path
+from toy_spec import ToySpec, on_the_path
 
 from headwise.engines import Listener, LocalEngine, ShardStore
 from headwise.engines.ray import connection as ray_connection
@@ -46,7 +46,7 @@ def processes(driver: int, name: str) -> list[psutil.Process]:
 
 def test_the_head_of_ray_the_driver_and_nobody_is_killed(tmp_path: Path) -> None:
     """Three runs of one command: Ray's head is killed, then the driver, then it ends; nothing is measured in vain."""
-    order = ToyOrder(tmp_path)
+    spec = ToySpec(tmp_path)
     with start(tmp_path, 0.5) as run:
         assert wait_for(lambda: len(committed(tmp_path)) >= 1 or run.poll() is not None)
         (head,) = processes(run.pid, "gcs_server")
@@ -79,7 +79,7 @@ def test_the_head_of_ray_the_driver_and_nobody_is_killed(tmp_path: Path) -> None
     with start(tmp_path, 0.0) as run:
         _, said = run.communicate(timeout=200)
     assert run.returncode == 0, said
-    places = [place for place in order.tries() if place >= 0]
+    places = [place for place in spec.tries() if place >= 0]
     assert set(places) == set(range(SHARDS))
     assert all(places.count(int(name[:5])) == 1 for name in first)  # what was committed was never measured again
     expected = in_process(tmp_path / "local")
@@ -88,10 +88,10 @@ def test_the_head_of_ray_the_driver_and_nobody_is_killed(tmp_path: Path) -> None
 
 def in_process(folder: Path) -> bytes:
     folder.mkdir()
-    with LocalEngine().open(ToyOrder(folder, examples=EXAMPLES), Listener()) as session:
+    with LocalEngine().open(ToySpec(folder, examples=EXAMPLES), Listener()) as session:
         job = session.prepare("toy", {})
         store = ShardStore(folder / "atlas", job.provenance, examples=job.examples, size=job.shard_size)
-        return session.run(job, store, Listener()).files["kept/file.bin"]
+        return session.run(job, store, Listener()).artifacts["kept/file.bin"]
 
 
 def _lives(process: psutil.Process) -> bool:
@@ -111,7 +111,7 @@ def _called(process: psutil.Process) -> list[str]:
 def test_what_a_killed_run_left_is_cleaned_up_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of a process that is gone, with one that is stuck in it; a folder of one that lives is left alone."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(ray_connection, "LONGEST", 1000)
+    monkeypatch.setattr(ray_connection, "MAX_PATH", 1000)
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     ours = f"{ray_connection.FOLDER}{ray_connection._machine()}"
@@ -119,7 +119,7 @@ def test_what_a_killed_run_left_is_cleaned_up_by_the_next(tmp_path: Path, monkey
     left.mkdir()
     living.mkdir()
     with (left / "log").open("w") as log, subprocess.Popen(["sleep", "60"], stdout=log) as stuck:
-        made = Path(ray_connection._folder())
+        made = Path(ray_connection._new_folder())
         assert stuck.wait(10) == -9
     assert made.is_dir() and living.is_dir() and not left.exists()
     ray_connection._clean_up(str(made))

@@ -7,24 +7,24 @@ import xarray as xr
 
 from headwise.atlas import Atlas, pack
 from headwise.core.errors import AtlasError
-from headwise.engines import Shard, cut
+from headwise.engines import Shard, split_shards
 
 
-def test_cut():
-    assert cut(0, 4) == []
-    assert cut(8, 4) == [Shard(0, 0, 4), Shard(1, 4, 8)]
-    assert cut(3, 9) == [Shard(0, 0, 3)]
+def test_split_shards():
+    assert split_shards(0, 4) == []
+    assert split_shards(8, 4) == [Shard(0, 0, 4), Shard(1, 4, 8)]
+    assert split_shards(3, 9) == [Shard(0, 0, 3)]
     with pytest.raises(ValueError, match="at least one example"):
-        cut(3, 0)
+        split_shards(3, 0)
 
 
 def test_commit_and_load(tmp_path, store, work):
-    shards, run = cut(23, 4), store(tmp_path)
+    shards, run = split_shards(23, 4), store(tmp_path)
     assert run.load(shards[0]) is None
     result = work(tmp_path / "log")(shards[2])
     run.commit(shards[2], result)
-    assert run.done(shards) == [shards[2]]
-    assert store(tmp_path).done(shards) == [shards[2]]  # another process finds it
+    assert run.committed(shards) == [shards[2]]
+    assert store(tmp_path).committed(shards) == [shards[2]]  # another process finds it
     xr.testing.assert_identical(run.load(shards[2]), result)
     assert sorted(entry.name for entry in run.folder.iterdir()) == ["00002.zarr.zip", "plan.json"]
     run.clear()
@@ -35,18 +35,18 @@ def test_commit_and_load(tmp_path, store, work):
     "change", [{"seed": 1}, {"data": {"digest": "e"}}, {"model": {"digest": "n"}}, {"parameters": {"k": 1}}]
 )
 def test_another_provenance_has_another_folder(tmp_path, store, work, change):
-    shards, run = cut(23, 4), store(tmp_path)
+    shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
     other = store(tmp_path, **change)
     assert other.folder != run.folder
     assert other.folder.parent == tmp_path / ".shards"
-    assert other.done(shards) == []
+    assert other.committed(shards) == []
 
 
 def test_another_plan_is_refused(tmp_path, store):
     run = store(tmp_path)
     with pytest.raises(
-        AtlasError, match=r"cut differently \(examples 23 against 23, size 4 against 5\); run with the same"
+        AtlasError, match=r"split differently \(examples 23 against 23, size 4 against 5\); run with the same"
     ):
         store(tmp_path, size=5)
     assert json.loads((run.folder / "plan.json").read_text())["size"] == 4
@@ -55,45 +55,45 @@ def test_another_plan_is_refused(tmp_path, store):
 @pytest.mark.parametrize("content", [None, "{half", "7", '{"identity": "somebody else\'s", "examples": 23, "size": 4}'])
 def test_a_damaged_plan_costs_nothing(tmp_path, store, work, content, caplog):
     """Every shard says itself what it is."""
-    shards, run = cut(23, 4), store(tmp_path)
+    shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
     plan = run.folder / "plan.json"
     before = plan.read_text()
     plan.unlink() if content is None else plan.write_text(content)
     again = store(tmp_path)
     assert plan.read_text() == before
-    assert again.done(shards) == [shards[0]]
+    assert again.committed(shards) == [shards[0]]
     xr.testing.assert_identical(again.load(shards[0]), run.load(shards[0]))
-    assert ("was damaged and is written anew; its shards are kept" in caplog.text) == (content is not None)
+    assert ("was damaged and is rewritten; its shards are kept" in caplog.text) == (content is not None)
 
 
 def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path, store, work, caplog):
-    shards, run = cut(23, 4), store(tmp_path)
+    shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
     (run.folder / "00001.zarr.zip").write_bytes((run.folder / "00000.zarr.zip").read_bytes())
-    assert run.content(shards[1]) is None
+    assert run.load_packed(shards[1]) is None
     assert run.load(shards[1]) is None
     assert "it does not hold examples 4 to 7" in caplog.text
-    assert run.done(shards) == [shards[0]]
-    with pytest.raises(ValueError, match="made by pack"):
-        run.put(shards[2], b"something else")
+    assert run.committed(shards) == [shards[0]]
+    with pytest.raises(ValueError, match="`pack` makes"):
+        run.commit_packed(shards[2], b"something else")
 
 
 def test_a_damaged_shard_is_not_done(tmp_path, store, work, caplog):
-    shards, run = cut(23, 4), store(tmp_path)
+    shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[1], work(tmp_path / "log")(shards[1]))
     path = run.folder / "00001.zarr.zip"
     path.write_bytes(path.read_bytes()[:-40])
     with caplog.at_level(logging.WARNING):
         assert run.load(shards[1]) is None
     assert "Shard 1 is measured again, because its file was damaged" in caplog.text
-    assert run.done(shards) == []
+    assert run.committed(shards) == []
 
 
 def test_plain_xarray_does_not_see_shards(tmp_path, store, work):
     atlas = Atlas.create(tmp_path / "atlas")
     run = store(atlas.path)
-    run.commit(cut(23, 4)[0], work(tmp_path / "log")(cut(23, 4)[0]))
+    run.commit(split_shards(23, 4)[0], work(tmp_path / "log")(split_shards(23, 4)[0]))
     with xr.open_datatree(atlas.path, engine="zarr") as tree:
         assert list(tree.children) == []
     assert atlas.studies == []
@@ -106,31 +106,31 @@ def test_an_unwritable_place_is_explained(tmp_path, store):
 
 
 def test_shards_at_a_url(tmp_path, store, work, caplog):
-    """The same verbs; a worker that has no way to the place gives packed bytes."""
-    shards, url = cut(23, 4), "memory://shards/atlas"
+    """The same operations; a worker without access to the location sends packed bytes."""
+    shards, url = split_shards(23, 4), "memory://shards/atlas"
     run = store(url)
     results = [work(tmp_path / "log")(shard) for shard in shards[:3]]
     run.commit(shards[0], results[0])
-    run.put(shards[2], pack(results[2]))
+    run.commit_packed(shards[2], pack(results[2]))
     other = store(url)
-    assert other.done(shards) == [shards[0], shards[2]]
+    assert other.committed(shards) == [shards[0], shards[2]]
     xr.testing.assert_identical(other.load(shards[2]), results[2])
     assert run.where.startswith("memory://shards/atlas/.shards/toy-")
     with pytest.raises(AtlasError, match="is not a folder"):
         _ = run.folder
-    run.place.write(run.place.keys(run.prefix)[0], b"half")
+    run.location.write(run.location.keys(run.prefix)[0], b"half")
     with caplog.at_level(logging.WARNING):
         assert run.load(shards[0]) is None
-    assert run.done(shards) == [shards[2]]
-    with pytest.raises(AtlasError, match="cut differently"):
+    assert run.committed(shards) == [shards[2]]
+    with pytest.raises(AtlasError, match="split differently"):
         store(url, size=5)
     run.clear()
-    assert run.place.keys() == []
+    assert run.location.keys() == []
 
 
 def test_many_who_begin_a_run_at_once_keep_what_is_done(tmp_path, store, work):
     """The plan is made by one of them; nobody takes another's shards for leftovers."""
-    shards = cut(23, 4)
+    shards = split_shards(23, 4)
     for place in (tmp_path, "memory://shards/together"):
 
         def begin(shard: Shard, place: object = place) -> None:
@@ -139,4 +139,4 @@ def test_many_who_begin_a_run_at_once_keep_what_is_done(tmp_path, store, work):
 
         with ThreadPoolExecutor(len(shards)) as pool:
             list(pool.map(begin, shards))
-        assert store(place).done(shards) == shards
+        assert store(place).committed(shards) == shards

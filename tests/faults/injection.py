@@ -8,7 +8,7 @@ dict (it travels as JSON):
     {"do": "full", "at": 17}                  from change 17 on there is no space left
     {"do": "closed", "at": 17}                from change 17 on nothing may be changed
     {"do": "chmod", "at": 17}                 the same for real: the folder loses its permission to be written to
-    {"do": "kill", "when": "conclude spectral"}     as a study is concluded; also "measure profile 3", "concluded profile"
+    {"do": "kill", "when": "finalize spectral"}     as a study is finalized; also "measure profile 3", "finalized profile"
     {"do": "kill", "request": 40}             just before request 40 to an object store
     {"do": "cut", "bytes": 900}               killed by the kernel at byte 900 of the first file that is so long
     {"do": "limit", "bytes": 900}             no file may be longer than 900 bytes: writing fails in mid-file
@@ -147,9 +147,9 @@ def happen(what: str, *, first: bool, event: str, path: str, root: str) -> None:
 
 def watch_studies(fault: dict[str, Any], note: Callable[..., None]) -> None:
     """Note every shard that is measured, and do what the fault says when a study comes to its moment."""
-    from headwise.studies.workshop import Workshop
+    from headwise.studies.runner import StudyRunner
 
-    prepare, measure, conclude = Workshop.prepare, Workshop.measure, Workshop.conclude
+    prepare, measure, finalize = StudyRunner.prepare, StudyRunner.measure, StudyRunner.finalize
 
     def moment(name: str) -> None:
         if fault.get("when") == name:
@@ -169,10 +169,10 @@ def watch_studies(fault: dict[str, Any], note: Callable[..., None]) -> None:
         note(study=self.study_in_hand, shard=shard.index, examples=names)
         return result
 
-    def concluded(self: Any, parts: Any) -> Any:
-        moment(f"conclude {self.study_in_hand}")
-        result = conclude(self, parts)
-        moment(f"concluded {self.study_in_hand}")
+    def finalized(self: Any, parts: Any) -> Any:
+        moment(f"finalize {self.study_in_hand}")
+        result = finalize(self, parts)
+        moment(f"finalized {self.study_in_hand}")
         return result
 
-    Workshop.prepare, Workshop.measure, Workshop.conclude = prepared, measured, concluded
+    StudyRunner.prepare, StudyRunner.measure, StudyRunner.finalize = prepared, measured, finalized

@@ -68,11 +68,11 @@ def told(case: Case) -> str:
 
 
 def at_a_moment(experiment: Experiment, dice: random.Random) -> Round:
-    """Killed as a study is measured or concluded."""
+    """Killed as a study is measured or finalized."""
     study = dice.choice(list(SHARDS))
     moments = [f"measure {study} {number}" for number in range(SHARDS[study])] + [
-        f"conclude {study}",
-        f"concluded {study}",
+        f"finalize {study}",
+        f"finalized {study}",
     ]
     case = experiment.disturb({"do": "kill", "when": dice.choice(moments)})
     return Round().judge(case).expect(case.first.code == KILLED, f"was not killed: {case.first.err[-300:]}")
@@ -233,7 +233,7 @@ def on_ray(experiment: Experiment, dice: random.Random) -> Round:
 
 REPERTOIRE: dict[str, Play] = {
     "kill -9 before a change of the atlas": at_a_change("kill", (KILLED,)),
-    "kill -9 as a study is measured or concluded": at_a_moment,
+    "kill -9 as a study is measured or finalized": at_a_moment,
     "kill -9 by the clock, up to three in a row": by_the_clock,
     "kill in mid-file (by the kernel, at a byte)": in_a_file("cut"),
     "SIGTERM": at_a_change("term", (143,), "interrupted; what was measured is kept"),

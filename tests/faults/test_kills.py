@@ -42,8 +42,8 @@ def test_the_kinds_are_those_that_matter(experiment: Experiment) -> None:
     ("moment", "left", "rest"),
     [
         ("measure answers 2", {("answers", 0), ("answers", 1)}, 4),
-        ("conclude spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
-        ("concluded spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
+        ("finalize spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
+        ("finalized spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
     ],
 )
 def test_at_a_moment_of_a_study(experiment: Experiment, moment: str, left: set, rest: int) -> None:

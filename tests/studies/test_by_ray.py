@@ -14,7 +14,7 @@ import answered
 import pytest
 from faults.verdict import content
 from planted import save_tiny, tiny_passages
-from toy_order import on_the_path
+from toy_spec import on_the_path
 
 from headwise.atlas import Atlas
 from headwise.core.errors import DataError, EngineError
@@ -56,11 +56,11 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[None]:
-    from headwise.engines.ray.connection import connection
+    from headwise.engines.ray.connection import connect
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", on_the_path())
-        with connection(cpus=2):
+        with connect(cpus=2):
             yield
 
 

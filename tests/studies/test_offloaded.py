@@ -114,7 +114,7 @@ def test_interventions(tiny_folder: Path) -> None:
 
 def test_relations_by_name_stay_on_disk_whatever_the_map(tiny_folder: Path) -> None:
     from headwise.model import StoredModel
-    from headwise.studies.workshop import model_for
+    from headwise.studies.runner import model_for
 
     found = model_for(["relations"], tiny_folder, device_map="auto", max_memory="cpu=1MiB")
     assert isinstance(found, StoredModel)

@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 
 from headwise.core.errors import EngineError
 from headwise.corpora import packaged_passages
-from headwise.engines.ray.cluster import Cluster, Node
+from headwise.engines.cluster import Cluster, Node
 from headwise.model import ModelCard
 from headwise.studies import memory as room
 from headwise.studies import planning

@@ -37,7 +37,7 @@ from headwise.cli.workers import (
 from headwise.studies.registry import default_studies, with_dependencies
 
 if TYPE_CHECKING:
-    from headwise.engines.ray.cluster import Cluster
+    from headwise.engines.cluster import Cluster
     from headwise.studies.planning import Plan
 
 
@@ -102,14 +102,14 @@ def plan(
 
 def _cluster(address: str | None) -> Cluster:
     """The machines that were asked for: this one, or those of a Ray that runs."""
-    from headwise.engines.ray.cluster import connected, here, memory_of_gpus
+    from headwise.engines.cluster import local_cluster
 
     if address is None and not os.environ.get("RAY_ADDRESS"):
-        return here()
-    from headwise.engines.ray.connection import connection
+        return local_cluster()
+    from headwise.engines.ray.connection import connect, connected_cluster, with_gpu_memory
 
-    with connection(address):
-        return memory_of_gpus(connected())
+    with connect(address):
+        return with_gpu_memory(connected_cluster())
 
 
 def _print(result: Plan) -> None:

@@ -87,9 +87,9 @@ def engine_for(
 ) -> Engine:
     """The engine that was asked for."""
     from headwise.engines import LocalEngine, RayEngine
-    from headwise.engines.ray.library import the_library
+    from headwise.engines.ray.connection import import_ray
 
     if engine == "local":
         return LocalEngine()
-    the_library()  # a missing package is said now
+    import_ray()  # a missing package is reported now
     return RayEngine(address, workers, gpus_per_worker, threads_per_worker)

@@ -1,15 +1,12 @@
-"""What runs studies? The contract that `studies.building` is written against; nothing else knows which engine runs.
+"""The contract of all engines, which `studies.building` is written against.
 
-    engine.open(order) -> session          an order is what is to be built: a model by name or loaded, data, options
-    session.prepare(study, needed) -> job  what the study will be: its provenance, its examples, how they are cut
-    session.run(job, store, ...) -> outcome
+    engine.open(spec) -> session             a spec says what to build: a model by name or loaded, data, options
+    session.prepare(study, inputs) -> job    the study made concrete: provenance, examples, shard size
+    session.run(job, store, ...) -> result
 
-An order is opened where the work is done (`Order.open`: the model is loaded there), and what comes of it is a `Desk`: the
-model with one study prepared on it. The in-process engine opens the order here and works at that desk; Ray sends the order
-to its workers, each of which opens it for itself. So every engine measures the same shards by the same code, and the same
-bits come out.
-
-This module does not know what a study is, nor a model.
+A spec is opened in the process that measures (`WorkerSpec.open` loads the model there) and becomes a `StudyWorker`: the model
+with one study prepared on it. The local engine opens it in this process; Ray sends it to its workers, each of which opens it.
+So every engine measures the same shards by the same code, and the same bits come out.
 """
 
 from __future__ import annotations
@@ -24,12 +21,15 @@ from headwise.core.errors import EngineError
 from headwise.core.provenance import Provenance
 from headwise.engines.shards import Shard, ShardStore
 
-__all__ = ["Desk", "Engine", "Job", "Listener", "Order", "Outcome", "Session", "SetAsideError", "Threads"]
+__all__ = [
+    "Engine", "EngineSession", "Listener", "ShardsFailedError", "StudyJob", "StudyResult", "StudyWorker", "ThreadCounts",
+    "WorkerSpec",
+]  # fmt: skip
 
-NAMED = 3  # parts that an error names
+MAX_NAMED = 3  # failed shards that an error names
 
 
-class Job(NamedTuple):
+class StudyJob(NamedTuple):
     """One study made concrete."""
 
     study: str
@@ -38,22 +38,22 @@ class Job(NamedTuple):
     shard_size: int
 
 
-class Outcome(NamedTuple):
-    """What a study came to."""
+class StudyResult(NamedTuple):
+    """The output of a study."""
 
     datasets: Mapping[str, xr.Dataset]  # by name; the study's own comes last
-    files: Mapping[str, bytes]  # by key below the atlas: what is kept beside the maps, such as a fitted detector
+    artifacts: Mapping[str, bytes]  # files stored next to the maps, such as a fitted detector; by key below the atlas
 
 
-class Threads(NamedTuple):
-    """How many threads compute; a sum may end in another last digit with another number of them."""
+class ThreadCounts(NamedTuple):
+    """How many threads compute; the order of summation, and so the last digit, depends on them."""
 
     torch: int
     blas: int  # numpy's and scipy's
 
 
 class Listener:
-    """Who wants to hear how a run goes. This one hears and says nothing; override what is of interest.
+    """Receives the events of a run. This one ignores them; override the methods of interest.
 
     Examples:
         >>> class Loud(Listener):
@@ -64,94 +64,94 @@ class Listener:
     """
 
     def progress(self, study: str, done: int, total: int) -> None:
-        """So many examples of a study are done."""
+        """The number of examples of a study that are done."""
 
     def ended(self, study: str) -> None:
-        """A study is measured, concluded and kept; not said of one that was there before."""
+        """A study is in the atlas; not called for one that was there before."""
 
     def workers(self, study: str, doing: Mapping[str, str]) -> None:
-        """What each worker does now."""
+        """What each worker is doing."""
 
     def event(self, sentence: str) -> None:
-        """Something happened that a person may want to know: a worker died, a shard is tried again."""
+        """Something a user may want to know: a worker died, a shard is tried again."""
 
 
-class Desk(Protocol):
+class StudyWorker(Protocol):
     """A loaded model with one study prepared on it, in the process that measures."""
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
-        """Make a study ready, from the maps that it needs; the one before is put away."""
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Prepare a study from the maps that it depends on; the previous one is released."""
         ...
 
     def measure(self, shard: Shard) -> xr.Dataset:
-        """Some examples of the study that is ready."""
+        """Measure the examples of one shard."""
         ...
 
-    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
-        """All shards of the study that is ready, in order."""
+    def finalize(self, parts: Sequence[xr.Dataset]) -> StudyResult:
+        """Reduce all shards, in order, to the study's result."""
         ...
 
 
-class Order(Protocol):
-    """What is to be built."""
+class WorkerSpec(Protocol):
+    """Everything that a process needs to become a `StudyWorker`."""
 
-    def open(self) -> Desk:
-        """Load the model; takes long."""
+    def open(self) -> StudyWorker:
+        """Load the model; slow."""
         ...
 
-    def for_workers(self, gpus: float | None, threads: int | None) -> Order:
-        """The same order in a form that other processes can open, on so many GPUs (None: as it comes), by so many threads.
+    def for_workers(self, gpus: float | None, threads: int | None) -> WorkerSpec:
+        """The same in a form that other processes can open, on that many GPUs (None: unchanged) and threads.
 
-        Refused with the reason where it holds what only this process has.
+        Refused, with the reason, if it refers to the memory of this process.
         """
         ...
 
     @property
-    def threads(self) -> Threads:
-        """How many threads it is to be worked on with."""
+    def threads(self) -> ThreadCounts:
+        """How many threads a worker uses."""
         ...
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the model was asked for on the CPU."""
+        """Whether the model was requested on the CPU."""
         ...
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables of this process that opening it depends on."""
+        """Environment variables of this process that opening depends on."""
         ...
 
 
-class Session(Protocol):
-    """An engine at work on an order."""
+class EngineSession(Protocol):
+    """An engine that has opened a spec."""
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
-        """What the study will be."""
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Make the study concrete."""
         ...
 
-    def run(self, job: Job, store: ShardStore, listener: Listener) -> Outcome:
-        """Measure what is not committed, commit it, conclude; raises SetAsideError where shards could not be measured."""
+    def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
+        """Measure and commit the missing shards, then finalize; ShardsFailedError if shards could not be measured."""
         ...
 
 
 class Engine(Protocol):
-    """How work is run. Made by the user: `LocalEngine`, `RayEngine`."""
+    """Runs studies: `LocalEngine` or `RayEngine`."""
 
-    def open(self, order: Order, listener: Listener) -> AbstractContextManager[Session]:
-        """Begin; what was started is ended with the block."""
+    def open(self, spec: WorkerSpec, listener: Listener) -> AbstractContextManager[EngineSession]:
+        """Start; what was started is stopped with the block."""
         ...
 
 
-class SetAsideError(EngineError):
-    """Parts of a study that failed again and again (docs/errors/engines.md). What else there was to do for it is committed."""
+class ShardsFailedError(EngineError):
+    """Shards of a study failed repeatedly (docs/errors/engines.md). Its other shards are committed."""
 
     def __init__(self, study: str, parts: Mapping[str, Sequence[str]], untried: int = 0) -> None:
-        """`parts`: what failed -> what happened at each try; `untried`: parts left out after nothing had gone well."""
+        """`parts`: what failed -> the cause of each try; `untried`: shards skipped because nothing succeeded."""
         self.study, self.parts, self.untried = study, parts, untried
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        named = [f"{part} ({len(causes)} tries; {causes[-1]})" for part, causes in list(self.parts.items())[:NAMED]]
-        more = f" and {len(self.parts) - NAMED} more" if len(self.parts) > NAMED else ""
+        named = [f"{part} ({len(causes)} tries; {causes[-1]})" for part, causes in list(self.parts.items())[:MAX_NAMED]]
+        more = f" and {len(self.parts) - MAX_NAMED} more" if len(self.parts) > MAX_NAMED else ""
         rest = f"; {self.untried} others were not tried after that" if self.untried else ""
         return f"{self.study}: {'; '.join(named)}{more}{rest}"

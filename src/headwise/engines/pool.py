@@ -1,9 +1,7 @@
-"""What a crew asks of those who run processes for it: start a worker, give it something to do, hear what came of it.
+"""The workers of a scheduler: start one, send it a call, receive what came of it.
 
-A worker does one thing at a time: it is sent a `Call` and something is heard of it once, as one of four events. Starting
-is its first call. `engines.ray.pool` has workers on a cluster; tests have some that exist in a list only and die by dice.
-
-This module holds no logic.
+A worker does one thing at a time: each `Call` results in exactly one of four events. Starting is its first call.
+`engines.ray.worker` has workers on a cluster; tests have simulated ones that die at random.
 """
 
 from __future__ import annotations
@@ -13,72 +11,72 @@ from typing import Any, NamedTuple, Protocol
 
 from headwise.core.errors import HeadwiseError
 
-__all__ = ["Answered", "Call", "Died", "Event", "Failed", "Pool", "Refused"]
+__all__ = ["Answered", "Call", "Died", "Event", "Failed", "Refused", "WorkerPool"]
 
 
 class Call(NamedTuple):
-    """What a worker is to do."""
+    """A method call on a worker."""
 
-    verb: str
+    method: str
     arguments: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something was heard of a worker."""
+    """What came of a call."""
 
     worker: str
 
 
 @dataclass(frozen=True)
 class Answered(Event):
-    """It did what it was sent, and is free."""
+    """The call returned; the worker is free."""
 
-    value: Any = None  # of its start: where it is
+    value: Any = None  # of a start: where the worker is
 
 
 @dataclass(frozen=True)
 class Refused(Event):
-    """What was asked for cannot be done, by anyone: the user has to change something."""
+    """No worker can do this: the user has to change something."""
 
     error: HeadwiseError
 
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """It failed with an error that nobody meant, and is free."""
+    """The call raised an unexpected error; the worker is free."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class Died(Event):
-    """It is gone."""
+    """The worker is gone."""
 
     cause: str
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers, by name."""
 
     def start(self) -> str:
-        """A new worker's name; it answers when it has loaded the model."""
+        """Start a worker and return its name; it answers once it has loaded the model."""
         ...
 
     def send(self, worker: str, call: Call) -> None:
-        """Something to do for a worker that is free."""
+        """Send a call to a free worker."""
         ...
 
     def wait(self, seconds: float) -> list[Event]:
-        """What has been heard; waits at most so long for the first."""
+        """The events since the last call; waits at most so long for the first."""
         ...
 
     def stop(self, worker: str) -> None:
-        """End a worker, whatever it does; no more is heard of it."""
+        """Kill a worker; no more events come from it."""
         ...
 
     def check(self) -> None:
-        """EngineError where the cluster itself is gone."""
+        """EngineError if the cluster itself is gone."""
         ...
 
     def now(self) -> float:

@@ -1,14 +1,14 @@
-"""What is already done? A measurement is cut into shards of examples; each is one file, there whole or not at all.
+"""Which examples are measured already? A study is split into shards of examples; each is one file, committed atomically.
 
-The files of a run lie in ``ATLAS/.shards/STUDY-KEY/``, where KEY is the digest of its provenance: another model, other
-data or other parameters have another folder and never meet. ``plan.json``, written first, holds what the run is and
-how it was cut; a folder whose plan is another is refused. Every shard says itself which examples of which run it holds
-(the comment of its zip file), so a plan that was lost or damaged is written anew and costs nothing, and a file in the place
-of another is not taken for it. Plain xarray does not see ``.shards``: the atlas does not list it.
+The files of a run are in ``ATLAS/.shards/STUDY-KEY/``, where KEY is the digest of its provenance: another model, other data
+or other parameters have another folder. ``plan.json``, written first, holds the run's identity and how it was split; a folder
+with another split is refused. Every shard also states which examples of which run it holds (the comment of its zip file), so
+that a lost or corrupt plan is rewritten at no cost, and a misplaced file is recognised. Plain xarray does not see
+``.shards``: the atlas's metadata does not list it.
 
     .shards/profile-5e0c.../plan.json  00000.zarr.zip  00001.zarr.zip  ...
 
-Cost: one flushed file a shard. This module does not know how a shard is measured, nor in which order.
+Cost: one flushed file per shard.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from headwise.atlas.storage import Location, open_location
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
 
-__all__ = ["Shard", "ShardStore", "cut", "shards_of"]
+__all__ = ["Shard", "ShardStore", "shard_prefix", "split_shards"]
 
 _log = logging.getLogger(__name__)
 _PLAN, _SUFFIX = "plan.json", ".zarr.zip"
-_CUT = ("examples", "size")
+_SPLIT = ("examples", "size")
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,20 @@ class Shard:
     start: int
     stop: int
 
+    @property
+    def label(self) -> str:
+        """In messages.
 
-def cut(examples: int, size: int) -> list[Shard]:
-    """Shards of ``size`` examples, the last one with what is left.
+        >>> Shard(2, 20, 30).label
+        'examples 20 to 29'
+        """
+        return f"examples {self.start} to {self.stop - 1}"
 
-    >>> cut(5, 2)
+
+def split_shards(examples: int, size: int) -> list[Shard]:
+    """Shards of ``size`` examples; the last one has the rest.
+
+    >>> split_shards(5, 2)
     [Shard(index=0, start=0, stop=2), Shard(index=1, start=2, stop=4), Shard(index=2, start=4, stop=5)]
     """
     if size < 1:
@@ -55,110 +64,103 @@ def cut(examples: int, size: int) -> list[Shard]:
     return [Shard(i, start, min(start + size, examples)) for i, start in enumerate(range(0, examples, size))]
 
 
-def shards_of(provenance: Provenance) -> str:
-    """Where in an atlas the shards of a run lie."""
+def shard_prefix(provenance: Provenance) -> str:
+    """The prefix, below the atlas, of a run's shards."""
     return f".shards/{provenance.study}-{provenance.key()}"
 
 
 class ShardStore:
-    """The committed shards of one run, cut into shards of ``size`` out of ``examples``."""
+    """The committed shards of one run of ``examples`` examples, split into shards of ``size``."""
 
     def __init__(
         self, atlas: str | os.PathLike[str] | Location, provenance: Provenance, *, examples: int, size: int
     ) -> None:
-        self.place = open_location(atlas)
-        self.prefix = shards_of(provenance)
+        self.location = open_location(atlas)
+        self.prefix = shard_prefix(provenance)
         self._plan: dict[str, Any] = {"identity": provenance.identity(), "examples": examples, "size": size}
-        self._settle()
+        self._check_plan()
 
     @property
     def where(self) -> str:
-        """Where the shards lie, as a user would write it."""
-        return f"{self.place}/{self.prefix}"
+        """The path or URL of the shards."""
+        return f"{self.location}/{self.prefix}"
 
     @property
     def folder(self) -> Path:
         """The folder of the shards; only a local atlas has one."""
-        if self.place.folder is None:
-            raise AtlasError(f"{self.where} is not a folder; ask the place for its keys")
-        return self.place.folder / self.prefix
+        if self.location.folder is None:
+            raise AtlasError(f"{self.where} is not a folder; list the keys of its location instead")
+        return self.location.folder / self.prefix
 
-    def _settle(self) -> None:
-        """Agree with the plan that is there; write ours where none is, or a damaged one."""
-        found = self._found()
+    def _check_plan(self) -> None:
+        """Compare with the stored plan; write ours if there is none or it is corrupt."""
+        found = self._read_plan()
         while found is None:
-            self.place.create(f"{self.prefix}/{_PLAN}", json.dumps(self._plan).encode())
-            found = self._found()
-        named = [f"{name} {found.get(name)} against {self._plan[name]}" for name in _CUT]
-        if any(found.get(name) != self._plan[name] for name in _CUT):
+            self.location.create(f"{self.prefix}/{_PLAN}", json.dumps(self._plan).encode())
+            found = self._read_plan()
+        if any(found.get(name) != self._plan[name] for name in _SPLIT):
+            named = [f"{name} {found.get(name)} against {self._plan[name]}" for name in _SPLIT]
             raise AtlasError(
-                f"{self.where} holds the shards of a run that was cut differently ({', '.join(named)}); run with the "
-                "same settings to continue it, or delete that folder to start anew."
+                f"{self.where} holds the shards of a run that was split differently ({', '.join(named)}); run with the "
+                "same settings to continue it, or delete that folder to start from the beginning."
             )
-        if found != self._plan:  # the folder's name is a digest of the identity, so it is the file that is wrong
-            _log.warning("The plan in %s was damaged and is written anew; its shards are kept.", self.where)
-            self.place.write(f"{self.prefix}/{_PLAN}", json.dumps(self._plan).encode())
+        if found != self._plan:  # the folder's name is a digest of the identity, so the file is wrong
+            _log.warning("The plan in %s was damaged and is rewritten; its shards are kept.", self.where)
+            self.location.write(f"{self.prefix}/{_PLAN}", json.dumps(self._plan).encode())
 
-    def _found(self) -> dict[str, Any] | None:
-        """The plan that is there; None where there is none. A broken one goes."""
-        content = self.place.read(f"{self.prefix}/{_PLAN}")
+    def _read_plan(self) -> dict[str, Any] | None:
+        """The stored plan, or None; a corrupt one is deleted."""
+        content = self.location.read(f"{self.prefix}/{_PLAN}")
         if content is None:
             return None
         try:
             return dict(json.loads(content))
         except (ValueError, TypeError):
-            _log.warning("The plan in %s was damaged and is written anew; its shards are kept.", self.where)
-            self.place.delete(f"{self.prefix}/{_PLAN}")
+            _log.warning("The plan in %s was damaged and is rewritten; its shards are kept.", self.where)
+            self.location.delete(f"{self.prefix}/{_PLAN}")
             return None
 
     def _key(self, shard: Shard) -> str:
         return f"{self.prefix}/{shard.index:05d}{_SUFFIX}"
 
-    def done(self, shards: Iterable[Shard]) -> list[Shard]:
-        """Those that are committed, by one look."""
-        there = set(self.place.keys(self.prefix))
-        return [shard for shard in shards if self._key(shard) in there]
+    def committed(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Those that are committed, by one listing."""
+        keys = set(self.location.keys(self.prefix))
+        return [shard for shard in shards if self._key(shard) in keys]
 
     def commit(self, shard: Shard, dataset: xr.Dataset) -> None:
-        """Keep a shard's result, whole or not at all."""
-        self.put(shard, pack(dataset))
+        """Store a shard's result, atomically."""
+        self.commit_packed(shard, pack(dataset))
 
-    def put(self, shard: Shard, content: bytes) -> None:
-        """Keep a result that is packed already (by a worker that has no way to this place)."""
-        self.place.write(self._key(shard), _marked(content, self._mark(shard)))
+    def commit_packed(self, shard: Shard, content: bytes) -> None:
+        """Store a result that a worker has packed. The shard's mark becomes the zip comment: length, then text."""
+        if content[-22:-18] != b"PK\x05\x06":
+            raise ValueError("a shard store takes only the bytes that `pack` makes")
+        mark = self._mark(shard)
+        self.location.write(self._key(shard), content[:-2] + len(mark).to_bytes(2, "little") + mark)
 
-    def content(self, shard: Shard) -> bytes | None:
-        """A committed result as it is packed; None where there is none, or another's.
-
-        Whoever unpacks it finds out whether it is damaged.
-        """
-        content = self.place.read(self._key(shard))
+    def load_packed(self, shard: Shard) -> bytes | None:
+        """A committed result, packed and not yet verified; None if there is none, or one of another shard."""
+        content = self.location.read(self._key(shard))
         return None if content is None or not content.endswith(self._mark(shard)) else content
 
     def load(self, shard: Shard) -> xr.Dataset | None:
-        """A committed result; None where there is none. A damaged one is deleted: its shard is not done."""
+        """A committed result; None if there is none. A corrupt one is deleted: its shard is not done."""
         try:
-            content = self.place.read(self._key(shard))
+            content = self.location.read(self._key(shard))
             if content is not None and not content.endswith(self._mark(shard)):
-                raise CorruptionError(f"it does not hold examples {shard.start} to {shard.stop - 1}")
+                raise CorruptionError(f"it does not hold {shard.label}")
             return None if content is None else unpack(content)
         except (CorruptionError, OSError) as cause:
             _log.warning("Shard %d is measured again, because its file was damaged. (%s)", shard.index, cause)
-            self.place.delete(self._key(shard))
+            self.location.delete(self._key(shard))
             return None
 
     def _mark(self, shard: Shard) -> bytes:
-        """What a shard says of itself: the run, and its examples."""
+        """The run and the examples, written into the shard's file."""
         run = self.prefix.rpartition("/")[2]
-        return f"{run}: examples {shard.start} to {shard.stop - 1} of {self._plan['examples']}".encode()
+        return f"{run}: {shard.label} of {self._plan['examples']}".encode()
 
     def clear(self) -> None:
-        """Delete the run's shards: its result is in the atlas."""
-        self.place.clear(self.prefix)
-
-
-def _marked(content: bytes, mark: bytes) -> bytes:
-    """A zip file with a comment, which is its end: two bytes of length, then the text."""
-    if content[-22:-18] != b"PK\x05\x06":
-        raise ValueError("what is put into a store of shards is made by pack")
-    return content[:-2] + len(mark).to_bytes(2, "little") + mark
+        """Delete the run's shards, once its result is in the atlas."""
+        self.location.clear(self.prefix)

@@ -13,31 +13,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headwise import engines
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, EngineError, did_you_mean
 from headwise.core.schema import upgraded_provenance
 from headwise.corpora import Passages, Questions, Relations, Steps
 from headwise.engines import (
     Engine,
-    Job,
+    EngineSession,
     Listener,
-    LocalEngine,
-    RayEngine,
-    Session,
-    SetAsideError,
+    ShardsFailedError,
     ShardStore,
-    shards_of,
+    StudyJob,
+    shard_prefix,
 )
 from headwise.model import Model
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import dataset_spec, default_studies, producers, with_dependencies
 from headwise.studies.registry import studies as all_studies
-from headwise.studies.workshop import BuildOrder
+from headwise.studies.runner import BuildSpec
 
 __all__ = ["Progress", "build", "engine_of"]
 
 Progress = Callable[[str, int, int], None]  # study, examples done, examples in all
-ENGINES: dict[str, Callable[[], Engine]] = {"local": LocalEngine, "ray": RayEngine}
+ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}  # classes of `headwise.engines`, loaded when used
 
 
 def build(
@@ -96,10 +95,10 @@ def build(
     """
     names = with_dependencies(default_studies() if studies is None else studies)
     inputs = StudyInputs(data, questions, limit, relations, steps, reference)
-    order = BuildOrder(model, tuple(names), inputs, options or {}, loading or {})
+    spec = BuildSpec(model, tuple(names), inputs, options or {}, loading or {})
     listener = progress if isinstance(progress, Listener) else _Calling(progress)
     building = _Build(output, producers(redo), listener)
-    with engine_of(engine).open(order, listener) as session:
+    with engine_of(engine).open(spec, listener) as session:
         return building.run(session, names)
 
 
@@ -109,7 +108,8 @@ def engine_of(engine: str | Engine) -> Engine:
         return engine
     if engine not in ENGINES:
         raise EngineError(f"There is no engine {engine!r}. {did_you_mean(engine, ENGINES)}")
-    return ENGINES[engine]()
+    chosen: Engine = getattr(engines, ENGINES[engine])()
+    return chosen
 
 
 class _Calling(Listener):
@@ -131,7 +131,7 @@ class _Build:
         self._atlas = Atlas.open(output) if Atlas.exists(output) else None
         self._left: dict[str, str] = {}  # studies that were not made -> why
 
-    def run(self, session: Session, names: Sequence[str]) -> Atlas:
+    def run(self, session: EngineSession, names: Sequence[str]) -> Atlas:
         """Make all that can be made; an error at the end names what could not."""
         for name in names:
             missing = [need for need in all_studies()[name].depends_on if need in self._left]
@@ -140,7 +140,7 @@ class _Build:
                 continue
             try:
                 self._make(session, name)
-            except SetAsideError as error:
+            except ShardsFailedError as error:
                 self._left[name] = str(error)
         if self._left:
             raise EngineError(
@@ -149,12 +149,12 @@ class _Build:
             )
         return self._atlas or Atlas.create(self._output)
 
-    def _make(self, session: Session, name: str) -> None:
+    def _make(self, session: EngineSession, name: str) -> None:
         job = session.prepare(name, {need: self._there()[need] for need in all_studies()[name].depends_on})
         atlas = self._there()  # only now: what is refused leaves no empty atlas behind
         _refuse_other_model(atlas, job.provenance)
         if name not in self._redo and _is_there(atlas, job.provenance):
-            atlas.location.clear(shards_of(job.provenance))  # left by a build that was killed when all was done
+            atlas.location.clear(shard_prefix(job.provenance))  # left by a build that was killed when all was done
             self._listener.progress(name, job.examples, job.examples)
             return
         before = _made(atlas, name)
@@ -165,16 +165,16 @@ class _Build:
             # another build of the same may have finished meanwhile, and taken the shards away
             if _made(atlas, name) in (None, before) or not _is_there(atlas, job.provenance):
                 raise
-            atlas.location.clear(shards_of(job.provenance))
+            atlas.location.clear(shard_prefix(job.provenance))
 
     def _there(self) -> Atlas:
         self._atlas = self._atlas or Atlas.create(self._output)
         return self._atlas
 
-    def _measure(self, session: Session, atlas: Atlas, job: Job) -> None:
+    def _measure(self, session: EngineSession, atlas: Atlas, job: StudyJob) -> None:
         store = ShardStore(atlas.location, job.provenance, examples=job.examples, size=job.shard_size)
-        datasets, files = session.run(job, store, self._listener)
-        for key, content in files.items():
+        datasets, artifacts = session.run(job, store, self._listener)
+        for key, content in artifacts.items():
             atlas.location.write(key, content)
         for study, dataset in datasets.items():  # the study's own comes last: once it is there, all is
             atlas.add(study, dataset.assign_attrs(replace(job.provenance, study=study).to_attrs()))

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from headwise.core.errors import EngineError
-from headwise.engines.ray.cluster import Cluster
+from headwise.engines.cluster import Cluster
 from headwise.studies.cost import StudyCost
 from headwise.studies.memory import PROCESS, SHARE_ON_DEVICE, MemoryNeeds
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from headwise.core.markup import card, paragraph, table
-from headwise.engines.ray.cluster import Cluster
+from headwise.engines.cluster import Cluster
 from headwise.model import ModelCard, choose_dtype
 from headwise.studies.cluster_plan import ClusterPlan, cluster_plan_of
 from headwise.studies.cost import PlannedInputs, StudyCost

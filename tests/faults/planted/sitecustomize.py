@@ -10,7 +10,7 @@ import os
 import sys
 from importlib.abc import MetaPathFinder
 
-MEASURES = "headwise.studies.workshop"
+MEASURES = "headwise.studies.runner"
 
 
 class Planter(MetaPathFinder):

@@ -17,7 +17,7 @@ from served import Stub
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Endpoint, Question, Questions, packaged_questions, prompt_ids
-from headwise.engines import Shard, ShardStore, cut, run
+from headwise.engines import Shard, ShardStore, run_shards, split_shards
 from headwise.model import Model, load
 from headwise.studies.answers import endings
 from headwise.studies.answers.measure import prepare
@@ -44,7 +44,7 @@ def questions(count: int = 11, **fields: Any) -> Questions:
 
 def answers(model: Model, asked: Questions, options: AnsweringOptions = SMALL) -> xr.Dataset:
     work = prepare(model, StudyInputs(questions_source=asked), options)
-    (dataset,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    (dataset,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]).values()
     return dataset.assign_attrs(work.provenance.to_attrs())
 
 
@@ -136,7 +136,7 @@ def test_an_interrupted_run_goes_on(model: Model, tmp_path: Path) -> None:
     options = replace(SMALL, shard=3)
     undisturbed = answers(model, questions(), options)
     work = prepare(model, StudyInputs(questions_source=questions()), options)
-    shards = cut(work.examples, work.shard_size)
+    shards = split_shards(work.examples, work.shard_size)
 
     def store() -> ShardStore:
         return ShardStore(tmp_path, work.provenance, examples=work.examples, size=work.shard_size)
@@ -147,14 +147,14 @@ def test_an_interrupted_run_goes_on(model: Model, tmp_path: Path) -> None:
         return work.measure(shard)
 
     with pytest.raises(KeyboardInterrupt):
-        run(interrupted, shards, store())
+        run_shards(interrupted, shards, store())
     measured: list[int] = []
 
     def counted(shard: Shard) -> xr.Dataset:
         measured.append(shard.index)
         return work.measure(shard)
 
-    resumed = work.finalize(run(counted, shards, store()))["answers"]
+    resumed = work.finalize(run_shards(counted, shards, store()))["answers"]
     assert measured == [2, 3]
     assert same(resumed.drop_attrs(), undisturbed.drop_attrs())
 

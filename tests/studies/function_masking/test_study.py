@@ -10,7 +10,7 @@ from planted_steps import HEADS, planted_maps, planted_steps, planted_steps_mode
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Steps, answers_step, step_ids
-from headwise.engines import cut
+from headwise.engines import split_shards
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.function_masking.measure import Masking, prepare
@@ -64,7 +64,7 @@ def maps(model, steps):
 
 def masked(model, steps, maps, options=OPTIONS):
     work = prepare(model, StudyInputs(steps_source=steps, maps={"functions": maps}), options)
-    shards = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
+    shards = [work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]
     return work.finalize(shards)["function_masking"].assign_attrs(work.provenance.to_attrs())
 
 

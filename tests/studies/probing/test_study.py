@@ -18,7 +18,7 @@ import headwise as hw
 from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Endpoint, Question, Questions, decode_ids, packaged_questions
-from headwise.engines import cut
+from headwise.engines import split_shards
 from headwise.model import Model, load
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
@@ -184,13 +184,13 @@ def asked(count: int = 90) -> Questions:
 
 def answered(model: Model, questions: Questions) -> xr.Dataset:
     work = answering.prepare(model, StudyInputs(questions_source=questions), AnsweringOptions(few_shot=0, chat=False))
-    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    (found,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, 64)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
 def probed(model: Model, answers: xr.Dataset, options: ProbingOptions) -> xr.Dataset:
     work = probing.prepare(model, StudyInputs(maps={"answers": answers}), options)
-    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    (found,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
@@ -231,7 +231,7 @@ def test_neither_padding_nor_batches_nor_shards_matter(model, answers):
         for tokens, shard in ((2048, 64), (1, 5))
     ]
     one, other = (
-        xr.concat([each.measure(shard) for shard in cut(14, each.shard_size)], dim="example", data_vars="all")
+        xr.concat([each.measure(shard) for shard in split_shards(14, each.shard_size)], dim="example", data_vars="all")
         for each in work
     )
     assert one["example"].values.tolist() == other["example"].values.tolist() == some["example"].values.tolist()
@@ -370,7 +370,7 @@ def test_the_default_model_knows_a_swapped_answer(tmp_path):
     answers = answered(model, Questions("swapped", tuple(rows)))
     options = ProbingOptions(sites=("residual",), shuffles=40, paper=False, p_true=False)
     work = probing.prepare(model, StudyInputs(maps={"answers": answers}), options)
-    every = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
+    every = [work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]
     assert every[0].sizes["layer"] == 30
     (found,) = work.finalize([shard.isel(layer=slice(3, None, 6)) for shard in every]).values()  # five layers will do
     exact = found["auroc"].sel(site="residual", token="exact_answer_last")

@@ -16,7 +16,7 @@ import headwise as hw
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Relation, Relations, packaged_relations, read_relations
-from headwise.engines import cut
+from headwise.engines import split_shards
 from headwise.model import load, open_stored
 from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
@@ -24,12 +24,12 @@ from headwise.studies.registry import dataset_spec
 from headwise.studies.relations import measure as relations
 from headwise.studies.relations.reading import Pairs, RelationReader
 from headwise.studies.relations.spec import RelationsOptions
-from headwise.studies.workshop import model_for
+from headwise.studies.runner import model_for
 
 
 def run(model, given, options=None) -> dict[str, xr.Dataset]:
     work = relations.prepare(model, StudyInputs(relations_source=given), options)
-    shards = [work.measure(shard) for shard in cut(work.examples, work.shard_size)]
+    shards = [work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]
     provenance = work.provenance
     return {
         name: dataset.assign_attrs(type(provenance)(**{**provenance.__dict__, "study": name}).to_attrs())
@@ -292,7 +292,7 @@ def test_gguf_and_loaded_agree_on_the_default_model():
     options = RelationsOptions(salience=False, shuffles=2)
     one, other = (relations.prepare(model, StudyInputs(relations_source=given), options) for model in (stored, loaded))
     assert one.provenance.key() == other.provenance.key()
-    layer = cut(30, 1)[23]
+    layer = split_shards(30, 1)[23]
     readings = one.measure(layer)
     xr.testing.assert_identical(readings, other.measure(layer))
     assert readings["score_mapped"].values[0, 4].mean() > 0.1  # L23H4 maps countries to capitals

@@ -15,7 +15,7 @@ from headwise.atlas import Provenance
 from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Question, Questions, packaged_questions
-from headwise.engines import Shard, ShardStore, cut, run
+from headwise.engines import Shard, ShardStore, run_shards, split_shards
 from headwise.model import Model, load
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
@@ -117,7 +117,7 @@ def answers(model, questions) -> xr.Dataset:
     work = answering.prepare(
         model, StudyInputs(questions_source=questions), AnsweringOptions(few_shot=0, chat=False, max_new_tokens=5)
     )
-    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    (found,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, 64)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
 
 
@@ -139,7 +139,7 @@ def work(model, answers, questions):
 
 
 def test_the_whole_study(work):
-    (found,) = work.finalize([work.measure(shard) for shard in cut(work.examples, work.shard_size)]).values()
+    (found,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]).values()
     check(found.assign_attrs(work.provenance.to_attrs()), dataset_spec("samples").schema)
     assert found.sizes["example"] == 20 and found.sizes["draw"] == 6
     assert (found.attrs["site"], found.attrs["layer"]) == ("mlp_in", 1)
@@ -164,7 +164,7 @@ def test_samples_are_the_same_whatever_the_shard(work, model, answers, questions
 
 def test_a_stopped_run_goes_on_where_it_was(work, tmp_path):
     """Shards of a few questions: what was committed before the stop is not measured again, and the result is the same."""
-    shards = cut(work.examples, work.shard_size)
+    shards = split_shards(work.examples, work.shard_size)
     assert len(shards) == 3
     measured: list[int] = []
 
@@ -182,16 +182,16 @@ def test_a_stopped_run_goes_on_where_it_was(work, tmp_path):
         return ShardStore(tmp_path / name, work.provenance, examples=work.examples, size=work.shard_size)
 
     with pytest.raises(KeyboardInterrupt):
-        run(stops, shards, store("stopped"))
+        run_shards(stops, shards, store("stopped"))
     assert store("stopped").done(shards) == shards[:2]
-    (resumed,) = work.finalize(run(goes_on, shards, store("stopped"))).values()
+    (resumed,) = work.finalize(run_shards(goes_on, shards, store("stopped"))).values()
     assert measured == [0, 1, 2]
-    (whole,) = work.finalize(run(work.measure, shards, store("whole"))).values()
+    (whole,) = work.finalize(run_shards(work.measure, shards, store("whole"))).values()
     xr.testing.assert_identical(resumed, whole)
 
 
 def test_a_few_questions_are_several_shards():
-    assert len(cut(60, SamplingOptions().shard)) > 5
+    assert len(split_shards(60, SamplingOptions().shard)) > 5
 
 
 def test_activations_are_those_of_a_plain_pass(work, model, answers):
@@ -251,7 +251,7 @@ def test_the_default_model_repeats_what_it_knows():
     hard = [item for item in items if item.difficulty == 3 and not item.numeric][:2]
     questions = Questions("a few", (*easy, *hard))
     work = answering.prepare(model, StudyInputs(questions_source=questions), AnsweringOptions(max_new_tokens=12))
-    (answers,) = work.finalize([work.measure(shard) for shard in cut(work.examples, 64)]).values()
+    (answers,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, 64)]).values()
     answers = answers.assign_attrs(work.provenance.to_attrs())
     auroc = np.full((1, 30, len(POSITIONS)), 0.6)
     cell = xr.Dataset(

@@ -1,16 +1,13 @@
-"""Ray for the length of a run: started on this machine, or joined where it runs; and noticed when it dies.
+"""A connection to Ray for the length of a run: started on this machine, or joined; its nodes; and how its death is noticed.
 
 Which Ray: the one this process has joined already; else the `address` (``auto``, ``HOST:6379``, ``ray://HOST:10001``); else
-the one that the variable RAY_ADDRESS names, as inside a job that was submitted to a cluster; else one of our own, which is
-ended with the run. Our own has no dashboard, tells nobody of itself, keeps its files in a folder of its own, and dies with
-us: the kernel ends its processes when this one is killed (two small agents of Ray follow within a minute; what is stuck or
-left on the disk is cleaned up by the next run).
+the one in the variable RAY_ADDRESS, as inside a job submitted to a cluster; else one of our own, which ends with the run. Our
+own has no dashboard, sends no usage statistics, keeps its files in a folder of its own, and dies with us: the kernel kills its
+processes with this one (two small agents of Ray follow within a minute; the next run cleans up what is stuck).
 
-Is Ray alive? Its head (GCS) and the raylet of this machine take connections. That is looked at every second from here, because
-Ray itself, when its head is gone, waits for a minute and then ends this process without a word, and when the raylet is gone
-ends it as soon as something is fetched.
-
-This module does not know what is run.
+Liveness: the head (GCS) and the raylet of this machine accept connections. We check that every second, because Ray itself
+waits for a minute after the death of its head and then ends this process silently, and after the death of the raylet ends it
+at the next fetch.
 """
 
 from __future__ import annotations
@@ -27,33 +24,46 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import EngineError
-from headwise.engines.ray.library import the_library
+from headwise.engines.cluster import Cluster, Node
 
-__all__ = ["Connection", "connection"]
+__all__ = ["RayConnection", "connect", "connected_cluster", "import_ray", "with_gpu_memory"]
 
 _log = logging.getLogger(__name__)
-QUIET = {  # of our own Ray
+OWN_ENVIRONMENT = {  # of our own Ray
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a worker on the CPU sees the GPUs that are there, as this process does
     "RAY_DISABLE_DOCKER_CPU_WARNING": "1",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
 }
-STORE = 512 * 2**20  # bytes of shared memory for results on their way; more goes by the disk
-FOLDER = "headwise-ray-"  # then the machine and the process that made it
-STARTS = 3  # times that our own Ray is started before it is given up
-LONGEST = 60  # characters of a folder in which Ray can still make sockets
-ENDING = 10.0  # seconds that a process of our own Ray is given to end
-EVERY = 1.0  # seconds between two looks
-SILENT, SILENT_CLUSTER = 2.0, 25.0  # how long the head may be unreachable; that of a cluster may be made to start again
+OBJECT_STORE_BYTES = 512 * 2**20  # shared memory for results in transit; the rest spills to disk
+FOLDER = "headwise-ray-"  # followed by machine and process
+MAX_STARTS = 3  # of our own Ray
+MAX_PATH = 60  # characters of a folder in which Ray can still create sockets
+EXIT_SECONDS = 10.0  # for a process of our own Ray to end
+CHECK_SECONDS = 1.0  # between two checks
+MAX_SILENCE, MAX_SILENCE_CLUSTER = 2.0, 25.0  # seconds without a head; that of a cluster may be restarted
+ACCELERATOR = "accelerator_type:"  # prefix of the kind of GPU among a node's resources
 
 
-class Connection:
-    """A Ray that was joined."""
+def import_ray() -> Any:
+    """The package ray."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as cause:
+        raise EngineError(
+            "The engine ray needs the package ray, which is not installed; run pip install 'headwise[ray]', or leave "
+            "--engine out to run in this process."
+        ) from cause
+
+
+class RayConnection:
+    """A Ray that this process has joined."""
 
     def __init__(self, ray: Any, own: bool) -> None:
         self.ray, self.own = ray, own
@@ -63,45 +73,42 @@ class Connection:
         self._raylet = (mine.get("NodeManagerAddress", ""), int(mine.get("NodeManagerPort", 0)))
         host, _, port = ("", "", "0") if self._client else str(context.gcs_address).rpartition(":")
         self._head = (host.strip("[]"), int(port))
-        self._looked = self._heard = time.monotonic()
+        self._checked = self._reached = time.monotonic()
 
     def check(self) -> None:
-        """EngineError where Ray is gone; looks at most once a second."""
+        """EngineError if Ray is gone; checks at most once per second."""
         now = time.monotonic()
-        if now - self._looked < EVERY:
+        if now - self._checked < CHECK_SECONDS:
             return
-        self._looked = now
+        self._checked = now
         if self._client:
-            self._ask()
+            try:
+                self.ray.nodes()
+            except Exception as cause:  # the Ray client raises many classes
+                raise EngineError(self._death(_first_line(cause))) from cause
             return
-        self.touch()
+        self.check_raylet()
         if _reachable(*self._head):
-            self._heard = now
-        elif now - self._heard > (SILENT if self.own else SILENT_CLUSTER):
-            raise EngineError(self._gone(f"its head at {':'.join(map(str, self._head))} does not answer"))
+            self._reached = now
+        elif now - self._reached > (MAX_SILENCE if self.own else MAX_SILENCE_CLUSTER):
+            raise EngineError(self._death(f"its head at {':'.join(map(str, self._head))} does not answer"))
 
-    def touch(self) -> None:
-        """EngineError where the Ray of this machine is gone: the last moment to notice, before something is fetched."""
+    def check_raylet(self) -> None:
+        """EngineError if the raylet of this machine is dead; called before each fetch, which would end this process."""
         if not self._client and not _reachable(*self._raylet):
-            raise EngineError(self._gone("its raylet on this machine is dead"))
+            raise EngineError(self._death("its raylet on this machine is dead"))
 
-    def _ask(self) -> None:
-        try:
-            self.ray.nodes()
-        except Exception as cause:  # the client's own, of many kinds
-            raise EngineError(self._gone(_line(cause))) from cause
-
-    def _gone(self, why: str) -> str:
+    def _death(self, why: str) -> str:
         whose = "Ray, which this run had started," if self.own else "The Ray cluster"
         return f"{whose} died ({why}); what was committed is kept, and the same command goes on from there."
 
 
 @contextlib.contextmanager
-def connection(address: str | None = None, *, cpus: int | None = None) -> Iterator[Connection]:
-    """Ray, for the length of the block; one of our own lends so many CPUs (None: as many as there are)."""
-    ray = the_library()
+def connect(address: str | None = None, *, cpus: int | None = None) -> Iterator[RayConnection]:
+    """Start or join Ray during the block; `cpus`: how many our own offers (None: all of this machine)."""
+    ray = import_ray()
     if ray.is_initialized():
-        yield Connection(ray, own=False)
+        yield RayConnection(ray, own=False)
         return
     address = address or os.environ.get("RAY_ADDRESS")
     with contextlib.ExitStack() as stack:
@@ -109,24 +116,24 @@ def connection(address: str | None = None, *, cpus: int | None = None) -> Iterat
             stack.enter_context(_started(ray, cpus))
         else:
             _join(ray, str(address))
-        stack.callback(_end, ray)
-        stack.enter_context(_hushed())
-        yield Connection(ray, own=address in (None, "local"))
+        stack.callback(_shut_down, ray)
+        stack.enter_context(_daemon_output_to_log())
+        yield RayConnection(ray, own=address in (None, "local"))
 
 
 @contextlib.contextmanager
 def _started(ray: Any, cpus: int | None) -> Iterator[None]:
-    """Our own Ray; on a busy machine it sometimes takes longer to start than it grants itself, and is started again."""
-    for turn in range(STARTS):
-        folder = _folder()
+    """Our own Ray; retried, because on a busy machine a start may exceed Ray's own time limit."""
+    for attempt in range(MAX_STARTS):
+        folder = _new_folder()
         try:
             _start(ray, folder, cpus)
             break
         except (OSError, RuntimeError, ValueError) as cause:
             _clean_up(folder)
-            if turn + 1 == STARTS:
+            if attempt + 1 == MAX_STARTS:
                 raise EngineError(
-                    f"Ray could not be started on this machine ({_line(cause)}); look for what is in the way, join a Ray "
+                    f"Ray could not be started on this machine ({_first_line(cause)}); look for what is in the way, join a Ray "
                     "that runs with --address auto, or leave --engine out."
                 ) from cause
     try:
@@ -136,11 +143,11 @@ def _started(ray: Any, cpus: int | None) -> Iterator[None]:
 
 
 def _start(ray: Any, folder: str, cpus: int | None) -> None:
-    with _variables(QUIET), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Ray's own; those of a run are shown
+    with _variables(OWN_ENVIRONMENT), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
         ray.init(
             address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-            object_store_memory=STORE, _temp_dir=folder, namespace="headwise", num_cpus=cpus,
+            object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder, namespace="headwise", num_cpus=cpus,
         )  # fmt: skip
 
 
@@ -150,44 +157,44 @@ def _join(ray: Any, address: str) -> None:
         warnings.simplefilter("ignore")
         try:
             if plain and not _reachable(plain[1], int(plain[2])):
-                raise ConnectionError("nobody listens there")  # Ray itself would wait for minutes
+                raise ConnectionError("nothing listens there")  # Ray itself would wait for minutes
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="headwise")
         except (OSError, RuntimeError, ValueError) as cause:
-            if "InvalidAuthToken" in _chain(cause):
+            if "InvalidAuthToken" in _with_causes(cause):
                 raise EngineError(
-                    f"The Ray at {address!r} lets nobody join without its token; set RAY_AUTH_MODE=token and give the token as "
-                    "Ray's page on token authentication says, or ask whoever runs the cluster."
+                    f"The Ray at {address!r} requires a token; set RAY_AUTH_MODE=token and give the token as Ray's page on "
+                    "token authentication describes, or ask the administrator of the cluster."
                 ) from cause
             raise EngineError(
-                f"There is no Ray that can be joined at {address!r} ({_line(cause)}); start one with `ray start --head`, give "
-                "the address that it prints, or leave --address out to start one here."
+                f"There is no Ray that can be joined at {address!r} ({_first_line(cause)}); start one with `ray start --head`, "
+                "give the address that it prints, or leave --address out to start one here."
             ) from cause
 
 
-def _end(ray: Any) -> None:
-    """Leave Ray; of our own, wait until its processes are gone, which Ray itself does not."""
+def _shut_down(ray: Any) -> None:
+    """Disconnect; of our own Ray, wait until its processes have ended, which Ray itself does not."""
     node = getattr(importlib.import_module("ray._private.worker"), "_global_node", None)
     started = [one.process for kind in getattr(node, "all_processes", {}).values() for one in kind]
     ray.shutdown()
     for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(ENDING)
+            process.wait(EXIT_SECONDS)
 
 
-def _chain(error: BaseException) -> str:
-    """What an error and those that it came from say."""
+def _with_causes(error: BaseException) -> str:
+    """The text of an error and of those that caused it."""
     before = error.__cause__ or error.__context__
-    return str(error) + ("" if before is None else f"\n{_chain(before)}")
+    return str(error) + ("" if before is None else f"\n{_with_causes(before)}")
 
 
-def _line(error: BaseException) -> str:
-    """The first line that says something."""
+def _first_line(error: BaseException) -> str:
+    """The first line that is not blank."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".")[:200]
 
 
 def _reachable(host: str, port: int) -> bool:
-    """Whether somebody listens there; a machine that is too busy to answer in time is not taken for dead."""
+    """Whether the port accepts connections; a timeout counts as yes, since the machine may be busy."""
     try:
         with socket.create_connection((host, port), timeout=5):
             return True
@@ -197,10 +204,10 @@ def _reachable(host: str, port: int) -> bool:
         return False
 
 
-def _folder() -> str:
-    """A new folder, in which our own Ray keeps its sockets and logs; those of runs that were killed are cleaned up."""
-    where = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST else "/tmp")
-    ours = f"{FOLDER}{_machine()}-"  # a folder that is shared with other machines or containers has theirs, too
+def _new_folder() -> str:
+    """A new folder for the sockets and logs of our own Ray; those of killed runs are cleaned up."""
+    where = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < MAX_PATH else "/tmp")
+    ours = f"{FOLDER}{_machine()}-"  # the folder may be shared with other machines or containers
     for old in where.glob(f"{ours}*"):
         if not Path("/proc", old.name.removeprefix(ours).partition("-")[0]).exists():
             _clean_up(str(old))
@@ -208,14 +215,14 @@ def _folder() -> str:
 
 
 def _machine() -> str:
-    """A short name for where process numbers mean the same: this machine, or this container."""
+    """A short name of this machine or container, in which process ids are unique."""
     with contextlib.suppress(OSError):
         return f"{socket.gethostname()}{os.stat('/proc/self/ns/pid').st_ino}"[-16:]
     return socket.gethostname()[-16:]
 
 
 def _clean_up(folder: str) -> None:
-    """End what still runs in the folder (half started, or stuck at its end), and delete it."""
+    """Kill the processes that still run in the folder, and delete it."""
     for process in Path("/proc").glob("[0-9]*"):
         if _runs_in(folder, process):
             with contextlib.suppress(OSError):
@@ -224,7 +231,7 @@ def _clean_up(folder: str) -> None:
 
 
 def _runs_in(folder: str, process: Path) -> bool:
-    """Whether a process (as the system shows it) was started in the folder, or writes its log there."""
+    """Whether a process (a folder of /proc) was started in the folder, or writes its log there."""
     with contextlib.suppress(OSError):
         if folder.encode() in (process / "cmdline").read_bytes():
             return True
@@ -234,7 +241,7 @@ def _runs_in(folder: str, process: Path) -> bool:
 
 @contextlib.contextmanager
 def _variables(values: dict[str, str]) -> Iterator[None]:
-    """Set for the length of the block, where the user has not."""
+    """Environment variables during the block, where the user has not set them."""
     new = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(new)
     try:
@@ -245,8 +252,8 @@ def _variables(values: dict[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hushed() -> Iterator[None]:
-    """What Ray's daemons say goes into the log: Ray would print it on standard output, where results go."""
+def _daemon_output_to_log() -> Iterator[None]:
+    """Send the output of Ray's daemons to the log; Ray would print it on standard output."""
     module = importlib.import_module("ray._private.worker")
     name = "print_to_stdstream"
     before = getattr(module, name, None)
@@ -258,3 +265,45 @@ def _hushed() -> Iterator[None]:
         yield
     finally:
         setattr(module, name, before)
+
+
+def connected_cluster() -> Cluster:
+    """The living nodes of the Ray that this process has joined."""
+    return Cluster(tuple(parse_nodes(import_ray().nodes())))
+
+
+def parse_nodes(rows: Iterable[Mapping[str, Any]]) -> list[Node]:
+    """Nodes from Ray's own description; dead ones are left out."""
+    nodes = []
+    for row in rows:
+        if not row.get("Alive"):
+            continue
+        resources = row.get("Resources", {})
+        kind = next((name.removeprefix(ACCELERATOR) for name in resources if name.startswith(ACCELERATOR)), "")
+        name = row.get("NodeManagerHostname") or row.get("NodeName") or row.get("NodeID", "")
+        size = (resources.get("CPU", 0), resources.get("GPU", 0), int(resources.get("memory", 0)))
+        nodes.append(Node(str(name), *size, gpu_kind=kind, id=str(row.get("NodeID", ""))))
+    return sorted(nodes, key=lambda node: node.name)
+
+
+def with_gpu_memory(cluster: Cluster, seconds: float = 60) -> Cluster:
+    """The cluster with the memory of each node's GPUs, by a short task on each; None if a node's GPUs are all busy."""
+    ray = import_ray()
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    task = ray.remote(num_gpus=1, num_cpus=0, max_calls=1)(_gpu_memory)
+    sent = {}
+    for node in cluster.nodes:
+        if node.gpus >= 1:
+            strategy = strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+            sent[task.options(scheduling_strategy=strategy).remote()] = node.id
+    ready, late = ray.wait(list(sent), num_returns=len(sent), timeout=seconds) if sent else ([], [])
+    for reference in late:
+        ray.cancel(reference)
+    found = {sent[reference]: ray.get(reference) for reference in ready}
+    return replace(cluster, nodes=tuple(replace(node, gpu_memory=found.get(node.id)) for node in cluster.nodes))
+
+
+def _gpu_memory() -> int:
+    """On a node: the bytes of the assigned GPU."""
+    torch = importlib.import_module("torch")
+    return int(torch.cuda.get_device_properties(0).total_memory)

@@ -1,12 +1,11 @@
-"""What runs on the cluster: an order, opened; one study ready; shards measured as they are asked for.
+"""The process that measures on a cluster, and the pool of such processes.
 
-A worker is a process of its own on some node, with the CPUs and GPUs that Ray lent it. It never raises: whatever happens
-comes back as a `Reply`, in words, because an exception that travels between processes may not arrive (its class may not be
-there, its arguments may not be sendable). What ends the process itself is Ray's to tell.
+A worker is a Ray actor with its own CPUs and GPUs. Ray neither restarts it nor repeats its calls: the scheduler decides what
+is retried. It never raises: every outcome comes back as a `WorkerReply`, because an exception may not survive the way between
+processes (its class may be missing there, its arguments may not be serialisable). Only the death of the process is Ray's to
+report. What all workers receive (the spec, the maps that a study depends on) is put into Ray's object store once.
 
-Results travel packed (`atlas.packing`), or, where the atlas lies at a URL, are committed from here and only said to be done.
-
-This module does not know Ray but for fetching what was put aside for it, nor what a study is.
+Results travel packed (`atlas.encoding.pack`); if the atlas is at a URL, the worker commits them itself.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,116 +21,204 @@ from typing import Any, NamedTuple
 import xarray as xr
 
 from headwise.atlas.encoding import CorruptionError, pack, unpack
+from headwise.core import errors
 from headwise.core.errors import HeadwiseError
-from headwise.engines.engine import Desk, Job, Order
-from headwise.engines.ray.library import the_library
+from headwise.engines.engine import StudyJob, StudyWorker, WorkerSpec
+from headwise.engines.pool import Answered, Call, Died, Event, Failed, Refused
+from headwise.engines.ray.connection import RayConnection, import_ray
 from headwise.engines.shards import Shard, ShardStore
 
-__all__ = ["ANSWERED", "FAILED", "REFUSED", "Parts", "Reply", "Worker"]
+__all__ = ["RayPool", "RayWorker", "ShardSources", "WorkerReply"]
 
 ANSWERED, REFUSED, FAILED = "answered", "refused", "failed"
 
 
-class Reply(NamedTuple):
+class WorkerReply(NamedTuple):
     """What came of a call."""
 
     kind: str
     value: Any = None  # of an answer
-    words: str = ""  # of a refusal, or the last line of a failure
-    error: str = ""  # the class of the refusal, or the whole traceback of the failure
+    message: str = ""  # of a refusal, or the last line of a failure
+    error: str = ""  # the class of a refusal, or the traceback of a failure
 
 
-class Parts(NamedTuple):
-    """Where the shards of a study are: put aside for the worker, or at the place of the atlas."""
+class ShardSources(NamedTuple):
+    """Where the shards of a study are: in Ray's object store, or at the atlas's URL."""
 
     shards: tuple[Shard, ...]
-    put: tuple[Any, ...] = ()  # references, one a shard
-    place: str | None = None
+    references: tuple[Any, ...] = ()  # one per shard
+    url: str | None = None
 
 
-def _replying(method: Callable[..., Any]) -> Callable[..., Reply]:
-    """The method, with whatever happens in it as a Reply."""
+def _replies(method: Callable[..., Any]) -> Callable[..., WorkerReply]:
+    """The method, with every outcome as a WorkerReply."""
 
     @functools.wraps(method)
-    def replying(*arguments: Any) -> Reply:
+    def replying(*arguments: Any) -> WorkerReply:
         try:
-            return Reply(ANSWERED, method(*arguments))
+            return WorkerReply(ANSWERED, method(*arguments))
         except HeadwiseError as error:
-            return Reply(REFUSED, words=str(error), error=type(error).__name__)
+            return WorkerReply(REFUSED, message=str(error), error=type(error).__name__)
         except Exception as error:
-            words = (
-                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
-            )
-            return Reply(FAILED, words=words, error=traceback.format_exc())
+            first_line = next(iter(str(error).strip().splitlines()), "no message")
+            return WorkerReply(FAILED, message=f"{type(error).__name__}: {first_line}", error=traceback.format_exc())
 
     return replying
 
 
-class Worker:
+class RayWorker:
     """One process that holds the model."""
 
-    def __init__(self, environment: Mapping[str, str], order: Sequence[Any]) -> None:
-        """`order`: a list of one reference, so that it is not opened before the environment is set."""
+    def __init__(self, environment: Mapping[str, str], spec: Sequence[Any]) -> None:
+        """`spec`: a list of one reference, so that Ray does not resolve it before the environment is set."""
         for name, value in environment.items():
             os.environ.setdefault(name, value)
-        self._order = order
-        self._desk: Desk | None = None
-        self._job: Job | None = None
+        self._spec = spec
+        self._worker: StudyWorker | None = None
+        self._job: StudyJob | None = None
         self._stores: dict[str, ShardStore] = {}
 
-    @_replying
+    @_replies
     def start(self) -> str:
-        """Load the model; where this worker is."""
-        order: Order = the_library().get(self._order[0])
-        self._desk = order.open()
+        """Load the model; returns host and process."""
+        spec: WorkerSpec = import_ray().get(self._spec[0])
+        self._worker = spec.open()
         return f"{socket.gethostname()}, process {os.getpid()}"
 
-    @_replying
-    def prepare(self, study: str, needed: Sequence[tuple[str, Any]]) -> Job:
-        """Make a study ready; what it will be."""
-        ray = the_library()
+    @_replies
+    def prepare(self, study: str, inputs: Sequence[tuple[str, Any]]) -> StudyJob:
+        """Prepare a study."""
+        ray = import_ray()
         self._job, self._stores = None, {}
-        self._job = self._at_desk().prepare(study, {name: unpack(ray.get(ref)) for name, ref in needed})
+        self._job = self._study_worker().prepare(study, {name: unpack(ray.get(ref)) for name, ref in inputs})
         return self._job
 
-    @_replying
-    def measure(self, shard: Shard, place: str | None) -> bytes | None:
-        """A shard, packed; or nothing, where it could be committed from here."""
-        content = pack(self._at_desk().measure(shard))
-        if place is None:
+    @_replies
+    def measure(self, shard: Shard, url: str | None) -> bytes | None:
+        """Measure a shard; its packed result, or None if it was committed from here."""
+        content = pack(self._study_worker().measure(shard))
+        if url is None:
             return content
-        self._store(place).put(shard, content)
+        self._store(url).commit_packed(shard, content)
         return None
 
-    @_replying
-    def conclude(self, parts: Parts) -> tuple[list[Shard], dict[str, bytes], Mapping[str, bytes]]:
-        """Shards that are missing or damaged; or none, and the maps (packed) and files of the study."""
-        found: list[xr.Dataset] = []
+    @_replies
+    def finalize(self, sources: ShardSources) -> tuple[list[Shard], dict[str, bytes], Mapping[str, bytes]]:
+        """The missing or corrupt shards; if there are none, the study's maps (packed) and artifacts."""
+        parts: list[xr.Dataset] = []
         lost = []
-        for place, shard in enumerate(parts.shards):
-            part = self._part(parts, place, shard)
+        for index, shard in enumerate(sources.shards):
+            part = self._load(sources, index, shard)
             lost += [shard] if part is None else []
-            found += [] if part is None else [part]
+            parts += [] if part is None else [part]
         if lost:
             return lost, {}, {}
-        outcome = self._at_desk().conclude(found)
-        return [], {name: pack(dataset) for name, dataset in outcome.datasets.items()}, outcome.files
+        result = self._study_worker().finalize(parts)
+        return [], {name: pack(dataset) for name, dataset in result.datasets.items()}, result.artifacts
 
-    def _part(self, parts: Parts, place: int, shard: Shard) -> xr.Dataset | None:
-        if parts.place is not None:
-            return self._store(parts.place).load(shard)
+    def _load(self, sources: ShardSources, index: int, shard: Shard) -> xr.Dataset | None:
+        if sources.url is not None:
+            return self._store(sources.url).load(shard)
         try:
-            return unpack(the_library().get(parts.put[place]))
+            return unpack(import_ray().get(sources.references[index]))
         except CorruptionError:
             return None
 
-    def _store(self, place: str) -> ShardStore:
-        if place not in self._stores:
+    def _store(self, url: str) -> ShardStore:
+        if url not in self._stores:
             job = self._job
-            assert job is not None  # a crew prepares before it measures
-            self._stores[place] = ShardStore(place, job.provenance, examples=job.examples, size=job.shard_size)
-        return self._stores[place]
+            assert job is not None  # the scheduler prepares before it measures
+            self._stores[url] = ShardStore(url, job.provenance, examples=job.examples, size=job.shard_size)
+        return self._stores[url]
 
-    def _at_desk(self) -> Desk:
-        assert self._desk is not None  # a crew starts its workers before it sends them anything
-        return self._desk
+    def _study_worker(self) -> StudyWorker:
+        assert self._worker is not None  # the scheduler starts a worker before it sends anything else
+        return self._worker
+
+
+class RayPool:
+    """A `WorkerPool` of Ray actors, each with so many CPUs and GPUs."""
+
+    def __init__(self, connection: RayConnection, spec: WorkerSpec, *, cpus: float, gpus: float) -> None:
+        self._connection, self._ray = connection, connection.ray
+        remote = self._ray.remote(RayWorker)
+        self._actor = remote.options(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)
+        self._environment = dict(spec.environment)
+        self._spec = self._ray.put(spec)
+        self._actors: dict[str, Any] = {}
+        self._pending: dict[Any, str] = {}  # reference of a call -> worker
+        self._started = 0
+
+    def start(self) -> str:
+        """Start a worker and return its name; it answers once it has loaded the model."""
+        self._started += 1
+        name = f"worker {self._started}"
+        self._actors[name] = self._actor.remote(self._environment, [self._spec])
+        self._pending[self._actors[name].start.remote()] = name
+        return name
+
+    def send(self, worker: str, call: Call) -> None:
+        """Send a call to a free worker."""
+        self._pending[getattr(self._actors[worker], call.method).remote(*call.arguments)] = worker
+
+    def wait(self, seconds: float) -> list[Event]:
+        """The events since the last call; waits at most so long for the first."""
+        if not self._pending:
+            time.sleep(seconds)
+            return []
+        ready, _ = self._ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
+        if not ready:
+            ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=seconds)
+        return [self._event(self._pending.pop(reference), reference) for reference in ready]
+
+    def _event(self, worker: str, reference: Any) -> Event:
+        self._connection.check_raylet()
+        try:
+            reply: WorkerReply = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            self._actors.pop(worker, None)
+            return Died(worker, cause_of_death(error))
+        if reply.kind == ANSWERED:
+            return Answered(worker, reply.value)
+        if reply.kind == REFUSED:
+            kind = getattr(errors, reply.error, HeadwiseError)
+            return Refused(worker, kind(reply.message))
+        return Failed(worker, reply.message)
+
+    def stop(self, worker: str) -> None:
+        """Kill a worker; no more events come from it."""
+        actor = self._actors.pop(worker, None)
+        self._pending = {ref: name for ref, name in self._pending.items() if name != worker}
+        if actor is not None:
+            self._ray.kill(actor, no_restart=True)
+
+    def put(self, content: bytes) -> Any:
+        """Put bytes into Ray's object store; a reference for the workers."""
+        self._connection.check_raylet()
+        return self._ray.put(content)
+
+    def check(self) -> None:
+        """EngineError if Ray itself is gone."""
+        self._connection.check()
+
+    def now(self) -> float:
+        """Seconds."""
+        return time.monotonic()
+
+
+def cause_of_death(error: Exception) -> str:
+    """Why a worker is gone, in a few words; Ray's own message has twenty lines.
+
+    >>> cause_of_death(Exception("The actor died.\\nThe actor is dead because its node has died. Node Id: 12"))
+    'its node died'
+    """
+    text, kind = " ".join(str(error).split()), type(error).__name__
+    if kind == "OutOfMemoryError" or "running low on memory" in text:
+        return "Ray ended it because its node ran out of memory"
+    if "node has died" in text or "node died" in text or kind == "NodeDiedError":
+        return "its node died"
+    if "SIGKILL" in text or "connection error code 2" in text or "Worker unexpectedly exits" in text:
+        return "its process was killed"
+    if kind == "ActorUnschedulableError":
+        return "no node has room for it"
+    return text[:200] or kind

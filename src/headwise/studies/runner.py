@@ -1,10 +1,10 @@
-"""Where studies are worked on: an order (a model by name, data, options), and the desk at which it is carried out.
+"""What to build (`BuildSpec`: a model by name, data, options), and the process that builds it (`StudyRunner`).
 
-An `BuildOrder` is plain data, so it can be opened anywhere: in this process, or on a machine of a cluster, where it is sent.
-Opening it loads the model (or leaves it on disk, where only weights are read), and gives a `Workshop`, which prepares one
-study at a time, measures its shards and concludes. The engines know no more of studies than that (`engines.engine`).
+A `BuildSpec` is plain data, so it can be opened anywhere: in this process, or on a machine of a cluster. Opening it loads the
+model (or leaves it on disk, if only weights are read) and gives a `StudyRunner`, which prepares one study at a time, measures
+its shards and finalizes. This is all that the engines know about studies (`engines.engine`).
 
-Cost: the model, once a process. This module does not know which engine runs, nor where the atlas lies.
+Cost: the model, once per process.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from headwise.core.errors import EngineError, ModelError
 from headwise.corpora import Endpoint
-from headwise.engines import Job, Outcome, Shard, Threads
+from headwise.engines import Shard, StudyJob, StudyResult, ThreadCounts
 from headwise.model import Model, StoredModel, check_finite, load, open_stored
 from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import studies as all_studies
 from headwise.studies.run import StudyRun
 
-__all__ = ["BuildOrder", "Workshop", "model_for"]
+__all__ = ["BuildSpec", "StudyRunner", "model_for"]
 
 CARRIED = (
     "HF_",
@@ -45,43 +45,43 @@ PLACED = ("device", "device_map", "max_memory")  # any of these says where the m
 
 
 @dataclass(frozen=True)
-class BuildOrder:
-    """What is to be built."""
+class BuildSpec:
+    """What to build."""
 
     model: Any  # what `load` takes or gave
     studies: tuple[str, ...]
     inputs: StudyInputs = field(default_factory=StudyInputs)
     options: Mapping[str, Any] = field(default_factory=dict)  # by study
     loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes beside the model
-    sent: Sent | None = None  # where it came from, if it was sent
+    worker_env: WorkerEnv | None = None  # of a worker on a cluster
 
-    def open(self) -> Workshop:
+    def open(self) -> StudyRunner:
         """Load the model that these studies need."""
-        if self.sent is not None:
-            self.sent.settle()
+        if self.worker_env is not None:
+            self.worker_env.apply()
         loaded = self.model
         if not isinstance(loaded, Model | StoredModel):
             loaded = model_for(self.studies, self.model, **self.loading)
         if isinstance(loaded, Model):
             check_finite(loaded.hf)
-        return Workshop(self, loaded)
+        return StudyRunner(self, loaded)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the model was asked for on the CPU."""
+        """Whether the model was requested on the CPU."""
         return str(self.loading.get("device") or "").startswith("cpu")
 
     @property
-    def threads(self) -> Threads:
-        """As many as this process has, unless it was said otherwise."""
-        if self.sent is not None:
-            return self.sent.threads
+    def threads(self) -> ThreadCounts:
+        """As many as this process has, unless a worker was given another number."""
+        if self.worker_env is not None:
+            return self.worker_env.threads
         torches = torch.get_num_threads()
-        return Threads(torches, max((one["num_threads"] for one in _blas()), default=torches))
+        return ThreadCounts(torches, max((one["num_threads"] for one in _blas()), default=torches))
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that loading and asking depend on, among them the keys of endpoints that the options name."""
+        """Variables that loading and generation depend on, including the API keys of endpoints among the options."""
         keys = {
             value.key_variable
             for chosen in self.options.values()
@@ -90,8 +90,8 @@ class BuildOrder:
         }
         return {name: text for name, text in os.environ.items() if name.startswith(CARRIED) or name in keys}
 
-    def for_workers(self, gpus: float | None, threads: int | None) -> BuildOrder:
-        """The same for other processes: names and data only, placed on so many GPUs."""
+    def for_workers(self, gpus: float | None, threads: int | None) -> BuildSpec:
+        """The same for other processes: names and data only, with the model placed on so many GPUs."""
         for what, given in (("model", self.model), ("model to compare with (reference)", self.inputs.reference)):
             if given is not None and not isinstance(given, str | Path):
                 raise EngineError(
@@ -102,23 +102,23 @@ class BuildOrder:
         loading = dict(self.loading)
         if gpus is not None and all(loading.get(name) is None for name in PLACED):
             loading |= {"device_map": "auto"} if gpus > 1 else {"device": "cpu"} if gpus == 0 else {}
-        count = self.threads if threads is None else Threads(threads, threads)
+        counts = self.threads if threads is None else ThreadCounts(threads, threads)
         names = [self.model, self.inputs.reference, loading.get("adapter")]
         local = tuple(str(name) for name in names if name is not None and Path(name).expanduser().exists())
-        sent = Sent(os.getcwd(), local, count)
-        return replace(self, inputs=self.inputs.with_files_read(), loading=loading, sent=sent)
+        env = WorkerEnv(os.getcwd(), local, counts)
+        return replace(self, inputs=self.inputs.with_files_read(), loading=loading, worker_env=env)
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What an order takes along from the process that sent it."""
+class WorkerEnv:
+    """The parts of the driver's environment that a worker reproduces."""
 
-    folder: str  # where that process stood: relative names are meant from there
-    local: tuple[str, ...]  # names that are files or folders there
-    threads: Threads
+    folder: str  # the driver's working directory, which relative names refer to
+    local: tuple[str, ...]  # names that are files or folders on the driver's machine
+    threads: ThreadCounts
 
-    def settle(self) -> None:
-        """Stand where the sender stood, and compute with as many threads; what is not on this machine is refused."""
+    def apply(self) -> None:
+        """Change to the driver's directory and set the threads; ModelError if a file is not on this machine."""
         if Path(self.folder).is_dir():
             os.chdir(self.folder)
         for name in self.local:
@@ -131,36 +131,36 @@ class Sent:
         threadpool_limits(self.threads.blas, user_api="blas")
 
 
-class Workshop:
-    """A loaded model, with one study ready."""
+class StudyRunner:
+    """A loaded model with one study prepared on it."""
 
-    def __init__(self, order: BuildOrder, model: Model | StoredModel) -> None:
-        self._order, self._model = order, model
+    def __init__(self, spec: BuildSpec, model: Model | StoredModel) -> None:
+        self._spec, self._model = spec, model
         self._work: StudyRun | None = None
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
-        """Make a study ready, from the maps that it needs; the one before is put away."""
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Prepare a study from the maps that it depends on; the previous one is released."""
         self._work = None
-        inputs = replace(self._order.inputs, maps=needed)
-        work: StudyRun = all_studies()[study].load_prepare()(self._model, inputs, self._order.options.get(study))
+        prepare = all_studies()[study].load_prepare()
+        work: StudyRun = prepare(self._model, replace(self._spec.inputs, maps=inputs), self._spec.options.get(study))
         self._work = work
-        return Job(study, work.provenance, work.examples, work.shard_size)
+        return StudyJob(study, work.provenance, work.examples, work.shard_size)
 
     def measure(self, shard: Shard) -> xr.Dataset:
-        """Some examples of the study that is ready."""
+        """Measure the examples of one shard."""
         return self._ready().measure(shard)
 
-    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
-        """Maps, and files to keep beside them."""
+    def finalize(self, parts: Sequence[xr.Dataset]) -> StudyResult:
+        """Reduce all shards to the study's maps and artifacts."""
         work = self._ready()
         datasets = work.finalize(parts)
         if work.write_artifacts is None:
-            return Outcome(datasets, {})
+            return StudyResult(datasets, {})
         with tempfile.TemporaryDirectory() as folder:
             work.write_artifacts(Path(folder), datasets, parts)
             left = [path for path in Path(folder).rglob("*") if path.is_file()]
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(left)}
-        return Outcome(datasets, files)
+        return StudyResult(datasets, files)
 
     def _ready(self) -> StudyRun:
         assert self._work is not None  # engines prepare before they measure

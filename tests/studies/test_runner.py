@@ -1,4 +1,4 @@
-"""An order that is sent to workers: what goes along, what is refused, where the model is put."""
+"""A spec that is sent to workers: what goes along, what is refused, where the model is put."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from planted import save_tiny, tiny_passages
 
 from headwise.core.errors import EngineError, ModelError
 from headwise.corpora import Endpoint, Passages
-from headwise.engines import Threads
+from headwise.engines import ThreadCounts
 from headwise.model import load
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.workshop import BuildOrder, Sent
+from headwise.studies.runner import BuildSpec, WorkerEnv
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ from headwise.studies.workshop import BuildOrder, Sent
     ],
 )
 def test_where_a_worker_puts_the_model(gpus, loading, expected) -> None:
-    assert BuildOrder(None, ("profile",), loading=loading).for_workers(gpus, None).loading == expected
+    assert BuildSpec(None, ("profile",), loading=loading).for_workers(gpus, None).loading == expected
 
 
 def test_the_users_files_are_read_before_they_are_sent(tmp_path: Path) -> None:
     file = tmp_path / "texts.txt"
     file.write_text("one text\n\nanother text")
-    sent = BuildOrder(None, ("profile",), StudyInputs(file)).for_workers(0, None)
+    sent = BuildSpec(None, ("profile",), StudyInputs(file)).for_workers(0, None)
     file.unlink()
     received = pickle.loads(pickle.dumps(sent))  # as Ray does
     assert isinstance(received.inputs.passages_source, Passages)
@@ -52,16 +52,16 @@ def test_the_keys_of_endpoints_go_along_and_no_others(monkeypatch: pytest.Monkey
     for name in ("MY_KEY", "HF_HOME", "SECRET"):
         monkeypatch.setenv(name, "value")
     options = {"answers": AnsweringOptions(endpoint=Endpoint("http://localhost:1/v1", "m", key_variable="MY_KEY"))}
-    found = BuildOrder(None, ("answers",), options=options).environment
+    found = BuildSpec(None, ("answers",), options=options).environment
     assert found["MY_KEY"] == found["HF_HOME"] == "value"
     assert "SECRET" not in found and "PATH" not in found
 
 
 def test_threads_are_those_of_this_process_unless_said_otherwise() -> None:
-    order = BuildOrder(None, ("profile",))
-    assert order.threads.torch == torch.get_num_threads()
-    assert order.for_workers(0, None).threads == order.threads
-    assert order.for_workers(0, 3).threads == Threads(3, 3)
+    spec = BuildSpec(None, ("profile",))
+    assert spec.threads.torch == torch.get_num_threads()
+    assert spec.for_workers(0, None).threads == spec.threads
+    assert spec.for_workers(0, 3).threads == ThreadCounts(3, 3)
 
 
 def test_a_worker_stands_where_the_sender_stood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,28 +69,28 @@ def test_a_worker_stands_where_the_sender_stood(tmp_path: Path, monkeypatch: pyt
     save_tiny(tmp_path / "tiny", layers=2)
     threads = torch.get_num_threads()
     monkeypatch.chdir(tmp_path)
-    sent = BuildOrder("tiny", ("profile",), StudyInputs(tiny_passages(3))).for_workers(0, None)
+    sent = BuildSpec("tiny", ("profile",), StudyInputs(tiny_passages(3))).for_workers(0, None)
     os.chdir("/")
-    desk = sent.open()
+    runner = sent.open()
     assert Path.cwd() == tmp_path
-    assert desk.prepare("profile", {}).provenance.model["id"] == "tiny"
+    assert runner.prepare("profile", {}).provenance.model["id"] == "tiny"
     assert torch.get_num_threads() == threads
 
 
 def test_a_folder_that_is_not_on_this_machine_is_said() -> None:
-    sent = Sent("/nowhere/at/all", ("models/mine",), Threads(1, 1))
+    env = WorkerEnv("/nowhere/at/all", ("models/mine",), ThreadCounts(1, 1))
     with pytest.raises(
         ModelError, match=r"models/mine is a folder where the build was started, and is not on the machine"
     ):
-        replace(BuildOrder("models/mine", ("profile",)), sent=sent).open()
+        replace(BuildSpec("models/mine", ("profile",)), worker_env=env).open()
 
 
 def test_models_in_memory_are_refused(tmp_path: Path) -> None:
     loaded = load(save_tiny(tmp_path / "tiny", layers=2))
-    for order in (BuildOrder(loaded, ("profile",)), BuildOrder(loaded.hf, ("profile",))):
+    for spec in (BuildSpec(loaded, ("profile",)), BuildSpec(loaded.hf, ("profile",))):
         with pytest.raises(
             EngineError, match=r"Workers load the model themselves, and a \w+ in the memory of this process"
         ):
-            order.for_workers(None, None)
+            spec.for_workers(None, None)
     with pytest.raises(EngineError, match="Workers load the model to compare with"):
-        BuildOrder(None, ("patterns",), StudyInputs(reference=loaded)).for_workers(None, None)
+        BuildSpec(None, ("patterns",), StudyInputs(reference=loaded)).for_workers(None, None)

@@ -1,10 +1,10 @@
-"""An order without a model, for engines: an example's numbers follow from its place, and faults are ordered by shard.
+"""A spec without a model, for engines: an example's numbers follow from its place, and faults are ordered by shard.
 
-    ToyOrder(folder, faults={3: ("die", 1)})      shard 3 kills the process that measures it, the first time
+    ToySpec(folder, faults={3: ("die", 1)})      shard 3 kills the process that measures it, the first time
 
 Every try is noted in a file of `folder`, so that a test sees what was done in which process, and how often. Fates: die
 (SIGKILL), fail (an error nobody meant), refuse (an error for the user), hang. Places -1, -2, -3 stand for opening, preparing
-and concluding. Workers import this module by its name, so this folder must be in their PYTHONPATH (`on_the_path`).
+and finalizing. Workers import this module by its name, so this folder must be in their PYTHONPATH (`on_the_path`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.core.errors import EngineError, StudyError
-from headwise.engines import Job, Outcome, Shard, Threads
+from headwise.engines import Shard, StudyJob, StudyResult, ThreadCounts
 
-OPEN, PREPARE, CONCLUDE = -1, -2, -3
+OPEN, PREPARE, FINALIZE = -1, -2, -3
 
 
 def on_the_path() -> str:
@@ -36,7 +36,7 @@ EXAMPLES, SIZE = 23, 4
 
 
 @dataclass(frozen=True)
-class ToyOrder:
+class ToySpec:
     folder: Path
     faults: Mapping[int, tuple[str, int]] = field(default_factory=dict)  # place -> what happens, how many times
     examples: int = EXAMPLES
@@ -46,21 +46,21 @@ class ToyOrder:
     on_cpu: bool = False
 
     @property
-    def threads(self) -> Threads:
-        return Threads(1, 1)
+    def threads(self) -> ThreadCounts:
+        return ThreadCounts(1, 1)
 
     @property
     def environment(self) -> dict[str, str]:
         return {"TOY": "sent", **{name: value for name, value in os.environ.items() if name.startswith("AWS_")}}
 
-    def for_workers(self, gpus: float | None, threads: int | None) -> ToyOrder:
+    def for_workers(self, gpus: float | None, threads: int | None) -> ToySpec:
         if self.in_memory:
             raise EngineError("a toy in memory cannot be sent; give its name")
         return replace(self, on_cpu=gpus == 0)
 
-    def open(self) -> ToyDesk:
+    def open(self) -> ToyWorker:
         self.meet(OPEN)
-        return ToyDesk(self)
+        return ToyWorker(self)
 
     def meet(self, place: int) -> None:
         """Note that this is tried, and let happen what was ordered."""
@@ -84,22 +84,22 @@ class ToyOrder:
         return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-class ToyDesk:
-    def __init__(self, order: ToyOrder) -> None:
-        self.order = order
+class ToyWorker:
+    def __init__(self, spec: ToySpec) -> None:
+        self.spec = spec
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
-        self.order.meet(PREPARE)
-        data = {"digest": "d", "size": self.order.examples}
-        origin = Provenance(study, 1, {"id": "toy", "digest": "m"}, data, {"needed": sorted(needed)}, 0)
-        return Job(study, origin, self.order.examples, SIZE)
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        self.spec.meet(PREPARE)
+        data = {"digest": "d", "size": self.spec.examples}
+        origin = Provenance(study, 1, {"id": "toy", "digest": "m"}, data, {"needed": sorted(inputs)}, 0)
+        return StudyJob(study, origin, self.spec.examples, SIZE)
 
     def measure(self, shard: Shard) -> xr.Dataset:
-        time.sleep(self.order.seconds)
+        time.sleep(self.spec.seconds)
         end = time.monotonic() + 60
-        while self.order.tries().count(PREPARE) < self.order.together and time.monotonic() < end:
+        while self.spec.tries().count(PREPARE) < self.spec.together and time.monotonic() < end:
             time.sleep(0.02)
-        self.order.meet(shard.index)
+        self.spec.meet(shard.index)
         examples = range(shard.start, shard.stop)
         numbers = np.stack([np.random.default_rng(example).random((3, 2), "float32") for example in examples])
         numbers[0, 0, 0] = np.nan
@@ -109,7 +109,7 @@ class ToyDesk:
             attrs={"environment": os.environ.get("TOY", "not sent")},
         )
 
-    def conclude(self, parts: Sequence[xr.Dataset]) -> Outcome:
-        self.order.meet(CONCLUDE)
+    def finalize(self, parts: Sequence[xr.Dataset]) -> StudyResult:
+        self.spec.meet(FINALIZE)
         whole = xr.concat(parts, dim="example", data_vars="all", combine_attrs="override")
-        return Outcome({"toy": whole}, {"kept/file.bin": whole["value"].values.tobytes()})
+        return StudyResult({"toy": whole}, {"kept/file.bin": whole["value"].values.tobytes()})

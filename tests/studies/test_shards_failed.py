@@ -14,7 +14,16 @@ from planted import tiny_passages
 from headwise.atlas import Atlas
 from headwise.core.errors import EngineError
 from headwise.corpora import Passages, read_questions
-from headwise.engines import Job, Listener, LocalEngine, Order, Outcome, Session, SetAsideError, ShardStore
+from headwise.engines import (
+    EngineSession,
+    Listener,
+    LocalEngine,
+    ShardsFailedError,
+    ShardStore,
+    StudyJob,
+    StudyResult,
+    WorkerSpec,
+)
 from headwise.model import Model
 from headwise.studies import ProfileOptions, build
 
@@ -28,22 +37,22 @@ class Poisoned:
         self.studies = studies
 
     @contextmanager
-    def open(self, order: Order, listener: Listener) -> Iterator[_Session]:
-        with LocalEngine().open(order, listener) as session:
+    def open(self, spec: WorkerSpec, listener: Listener) -> Iterator[_Session]:
+        with LocalEngine().open(spec, listener) as session:
             yield _Session(session, self.studies)
 
 
 class _Session:
-    def __init__(self, session: Session, studies: tuple[str, ...]) -> None:
+    def __init__(self, session: EngineSession, studies: tuple[str, ...]) -> None:
         self._session, self._studies = session, studies
 
-    def prepare(self, study: str, needed: Mapping[str, xr.Dataset]) -> Job:
-        return self._session.prepare(study, needed)
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        return self._session.prepare(study, inputs)
 
-    def run(self, job: Job, store: ShardStore, listener: Listener) -> Outcome:
+    def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
         if job.study in self._studies:
             tries = ["worker 1 died: killed", "worker 2 died: killed", "worker 3 failed: ValueError: poison"]
-            raise SetAsideError(job.study, {"examples 20 to 39": tries})
+            raise ShardsFailedError(job.study, {"examples 20 to 39": tries})
         return self._session.run(job, store, listener)
 
 
@@ -62,7 +71,7 @@ def test_the_rest_is_made_and_the_next_run_makes_what_was_left(tiny: Model, pass
 
 
 def test_many_are_named_by_the_first_three() -> None:
-    error = SetAsideError("toy", {f"examples {n}": ["died"] * 3 for n in range(5)}, untried=7)
+    error = ShardsFailedError("toy", {f"examples {n}": ["died"] * 3 for n in range(5)}, untried=7)
     assert str(error).endswith("examples 2 (3 tries; died) and 2 more; 7 others were not tried after that")
 
 
