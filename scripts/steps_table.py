@@ -16,8 +16,8 @@ from pathlib import Path
 
 import headwise
 from headwise.corpora import judge_step, packaged_steps, read_steps, step_ids
-from headwise.studies.answers.decoding import Decoder, shared_beginning
 from headwise.studies.answers.endings import ending, text_of
+from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         steps = steps.sample(options.sample)
     model = headwise.load(options.model) if options.model else headwise.load()
     prompts = [step_ids(model, step) for step in steps]
-    decoder = Decoder(model, prompts[0][: shared_beginning(prompts)])
+    decoder = PrefixCachedDecoder(model, prompts[0][: common_prefix_length(prompts)])
     replies = decoder.generate(prompts, options.tokens, ending(model, numeric=False))
     texts = [text_of(model, reply.ids) for reply in replies]
     verdicts = [judge_step(step, text) for step, text in zip(steps, texts, strict=True)]

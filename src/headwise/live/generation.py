@@ -34,8 +34,8 @@ from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora import Question, has_chat_template, question_prompt
 from headwise.live.response_schemas import GeneratedToken, NextTokens
 from headwise.model import Model, readable_tokens
-from headwise.studies.answers.decoding import CACHE, Ids
 from headwise.studies.answers.endings import ending, ending_ids
+from headwise.studies.decoding import CACHE, Ids
 
 __all__ = [
     "MAX_PROMPT_TOKENS", "PROMPT_MODES", "DecoderState", "Generation", "LivePrompt", "ends_of", "generate", "max_prompt_tokens",

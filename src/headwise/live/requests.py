@@ -30,8 +30,8 @@ from headwise.live.effects import HeadFactors, NextTokenReading
 from headwise.live.generation import Generation, LivePrompt, next_tokens, steps_of
 from headwise.live.response_schemas import Continuation, RunResult, TokenInfo, json_matrix, json_number
 from headwise.model import Model, readable_tokens
-from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import text_of
+from headwise.studies.decoding import Ids
 
 __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result", "token_infos"]
 

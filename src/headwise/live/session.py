@@ -50,7 +50,7 @@ from headwise.live.response_schemas import AnswerScore, ControlEffect, MapWindow
 from headwise.live.scoring import AtlasScorers
 from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
-from headwise.studies.answers.decoding import Ids
+from headwise.studies.decoding import Ids
 
 __all__ = ["LiveSession"]
 

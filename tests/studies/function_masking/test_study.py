@@ -13,9 +13,9 @@ from headwise.corpora import Steps, answers_step, step_ids
 from headwise.engines import split_shards
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
+from headwise.studies.decoding import POSITIONS
 from headwise.studies.function_masking.measure import Masking, prepare
 from headwise.studies.function_masking.spec import FunctionMaskingOptions
-from headwise.studies.functions.readied import WHERE
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import dataset_spec
 
@@ -121,7 +121,7 @@ def test_the_dataset_is_as_promised(found):
     check(found, dataset_spec("function_masking").schema)
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", POSITIONS)
 def test_where_heads_are_masked(model, steps, maps, where):
     """An answer of one token is made at the last prompt token: masking decode steps alone comes too late."""
     small = replace(OPTIONS, where=where, heads=(1,), items=3, failed=0, chains=0, draws=2)

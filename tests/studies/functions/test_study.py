@@ -14,12 +14,12 @@ from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Step, Steps, packaged_steps, step_ids
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
+from headwise.studies.decoding import PrefixCachedDecoder
 from headwise.studies.function_masking.spec import FunctionMaskingOptions
 from headwise.studies.functions.choice import choose
 from headwise.studies.functions.confounds import form_of, told_by_form
 from headwise.studies.functions.key_tokens import key_places
 from headwise.studies.functions.measure import prepare
-from headwise.studies.functions.readied import Readied
 from headwise.studies.functions.reading import Reader, prompts_of
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.inputs import StudyInputs
@@ -68,7 +68,7 @@ def test_z_is_the_mean_over_the_answers_key_tokens(steps):
     model = planted_steps_model()
     chains = [(step,) for step in steps.items[:5]]
     prompts = prompts_of(model, chains, 3)
-    decoder = Readied(model, (), longest=80)
+    decoder = PrefixCachedDecoder(model, (), longest=80)
     found = Reader(model, decoder, limit=3, key_tokens="all").read(chains, prompts)
     for row, ((step,), (prompt,)) in enumerate(zip(chains, prompts, strict=True)):
         assert prompt == step_ids(model, step)

@@ -11,7 +11,7 @@ from typing import Any
 
 from headwise.corpora.normalisation import sentences, words
 from headwise.model import Model
-from headwise.studies.answers.decoding import Ids
+from headwise.studies.decoding import Ids
 
 __all__ = ["ending", "ending_ids", "is_second_sentence", "text_of"]
 

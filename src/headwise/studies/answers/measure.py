@@ -47,9 +47,9 @@ from headwise.corpora import (
 )
 from headwise.engines import Shard
 from headwise.model import Model
-from headwise.studies.answers.decoding import Decoder, Ids, Reply, Sampling, shared_beginning
 from headwise.studies.answers.endings import ending, ending_ids, text_of
 from headwise.studies.answers.spec import SPEC, AnsweringOptions
+from headwise.studies.decoding import Ids, PrefixCachedDecoder, Reply, Sampling, common_prefix_length
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.run import StudyRun
 
@@ -78,8 +78,10 @@ def prepare(model: Model, inputs: StudyInputs, options: AnsweringOptions | None 
     every = [_ask(model, place, item, options, shots, chat) for place, item in enumerate(questions.items)]
     asked = _that_fit(model, every, options)
     asked.sort(key=lambda one: (len(one.prompt), one.place))
-    beginning = asked[0].prompt[: shared_beginning([one.prompt for one in asked])]
-    decoder = Decoder(model, beginning, batch=options.batch, batch_tokens=options.batch_tokens, once=True)
+    beginning = asked[0].prompt[: common_prefix_length([one.prompt for one in asked])]
+    decoder = PrefixCachedDecoder(
+        model, beginning, batch=options.batch, batch_tokens=options.batch_tokens, share_prompts=True
+    )
     kept = {one.place for one in asked}
     dropped = [one.question.id for one in every if one.place not in kept]
     provenance = _provenance(model, questions, asked, options, shots, chat)
@@ -171,7 +173,12 @@ def _provenance(
 
 
 def _measure(
-    model: Model, decoder: Decoder, asked: Sequence[_Asked], options: AnsweringOptions, shots: int, chat: bool
+    model: Model,
+    decoder: PrefixCachedDecoder,
+    asked: Sequence[_Asked],
+    options: AnsweringOptions,
+    shots: int,
+    chat: bool,
 ) -> xr.Dataset:
     """The answers to some questions, in the order they were given."""
     if options.endpoint is not None:
@@ -185,7 +192,9 @@ def _measure(
     return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, options))
 
 
-def _generate(model: Model, decoder: Decoder, asked: Sequence[_Asked], options: AnsweringOptions) -> list[Reply]:
+def _generate(
+    model: Model, decoder: PrefixCachedDecoder, asked: Sequence[_Asked], options: AnsweringOptions
+) -> list[Reply]:
     replies: dict[int, Reply] = {}
     for numeric in (False, True):
         some = [one for one in asked if one.question.numeric == numeric]
@@ -200,7 +209,12 @@ def _generate(model: Model, decoder: Decoder, asked: Sequence[_Asked], options: 
 
 
 def _from_endpoint(
-    model: Model, decoder: Decoder, asked: Sequence[_Asked], options: AnsweringOptions, shots: int, chat: bool
+    model: Model,
+    decoder: PrefixCachedDecoder,
+    asked: Sequence[_Asked],
+    options: AnsweringOptions,
+    shots: int,
+    chat: bool,
 ) -> tuple[list[str], list[Reply]]:
     """What the endpoint said, and how the model reads it."""
     assert options.endpoint is not None
@@ -218,7 +232,7 @@ def _from_endpoint(
     return [text.strip() for text in texts], _read(decoder, asked, said)
 
 
-def _read(decoder: Decoder, asked: Sequence[_Asked], said: Sequence[Ids]) -> list[Reply]:
+def _read(decoder: PrefixCachedDecoder, asked: Sequence[_Asked], said: Sequence[Ids]) -> list[Reply]:
     scores = decoder.score([one.prompt for one in asked], said)
     return [Reply(ids, logprobs, finished=True) for ids, logprobs in zip(said, scores, strict=True)]
 

@@ -1,7 +1,7 @@
 """Steps asked again with heads changed: many sets of heads in one batch, each prompt read once.
 
 A job is a step and a change (factors of all heads, and what is added to them). The rows of a batch are jobs; their prompts
-are kept once (`functions.readied`) and copied to each row, and `ByRow` gives every row its own change. Answers are judged
+are kept once (`studies.decoding`) and copied to each row, and `ByRow` gives every row its own change. Answers are judged
 against the right answer, by the same rules as ever and without knowing the change.
 
 Cost: one row a job, from the last prompt token to the end of its answer. This module does not know why heads are changed.
@@ -21,9 +21,8 @@ from headwise.corpora import Step, answers_step, step_ids
 from headwise.interventions import ByRow
 from headwise.model import Model
 from headwise.seam import Structure, observe
-from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import ending, text_of
-from headwise.studies.functions.readied import Readied
+from headwise.studies.decoding import Ids, PrefixCachedDecoder
 
 __all__ = ["Change", "Desk"]
 
@@ -38,7 +37,7 @@ class Change(NamedTuple):
 class Desk:
     """A model that is asked steps, with changes to its heads."""
 
-    def __init__(self, model: Model, decoder: Readied, limit: int):
+    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int):
         self.model, self.decoder, self.limit = model, decoder, limit
         self.structure = Structure(model)
         self.ends = ending(model, numeric=False)
@@ -56,11 +55,11 @@ class Desk:
                 list(range(start, min(start + self.decoder.rows, len(jobs))))
                 for start in range(0, len(jobs), self.decoder.rows)
             ]
-            self.decoder.ready(prompts)
+            self.decoder.prepare(prompts)
         for group in groups:
             said = self.say(prompts, [jobs[job] for job in group])
             found[group] = [answers_step(steps[jobs[job][0]], text) for job, text in zip(group, said, strict=True)]
-        self.decoder.forget()
+        self.decoder.clear()
         return found
 
     def say(self, prompts: Sequence[Ids], jobs: Sequence[tuple[int, Change]]) -> list[str]:
@@ -69,18 +68,18 @@ class Desk:
         if self.decoder.rows == 1:
             prompts, places = [prompts[places[0]]], [0]
         change = by_row([change for _, change in jobs], self.decoder)
-        self.decoder.ready(prompts)  # before anything is changed
+        self.decoder.prepare(prompts)  # before anything is changed
         with torch.no_grad(), observe(self.structure, change):
             replies = self.decoder.answer(prompts, self.limit, self.ends, places)
         return [text_of(self.model, reply.ids) for reply in replies]
 
 
-def by_row(changes: Sequence[Change], decoder: Readied) -> ByRow:
+def by_row(changes: Sequence[Change], decoder: PrefixCachedDecoder) -> ByRow:
     """The intervention that makes each row's change."""
     factor = torch.stack([change.factor for change in changes])
     shifts = [change.shift for change in changes]
     given = next((shift for shift in shifts if shift is not None), None)
     if given is None:
-        return ByRow(factor, lines=decoder.lines)
+        return ByRow(factor, lines=decoder.row_of_batch)
     nothing = torch.zeros_like(given)
-    return ByRow(factor, torch.stack([nothing if shift is None else shift for shift in shifts]), decoder.lines)
+    return ByRow(factor, torch.stack([nothing if shift is None else shift for shift in shifts]), decoder.row_of_batch)

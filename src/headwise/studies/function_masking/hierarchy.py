@@ -3,7 +3,7 @@
 A question's steps are asked one after the other; what the model answered stands in the later prompts in place of the right
 answer. Rows are (condition, question): no head masked; the heads of each low-order function; random heads outside all of
 these sets, several draws. Masking acts where answers are made, as everywhere in this study; an earlier answer is read
-as the text it is. A row's prompts grow, so what they share with the one before is read once (`readied`), and rows of a
+as the text it is. A row's prompts grow, so what they share with the one before is read once (`studies.decoding`), and rows of a
 question that have said the same so far share their prompt.
 
 Cost: about one reading of each question, and its answers, a condition. This module does not know functions' orders.
@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from headwise.corpora import Step, answers_step, step_ids
 from headwise.seam import observe
-from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import text_of
+from headwise.studies.decoding import Ids, common_prefix_length
 from headwise.studies.function_masking.asking import Change, Desk, by_row
-from headwise.studies.functions.rounds import alike
 
 __all__ = ["run_chains"]
 
@@ -36,7 +35,7 @@ def run_chains(desk: Desk, chains: Sequence[Sequence[Step]], changes: Sequence[C
     rows = [(condition, question) for condition in range(len(changes)) for question in range(len(chains))]
     for start in range(0, len(rows), desk.decoder.rows):
         _run(desk, chains, changes, rows[start : start + desk.decoder.rows], found)
-        desk.decoder.forget()
+        desk.decoder.clear()
     return found
 
 
@@ -53,10 +52,10 @@ def _run(
         first = {prompt: row for row, prompt in reversed(prompts.items())}  # rows that said the same share a prompt
         stems = {prompt: prompt[: _stem(desk, steps[row], prompt)] for prompt, row in first.items()}
         if desk.decoder.where != "everywhere":
-            start = desk.decoder.narrow(held, [held.index(before[row]) for row in first.values()]) if held else None
+            start = desk.decoder.select(held, [held.index(before[row]) for row in first.values()]) if held else None
             held = list(stems.values())
-            desk.decoder.keep(held, start)
-            desk.decoder.ready(list(first), held)
+            desk.decoder.prefill(held, start)
+            desk.decoder.prepare(list(first), held)
         pick = [list(first).index(prompts[row]) for row in going]
         with (
             torch.no_grad(),
@@ -73,4 +72,4 @@ def _run(
 def _stem(desk: Desk, step: Step, prompt: Ids) -> int:
     """How much of a prompt the next step's will begin with, whatever is answered."""
     longer = replace(step, earlier=(*step.earlier, (step.subquestion, "it")))
-    return alike(prompt, step_ids(desk.model, longer))
+    return common_prefix_length([prompt, step_ids(desk.model, longer)])

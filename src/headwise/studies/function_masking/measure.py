@@ -31,14 +31,13 @@ from headwise.core.provenance import Provenance
 from headwise.corpora import HELD_OUT, HIGH_ORDER, LOW_ORDER, Step, Steps, step_ids
 from headwise.engines import Shard
 from headwise.model import Model
-from headwise.studies.answers.decoding import shared_beginning
+from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 from headwise.studies.function_masking.asking import Change, Desk
 from headwise.studies.function_masking.evidence import to_dataset
 from headwise.studies.function_masking.hierarchy import run_chains
 from headwise.studies.function_masking.plan import Asked, asked_of, augmentations, maskings
 from headwise.studies.function_masking.sets import Sets
 from headwise.studies.function_masking.spec import SPEC, FunctionMaskingOptions
-from headwise.studies.functions.readied import Readied
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.run import StudyRun
 
@@ -95,9 +94,9 @@ class Masking:
         self.chains, self.chain_reason = self._chains(steps)
         flat = [step_ids(model, step) for asked in self.asked.values() for step in asked.steps]
         flat += [step_ids(model, step) for chain in self.chains for step in chain]
-        beginning = flat[0][: shared_beginning(flat)] if flat else ()
+        beginning = flat[0][: common_prefix_length(flat)] if flat else ()
         longest = max(map(len, flat), default=0) + limit * max([len(chain) for chain in self.chains], default=1)
-        decoder = Readied(model, beginning, longest=longest, where=options.where, rows=options.batch)
+        decoder = PrefixCachedDecoder(model, beginning, longest=longest, where=options.where, batch=options.batch)
         self.desk = Desk(model, decoder, limit)
 
     def _chains(self, steps: Steps) -> tuple[list[tuple[Step, ...]], str]:

@@ -27,11 +27,10 @@ from headwise.core.errors import StudyError
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
 from headwise.model import Model
-from headwise.studies.answers.decoding import shared_beginning
+from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 from headwise.studies.functions.choice import choose
 from headwise.studies.functions.key_tokens import RULES
 from headwise.studies.functions.maps import attributes, to_dataset
-from headwise.studies.functions.readied import Readied
 from headwise.studies.functions.reading import Reader, prompts_of
 from headwise.studies.functions.spec import SPEC, FunctionsOptions
 from headwise.studies.inputs import StudyInputs
@@ -48,11 +47,11 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionsOptions | None 
     prompts = prompts_of(model, chosen.chains, options.max_new_tokens)
     flat = [prompt for own in prompts for prompt in own]
     order = sorted(range(len(prompts)), key=lambda place: (max(map(len, prompts[place])), place))  # like goes with like
-    decoder = Readied(
+    decoder = PrefixCachedDecoder(
         model,
-        flat[0][: shared_beginning(flat)],
+        flat[0][: common_prefix_length(flat)],
         longest=max(map(len, flat)) + options.max_new_tokens,
-        rows=options.batch,
+        batch=options.batch,
     )
     reader = Reader(model, decoder, limit=options.max_new_tokens, key_tokens=options.key_tokens)
     shown = hashlib.blake2b(json.dumps(flat).encode(), digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
 """One shard of the functions study: some questions asked step by step, the answers judged, the heads read.
 
 z of every head at the answer's key tokens, mean over them: the answer is run once more after its prompt, in one pass on
-top of what was read (`Readied.follow`), and only its own tokens are looked at. "At a token" is the pass in which that
+top of the cached prompt (`teacher_force`), and only its own tokens are looked at. "At a token" is the pass in which that
 token goes in. An answer without any token has no z (NaN).
 
 Cost: the prompts once (what steps share, once a question), one step a token, and the answers once more.
@@ -23,10 +23,9 @@ from headwise.corpora import CORRECT, Step, judge_step, step_ids
 from headwise.instruments import HeadOutputs
 from headwise.model import Model
 from headwise.seam import Structure, observe
-from headwise.studies.answers.decoding import Ids
 from headwise.studies.answers.endings import ending, text_of
+from headwise.studies.decoding import Ids, PrefixCachedDecoder
 from headwise.studies.functions.key_tokens import key_places
-from headwise.studies.functions.readied import Readied
 from headwise.studies.functions.rounds import batches_of, rounds
 
 __all__ = ["Reader", "prompts_of"]
@@ -51,7 +50,7 @@ def prompts_of(model: Model, chains: Sequence[Chain], limit: int) -> list[list[I
 class Reader:
     """A model that is asked steps and watched while it answers."""
 
-    def __init__(self, model: Model, decoder: Readied, *, limit: int, key_tokens: str):
+    def __init__(self, model: Model, decoder: PrefixCachedDecoder, *, limit: int, key_tokens: str):
         self.model, self.decoder, self.limit, self.key_tokens = model, decoder, limit, key_tokens
         self.structure = Structure(model)
         self.ends = ending(model, numeric=False)
@@ -65,7 +64,7 @@ class Reader:
                 found = self._answered(steps, one.prompts)
                 for row, line in enumerate(one.lines):
                     parts[places[line], number] = found.isel({EXAMPLE: [row]})
-            self.decoder.forget()
+            self.decoder.clear()
         return xr.concat([parts[key] for key in sorted(parts)], dim=EXAMPLE, data_vars="all")
 
     def _answered(self, steps: Sequence[Step], prompts: list[Ids]) -> xr.Dataset:
@@ -109,7 +108,7 @@ class Reader:
             width = max(layer.value_dim for layer in card.per_layer)
             return np.full((len(said), card.layers, card.heads, width), np.nan, dtype=np.float32)
         with torch.no_grad(), observe(self.structure, HeadOutputs(list(range(-longest, 0)))) as seen:
-            self.decoder.follow(prompts, said)
+            self.decoder.teacher_force(prompts, said)
         z = seen["outputs"]["z"].values  # (step, layer, head, token, width)
         found = np.full((*z.shape[:3], z.shape[4]), np.nan, dtype=np.float32)
         for row, (ids, places) in enumerate(zip(said, keys, strict=True)):

@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headwise.studies.answers.decoding import Ids
-from headwise.studies.functions.readied import Readied
+from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 
-__all__ = ["Round", "alike", "batches_of", "rounds"]
+__all__ = ["Round", "batches_of", "rounds"]
 
 
 class Round(NamedTuple):
@@ -30,40 +29,30 @@ class Round(NamedTuple):
     prompts: list[Ids]
 
 
-def alike(one: Ids, other: Ids) -> int:
-    """How many first tokens two prompts have in common; each keeps one of its own at least.
-
-    >>> alike((1, 2, 3, 4), (1, 2, 5)), alike((1, 2), (1, 2))
-    (2, 1)
-    """
-    most = min(len(one), len(other)) - 1
-    return next((place for place in range(most) if one[place] != other[place]), most)
-
-
 def batches_of(lengths: Sequence[int], rows: int) -> list[list[int]]:
     """Places of questions that go together, the longest first, at most so many at once."""
     order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
     return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
-def rounds(decoder: Readied, chains: Sequence[Sequence[Ids]]) -> Iterator[Round]:
-    """Read the prompts of some questions, round by round. What was read for a round stays until `decoder.forget`."""
+def rounds(decoder: PrefixCachedDecoder, chains: Sequence[Sequence[Ids]]) -> Iterator[Round]:
+    """Read the prompts of some questions, round by round. What was read for a round stays until `decoder.clear`."""
     there, before = tuple(range(len(chains))), None
     for number in range(max(map(len, chains))):
         going = tuple(line for line in there if len(chains[line]) > number)
         if before is not None and going != there:
-            old, before = before, decoder.narrow(before, [there.index(line) for line in going])
-            decoder.forget(old)
+            old, before = before, decoder.select(before, [there.index(line) for line in going])
+            decoder.clear(old)
         there = going
         prompts = [chains[line][number] for line in there]
         following = [chains[line][number + 1] if len(chains[line]) > number + 1 else None for line in there]
         shared = [
-            prompt[:-1] if later is None else prompt[: alike(prompt, later)]
+            prompt[:-1] if later is None else prompt[: common_prefix_length([prompt, later])]
             for prompt, later in zip(prompts, following, strict=True)
         ]
-        decoder.keep(shared, before)
-        decoder.ready(prompts, shared)
+        decoder.prefill(shared, before)
+        decoder.prepare(prompts, shared)
         if before is not None and before != shared:
-            decoder.forget(before)
+            decoder.clear(before)
         before = shared
         yield Round(there, prompts)

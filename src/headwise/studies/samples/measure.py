@@ -39,9 +39,8 @@ from headwise.instruments import Sites
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers import measure as answering
-from headwise.studies.answers.decoding import Ids, shared_beginning
 from headwise.studies.answers.spec import AnsweringOptions
-from headwise.studies.functions.readied import Readied
+from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import LAST
 from headwise.studies.probing.spans import exact_spans, ids_of
@@ -195,7 +194,7 @@ def _as_answered(origin: Provenance, options: SamplingOptions) -> AnsweringOptio
 def _beginning(answers: xr.Dataset) -> Ids:
     """What all prompts begin with."""
     prompts = [ids_of(text) for text in answers["prompt_ids"].values]
-    return prompts[0][: shared_beginning(prompts)]
+    return prompts[0][: common_prefix_length(prompts)]
 
 
 # ---- what is read ---------------------------------------------------------------------------------------------------
@@ -234,17 +233,17 @@ class _Reader:
     def _last(self, prompts: Sequence[Ids], replies: Sequence[Ids]) -> NDArray[np.float32]:
         """(row, width): the activation at the last token of every reply, of its prompt where it is empty."""
         longest = max(len(prompt) + len(reply) for prompt, reply in zip(prompts, replies, strict=True))
-        decoder = Readied(self._model, self._beginning, longest=longest, rows=_ROWS // 3)
+        decoder = PrefixCachedDecoder(self._model, self._beginning, longest=longest, batch=_ROWS // 3)
         found = np.empty((len(prompts), self._structure.card.hidden_size), dtype=np.float32)
         order = sorted(range(len(prompts)), key=lambda row: len(replies[row]))
         for begin in range(0, len(order), decoder.rows):
             places = order[begin : begin + decoder.rows]
             some = [prompts[place] for place in places]
             known = list(dict.fromkeys(prompts if decoder.rows > 1 else some))
-            decoder.keep([prompt[:-1] for prompt in known])
-            decoder.narrow([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
+            decoder.prefill([prompt[:-1] for prompt in known])
+            decoder.select([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
             with observe(self._structure, Sites((self._cell.site,), "last")) as seen:
-                decoder.follow(some, [replies[place] for place in places])
+                decoder.teacher_force(some, [replies[place] for place in places])
             sites = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0})
             found[places] = sites.sel({LAYER: self._cell.layer}).values
         return found

@@ -9,8 +9,8 @@ from headwise.instruments import HeadOutputs
 from headwise.interventions import ByRow, Scale
 from headwise.model import load
 from headwise.seam import observe
-from headwise.studies.functions.readied import WHERE, Readied
-from headwise.studies.functions.rounds import alike, batches_of, rounds
+from headwise.studies.decoding import POSITIONS, PrefixCachedDecoder, common_prefix_length
+from headwise.studies.functions.rounds import batches_of, rounds
 
 BEGINNING = tuple(range(20, 32))
 HEADS = [(0, 1), (1, 2), (1, 0)]
@@ -53,18 +53,18 @@ def plainly(model, prompt, limit, where, masked):
     return tuple(said)
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", POSITIONS)
 def test_answers_with_heads_masked_row_by_row_are_those_of_reading_anew(model, prompts, where):
-    decoder = Readied(model, BEGINNING, longest=60, where=where)
+    decoder = PrefixCachedDecoder(model, BEGINNING, longest=60, where=where)
     if where != "everywhere":
         starts = [prompt[: 3 + 2 * line] for line, prompt in enumerate(prompts)]
-        decoder.keep(starts)
-        decoder.ready(prompts, starts)
+        decoder.prefill(starts)
+        decoder.prepare(prompts, starts)
     factor = torch.ones(len(PICK), 2, 4)
     for line in MASKED:
         for layer, head in HEADS:
             factor[line, layer, head] = 0
-    with observe(model, ByRow(factor, lines=decoder.lines)):
+    with observe(model, ByRow(factor, lines=decoder.row_of_batch)):
         found = decoder.answer(prompts, 6, ends, PICK)
     expected = [plainly(model, prompts[row], 6, where, line in MASKED) for line, row in enumerate(PICK)]
     assert [reply.ids for reply in found] == expected
@@ -75,13 +75,13 @@ def test_answers_with_heads_masked_row_by_row_are_those_of_reading_anew(model, p
 
 
 def test_z_after_kept_prompts_is_that_of_one_whole_pass(model, prompts):
-    decoder = Readied(model, BEGINNING, longest=60)
+    decoder = PrefixCachedDecoder(model, BEGINNING, longest=60)
     starts = [prompt[:5] for prompt in prompts]
-    decoder.keep(starts)
-    decoder.ready(prompts, starts)
+    decoder.prefill(starts)
+    decoder.prepare(prompts, starts)
     answers = [(5, 6, 7), (9,), (), (11, 12, 13, 14)]
     with torch.no_grad(), observe(model, HeadOutputs([-4, -3, -2, -1])) as seen:
-        decoder.follow(prompts, answers)
+        decoder.teacher_force(prompts, answers)
     z = seen["outputs"]["z"].values
     for row, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
         if answer:
@@ -91,7 +91,7 @@ def test_z_after_kept_prompts_is_that_of_one_whole_pass(model, prompts):
 
 
 def test_one_row_at_a_time_says_the_same(model, prompts):
-    decoder = Readied(model, BEGINNING, longest=60)
+    decoder = PrefixCachedDecoder(model, BEGINNING, longest=60)
     decoder.rows = 1
     for prompt in prompts:
         assert decoder.answer([prompt], 5, ends)[0].ids == plainly(model, prompt, 5, "answer", False)
@@ -106,7 +106,7 @@ def test_rounds_read_what_prompts_share_once_and_answer_the_same(model):
             stem = stem + tuple(rng.integers(10, 150, int(rng.integers(2, 6))).tolist())
             own.append((*stem, 4, 5, 6))
         chains.append(own)
-    decoder = Readied(model, BEGINNING, longest=60)
+    decoder = PrefixCachedDecoder(model, BEGINNING, longest=60)
     seen = {}
     for number, one in enumerate(rounds(decoder, chains)):
         replies = decoder.answer(one.prompts, 4, ends)
@@ -117,5 +117,5 @@ def test_rounds_read_what_prompts_share_once_and_answer_the_same(model):
 
 
 def test_what_two_prompts_share_leaves_each_a_token():
-    assert alike((1, 2, 3), (1, 2, 3, 4)) == 2 and alike((5,), (5,)) == 0
+    assert common_prefix_length([(1, 2, 3), (1, 2, 3, 4)]) == 2 and common_prefix_length([(5,), (5,)]) == 0
     assert batches_of([3, 9, 5], 2) == [[1, 2], [0]]

@@ -10,7 +10,7 @@ import torch
 from planted import tiny_model
 
 from headwise.model import Model, load
-from headwise.studies.answers.decoding import Decoder, Reply, Sampling, shared_beginning
+from headwise.studies.decoding import PrefixCachedDecoder, Reply, Sampling, common_prefix_length
 
 BEGINNING = tuple(random.Random(1).randrange(4, 200) for _ in range(12))
 CLOSE = 1e-5
@@ -58,9 +58,9 @@ def test_batches_padding_and_a_shared_beginning_change_nothing(family: str) -> N
     expected = one_at_a_time(model, prompts(), 6)
     for options in ({"batch": 1}, {"batch": 4}, {"batch": 64}, {"batch": 64, "batch_tokens": 60}):
         for beginning in ((), BEGINNING):
-            found = Decoder(model, beginning, **options).generate(prompts(), 6, special)  # type: ignore[arg-type]
+            found = PrefixCachedDecoder(model, beginning, **options).generate(prompts(), 6, special)  # type: ignore[arg-type]
             assert same(found, expected), (options, bool(beginning))
-    scores = Decoder(model, BEGINNING, batch=4).score(prompts(), [reply.ids for reply in expected])
+    scores = PrefixCachedDecoder(model, BEGINNING, batch=4).score(prompts(), [reply.ids for reply in expected])
     assert all(a == pytest.approx(b.logprobs, abs=CLOSE) for a, b in zip(scores, expected, strict=True))
 
 
@@ -76,7 +76,7 @@ def test_rows_that_end_early_leave_the_others_alone(model: Model) -> None:
     expected = one_at_a_time(model, prompts(), 6, ends)
     assert len({len(reply.ids) for reply in expected}) > 2
     assert any(reply.finished for reply in expected)
-    assert same(Decoder(model, BEGINNING).generate(prompts(), 6, ends), expected)
+    assert same(PrefixCachedDecoder(model, BEGINNING).generate(prompts(), 6, ends), expected)
 
 
 def test_a_window_smaller_than_the_text() -> None:
@@ -85,7 +85,7 @@ def test_a_window_smaller_than_the_text() -> None:
     windowed = load(type(hf)(hf.config).eval(), tokenizer)
     assert windowed.card.per_layer[0].window == 8
     expected = one_at_a_time(windowed, prompts(), 6)
-    assert same(Decoder(windowed, BEGINNING, batch=4).generate(prompts(), 6, special), expected)
+    assert same(PrefixCachedDecoder(windowed, BEGINNING, batch=4).generate(prompts(), 6, special), expected)
 
 
 def test_a_model_without_a_cache_reads_anew(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +96,12 @@ def test_a_model_without_a_cache_reads_anew(model: Model, monkeypatch: pytest.Mo
         return real(input_ids=input_ids, use_cache=False)
 
     monkeypatch.setattr(model.hf, "forward", forgetful)
-    assert same(Decoder(model, BEGINNING, batch=4).generate(prompts(), 4, special), expected)
+    assert same(PrefixCachedDecoder(model, BEGINNING, batch=4).generate(prompts(), 4, special), expected)
 
 
 def test_prompts_that_do_not_share_the_beginning_are_read_whole(model: Model) -> None:
     others = [(5, 6, 7), *prompts(2), BEGINNING]
-    assert same(Decoder(model, BEGINNING).generate(others, 4, special), one_at_a_time(model, others, 4))
+    assert same(PrefixCachedDecoder(model, BEGINNING).generate(others, 4, special), one_at_a_time(model, others, 4))
 
 
 def test_sampling_hangs_on_the_seed_alone(model: Model) -> None:
@@ -109,7 +109,9 @@ def test_sampling_hangs_on_the_seed_alone(model: Model) -> None:
 
     def sample(temperature: float, *, batch: int = 64, first: int = 0) -> list[tuple[int, ...]]:
         seeds = tuple(range(first, first + len(asked)))
-        replies = Decoder(model, BEGINNING, batch=batch).generate(asked, 6, special, Sampling(temperature, seeds))
+        replies = PrefixCachedDecoder(model, BEGINNING, batch=batch).generate(
+            asked, 6, special, Sampling(temperature, seeds)
+        )
         return [reply.ids for reply in replies]
 
     assert sample(1.0) == sample(1.0, batch=2) == sample(1.0, batch=1)
@@ -120,16 +122,16 @@ def test_sampling_hangs_on_the_seed_alone(model: Model) -> None:
 def test_equal_prompts_are_read_once_and_change_nothing(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = [prompt for prompt in prompts(4) for _ in range(5)]
     seeds = Sampling(1.0, tuple(range(len(asked))))
-    apart = Decoder(model, BEGINNING).generate(asked, 6, special, seeds)
+    apart = PrefixCachedDecoder(model, BEGINNING).generate(asked, 6, special, seeds)
     read: list[int] = []
-    real = Decoder._pass
+    real = PrefixCachedDecoder._forward
 
-    def watched(self: Decoder, ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def watched(self: PrefixCachedDecoder, ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         read.append(len(ids))
         return real(self, ids, *args, **kwargs)
 
-    monkeypatch.setattr(Decoder, "_pass", watched)
-    assert same(Decoder(model, BEGINNING, once=True).generate(asked, 6, special, seeds), apart)
+    monkeypatch.setattr(PrefixCachedDecoder, "_forward", watched)
+    assert same(PrefixCachedDecoder(model, BEGINNING, share_prompts=True).generate(asked, 6, special, seeds), apart)
     assert read[0] == 4 and read[1] == 20
     assert len({reply.ids for reply in apart}) > 10
 
@@ -139,17 +141,17 @@ def test_sampling_draws_from_the_softmax(model: Model) -> None:
     chances = model(torch.tensor([prompt]), use_cache=False).logits[0, -1].softmax(-1)
     likeliest = int(chances.argmax())
     sampling = Sampling(1.0, tuple(range(600)))
-    replies = Decoder(model, prompt[:-1], batch=200).generate([prompt] * 600, 1, lambda *_: False, sampling)
+    replies = PrefixCachedDecoder(model, prompt[:-1], batch=200).generate([prompt] * 600, 1, lambda *_: False, sampling)
     share = sum(reply.ids == (likeliest,) for reply in replies) / 600
     assert share == pytest.approx(float(chances[likeliest]), abs=4 * (0.25 / 600) ** 0.5)
 
 
 def test_empty_answers_have_no_scores(model: Model) -> None:
-    assert Decoder(model).score(prompts(3), [(), (7, 8), ()])[0] == ()
-    assert Decoder(model).score(prompts(2), [(), ()]) == [(), ()]
+    assert PrefixCachedDecoder(model).score(prompts(3), [(), (7, 8), ()])[0] == ()
+    assert PrefixCachedDecoder(model).score(prompts(2), [(), ()]) == [(), ()]
 
 
 def test_a_shared_beginning_leaves_everyone_a_token() -> None:
-    assert shared_beginning([(1, 2, 3)]) == 2
-    assert shared_beginning([(1, 2), (1, 2, 3)]) == 1
-    assert shared_beginning([(4,), (5,)]) == 0
+    assert common_prefix_length([(1, 2, 3)]) == 2
+    assert common_prefix_length([(1, 2), (1, 2, 3)]) == 1
+    assert common_prefix_length([(4,), (5,)]) == 0
