@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headwise"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
-BASELINE: dict[str, int] = {"identifiers": 150, "strings": 438, "comments": 53, "web": 168, "docs": 135}
+BASELINE: dict[str, int] = {"identifiers": 150, "strings": 438, "comments": 53, "web": 168, "docs": 86}
 DUPLICATED_CLASSES = 31
 
 WORDS = ("anew", "nought", "beside", "told", "dealt", "hitherto", "whence", "whoever")
