@@ -74,7 +74,7 @@ def cases(model: hw.Model, batch: int, tokens: int) -> dict[str, Callable[[], ob
         return run
 
     def study() -> None:
-        watchers = AnswerSpectrum(torch.full((batch,), tokens // 2), k=50), hw.Sites(("residual",), "last")
+        watchers = AnswerSpectrum(torch.full((batch,), tokens // 2), k=50), hw.Activations(("residual",), "last")
         with torch.no_grad(), hw.observe(structure, *watchers):
             structure.decoder(input_ids=ids, use_cache=False)
 

@@ -55,7 +55,7 @@ def read(atlas: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The default model's activations before the MLP, at the last 15 tokens of question and answer, all layers."""
     import headwise as hw
     from headwise.corpora import Example, batches
-    from headwise.instruments import Sites
+    from headwise.instruments import Activations
     from headwise.seam import Structure, observe
 
     answers = hw.Atlas.open(atlas)["answers"]
@@ -66,10 +66,10 @@ def read(atlas: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     structure = Structure(hw.load())
     parts: dict[int, np.ndarray] = {}
     for batch in batches(examples, 4096, structure.device):
-        sites = Sites(("mlp_in",), list(range(-15, 0)))
+        sites = Activations(("mlp_in",), list(range(-15, 0)))
         with torch.no_grad(), observe(structure, sites, valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        parts |= dict(zip(batch.indices, seen["sites"]["activation"].values[:, 0], strict=True))
+        parts |= dict(zip(batch.indices, seen["activations"]["activation"].values[:, 0], strict=True))
     x = np.stack([parts[place] for place in range(len(examples))])  # (row, layer, token, feature)
     x = np.ascontiguousarray(np.moveaxis(x, 0, 2)).reshape(-1, len(examples), x.shape[-1])
     return x, (answers["label"] == "wrong").values

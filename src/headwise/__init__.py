@@ -14,6 +14,7 @@ Names are loaded when first used: `import headwise` alone loads neither torch no
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.atlas import Atlas
     from headwise.core.errors import HeadwiseError
     from headwise.engines import RayEngine
-    from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
-    from headwise.interventions import Mean, Resample, Scale, Steer
+    from headwise.instruments import Activations, HeadOutputs, Patterns, Profile, Spectrum
+    from headwise.interventions import MeanAblation, ResampleAblation, ScaleHeads, Steer
     from headwise.model import Model, ModelCard, load
     from headwise.seam import check, observe
     from headwise.studies import AnswerScorer, build
@@ -34,22 +35,30 @@ _HOMES = {
     "headwise.atlas": ("Atlas",),
     "headwise.engines": ("RayEngine",),
     "headwise.core.errors": ("HeadwiseError",),
-    "headwise.instruments": ("HeadOutputs", "Patterns", "Profile", "Sites", "Spectrum"),
-    "headwise.interventions": ("Mean", "Resample", "Scale", "Steer"),
+    "headwise.instruments": ("Activations", "HeadOutputs", "Patterns", "Profile", "Spectrum"),
+    "headwise.interventions": ("MeanAblation", "ResampleAblation", "ScaleHeads", "Steer"),
     "headwise.model": ("Model", "ModelCard", "load"),
     "headwise.seam": ("check", "observe"),
     "headwise.studies": ("AnswerScorer", "build"),
     "headwise.training": ("sparsify",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_DEPRECATED = {  # names of version 0.1, for one release
+    "Mean": "MeanAblation", "Resample": "ResampleAblation", "Scale": "ScaleHeads", "Sites": "Activations",
+}  # fmt: skip
 
 __all__ = [
-    "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "Mean", "Model", "ModelCard", "Patterns", "Profile",
-    "RayEngine", "Resample", "Scale", "Sites", "Spectrum", "Steer", "build", "check", "load", "observe", "sparsify",
+    "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "MeanAblation", "Model", "ModelCard",
+    "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum", "Steer", "build", "check", "load",
+    "observe", "sparsify",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in _DEPRECATED:
+        new = _DEPRECATED[name]
+        warnings.warn(f"headwise.{name} is now headwise.{new}; use the new name", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     if name not in _HOME:
         raise AttributeError(f"headwise has no {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

@@ -63,7 +63,7 @@ def test_outputs_want_single_tokens(positions):
 
 def test_nothing_seen_yet():
     for instrument in (HeadOutputs(), Patterns()):
-        with pytest.raises(SeamError, match="has seen nothing yet; run the model inside"):
+        with pytest.raises(SeamError, match="has no readings yet; run the model inside"):
             instrument.result()
 
 

@@ -8,7 +8,7 @@ import torch
 from planted import tiny_model
 
 from headwise.instruments import Patterns, PooledMaps
-from headwise.instruments.pooled_maps import pooled
+from headwise.instruments.patterns import pooled
 from headwise.model import load
 from headwise.seam import observe
 

@@ -59,5 +59,5 @@ def test_a_pass_on_a_cache_is_refused():
     model = tiny("llama")
     with torch.no_grad(), observe(model, HeadValues("last")):
         cache = model(input_ids=ROWS[0][None], use_cache=True).past_key_values
-        with pytest.raises(SeamError, match="whole sequences"):
+        with pytest.raises(SeamError, match="complete sequences"):
             model(input_ids=ROWS[0][None, :1], past_key_values=cache, use_cache=True)

@@ -10,7 +10,7 @@ from families import FAMILIES, build, padded, texts, tiny
 from watchers import Call, Change, Recorder
 
 from headwise.instruments import HeadOutputs
-from headwise.interventions import Mean, Resample, Scale, Steer
+from headwise.interventions import MeanAblation, ResampleAblation, ScaleHeads, Steer
 from headwise.seam import Structure, observe, output_projections
 
 ROWS = texts(12, 8)
@@ -62,15 +62,15 @@ def on_head(new: Callable[[torch.Tensor], torch.Tensor], where: torch.Tensor | N
 def test_a_head_switched_off(family):
     model, batch = tiny(family), padded(ROWS, "left")
     expected = by_hook(model, on_head(torch.zeros_like), batch)
-    assert_same(observed(model, Scale(NAME), **batch), expected, batch)
+    assert_same(observed(model, ScaleHeads(NAME), **batch), expected, batch)
     assert not torch.equal(expected, by_hook(model, lambda z: z, batch))
 
 
 WATCHERS = {
-    "scale": (lambda **kw: Scale(NAME, 2.5, **kw), lambda z: z * 2.5),
-    "mean": (lambda **kw: Mean(NAME, {NAME: VECTOR}, **kw), lambda z: VECTOR.expand_as(z)),
+    "scale": (lambda **kw: ScaleHeads(NAME, 2.5, **kw), lambda z: z * 2.5),
+    "mean": (lambda **kw: MeanAblation(NAME, {NAME: VECTOR}, **kw), lambda z: VECTOR.expand_as(z)),
     "steer": (lambda **kw: Steer(NAME, {(LAYER, HEAD): VECTOR}, 3.0, **kw), lambda z: z + 3 * VECTOR),
-    "resample": (lambda **kw: Resample(NAME, [1, 0], **kw), lambda z: z[[1, 0]]),
+    "resample": (lambda **kw: ResampleAblation(NAME, [1, 0], **kw), lambda z: z[[1, 0]]),
 }
 
 
@@ -113,7 +113,7 @@ def test_resampling_within_a_batch(positions):
     where = torch.zeros(3, 12, dtype=torch.bool)
     where[:, slice(None) if positions == "all" else [11] if positions == "last" else [2, 11]] = True
     expected = by_hook(model, on_head(lambda z: z[[2, 0, 1]], where), batch)
-    assert_same(observed(model, Resample(NAME, [2, 0, 1], positions), **batch), expected, batch)
+    assert_same(observed(model, ResampleAblation(NAME, [2, 0, 1], positions), **batch), expected, batch)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -127,9 +127,11 @@ def test_resampling_by_name_of_the_token(side):
         other[0, last[0]], other[1, last[1]] = z[1, last[1]], z[0, last[0]]
         return other
 
-    assert_same(observed(model, Resample(NAME, [1, 0], "last"), **batch), by_hook(model, on_head(new), batch), batch)
+    assert_same(
+        observed(model, ResampleAblation(NAME, [1, 0], "last"), **batch), by_hook(model, on_head(new), batch), batch
+    )
     # token 9 is there in one text only: nothing to take, nothing taken
-    nothing = observed(model, Resample(NAME, [1, 0], 9), **batch)
+    nothing = observed(model, ResampleAblation(NAME, [1, 0], 9), **batch)
     assert_same(nothing, by_hook(model, lambda z: z, batch), batch)
 
 
@@ -150,9 +152,9 @@ def test_resampling_from_a_reading():
         return z
 
     expected = by_hook(model, on_head(new), batch)
-    assert_same(observed(model, Resample(NAME, source, [0, -1]), **batch), expected, batch)
+    assert_same(observed(model, ResampleAblation(NAME, source, [0, -1]), **batch), expected, batch)
     transposed = source.transpose("width", "head", "token", "layer", "example")
-    assert_same(observed(model, Resample(NAME, transposed, [0, -1]), **batch), expected, batch)
+    assert_same(observed(model, ResampleAblation(NAME, transposed, [0, -1]), **batch), expected, batch)
 
 
 def test_the_mean_of_a_reading():
@@ -161,16 +163,16 @@ def test_the_mean_of_a_reading():
     observed(model, outputs, **batch)
     mean = outputs.result().z.mean("example").isel(token=0)
     expected = by_hook(model, on_head(lambda z: torch.from_numpy(mean.values)[LAYER, HEAD].expand_as(z)), batch)
-    assert_same(observed(model, Mean(NAME, mean), **batch), expected, batch)
-    assert_same(observed(model, Mean(NAME, mean.transpose("width", "head", "layer")), **batch), expected, batch)
-    assert_same(observed(model, Mean(NAME, mean.astype(np.float64)), **batch), expected, batch)
+    assert_same(observed(model, MeanAblation(NAME, mean), **batch), expected, batch)
+    assert_same(observed(model, MeanAblation(NAME, mean.transpose("width", "head", "layer")), **batch), expected, batch)
+    assert_same(observed(model, MeanAblation(NAME, mean.astype(np.float64)), **batch), expected, batch)
 
 
 def test_several_heads_of_several_layers():
     model, batch = tiny("llama"), padded(texts(12, 12))
     heads = ["L0H1", (1, 2), "L1H5", "L1H5"]  # one of them twice: changed once
     recorder = Recorder()
-    observed(model, recorder, Scale(heads, 3.0), **batch)
+    observed(model, recorder, ScaleHeads(heads, 3.0), **batch)
     plain = Recorder()
     observed(model, plain, **batch)
     torch.testing.assert_close(recorder.zs[0][0][:, :, 1], 3 * plain.zs[0][0][:, :, 1])
@@ -178,7 +180,7 @@ def test_several_heads_of_several_layers():
     assert torch.equal(recorder.zs[0][0][:, :, others], plain.zs[0][0][:, :, others])
     # layer 1 reads another residual stream by now, so its change shows against a run without it
     first = Recorder()
-    observed(model, first, Scale("L0H1", 3.0), **batch)
+    observed(model, first, ScaleHeads("L0H1", 3.0), **batch)
     torch.testing.assert_close(recorder.zs[0][1][:, :, [2, 5]], 3 * first.zs[0][1][:, :, [2, 5]])
     assert torch.equal(recorder.zs[0][1][:, :, [0, 1, 3, 4]], first.zs[0][1][:, :, [0, 1, 3, 4]])
 
@@ -186,7 +188,7 @@ def test_several_heads_of_several_layers():
 def test_padding_is_left_alone():
     recorder, plain = Recorder(), Recorder()
     batch = padded(ROWS)
-    observed(tiny("llama"), recorder, Scale("L0H1", 3.0), **batch)
+    observed(tiny("llama"), recorder, ScaleHeads("L0H1", 3.0), **batch)
     observed(tiny("llama"), plain, **batch)
     padding = ~batch["attention_mask"].bool()
     assert torch.equal(recorder.zs[0][0][padding], plain.zs[0][0][padding])
@@ -239,7 +241,7 @@ def test_in_generation(positions, side_length):
         return torch.stack(model.generate(**batch, **options).logits)
 
     plain = logits()
-    with torch.no_grad(), observe(model, Scale(heads, -1.5, positions)):
+    with torch.no_grad(), observe(model, ScaleHeads(heads, -1.5, positions)):
         got = logits()
     steps = {"first": 0}
 

@@ -11,7 +11,7 @@ from wire_maps import opened, plain
 
 from headwise.core.cancellation import Cancelled, CancelToken
 from headwise.core.errors import DataError
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.live import LiveSession
 from headwise.seam import observe
 
@@ -60,7 +60,7 @@ def test_a_head_that_was_dropped_is_read_again(tiny):
     look = tight.run(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
     assert tight.head_map(look["id"], "L2H0", run_model=False) is None
     found = opened(tight.head_map(look["id"], "L2H0")["weights"])
-    np.testing.assert_allclose(found, plain(tiny, ids_of(tight, look), Scale("L0H2", 0.5))[2, 0], atol=2e-6)
+    np.testing.assert_allclose(found, plain(tiny, ids_of(tight, look), ScaleHeads("L0H2", 0.5))[2, 0], atol=2e-6)
 
 
 def test_planted_heads_show_in_the_numbers(planted):
@@ -79,7 +79,7 @@ def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
     prompt, answer = session.history[look["id"]].prompt.ids, session.history[look["id"]].generation.ids
     found = session.what_if(look["id"], {"L1H2": 0.0, "L0H0": 2.0}, draws=3)
     json.dumps(found, allow_nan=False)
-    with observe(tiny, Scale("L1H2", 0.0), Scale("L0H0", 2.0)):
+    with observe(tiny, ScaleHeads("L1H2", 0.0), ScaleHeads("L0H0", 2.0)):
         after = tiny(torch.tensor([prompt + answer]), use_cache=False).logits[0].log_softmax(-1)
     before = tiny(torch.tensor([prompt + answer]), use_cache=False).logits[0].log_softmax(-1)
     end = len(prompt) - 1

@@ -9,8 +9,8 @@ from transformers import StaticCache
 from watchers import Recorder
 
 from headwise.core.errors import SeamError
-from headwise.instruments import HeadOutputs, Profile, Sites, Spectrum
-from headwise.interventions import Scale
+from headwise.instruments import Activations, HeadOutputs, Profile, Spectrum
+from headwise.interventions import ScaleHeads
 from headwise.seam import observe
 
 NEW = 6
@@ -113,7 +113,7 @@ def test_whole_sequence_instruments_refuse_a_cache(instrument, name):
     with (
         torch.no_grad(),
         observe(tiny("llama"), instrument()),
-        pytest.raises(SeamError, match=f"{name} needs whole sequences, and this pass stands on a cache of 12 tokens"),
+        pytest.raises(SeamError, match=f"{name} needs complete sequences, but this pass has a KV cache of 12 tokens"),
     ):
         generate(tiny("llama"))
 
@@ -121,7 +121,7 @@ def test_whole_sequence_instruments_refuse_a_cache(instrument, name):
 @pytest.mark.parametrize("family", ["mistral", "llama"])
 def test_a_number_is_a_place_in_the_text_also_in_window_layers(family):
     """Place 14 of example 0 is made in the third decode step, that of example 1 never: once, and not in every step."""
-    outputs, sites = HeadOutputs([14, 8]), Sites(positions=[14, 8])
+    outputs, sites = HeadOutputs([14, 8]), Activations(positions=[14, 8])
     with torch.no_grad(), observe(tiny(family), outputs, sites):
         generate(tiny(family))
     z = outputs.result().z.isel(width=0).values.reshape(NEW, 2, 2, 6, 2)  # pass, example, layer, head, token
@@ -137,9 +137,9 @@ def test_interventions_act_in_every_step(beams):
     model = build("llama")
     plain = generate(model, num_beams=beams)
     heads = [(layer, head) for layer in range(2) for head in range(6)]
-    with torch.no_grad(), observe(model, Scale(heads, 1.0)):
+    with torch.no_grad(), observe(model, ScaleHeads(heads, 1.0)):
         assert torch.equal(generate(model, num_beams=beams), plain)
-    with torch.no_grad(), observe(model, Scale(heads, 0.0)):
+    with torch.no_grad(), observe(model, ScaleHeads(heads, 0.0)):
         changed = generate(model, num_beams=beams)
     assert not torch.equal(changed, plain)
     # the same by hooks on the input of the output projections

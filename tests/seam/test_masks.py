@@ -6,8 +6,8 @@ from families import WINDOW, build, padded, texts, tiny
 from watchers import Recorder
 
 from headwise.core.errors import SeamError
-from headwise.instruments import HeadOutputs, Patterns, Profile, Sites, Spectrum
-from headwise.interventions import Scale
+from headwise.instruments import Activations, HeadOutputs, Patterns, Profile, Spectrum
+from headwise.interventions import ScaleHeads
 from headwise.seam import observe
 from headwise.seam.mask import parse_mask
 
@@ -175,7 +175,7 @@ def test_embeddings_instead_of_ids(side):
 def test_gradients_flow_through_an_observed_forward():
     """And through an intervention; instruments look on without any."""
     model, ids = build("llama"), ROWS[0][None]
-    watchers = (Spectrum(), Profile(), HeadOutputs(), Patterns(), Sites(("residual", "mlp_out")), Recorder())
+    watchers = (Spectrum(), Profile(), HeadOutputs(), Patterns(), Activations(("residual", "mlp_out")), Recorder())
 
     def gradients(*on):
         model.zero_grad()
@@ -190,7 +190,7 @@ def test_gradients_flow_through_an_observed_forward():
     plain = [p.grad.clone() for p in model.parameters()]
     for mine, theirs in zip(gradients(*watchers), plain, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4)
-    cut = gradients(Scale([(0, head) for head in range(6)], 0.0), *(type(w)() for w in watchers[:1]))
+    cut = gradients(ScaleHeads([(0, head) for head in range(6)], 0.0), *(type(w)() for w in watchers[:1]))
     names = [name for name, _ in model.named_parameters()]
     value = names.index("model.layers.0.self_attn.v_proj.weight")
     assert float(cut[value].abs().max()) == 0

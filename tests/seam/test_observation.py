@@ -14,8 +14,8 @@ from planted import tiny_model
 from watchers import Change, Recorder
 
 from headwise.core.errors import SeamError
-from headwise.instruments import HeadOutputs, Profile, Sites, Spectrum
-from headwise.interventions import Scale
+from headwise.instruments import Activations, HeadOutputs, Profile, Spectrum
+from headwise.interventions import ScaleHeads
 from headwise.model import load
 from headwise.seam import forward, observe, run
 
@@ -43,8 +43,8 @@ EVERYONE = (
     Spectrum,
     Profile,
     HeadOutputs,
-    lambda: Sites(("residual", "mlp_in", "attention_out")),
-    lambda: Scale("L0H0"),
+    lambda: Activations(("residual", "mlp_in", "attention_out")),
+    lambda: ScaleHeads("L0H0"),
 )
 
 
@@ -73,7 +73,7 @@ def test_restored_after_an_exception_inside_the_forward(model):
             raise ZeroDivisionError
         return call.z
 
-    spectrum, sites, recorder = Spectrum(k=2), Sites(positions=0), Recorder()
+    spectrum, sites, recorder = Spectrum(k=2), Activations(positions=0), Recorder()
     with torch.no_grad(), observe(model, spectrum, sites, Profile(), recorder, Change(fail)):
         model(input_ids=ids())
         with pytest.raises(ZeroDivisionError):
@@ -88,7 +88,7 @@ def test_restored_after_an_exception_inside_the_forward(model):
         model(input_ids=ids(9))
     assert spectrum.result().sizes["example"] == 2
     assert sites.result().sizes["example"] == 2
-    fresh = Sites(positions=0)
+    fresh = Activations(positions=0)
     with torch.no_grad(), observe(model, fresh):
         model(input_ids=ids(9))
     torch.testing.assert_close(sites.result().activation.values[1], fresh.result().activation.values[0], rtol=0, atol=0)
@@ -97,20 +97,20 @@ def test_restored_after_an_exception_inside_the_forward(model):
 def test_restored_when_an_instrument_cannot_attach(model):
     before = traces(build("opt"))
     opt = build("opt")
-    with pytest.raises(SeamError), observe(opt, Spectrum(), Sites(("residual", "mlp_in"))):
+    with pytest.raises(SeamError), observe(opt, Spectrum(), Activations(("residual", "mlp_in"))):
         pytest.fail("was let in")
     assert [*traces(opt)[:3]] == before[:3]
     assert not forward._ACTIVE
 
 
 def test_attaching_shows_no_pass_to_others(model):
-    """Profile and Sites look for the output projection with a pass of their own: nobody else may count it."""
-    outer, spectrum, sites = Recorder(), Spectrum(k=2), Sites(("residual", "attention_out"))
+    """Profile and Activations look for the output projection with a pass of their own: nobody else may count it."""
+    outer, spectrum, sites = Recorder(), Spectrum(k=2), Activations(("residual", "attention_out"))
     with torch.no_grad(), observe(model, outer), observe(model, spectrum, sites, Profile()) as seen:
         assert outer.contexts == []
         model(input_ids=ids())
     assert len(outer.contexts) == 1
-    for name in ("spectrum", "sites", "profile"):
+    for name in ("spectrum", "activations", "profile"):
         assert seen[name].sizes["example"] == 1
 
 
@@ -292,10 +292,10 @@ def test_a_forward_that_accelerate_has_wrapped(model):
 
 
 def test_inference_mode(model):
-    watchers = (Spectrum(k=2), Profile(), HeadOutputs(), Sites(), Scale("L0H0", 0.5))
+    watchers = (Spectrum(k=2), Profile(), HeadOutputs(), Activations(), ScaleHeads("L0H0", 0.5))
     with torch.inference_mode(), observe(model, *watchers) as inside:
         model(input_ids=ids())
-    with torch.no_grad(), observe(model, *(Spectrum(k=2), Profile(), Scale("L0H0", 0.5))) as outside:
+    with torch.no_grad(), observe(model, *(Spectrum(k=2), Profile(), ScaleHeads("L0H0", 0.5))) as outside:
         model(input_ids=ids())
     for name in ("spectrum", "profile"):
         xr.testing.assert_allclose(inside[name], outside[name])
@@ -311,7 +311,7 @@ def test_what_load_gives(model):
 def test_nothing_keeps_the_model_alive():
     model = build("llama")
     gone = weakref.ref(model)
-    with torch.no_grad(), observe(model, Spectrum(), Profile(), Sites()):
+    with torch.no_grad(), observe(model, Spectrum(), Profile(), Activations()):
         model(input_ids=ids())
     del model
     gc.collect()
@@ -358,5 +358,5 @@ def test_run_is_observe_over_texts():
         for text in texts:
             model(**model.encode(text))
     xr.testing.assert_identical(run(model, texts, Spectrum(k=2))["spectrum"], expected["spectrum"])
-    alone = run(model, texts[0], Scale("L0H0", 0.0), HeadOutputs())
+    alone = run(model, texts[0], ScaleHeads("L0H0", 0.0), HeadOutputs())
     assert alone.passes == 1 and not alone["outputs"].z.sel(layer=0, head=0).any()

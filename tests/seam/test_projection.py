@@ -6,7 +6,7 @@ from families import FAMILIES, build, texts, tiny
 from peft import LoraConfig, get_peft_model
 from watchers import Recorder
 
-from headwise.instruments import Profile, Sites
+from headwise.instruments import Activations, Profile
 from headwise.seam import Structure, check, observe, output_projections
 
 
@@ -65,10 +65,10 @@ def test_lora(family, options):
     for whole in (model, model.get_base_model()):
         summed, output, _ = written_by_heads(whole)
         torch.testing.assert_close(summed, output, rtol=1e-4, atol=1e-4 * float(output.std()))
-    with torch.no_grad(), observe(model, Profile(), Sites(("attention_out", "mlp_out"))) as seen:
+    with torch.no_grad(), observe(model, Profile(), Activations(("attention_out", "mlp_out"))) as seen:
         model(input_ids=texts(9)[0][None])
     assert not bool(seen["profile"].value.sel(statistic="moved").isnull().any())
-    assert not bool(seen["sites"].activation.isnull().any())
+    assert not bool(seen["activations"].activation.isnull().any())
 
 
 def test_the_adapter_matters():

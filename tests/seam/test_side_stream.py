@@ -11,7 +11,15 @@ import xarray as xr
 from families import build, padded, texts
 
 from headwise.core.errors import SeamError
-from headwise.instruments import AnswerSpectrum, HeadOutputs, HeadValues, PatternNumbers, Profile, Received, Spectrum
+from headwise.instruments import (
+    AnswerSpectrum,
+    AttentionReceived,
+    HeadOutputs,
+    HeadValues,
+    PatternStatistics,
+    Profile,
+    Spectrum,
+)
 from headwise.seam import Instrument, forward, observe
 from headwise.seam.forward import Pass
 from headwise.seam.side_stream import SideStream
@@ -126,7 +134,7 @@ def test_a_side_stream_only_if_all_allow_it():
 
 
 def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Dataset]:
-    watchers = Spectrum(), Profile((3, 4)), Received([0, -1])
+    watchers = Spectrum(), Profile((3, 4)), AttentionReceived([0, -1])
     with torch.no_grad(), observe(model, Slow(), *watchers):
         for batch in batches:
             model(**batch, use_cache=False)
@@ -153,7 +161,7 @@ def test_the_same_bits_on_a_side_stream(family, side, large, monkeypatch):
             batch = padded(texts(24 + 8 * seed, 9, 17, seed=seed), side)
             batches.append({name: values.cuda() for name, values in batch.items()})
     on_side = readings(model, batches)
-    for kind in (Spectrum, Profile, Received):
+    for kind in (Spectrum, Profile, AttentionReceived):
         monkeypatch.setattr(kind, "stream_safe", False)
     for one, other in zip(on_side, readings(model, batches), strict=True):
         xr.testing.assert_identical(one, other)
@@ -162,8 +170,8 @@ def test_the_same_bits_on_a_side_stream(family, side, large, monkeypatch):
 @on_a_gpu
 @pytest.mark.parametrize(
     "watcher",
-    [Spectrum, PatternNumbers, lambda: Profile((3, 4)), lambda: AnswerSpectrum(torch.tensor([5])), Received, HeadOutputs,
-     lambda: HeadValues(torch.tensor([[2]]))],
+    [Spectrum, PatternStatistics, lambda: Profile((3, 4)), lambda: AnswerSpectrum(torch.tensor([5])), AttentionReceived,
+     HeadOutputs, lambda: HeadValues(torch.tensor([[2]]))],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_layer_is_waited_for(watcher, monkeypatch):

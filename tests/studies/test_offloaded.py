@@ -18,7 +18,7 @@ import headwise as hw
 from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.corpora import HELD_OUT, TRAIN, Steps, find_questions
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.model import Model, is_offloaded, load
 from headwise.seam import observe
 from headwise.studies import ProfileOptions
@@ -107,7 +107,7 @@ def test_interventions(tiny_folder: Path) -> None:
     ids = plain.encode("the old river house")
     logits = []
     for model in (plain, parted):
-        with observe(model, Scale([(0, 1), (2, 3)], 0.0)):
+        with observe(model, ScaleHeads([(0, 1), (2, 3)], 0.0)):
             logits.append(model(**ids).logits)
     assert logits[0].equal(logits[1]) and not logits[0].equal(plain(**ids).logits)
 

@@ -6,7 +6,7 @@ import torch
 from planted import tiny_model
 
 from headwise.instruments import HeadOutputs
-from headwise.interventions import ByRow, Scale
+from headwise.interventions import PerExample, ScaleHeads
 from headwise.model import load
 from headwise.seam import observe
 from headwise.studies.decoding import POSITIONS, PrefixCachedDecoder, common_prefix_length
@@ -41,7 +41,7 @@ def plainly(model, prompt, limit, where, masked):
         places = list(range(first, len(ids)))
         with torch.no_grad():
             if masked and places:
-                with observe(model, Scale(HEADS, 0.0, places)):
+                with observe(model, ScaleHeads(HEADS, 0.0, places)):
                     logits = model.hf(torch.tensor([ids]), use_cache=False).logits
             else:
                 logits = model.hf(torch.tensor([ids]), use_cache=False).logits
@@ -64,7 +64,7 @@ def test_answers_with_heads_masked_row_by_row_are_those_of_reading_anew(model, p
     for line in MASKED:
         for layer, head in HEADS:
             factor[line, layer, head] = 0
-    with observe(model, ByRow(factor, lines=decoder.row_of_batch)):
+    with observe(model, PerExample(factor, rows=decoder.row_of_batch)):
         found = decoder.answer(prompts, 6, ends, PICK)
     expected = [plainly(model, prompts[row], 6, where, line in MASKED) for line, row in enumerate(PICK)]
     assert [reply.ids for reply in found] == expected

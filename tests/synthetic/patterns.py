@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.instruments import NUMBERS
+from headwise.instruments import PATTERN_STATISTICS
 from headwise.studies.patterns.maps import conclude
 from synthetic.origin import provenance
 
@@ -50,7 +50,7 @@ def patterns_dataset(
             "shown": (("subject", "layer", "head", "query", "key"), np.stack(shown).astype(np.float32)),
             **(_between(generator, kinds != second, cut) if two else {}),
         },
-        coords={"statistic": list(NUMBERS), "layer": np.arange(layers), "head": np.arange(heads),
+        coords={"statistic": list(PATTERN_STATISTICS), "layer": np.arange(layers), "head": np.arange(heads),
                 "example": [f"prose-{i:02d}" for i in range(PROMPTS)], "register": ("example", ["prose"] * PROMPTS)},
     )  # fmt: skip
     dataset = conclude([shard], names, TOKENS, {"active": 0.01, "peak": 0.3})

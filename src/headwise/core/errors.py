@@ -54,7 +54,7 @@ class SeamError(HeadwiseError):
         >>> seen["spectrum"]
         Traceback (most recent call last):
             ...
-        headwise.core.errors.SeamError: Spectrum has seen nothing yet; run the model inside the `with observe(...)`
+        headwise.core.errors.SeamError: Spectrum has no readings yet; run the model inside `with observe(...)`
     """
 
 

@@ -1,35 +1,16 @@
-"""Observers of attention heads, one a file: what each asks of a layer, what it costs, what it reads."""
+"""Observers of attention heads: what each requests from a layer, what it costs, and what it reads."""
 
-from headwise.instruments.answers import FEW, PARTS, AnswerSpectrum
-from headwise.instruments.dropped import Dropped
+from headwise.instruments.activations import Activations
+from headwise.instruments.drop_effects import DropEffects
 from headwise.instruments.map_comparison import MapComparison
-from headwise.instruments.outputs import HeadOutputs
-from headwise.instruments.pattern_numbers import NUMBERS, PatternNumbers
-from headwise.instruments.patterns import Patterns
-from headwise.instruments.pooled_maps import PooledMaps
+from headwise.instruments.outputs import HeadOutputs, HeadValues, RawHeadOutputs
+from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, PatternStatistics
+from headwise.instruments.patterns import Patterns, PooledMaps
 from headwise.instruments.profile import STATISTICS, Profile
-from headwise.instruments.received import Received
-from headwise.instruments.sites import Sites
-from headwise.instruments.spectrum import Spectrum
-from headwise.instruments.streams import HeadStreams
-from headwise.instruments.values import HeadValues
+from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum, AttentionReceived, Spectrum
 
 __all__ = [
-    "FEW",
-    "NUMBERS",
-    "PARTS",
-    "STATISTICS",
-    "AnswerSpectrum",
-    "Dropped",
-    "HeadOutputs",
-    "HeadStreams",
-    "HeadValues",
-    "MapComparison",
-    "PatternNumbers",
-    "Patterns",
-    "PooledMaps",
-    "Profile",
-    "Received",
-    "Sites",
-    "Spectrum",
-]
+    "PARTS", "PATTERN_STATISTICS", "STATISTICS", "TOP_K", "Activations", "AnswerSpectrum", "AttentionReceived",
+    "DropEffects", "HeadOutputs", "HeadValues", "MapComparison", "PatternStatistics", "Patterns", "PooledMaps",
+    "Profile", "RawHeadOutputs", "Spectrum",
+]  # fmt: skip

@@ -1,9 +1,9 @@
-"""The common part of instruments that keep something for every example, layer and head.
+"""The base of instruments that read something per example, layer and head; and the uniform-attention baseline.
 
-Per layer a subclass returns small tensors, (batch, head, ...). They stay on their device until the pass is over, so
-that no layer waits for a copy; then they are stacked over layers and set off to the CPU once. Nobody waits for that either
-before `read`: a GPU goes on with the next batch. Layers without attention heads are NaN, and so are heads (and entries)
-that one layer has and another has not.
+A subclass returns small tensors (batch, head, ...) per layer. They stay on their device until the forward pass ends, so no
+layer waits for a copy. Then they are stacked over layers and copied to the CPU asynchronously: the GPU continues with the
+next batch, and only `result` waits. Layers without attention heads are NaN, and so are heads (and entries) that a layer
+does not have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER
 from headwise.core.errors import SeamError
-from headwise.instruments.sending import Sending
+from headwise.kernels import Attention, AttentionMask, ReductionRequest, Reductions, reduce
 from headwise.seam import (
     AttentionCall,
     ForwardContext,
@@ -32,10 +32,10 @@ from headwise.seam import (
 
 
 class HeadReadings(Instrument):
-    """Readings with dims (example, layer, head, ...). Subclasses say what to measure and name the further dims.
+    """Readings with dims (example, layer, head, ...). Subclasses implement `measure` and name the further dims.
 
     Examples:
-        How long is what each head puts out, on average over the tokens of a text?
+        The norm of each head's output, on average over the tokens of a text:
 
         >>> class Length(HeadReadings):
         ...     name = "length"
@@ -50,24 +50,24 @@ class HeadReadings(Instrument):
     """
 
     extra_dims: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
-    whole_sequences = False  # whether a pass on top of a cache, where earlier rows are missing, is refused
+    whole_sequences = False  # True: refuse passes on top of a KV cache, in which earlier rows are missing
 
     def __init__(self) -> None:
         self._layers: dict[int, dict[str, Tensor]] = {}
         self._passes: list[dict[str, Tensor]] = []
-        self._sending = Sending()
+        self._copy = HostCopy()
         self._shape = (0, 0)
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
-        """Remember how large a map is."""
+        """Store the numbers of layers and heads."""
         self._shape = (structure.card.layers, structure.card.heads)
 
     def on_forward_start(self, context: ForwardContext) -> None:
-        """Forget what a pass that failed has left."""
+        """Discard the remains of a failed pass."""
         if self.whole_sequences and context.cached:
             raise SeamError(
-                f"{type(self).__name__} needs whole sequences, and this pass stands on a cache of {context.cached} "
-                "tokens; run prompt and answer together in one forward pass (use_cache=False)"
+                f"{type(self).__name__} needs complete sequences, but this pass has a KV cache of {context.cached} tokens; "
+                "run prompt and answer together in one forward pass (use_cache=False)"
             )
         self._layers.clear()
 
@@ -76,37 +76,34 @@ class HeadReadings(Instrument):
         """Each variable of one layer, (batch, head, ...)."""
 
     def on_layer(self, call: AttentionCall) -> None:
-        """Keep one layer's tensors until the pass is over."""
+        """Hold one layer's tensors until the pass ends."""
         self._layers[call.layer] = self.measure(call)
 
     def on_forward_end(self, context: ForwardContext) -> None:
-        """Stack the layers of a pass and bring them to the CPU."""
-        stacked = {}
-        for name in next(iter(self._layers.values())):
-            stacked[name] = self._sending.send(
-                self._stacked({layer: values[name] for layer, values in self._layers.items()})
-            )
-        self._passes.append(stacked)
+        """Stack the layers of a pass and start their copy to the CPU."""
+        names = next(iter(self._layers.values()))
+        by_name = {name: {layer: values[name] for layer, values in self._layers.items()} for name in names}
+        self._passes.append({name: self._copy.start(self._stacked(found)) for name, found in by_name.items()})
         self._layers.clear()
 
     def _stacked(self, found: dict[int, Tensor]) -> Tensor:
-        """(example, layer, head, ...) float32 of the layers' tensors, all on the device of the first."""
+        """(example, layer, head, ...) float32 of the layers' tensors, on the device of the first."""
         sample = next(iter(found.values()))
         alike = {values.shape for values in found.values()} == {sample.shape} and sample.shape[1] == self._shape[1]
         if alike and sorted(found) == list(range(self._shape[0])):
             return torch.stack([found[layer].to(sample.device) for layer in sorted(found)], dim=1).float()
         tail = [max(sizes) for sizes in zip(*(values.shape[2:] for values in found.values()), strict=True)]
         shape = (len(sample), *self._shape, *tail)
-        whole = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
+        padded = torch.full(shape, torch.nan, dtype=torch.float32, device=sample.device)
         for layer, values in found.items():
-            whole[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
-        return whole
+            padded[:, layer][tuple(slice(size) for size in values.shape)] = values.to(sample.device)
+        return padded
 
     def result(self) -> xr.Dataset:
-        """All passes so far, one after the other along `example`."""
+        """All passes so far, concatenated along `example`."""
         if not self._passes:
-            raise SeamError(f"{type(self).__name__} has seen nothing yet; run the model inside the `with observe(...)`")
-        self._sending.arrive()
+            raise SeamError(f"{type(self).__name__} has no readings yet; run the model inside `with observe(...)`")
+        self._copy.wait()
         variables = {
             name: (
                 (EXAMPLE, LAYER, HEAD, *self.extra_dims[name]),
@@ -119,7 +116,7 @@ class HeadReadings(Instrument):
 
 
 class PickedReadings(HeadReadings):
-    """Readings at chosen tokens. They are found once a pass: a GPU would have to be waited for in every layer.
+    """Readings at chosen tokens, which are located once per pass: per layer, each would wait for the GPU.
 
     Args:
         positions: which tokens (see `headwise.seam.positions`).
@@ -130,6 +127,43 @@ class PickedReadings(HeadReadings):
         self.positions = check_positions(positions)
 
     def on_forward_start(self, context: ForwardContext) -> None:
-        """Find the tokens."""
+        """Locate the tokens."""
         super().on_forward_start(context)
         self._index = position_index(self.positions, context)  # (batch, token)
+
+
+class HostCopy:
+    """Asynchronous copies from the device to pinned host memory; copies complete in order, so one event covers all.
+
+    Examples:
+        >>> copy = HostCopy()
+        >>> values = copy.start(torch.arange(3))
+        >>> copy.wait()
+        >>> values
+        tensor([0, 1, 2])
+    """
+
+    def __init__(self) -> None:
+        self._last: torch.cuda.Event | None = None
+
+    def start(self, values: Tensor) -> Tensor:
+        """The host tensor, to be read after `wait`."""
+        if not values.is_cuda:
+            return values.cpu()
+        host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        host.copy_(values, non_blocking=True)
+        self._last = torch.cuda.Event()
+        self._last.record(torch.cuda.current_stream(values.device))
+        return host
+
+    def wait(self) -> None:
+        """Wait for all copies."""
+        if self._last is not None:
+            self._last.synchronize()
+
+
+def uniform_head(mask: AttentionMask, batch: int, wanted: ReductionRequest) -> Reductions:
+    """The reductions of uniform attention over the visible keys: a head with zero logits, by the same kernel and mask."""
+    q = torch.zeros(batch, 1, mask.queries, 1, device=mask.device)
+    k = torch.zeros(batch, 1, mask.keys, 1, device=mask.device)
+    return reduce(Attention(q, k, 1.0, mask), wanted)

@@ -1,12 +1,13 @@
-"""Resample: heads say what they said on another example (resample ablation, activation patching).
+"""Resample ablation and activation patching: heads get their z from another example or another forward pass.
 
-Either from the same batch, by a permutation (each example gets the z of another), or from a reading of `HeadOutputs`
-taken on other texts, matched by example and token.
+`ResampleAblation` gives one set of heads the z of other examples: of the same batch, by a permutation, or of a
+`HeadOutputs` reading on other texts, matched by example and token. `Replace` gives every example its own set of heads the z
+of another forward pass over as many tokens, so one pass tests as many sets as the batch has examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import xarray as xr
@@ -15,31 +16,30 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
 from headwise.core.errors import DataError
 from headwise.interventions.heads import Heads, OnHeads
-from headwise.seam import AttentionCall, Positions, position_index, position_mask
+from headwise.seam import AttentionCall, Intervention, Positions, position_index, position_mask
 
-WHOLE = ("all", "decode", "prompt")  # positions that name no single tokens
+RANGES = ("all", "decode", "prompt")  # positions that do not name single tokens
 
 
-class Resample(OnHeads):
-    """Let heads say what they say on another example (resample ablation): z of example b -> z of another.
+class ResampleAblation(OnHeads):
+    """Resample ablation: the z of heads is replaced by their z on another example.
 
-    Within a batch, tokens that `positions` names one by one ("last", 3, [0, -1]) take z from the token of that name;
-    otherwise from the token at the same place, which must not be padding.
+    Within a batch, single tokens in `positions` ("last", 3, [0, -1]) take z from the corresponding token; other tokens
+    from the same position, which must not be padding.
 
     Args:
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         source: a sequence of indices (example b takes z from example source[b] of this batch), or a DataArray with dims
-            (example, layer, head, token, width), one example for each of the batch, whose tokens are those that
-            `positions` names.
+            (example, layer, head, token, width), one example per example of the batch, at the tokens of `positions`.
         positions: which tokens (see `headwise.seam.positions`).
 
     Examples:
-        Two texts of equal length exchange what L0H3 puts out.
+        Two texts of equal length exchange the output of L0H3.
 
         >>> inputs = model.encode(["the old river", "a low door"])
         >>> with hw.observe(model, hw.HeadOutputs()) as plain:
         ...     _ = model(**inputs)
-        >>> with hw.observe(model, hw.Resample("L0H3", [1, 0]), hw.HeadOutputs()) as mixed:
+        >>> with hw.observe(model, hw.ResampleAblation("L0H3", [1, 0]), hw.HeadOutputs()) as mixed:
         ...     _ = model(**inputs)
         >>> z, other = (seen["outputs"].z.sel(layer=0, head=3) for seen in (plain, mixed))
         >>> bool((z.isel(example=0) == other.isel(example=1)).all())
@@ -50,11 +50,10 @@ class Resample(OnHeads):
         super().__init__(heads, positions)
         self.source = source
         if isinstance(source, xr.DataArray):
-            wanted = {EXAMPLE, LAYER, HEAD, TOKEN, WIDTH}
-            if set(source.dims) != wanted:
+            if set(source.dims) != {EXAMPLE, LAYER, HEAD, TOKEN, WIDTH}:
                 raise DataError(f"source has dims {tuple(source.dims)}; give the z of a HeadOutputs reading")
-            if isinstance(positions, str) and positions in WHOLE:
-                raise DataError("a source from HeadOutputs holds single tokens; name them in positions too")
+            if isinstance(positions, str) and positions in RANGES:
+                raise DataError("a source from HeadOutputs has single tokens; name the same tokens in positions")
 
     def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """The other example's z."""
@@ -63,10 +62,9 @@ class Resample(OnHeads):
         order = torch.tensor(list(self.source), device=z.device)
         if len(order) != call.batch or bool(((order < 0) | (order >= call.batch)).any()):
             raise DataError(
-                f"source is {list(self.source)} and the batch has {call.batch} examples; give the index of one for "
-                "each of them"
+                f"source is {list(self.source)} and the batch has {call.batch} examples; give one index per example"
             )
-        if not (isinstance(self.positions, str) and self.positions in WHOLE):
+        if not (isinstance(self.positions, str) and self.positions in RANGES):
             index = self._index(call, z)
             values = z[order].gather(1, index[order].clamp(min=0)[:, :, None, None].expand(-1, -1, *z.shape[2:]))
             return _put(z, index.masked_fill(index[order] < 0, -1), values)
@@ -88,25 +86,69 @@ class Resample(OnHeads):
             chosen = source.sel({LAYER: call.layer, HEAD: heads})
         except (KeyError, IndexError):
             raise DataError(
-                f"source has nothing for heads {heads} of layer {call.layer}; read it from this model"
+                f"source has no values for heads {heads} of layer {call.layer}; read it from this model"
             ) from None
         values = torch.from_numpy(chosen.transpose(EXAMPLE, TOKEN, HEAD, WIDTH).values.copy()).to(z.device, z.dtype)
         index = self._index(call, z)
         expected = (*index.shape, *z.shape[2:])
         if tuple(values.shape) != expected:
-            names = ("examples", "tokens", "heads", "entries a head")
+            names = ("examples", "tokens", "heads", "entries per head")
             differ = next(i for i in range(4) if values.shape[i] != expected[i])
             raise DataError(
                 f"source has {values.shape[differ]} {names[differ]} and this pass has {expected[differ]}; "
                 "read it with the same positions, on this model, from as many texts"
             )
         if not bool(values[index >= 0].isfinite().all()):
-            raise DataError("source is not finite where this batch has a token; some example there had no such token")
+            raise DataError("source is not finite at a token of this batch; one of its examples had no such token")
         return values
 
 
 def _put(z: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """A z with `values` (batch, token, head, width) at the tokens of `index` (batch, token); -1: nowhere."""
-    place = torch.where(index < 0, z.shape[1], index)[:, :, None, None].expand_as(values)
-    room = torch.cat([z, z[:, :1]], dim=1)  # one more token, for what goes nowhere
-    return room.scatter(1, place, values)[:, :-1]
+    """Z with `values` (batch, token, head, width) at the tokens of `index` (batch, token); -1: not written."""
+    target = torch.where(index < 0, z.shape[1], index)[:, :, None, None].expand_as(values)
+    padded = torch.cat([z, z[:, :1]], dim=1)  # one more token, for values that are not written
+    return padded.scatter(1, target, values)[:, :-1]
+
+
+class Replace(Intervention):
+    """Activation patching of a separate set of heads per example: z is replaced by given values.
+
+    Args:
+        values: layer -> (batch, query, head, width), such as z of `RawHeadOutputs`.
+        where: (batch, layer, head) bool.
+
+    Examples:
+        One pass, two experiments: example 0 gets L0H3 of another text, example 1 gets L0H0. (L0H1 attends to the first
+        token, so its output is the same in every text.)
+
+        >>> import torch
+        >>> from headwise.instruments import RawHeadOutputs
+        >>> from headwise.interventions import Replace
+        >>> other = RawHeadOutputs()
+        >>> with hw.observe(model, other):
+        ...     _ = model(**model.encode(["a low door"] * 2))
+        >>> where = torch.zeros(2, 3, 6, dtype=torch.bool)
+        >>> where[0, 0, 3] = where[1, 0, 0] = True
+        >>> now = RawHeadOutputs()
+        >>> with hw.observe(model, Replace(other.z, where), now):
+        ...     _ = model(**model.encode(["the old river"] * 2))
+        >>> (now.z[0] == other.z[0]).all(dim=1).all(dim=-1).int()  # (example, head) of layer 0
+        tensor([[0, 1, 0, 1, 0, 0],
+                [1, 1, 0, 0, 0, 0]], dtype=torch.int32)
+    """
+
+    def __init__(self, values: Mapping[int, Tensor], where: Tensor):
+        self.values, self.where = values, where
+
+    def change(self, call: AttentionCall) -> Tensor:
+        """Z with the given values."""
+        own = self.where[:, call.layer, : call.heads].to(call.z.device)
+        if not bool(own.any()):
+            return call.z
+        given = self.values[call.layer].to(call.z.device, call.z.dtype)
+        if given.shape != call.z.shape or len(own) != call.batch:
+            raise DataError(
+                f"z of layer {call.layer} has the shape {tuple(call.z.shape)}, and the given values {tuple(given.shape)} "
+                f"for {len(own)} examples; record them from a pass over as many examples and tokens"
+            )
+        return torch.where(own[:, None, :, None], given, call.z)

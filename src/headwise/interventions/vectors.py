@@ -1,7 +1,7 @@
-"""Interventions that take one vector a head: replace z by it (Mean), or add it (Steer).
+"""Interventions with one vector per head: replace z by it (`MeanAblation`), or add it (`Steer`).
 
-The vectors come as a mapping from head to vector, or as a DataArray with dims (layer, head, width) such as the mean of
-a `HeadOutputs` reading over examples.
+Vectors are a mapping from head to vector, or a DataArray with dims (layer, head, width), such as the mean of a
+`HeadOutputs` reading over examples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headwise.interventions.heads import Heads, OnHeads
 from headwise.seam import AttentionCall, Positions
 
 Vectors = Mapping[str | tuple[int, int], Tensor] | xr.DataArray
-"""One vector a head: a mapping, or a DataArray (layer, head, width)."""
+"""One vector per head: a mapping, or a DataArray (layer, head, width)."""
 
 
 class _WithVectors(OnHeads):
@@ -32,14 +32,14 @@ class _WithVectors(OnHeads):
         for head, vector in vectors.items():
             if len(vector) != z.shape[-1]:
                 raise DataError(
-                    f"the vector for {head_name(call.layer, head)} has {len(vector)} entries and the head puts out "
-                    f"{z.shape[-1]}; take it from HeadOutputs on this model"
+                    f"the vector for {head_name(call.layer, head)} has {len(vector)} entries and z has {z.shape[-1]}; "
+                    "take it from HeadOutputs on this model"
                 )
         return torch.stack([vector.to(z.device, z.dtype) for vector in vectors.values()])
 
 
-class Mean(_WithVectors):
-    """Let heads say what they say on average, whatever the text (mean ablation): z -> a given vector.
+class MeanAblation(_WithVectors):
+    """Mean ablation: the z of heads is replaced by a given vector, such as its mean over a dataset.
 
     Args:
         heads (Heads): ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
@@ -50,10 +50,10 @@ class Mean(_WithVectors):
         >>> texts = model.encode(["the old river", "a door in the garden", "her letter"])
         >>> with hw.observe(model, hw.HeadOutputs()) as seen:
         ...     _ = model(**texts)
-        >>> usual = seen["outputs"].z.mean("example").isel(token=0)  # (layer, head, width)
-        >>> with hw.observe(model, hw.Mean("L1H4, L2H5", usual), hw.HeadOutputs()) as now:
+        >>> mean = seen["outputs"].z.mean("example").isel(token=0)  # (layer, head, width)
+        >>> with hw.observe(model, hw.MeanAblation("L1H4, L2H5", mean), hw.HeadOutputs()) as now:
         ...     _ = model(**texts)
-        >>> float(now["outputs"].z.sel(layer=1, head=4).std("example").max())  # says the same in every text
+        >>> float(now["outputs"].z.sel(layer=1, head=4).std("example").max())  # the same in every text
         0.0
     """
 
@@ -63,12 +63,12 @@ class Mean(_WithVectors):
 
 
 class Steer(_WithVectors):
-    """Push heads along a direction: z -> z + strength * vector.
+    """Steer heads along a direction: z -> z + strength * vector.
 
     Args:
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         vectors: head -> vector, or a DataArray (layer, head, width).
-        strength: how far along the vector.
+        strength: multiplied with the vector.
         positions: which tokens (see `headwise.seam.positions`).
 
     Examples:
@@ -79,8 +79,8 @@ class Steer(_WithVectors):
         ...     _ = model(**inputs)
         >>> with hw.observe(model, hw.Steer("L2H5", push, strength=3.0), hw.HeadOutputs()) as steered:
         ...     _ = model(**inputs)
-        >>> moved = steered["outputs"].z - plain["outputs"].z
-        >>> moved.sel(layer=2).mean(["example", "token", "width"]).values.round(2)  # one head, and no other
+        >>> change = steered["outputs"].z - plain["outputs"].z
+        >>> change.sel(layer=2).mean(["example", "token", "width"]).values.round(2)  # only L2H5
         array([0., 0., 0., 0., 0., 3.], dtype=float32)
     """
 
@@ -89,7 +89,7 @@ class Steer(_WithVectors):
         self.strength = strength
 
     def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
-        """Pushed along the vector."""
+        """Z plus the scaled vector."""
         return z + self.strength * self.vector(call, heads, z)
 
 
@@ -105,12 +105,12 @@ def _by_head(vectors: Vectors, heads: list[tuple[int, int]]) -> dict[tuple[int, 
         given = {parse_head(head): torch.as_tensor(vector) for head, vector in vectors.items()}
         missing = [pair for pair in heads if pair not in given]
         if missing:
-            raise DataError(f"no vector was given for {head_name(*missing[0])}; give one for every head")
+            raise DataError(f"there is no vector for {head_name(*missing[0])}; give one for every head")
         found = {pair: given[pair] for pair in heads}
     for pair, vector in found.items():
         if vector.ndim != 1:
             raise DataError(
-                f"the vector for {head_name(*pair)} has shape {tuple(vector.shape)}; give one number an entry"
+                f"the vector for {head_name(*pair)} has the shape {tuple(vector.shape)}; give one dimension"
             )
         if not bool(torch.isfinite(vector).all()):
             raise DataError(f"the vector for {head_name(*pair)} is not finite; some example had no token there")
@@ -121,5 +121,5 @@ def _of_array(vectors: xr.DataArray, pair: tuple[int, int]) -> Tensor:
     try:
         chosen = vectors.sel({LAYER: pair[0], HEAD: pair[1]})
     except (KeyError, IndexError):
-        raise DataError(f"the vectors hold nothing for {head_name(*pair)}; take them from this model") from None
+        raise DataError(f"the vectors have no entry for {head_name(*pair)}; take them from this model") from None
     return torch.from_numpy(chosen.values.copy())

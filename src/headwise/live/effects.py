@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.live.response_schemas import Effect
 from headwise.model import ModelCard
 
@@ -66,12 +66,12 @@ def read_factors(changes: Mapping[str, float], card: ModelCard) -> HeadFactors:
     return {head_name(*head): factor for head, factor in sorted(found.items()) if factor != 1.0}
 
 
-def scale_interventions(changes: Mapping[str, float]) -> list[Scale]:
+def scale_interventions(changes: Mapping[str, float]) -> list[ScaleHeads]:
     """One intervention per factor."""
     heads: dict[float, list[str]] = {}
     for name, factor in changes.items():
         heads.setdefault(factor, []).append(name)
-    return [Scale(names, factor) for factor, names in heads.items()]
+    return [ScaleHeads(names, factor) for factor, names in heads.items()]
 
 
 def draw_control(changes: Mapping[str, float], card: ModelCard, seed: int) -> HeadFactors | None:

@@ -115,7 +115,7 @@ def observe(
         ...     whole = model(**inputs).logits
         >>> seen["profile"].value.sel(statistic="previous", layer=0).isel(example=0).values.round(2)
         array([0.25, 0.14, 0.22, 1.  , 0.15, 0.15], dtype=float32)
-        >>> with hw.observe(model, hw.Scale("L0H3", 0.0)):
+        >>> with hw.observe(model, hw.ScaleHeads("L0H3", 0.0)):
         ...     without = model(**inputs).logits
         >>> bool((whole - without).abs().max() > 0.01)
         True

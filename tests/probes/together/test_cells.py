@@ -63,9 +63,9 @@ def test_the_optimum_is_scikit_learns_on_real_activations(sklearn_fit):
     examples = [Example(text, "question", tuple(model.ids(text))) for text in asked]
     parts, places = [], []
     for batch in batches(examples, 2048, structure.device):
-        with torch.no_grad(), hw.observe(structure, hw.Sites(("mlp_in",), "last"), valid=batch.valid) as seen:
+        with torch.no_grad(), hw.observe(structure, hw.Activations(("mlp_in",), "last"), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        parts.append(seen["sites"]["activation"].values[:, 0, :, 0])  # (row, layer, feature)
+        parts.append(seen["activations"]["activation"].values[:, 0, :, 0])  # (row, layer, feature)
         places.extend(batch.indices)
     x = np.ascontiguousarray(np.moveaxis(np.concatenate(parts), 1, 0)[[9, 20, 29]])
     lengths = np.array([len(asked[place]) for place in places])

@@ -9,7 +9,7 @@ from planted import PLANTED, tiny_model
 from planted_circuit import CIRCUIT, induction_pairs, planted_circuit_model
 
 from headwise.core.errors import StudyError
-from headwise.instruments import HeadStreams
+from headwise.instruments import RawHeadOutputs
 from headwise.interventions import Replace
 from headwise.model import embedding, load
 from headwise.seam import Intervention, Structure, observe
@@ -79,7 +79,7 @@ def test_to_cut_all_that_a_head_hears_is_to_give_it_the_corrupt_stream(tiny):
 
 def test_replace_gives_every_row_its_own_heads(tiny):
     reader, bench = tiny
-    other, streams = HeadStreams(), HeadStreams()
+    other, streams = RawHeadOutputs(), RawHeadOutputs()
     with torch.no_grad(), observe(reader.structure, other):
         bench.logits(bench.corrupt)
     where = torch.zeros(len(bench), 3, 4, dtype=torch.bool)

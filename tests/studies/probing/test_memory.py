@@ -7,7 +7,7 @@ import pytest
 import torch
 from planted import tiny_model
 
-from headwise.instruments import Sites
+from headwise.instruments import Activations
 from headwise.model import Model, load
 from headwise.seam import ForwardContext, Structure, observe
 from headwise.studies.probing.positions import POSITIONS
@@ -36,7 +36,7 @@ def test_no_column_holds_on_to_its_sequence(model: Model) -> None:
     """The memory behind what is kept, while the pass runs and afterwards: views of whole sequences would show here."""
     held: list[int] = []
 
-    class Weighed(Sites):
+    class Weighed(Activations):
         def on_forward_end(self, context: ForwardContext) -> None:
             held.append(sum(kept.untyped_storage().nbytes() for kept in self._kept.values()))
             super().on_forward_end(context)

@@ -15,7 +15,7 @@ from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Relation, Relations, packaged_relations, single_token_pairs
 from headwise.engines import Shard
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.model import load
 from headwise.seam import HeadWeights, Structure, observe
 from headwise.studies.building import build
@@ -235,7 +235,7 @@ def test_the_last_token_alone_gives_what_whole_prompts_give(family):
     assert 0 < task.shared < task.ids.shape[1]
     heads = [(0, 0), (1, 2), (2, 3)]
     for removed in ([], heads):
-        with torch.no_grad(), observe(structure, *([Scale(removed, 0.0, "last")] if removed else [])):
+        with torch.no_grad(), observe(structure, *([ScaleHeads(removed, 0.0, "last")] if removed else [])):
             whole = hf(input_ids=task.ids, use_cache=False).logits[:, -1].argmax(-1)
         right = type(task)(task.relation, task.ids, task.shared, tuple(frozenset([int(token)]) for token in whole))
         run = LastToken(structure, right)

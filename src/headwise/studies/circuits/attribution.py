@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from headwise.instruments import HeadStreams
+from headwise.instruments import RawHeadOutputs
 from headwise.model import embedding
 from headwise.seam import observe
 from headwise.studies.circuits.bench import Bench
@@ -125,14 +125,14 @@ def effects(bench: Bench, wiring: Wiring, graph: Graph, *, steps: int) -> Effect
 
 def head_effects(bench: Bench, *, steps: int) -> Tensor:
     """(prompt, layer, head) as in `Effects`."""
-    clean, corrupt = HeadStreams(), HeadStreams()
+    clean, corrupt = RawHeadOutputs(), RawHeadOutputs()
     for streams, ids in ((clean, bench.clean), (corrupt, bench.corrupt)):
         with torch.no_grad(), observe(bench.structure, streams):
             bench.structure.decoder(input_ids=ids, use_cache=False)
     card = bench.structure.card
     found = torch.zeros(len(bench), card.layers, card.heads)
     for step in range(steps):
-        streams = HeadStreams(attached=True)
+        streams = RawHeadOutputs(attached=True)
         with _mixed(bench, (step + 0.5) / steps), observe(bench.structure, streams):
             scores = bench.score(bench.logits(bench.clean))
         gradients = torch.autograd.grad(scores.sum(), list(streams.z.values()))

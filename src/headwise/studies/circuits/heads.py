@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headwise.instruments import HeadStreams
+from headwise.instruments import RawHeadOutputs
 from headwise.interventions import Replace
 from headwise.seam import observe
 from headwise.studies.circuits.bench import Bench
@@ -46,7 +46,7 @@ class HeadPatching:
 
 @torch.no_grad()
 def _streams(bench: Bench, ids: Tensor) -> dict[int, Tensor]:
-    streams = HeadStreams()
+    streams = RawHeadOutputs()
     with observe(bench.structure, streams):
         bench.structure.decoder(input_ids=ids, use_cache=False)
     return streams.z

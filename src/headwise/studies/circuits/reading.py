@@ -25,7 +25,7 @@ from torch import Tensor
 
 from headwise.core.errors import SeamError, StudyError
 from headwise.corpora import TaskPairs
-from headwise.instruments import HeadStreams
+from headwise.instruments import RawHeadOutputs
 from headwise.seam import Structure, observe
 from headwise.stats import wilson_interval
 from headwise.studies.circuits.attribution import effects, head_effects
@@ -74,7 +74,7 @@ class Reader:
     def __init__(self, structure: Structure, options: CircuitsOptions):
         self.structure, self.options = structure, options
         self.graph = Graph.of([layer.heads for layer in structure.card.per_layer])
-        streams = HeadStreams()
+        streams = RawHeadOutputs()
         with torch.no_grad(), observe(structure, streams):
             structure.decoder(input_ids=structure.few_tokens(), use_cache=False)
         self.wiring: Wiring | None = None

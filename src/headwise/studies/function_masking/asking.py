@@ -1,7 +1,7 @@
 """Steps asked again with heads changed: many sets of heads in one batch, each prompt read once.
 
 A job is a step and a change (factors of all heads, and what is added to them). The rows of a batch are jobs; their prompts
-are kept once (`studies.decoding`) and copied to each row, and `ByRow` gives every row its own change. Answers are judged
+are kept once (`studies.decoding`) and copied to each row, and `PerExample` gives every row its own change. Answers are judged
 against the right answer, by the same rules as ever and without knowing the change.
 
 Cost: one row a job, from the last prompt token to the end of its answer. This module does not know why heads are changed.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.corpora import Step, answers_step, step_ids
-from headwise.interventions import ByRow
+from headwise.interventions import PerExample
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers.endings import ending, text_of
@@ -74,12 +74,14 @@ class Desk:
         return [text_of(self.model, reply.ids) for reply in replies]
 
 
-def by_row(changes: Sequence[Change], decoder: PrefixCachedDecoder) -> ByRow:
+def by_row(changes: Sequence[Change], decoder: PrefixCachedDecoder) -> PerExample:
     """The intervention that makes each row's change."""
     factor = torch.stack([change.factor for change in changes])
     shifts = [change.shift for change in changes]
     given = next((shift for shift in shifts if shift is not None), None)
     if given is None:
-        return ByRow(factor, lines=decoder.row_of_batch)
+        return PerExample(factor, rows=decoder.row_of_batch)
     nothing = torch.zeros_like(given)
-    return ByRow(factor, torch.stack([nothing if shift is None else shift for shift in shifts]), decoder.row_of_batch)
+    return PerExample(
+        factor, torch.stack([nothing if shift is None else shift for shift in shifts]), decoder.row_of_batch
+    )

@@ -1,6 +1,6 @@
 """One batch of prompts, shown to one model or to both: numbers of every map, maps made small, and what comes out.
 
-    value        (subject, example, statistic, layer, head)      `PatternNumbers`
+    value        (subject, example, statistic, layer, head)      `PatternStatistics`
     uniform      (example, statistic, layer, head)               the same of a head that looks evenly
     maps         (subject, layer, head, ...)                     sum over examples of the maps, pooled
     loss         (subject, example)                              mean over tokens of -log P(next token), in nats
@@ -24,7 +24,7 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
 from headwise.core.errors import StudyError
 from headwise.corpora import Batch, Example, batches
-from headwise.instruments import MapComparison, PatternNumbers, Patterns, PooledMaps
+from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
 from headwise.instruments.map_comparison import COMPARED
 from headwise.seam import Instrument, observe
 from headwise.studies.patterns.spec import PatternsOptions
@@ -62,14 +62,14 @@ def _read_batch(subjects: Sequence[Subject], batch: Batch, options: PatternsOpti
     numbers, maps, losses = [], [], []
     held, beside, before, between = Patterns(), None, None, {}
     for subject in subjects:
-        watchers: list[Instrument] = [PatternNumbers(options.active, options.peak), PooledMaps(SIZE)]
+        watchers: list[Instrument] = [PatternStatistics(options.active, options.peak), PooledMaps(SIZE)]
         if rest:
             watchers.append(held if beside is None else MapComparison(beside, options.active))
         logits, seen = _run(subject, batch.ids.to(subject.structure.device), *watchers)
-        _refuse_not_finite(subject, seen["pattern_numbers"])
+        _refuse_not_finite(subject, seen["pattern_statistics"])
         logs = logits[:, :-1].float().log_softmax(dim=-1)  # (batch, token, vocabulary)
         losses.append(_loss(logs, batch.ids))
-        numbers.append(seen["pattern_numbers"])
+        numbers.append(seen["pattern_statistics"])
         maps.append(_small(seen["pooled_maps"]["maps"].sum(EXAMPLE, skipna=False)))
         if rest and subject is first:
             beside, before = held.result(), logs

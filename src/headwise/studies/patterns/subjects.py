@@ -19,7 +19,7 @@ from typing import Any
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Passages
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 
@@ -71,7 +71,7 @@ def subjects_of(model: Model, against: Model | None, heads_off: str | None) -> l
         heads = parse_heads(heads_off)
         structure.require_heads(heads)
         without = f"{name} without {', '.join(head_name(*head) for head in heads)}"
-        return [Subject(MODEL, name, structure), Subject(AGAINST, without, structure, (Scale(heads, 0.0),))]
+        return [Subject(MODEL, name, structure), Subject(AGAINST, without, structure, (ScaleHeads(heads, 0.0),))]
     if against is None:
         return [Subject(MODEL, name, structure)]
     _refuse_unlike(model, against)

@@ -34,7 +34,7 @@ from headwise.core.errors import DataError, SeamError
 from headwise.core.provenance import Provenance
 from headwise.corpora import BLIND, PUBLISHED, decode_ids
 from headwise.engines import Shard
-from headwise.instruments import Sites
+from headwise.instruments import Activations
 from headwise.model import Model
 from headwise.probes.crossvalidation import assign_folds
 from headwise.seam import Structure
@@ -140,7 +140,7 @@ def to_dataset(
 def _usual_sites(structure: Structure) -> tuple[str, ...]:
     try:
         with ExitStack() as stack:
-            Sites(DEFAULT_SITES).setup(structure, stack)
+            Activations(DEFAULT_SITES).setup(structure, stack)
     except SeamError:
         return OTHER_SITES
     return DEFAULT_SITES

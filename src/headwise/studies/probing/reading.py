@@ -30,7 +30,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
 from headwise.corpora import Batch, Example, batches
-from headwise.instruments import HeadOutputs, Received, Sites
+from headwise.instruments import Activations, AttentionReceived, HeadOutputs
 from headwise.seam import Structure, observe
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS
 from headwise.studies.probing.self_judgement import SelfJudgement
@@ -85,8 +85,8 @@ def _pass(
     valid = torch.arange(batch.ids.shape[1]) < lengths[:, None]  # what is asked behind the answer does not count
     places = torch.tensor(np.stack([one.places for one in rows]))
     published = torch.tensor(np.stack([one.published for one in rows]))
-    at, at_published = Sites(sites, places), Sites(sites[:1], published)
-    outputs, received = HeadOutputs(places[:, [POSITIONS.index(LAST)]]), Received(places)
+    at, at_published = Activations(sites, places), Activations(sites[:1], published)
+    outputs, received = HeadOutputs(places[:, [POSITIONS.index(LAST)]]), AttentionReceived(places)
     first = min(len(one.prompt) for one in rows) - 1
     with (
         torch.no_grad(),

@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.interventions import Scale
+from headwise.interventions import ScaleHeads
 from headwise.seam import Structure, observe
 from headwise.studies.relation_validation.prompts import Task
 
@@ -52,7 +52,7 @@ class LastToken:
         if not heads:
             top = self._top()
         else:
-            with observe(self.structure, Scale(heads, 0.0, "last")):
+            with observe(self.structure, ScaleHeads(heads, 0.0, "last")):
                 top = self._top()
         return np.array([token in right for token, right in zip(top.tolist(), self.task.answers, strict=True)])
 

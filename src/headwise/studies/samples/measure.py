@@ -35,7 +35,7 @@ from headwise.core.provenance import Provenance
 from headwise.corpora import Questions, decode_ids
 from headwise.corpora.matching import CORRECT
 from headwise.engines import Shard
-from headwise.instruments import Sites
+from headwise.instruments import Activations
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers import measure as answering
@@ -242,8 +242,8 @@ class _Reader:
             known = list(dict.fromkeys(prompts if decoder.rows > 1 else some))
             decoder.prefill([prompt[:-1] for prompt in known])
             decoder.select([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
-            with observe(self._structure, Sites((self._cell.site,), "last")) as seen:
+            with observe(self._structure, Activations((self._cell.site,), "last")) as seen:
                 decoder.teacher_force(some, [replies[place] for place in places])
-            sites = seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0})
+            sites = seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0})
             found[places] = sites.sel({LAYER: self._cell.layer}).values
         return found

@@ -4,7 +4,7 @@ Shown: prompts of equal length, cut from the texts. Rules (`kernels.dropping`): 
 the first tokens, entmax, each at several strengths; control: as many keys as top-k keeps, drawn at random.
 
 Measured in one plain pass, for every rule and head as it is: the share of visible edges kept, the share of weight
-dropped, and how much the head's output changes (`instruments.Dropped`). Then one pass a rule with all heads cut at
+dropped, and how much the head's output changes (`instruments.DropEffects`). Then one pass a rule with all heads cut at
 once: how much the loss rises, and the divergence KL(dense || cut) of the next-token distributions. All differences are
 paired by prompt, with the 95 % interval of Student's t over prompts.
 
@@ -32,8 +32,8 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example, batches
 from headwise.engines import Shard
-from headwise.instruments import Dropped
-from headwise.interventions import Drop
+from headwise.instruments import DropEffects
+from headwise.interventions import DropAttention
 from headwise.kernels import Dropping
 from headwise.model import Model
 from headwise.seam import Structure, observe
@@ -89,13 +89,13 @@ def read(structure: Structure, examples: Sequence[Example], rules: Sequence[Drop
 
 
 def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[Dropping]) -> xr.Dataset:
-    dense, seen = _logs(structure, ids, Dropped(rules))
+    dense, seen = _logs(structure, ids, DropEffects(rules))
     losses, divergences = [_loss(dense, ids)], []
     for rule in rules:
-        logs, _ = _logs(structure, ids, Drop(rule))
+        logs, _ = _logs(structure, ids, DropAttention(rule))
         losses.append(_loss(logs, ids))
         divergences.append((dense.exp() * (dense - logs)).sum(-1).mean(-1).cpu().numpy())
-    return seen["dropped"].assign(
+    return seen["drop_effects"].assign(
         dense=(EXAMPLE, losses[0]),
         loss=((EXAMPLE, RULE), np.stack(losses[1:], axis=1)),
         kl=((EXAMPLE, RULE), np.stack(divergences, axis=1)),

@@ -29,7 +29,7 @@ from headwise.core.errors import DataError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example, batches
 from headwise.engines import Shard
-from headwise.instruments import FEW, PARTS, AnswerSpectrum, Sites
+from headwise.instruments import PARTS, TOP_K, Activations, AnswerSpectrum
 from headwise.model import Model
 from headwise.probes import KS
 from headwise.seam import Observation, Structure, observe
@@ -46,8 +46,12 @@ COMBINATIONS = {"p_cauchy": "cauchy", "p_min": "min-p"}
 
 FACES = {  # feature -> reading of the instrument, label, definition
     "attention_score": ("attention_score", "AttnScore", "mean over tokens of the log weight on the token itself"),
-    "laplacian": ("few_laplacian", "Laplacian eigenvalues", "mean of the ten largest eigenvalues of D - A"),
-    "attention": ("few_attention", "Attention eigenvalues", "mean of the ten largest weights on the token itself"),
+    "laplacian": ("laplacian_top10_mean", "Laplacian eigenvalues", "mean of the ten largest eigenvalues of D - A"),
+    "attention": (
+        "attention_top10_mean",
+        "Attention eigenvalues",
+        "mean of the ten largest weights on the token itself",
+    ),
     "lookback": ("lookback", "Lookback", "weight per prompt token against weight per answer token"),
     "sink": ("sink", "First token (sink)", "weight on the first token"),
     "entropy": ("entropy", "Entropy", "entropy of a row over the log of the keys it can see"),
@@ -177,7 +181,7 @@ def _combined(readings: xr.Dataset, wrong: np.ndarray, like: xr.DataArray, metho
     """One p from the tests of the ten largest eigenvalues, a rank at a time; NaN for features that have no ranks."""
     combined = xr.full_like(like, np.nan)
     for feature, reading in RANKED.items():
-        ranks = readings[reading].isel({RANK: slice(0, FEW)})
+        ranks = readings[reading].isel({RANK: slice(0, TOP_K)})
         p = mann_whitney_maps(ranks, wrong, maps=(RANK,))["p"]
         combined.loc[{PART: "whole", FEATURE: feature}] = combine_ranks(p, method).transpose(LAYER, HEAD)
     return combined
@@ -195,12 +199,15 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     places: list[int] = []
     for batch in batches(examples, options.batch_tokens, structure.device):
         spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.indices)]), options.k or max(KS))
-        with torch.no_grad(), observe(structure, spectrum, Sites(("residual",), "last"), valid=batch.valid) as seen:
+        with (
+            torch.no_grad(),
+            observe(structure, spectrum, Activations(("residual",), "last"), valid=batch.valid) as seen,
+        ):
             structure.decoder(input_ids=batch.ids, use_cache=False)
         observed.append(seen)
         places.extend(batch.indices)
     parts = [
-        seen["answers"].assign(hidden=seen["sites"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True))
+        seen["answers"].assign(hidden=seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True))
         for seen in observed
     ]
     readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})

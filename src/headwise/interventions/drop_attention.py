@@ -1,12 +1,9 @@
-"""Drop: heads attend with some of their weights left out, by a rule, without training (see `kernels.dropping`).
+"""Attention sparsification without training: heads attend without the weights that a rule drops (`kernels.dropping`).
 
-    with observe(model, Drop(Dropping("top", 16))):
-        model(**inputs)
+z is recomputed from q, k and v of the call, block by block, for all heads or for chosen ones. On decode steps the rule
+applies to the row of the new token, over all keys in the KV cache.
 
-z is made anew from q, k and v of the call, block by block. All heads, or chosen ones; a head that is not chosen keeps
-its z. On decode steps the rule works on the row of the new token, over all keys in the cache.
-
-Cost: that of `kernels.dropping`, a layer at a time; the fused kernel's z is thrown away.
+Cost: that of `kernels.dropping` per layer; the z of the fused kernel is discarded.
 """
 
 from __future__ import annotations
@@ -23,20 +20,20 @@ from headwise.kernels import Dropping, dropped_output, row_blocks
 from headwise.seam import AttentionCall, Intervention, Structure
 
 
-class Drop(Intervention):
-    """Let heads attend with some of their weights left out: z -> z of the weights that a rule leaves.
+class DropAttention(Intervention):
+    """Drop attention weights by a rule, and recompute z from the others.
 
     Args:
-        rule: which weights go.
+        rule: which weights to drop.
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs; None: all heads.
 
     Examples:
-        >>> from headwise.interventions import Drop
+        >>> from headwise.interventions import DropAttention
         >>> from headwise.kernels import Dropping
         >>> inputs = model.encode("the old river was the old river")
-        >>> with hw.observe(model, Drop(Dropping("top", 2), heads="L1H4")):
+        >>> with hw.observe(model, DropAttention(Dropping("top", 2), heads="L1H4")):
         ...     few = model(**inputs).logits
-        >>> bool((few - model(**inputs).logits).abs().max() < 1e-3)  # two weights are all this head needs
+        >>> bool((few - model(**inputs).logits).abs().max() < 1e-3)  # two weights suffice for this head
         True
     """
 
@@ -48,7 +45,7 @@ class Drop(Intervention):
             self._of_layer[layer].append(head)
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
-        """Refuse heads that the model does not have, before it runs."""
+        """Refuse heads that the model does not have."""
         structure.require_heads(self.heads or ())
 
     def change(self, call: AttentionCall) -> Tensor:
@@ -56,10 +53,10 @@ class Drop(Intervention):
         if self.heads is not None and call.layer not in self._of_layer:
             return call.z
         blocks = [dropped_output(rows, self.rule.apply(rows), call.v) for rows in row_blocks(call.attention)]
-        made = torch.cat(blocks, dim=1).to(call.z.dtype)
+        sparse = torch.cat(blocks, dim=1).to(call.z.dtype)
         if self.heads is None:
-            return made
+            return sparse
         z = call.z.clone()
         chosen = self._of_layer[call.layer]
-        z[:, :, chosen] = made[:, :, chosen]
+        z[:, :, chosen] = sparse[:, :, chosen]
         return z

@@ -1,17 +1,17 @@
-"""Activations beside the heads, at chosen tokens: the residual stream, the MLP's input and output, attention's output.
+"""Activations at hook points other than the heads, at chosen tokens.
 
-| site          | what it is                                                        |
+| site          | hook point                                                        |
 |---------------|-------------------------------------------------------------------|
 | residual      | the residual stream after the block: the layer's output           |
-| attention_out | what attention adds: the output of the output projection          |
-| mlp_in        | the input of the MLP block (normalised, in most families)         |
-| mlp_out       | the output of the MLP block                                       |
+| attention_out | the output of attention's output projection                       |
+| mlp_in        | the input of the MLP (normalised, in most families)               |
+| mlp_out       | the output of the MLP                                             |
 
-Found by property: the output projection by watching z (`seam.projection`); the MLP as the one child of a layer that
-holds matrices beside the attention. Families without one such child (OPT) have no `mlp_*` sites, and say so. Layers
-without attention heads are NaN in `attention_out`.
+Modules are found by property: the output projection by tracing z (`seam.projection`); the MLP as the one child of a layer
+with matrices that does not contain the attention. Families without exactly one such child (OPT) have no `mlp_*` sites.
+Layers without attention heads are NaN in `attention_out`.
 
-Cost: nothing beyond the pass. Only the chosen tokens are kept, never whole sequences.
+Cost: nothing beyond the pass; only the chosen tokens are stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from headwise.core.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.core.errors import DataError, SeamError, did_you_mean
-from headwise.instruments.sending import Sending
+from headwise.instruments.readings import HostCopy
 from headwise.seam import (
     AttentionCall,
     ForwardContext,
@@ -42,21 +42,21 @@ from headwise.seam import (
 SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
 
 
-class Sites(Instrument):
-    """Activations beside the heads, dims (example, site, layer, token, width).
+class Activations(Instrument):
+    """Activations at hook points, dims (example, site, layer, token, width).
 
     Args:
-        sites: of residual, attention_out, mlp_in, mlp_out.
+        sites: any of residual, attention_out, mlp_in, mlp_out.
         positions: which tokens (see `headwise.seam.positions`).
 
     Examples:
-        >>> with hw.observe(model, hw.Sites(["residual", "mlp_out"])) as seen:
+        >>> with hw.observe(model, hw.Activations(["residual", "mlp_out"])) as seen:
         ...     _ = model(**model.encode(["the old river", "a door"]))
-        >>> dict(seen["sites"].activation.sizes)
+        >>> dict(seen["activations"].activation.sizes)
         {'example': 2, 'site': 2, 'layer': 3, 'token': 1, 'width': 384}
     """
 
-    name = "sites"
+    name = "activations"
 
     def __init__(self, sites: Sequence[str] = ("residual",), positions: Positions = "last"):
         sites = (sites,) if isinstance(sites, str) else tuple(dict.fromkeys(sites))
@@ -66,12 +66,12 @@ class Sites(Instrument):
         self.sites = sites
         self.positions = check_positions(positions)
         self._passes: list[Tensor] = []
-        self._sending = Sending()
-        self._kept: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
-        self._index: Tensor | None = None  # (batch, token), from the beginning of a pass to its end
+        self._copy = HostCopy()
+        self._found: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
+        self._index: Tensor | None = None  # (batch, token), during a pass
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
-        """Put hooks on the modules whose input or output is asked for."""
+        """Register hooks on the modules."""
         self._shape = (structure.card.layers, structure.card.hidden_size)
         for index, layer in enumerate(structure.layers):
             for site in self.sites:
@@ -79,53 +79,53 @@ class Sites(Instrument):
                     continue
                 module = _module(structure, site, index, layer)
                 register = module.register_forward_pre_hook if site == "mlp_in" else module.register_forward_hook
-                stack.callback(register(self._keep(site, index), with_kwargs=True).remove)
+                stack.callback(register(self._hook(site, index), with_kwargs=True).remove)
 
     def on_forward_start(self, context: ForwardContext) -> None:
-        """Find the chosen tokens."""
+        """Locate the chosen tokens."""
         self._index = position_index(self.positions, context)
-        self._kept.clear()
+        self._found.clear()
 
     def on_layer(self, call: AttentionCall) -> None:
-        """The hooks see all there is."""
+        """Nothing: the hooks read the activations."""
 
     def on_forward_end(self, context: ForwardContext) -> None:
-        """Put the sites and layers of this pass side by side."""
+        """Stack the sites and layers of this pass and start one copy to the CPU."""
         assert self._index is not None
         layers, width = self._shape
         shape = (len(self._index), len(self.sites), layers, self._index.shape[1], width)
-        device = next((values.device for values in self._kept.values()), torch.device("cpu"))
-        whole = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
-        for (site, layer), values in self._kept.items():
-            whole[:, self.sites.index(site), layer] = values.to(device)
-        self._passes.append(self._sending.send(whole))  # one copy a pass, not one a layer
-        self._kept.clear()
+        device = next((values.device for values in self._found.values()), torch.device("cpu"))
+        stacked = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
+        for (site, layer), values in self._found.items():
+            stacked[:, self.sites.index(site), layer] = values.to(device)
+        self._passes.append(self._copy.start(stacked))
+        self._found.clear()
         self._index = None
 
     def result(self) -> xr.Dataset:
         """All passes so far."""
         if not self._passes:
-            raise SeamError("Sites has seen nothing yet; run the model inside the `with observe(...)`")
-        self._sending.arrive()
+            raise SeamError("Activations has no readings yet; run the model inside `with observe(...)`")
+        self._copy.wait()
         return xr.Dataset(
             {"activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), torch.cat(self._passes).numpy())},
             coords={SITE: np.array(self.sites), LAYER: np.arange(self._shape[0])},
         )
 
-    def _keep(self, site: str, layer: int) -> Callable[..., None]:
+    def _hook(self, site: str, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any = None) -> None:
             if self._index is None:
-                return  # a pass of which this observation was not told
+                return  # outside of an observed pass
             if site == "mlp_in":
                 output = args[0] if args else kwargs["hidden_states"]
             hidden = output[0] if isinstance(output, tuple) else output
-            self._kept[site, layer] = _pick(hidden.detach(), self._index)
+            self._found[site, layer] = _pick(hidden.detach(), self._index)
 
         return hook
 
 
 def _pick(hidden: Tensor, index: Tensor) -> Tensor:
-    """(batch, token, width) float: copies, so that the whole sequence can be let go."""
+    """(batch, token, width) float: copies, so that the full sequence can be freed."""
     index = index.to(hidden.device)
     hidden = hidden.reshape(len(index), -1, hidden.shape[-1])  # some families flatten batch and token
     picked = hidden.gather(1, index.clamp(min=0)[:, :, None].expand(-1, -1, hidden.shape[-1])).float()
@@ -146,7 +146,7 @@ def _module(structure: Structure, site: str, index: int, layer: nn.Module) -> nn
     ]
     if len(rest) != 1:
         raise SeamError(
-            f"layer {index} of {structure.card.id} has {len(rest)} parts with matrices beside its attention, not one "
-            "MLP; ask for the sites residual or attention_out"
+            f"layer {index} of {structure.card.id} has {len(rest)} modules with matrices besides its attention, not one "
+            "MLP; use the sites residual or attention_out"
         )
     return rest[0]

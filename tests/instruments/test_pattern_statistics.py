@@ -9,7 +9,7 @@ import pytest
 import torch
 from planted import tiny_model
 
-from headwise.instruments import NUMBERS, PatternNumbers, Patterns
+from headwise.instruments import PATTERN_STATISTICS, Patterns, PatternStatistics
 from headwise.model import Model, load
 from headwise.model.gate import put_gate
 from headwise.seam import observe
@@ -43,11 +43,11 @@ def plain(maps: np.ndarray) -> dict[str, float]:
 
 def read(model: Model, ids: torch.Tensor, **options: object) -> tuple[np.ndarray, np.ndarray]:
     """(example, layer, head, number) of the instrument, and of plain sums over the maps."""
-    with observe(model, PatternNumbers(ACTIVE, PEAK), Patterns(), **options) as seen:  # type: ignore[arg-type]
+    with observe(model, PatternStatistics(ACTIVE, PEAK), Patterns(), **options) as seen:  # type: ignore[arg-type]
         model(input_ids=ids)
     maps = seen["patterns"]["weights"].values.astype(np.float64)
-    layers, heads = seen["pattern_numbers"].sizes["layer"], seen["pattern_numbers"].sizes["head"]
-    return seen["pattern_numbers"]["value"].values, maps.reshape(len(maps), layers, heads, *maps.shape[2:])
+    layers, heads = seen["pattern_statistics"].sizes["layer"], seen["pattern_statistics"].sizes["head"]
+    return seen["pattern_statistics"]["value"].values, maps.reshape(len(maps), layers, heads, *maps.shape[2:])
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2"])
@@ -64,7 +64,7 @@ def test_numbers_are_plain_sums_over_eager_maps(family: str) -> None:
     plainly = maps.masked_fill(hidden, torch.nan).numpy()
     for place in np.ndindex(*plainly.shape[:3]):
         expected = plain(plainly[place])
-        for index, name in enumerate(NUMBERS):
+        for index, name in enumerate(PATTERN_STATISTICS):
             assert found[place][index] == pytest.approx(expected[name], abs=2e-5), (place, name)
 
 
@@ -77,11 +77,11 @@ def test_gated_rows_that_sum_to_less_or_nothing(bias: float) -> None:
         assert ((np.nan_to_num(maps).sum(-1) == 0) & (np.arange(12) > 0)).any()  # some rows look nowhere
     for place in np.ndindex(*maps.shape[:3]):
         expected = plain(maps[place])
-        for index, name in enumerate(NUMBERS):
+        for index, name in enumerate(PATTERN_STATISTICS):
             np.testing.assert_allclose(found[place][index], expected[name], atol=2e-5, err_msg=f"{place} {name}")
     if bias == -1e3:
-        assert np.isnan(found[..., NUMBERS.index("diagonal")]).all()
-        assert (found[..., NUMBERS.index("mass")] < 1e-6).all()
+        assert np.isnan(found[..., PATTERN_STATISTICS.index("diagonal")]).all()
+        assert (found[..., PATTERN_STATISTICS.index("mass")] < 1e-6).all()
 
 
 def test_padding_does_not_matter() -> None:
@@ -89,18 +89,18 @@ def test_padding_does_not_matter() -> None:
     alone, _ = read(model, IDS[:1, :7])
     padded = torch.cat([IDS[:1, :7], IDS[:1, 6:7].expand(-1, 5)], dim=1)
     valid = torch.arange(12)[None] < 7
-    with observe(model, PatternNumbers(ACTIVE, PEAK), valid=valid) as seen:
+    with observe(model, PatternStatistics(ACTIVE, PEAK), valid=valid) as seen:
         model(input_ids=padded)
-    np.testing.assert_allclose(seen["pattern_numbers"]["value"].values, alone, atol=1e-5)
+    np.testing.assert_allclose(seen["pattern_statistics"]["value"].values, alone, atol=1e-5)
 
 
 def test_the_even_head_is_what_it_should_be() -> None:
     model = load(*tiny_model(layers=1))
-    with observe(model, PatternNumbers(ACTIVE, PEAK)) as seen:
+    with observe(model, PatternStatistics(ACTIVE, PEAK)) as seen:
         model(input_ids=IDS[:1])
     even = np.where(np.tri(12) > 0, np.tri(12) / np.arange(1, 13)[:, None], np.nan)
     expected = plain(even)
-    for index, name in enumerate(NUMBERS):
-        assert seen["pattern_numbers"]["uniform"].values[0, 0, 0, index] == pytest.approx(expected[name], abs=1e-5), (
-            name
-        )
+    for index, name in enumerate(PATTERN_STATISTICS):
+        assert seen["pattern_statistics"]["uniform"].values[0, 0, 0, index] == pytest.approx(
+            expected[name], abs=1e-5
+        ), name

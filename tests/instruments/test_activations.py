@@ -9,8 +9,8 @@ from families import FAMILIES, padded, texts, tiny
 from watchers import Call
 
 from headwise.core.errors import DataError, SeamError
-from headwise.instruments import Sites
-from headwise.instruments.sites import SITES
+from headwise.instruments import Activations
+from headwise.instruments.activations import SITES
 from headwise.seam import observe
 
 ROWS = texts(12, 8)
@@ -39,9 +39,9 @@ def hooked(model: Any, **batch: Any) -> dict[str, list[torch.Tensor]]:
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_against_plain_hooks(side):
     model, batch = tiny("llama"), padded(ROWS, side)
-    with torch.no_grad(), observe(model, Sites(SITES, [0, -1, 10])) as seen:
+    with torch.no_grad(), observe(model, Activations(SITES, [0, -1, 10])) as seen:
         model(**batch)
-    activation = seen["sites"].activation
+    activation = seen["activations"].activation
     assert activation.dims == ("example", "site", "layer", "token", "width")
     assert activation.sizes == {"example": 2, "site": 4, "layer": 2, "token": 3, "width": 48}
     for site, layers in hooked(model, **batch).items():
@@ -57,9 +57,9 @@ def test_against_plain_hooks(side):
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"opt"}))
 def test_every_family_has_all_four(family):
     """And the residual stream is what the parts add up to, where nothing else stands between them."""
-    with torch.no_grad(), observe(tiny(family), Sites(SITES, "last")) as seen:
+    with torch.no_grad(), observe(tiny(family), Activations(SITES, "last")) as seen:
         tiny(family)(input_ids=ROWS[0][None])
-    activation = seen["sites"].activation.isel(example=0, token=0)
+    activation = seen["activations"].activation.isel(example=0, token=0)
     assert not bool(activation.isnull().any())
     if family in ("llama", "gpt2", "qwen3", "mixtral", "phi", "cohere", "deepseek_v3", "gpt_oss", "starcoder2"):
         later = activation.sel(site="residual", layer=1) - activation.sel(site="residual", layer=0)
@@ -69,19 +69,19 @@ def test_every_family_has_all_four(family):
 
 def test_opt_has_no_mlp():
     with (
-        pytest.raises(SeamError, match="layer 0 of opt has 2 parts with matrices beside its attention, not one MLP"),
-        observe(tiny("opt"), Sites(("residual", "mlp_in"))),
+        pytest.raises(SeamError, match="layer 0 of opt has 2 modules with matrices besides its attention, not one MLP"),
+        observe(tiny("opt"), Activations(("residual", "mlp_in"))),
     ):
         pytest.fail("was let in")
-    with torch.no_grad(), observe(tiny("opt"), Sites(("residual", "attention_out"))) as seen:
+    with torch.no_grad(), observe(tiny("opt"), Activations(("residual", "attention_out"))) as seen:
         tiny("opt")(input_ids=ROWS[0][None])
-    assert not bool(seen["sites"].activation.isnull().any())
+    assert not bool(seen["activations"].activation.isnull().any())
 
 
 def test_hybrids():
-    with torch.no_grad(), observe(tiny("jamba"), Sites(("residual", "attention_out"))) as seen:
+    with torch.no_grad(), observe(tiny("jamba"), Activations(("residual", "attention_out"))) as seen:
         tiny("jamba")(input_ids=ROWS[0][None])
-    activation = seen["sites"].activation
+    activation = seen["activations"].activation
     assert not bool(activation.sel(site="residual").isnull().any())
     assert bool(activation.sel(site="attention_out", layer=[0, 2]).isnull().all())
     assert not bool(activation.sel(site="attention_out", layer=[1, 3]).isnull().any())
@@ -90,7 +90,7 @@ def test_hybrids():
 @pytest.mark.parametrize("family", ["llama", "jamba"])
 def test_only_chosen_tokens_are_kept(family):
     """While the pass runs, nothing holds a whole sequence."""
-    sites = Sites(("residual", "attention_out"), [0, -1])
+    sites = Activations(("residual", "attention_out"), [0, -1])
     most = []
 
     def look(call: Any) -> None:
@@ -104,7 +104,7 @@ def test_only_chosen_tokens_are_kept(family):
 
 def test_names_of_sites():
     with pytest.raises(DataError, match=r"there is no site 'mlp'. .*Known: attention_out, mlp_in, mlp_out, residual"):
-        Sites(["residual", "mlp"])
-    assert Sites("mlp_in").sites == ("mlp_in",)
-    with pytest.raises(SeamError, match="Sites has seen nothing yet"):
-        Sites().result()
+        Activations(["residual", "mlp"])
+    assert Activations("mlp_in").sites == ("mlp_in",)
+    with pytest.raises(SeamError, match="Activations has no readings yet"):
+        Activations().result()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwise.core.errors import SeamError
+from headwise.instruments.profile import matching_queries, token_matches
 from headwise.instruments.readings import HeadReadings
-from headwise.instruments.repeats import repeating, repeats
 from headwise.kernels import Match
 
 
@@ -23,11 +23,11 @@ def test_repeats(tokens, left, right):
     ids = torch.tensor([[1] * left + tokens + [2] * right])
     valid = torch.zeros_like(ids, dtype=torch.bool)
     valid[0, left : left + len(tokens)] = True
-    duplicate, induction = repeats(ids, valid)
+    duplicate, induction = token_matches(ids, valid)
     earlier = [(i, j) for i in range(len(tokens)) for j in range(i) if tokens[i] == tokens[j]]
     assert places(duplicate) == {(i + left, j + left) for i, j in earlier}
     assert places(induction) == {(i + left, j + 1 + left) for i, j in earlier if j + 1 < i}
-    for found, match in zip(repeating(ids, valid), (duplicate, induction), strict=True):
+    for found, match in zip(matching_queries(ids, valid), (duplicate, induction), strict=True):
         assert set(found[0].nonzero()[:, 0].tolist()) == {query for query, _ in places(match)}
 
 
@@ -39,7 +39,7 @@ def places(match: Match) -> set[tuple[int, int]]:
 
 def test_the_drawing_in_the_docstring():
     ids = torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 3, 4]])
-    duplicate, induction = repeats(ids, torch.ones_like(ids, dtype=torch.bool))
+    duplicate, induction = token_matches(ids, torch.ones_like(ids, dtype=torch.bool))
     assert places(duplicate) == {(3, 0), (4, 1)}
     assert places(induction) == {(3, 1), (4, 2)}
     assert duplicate.places(0)[0].tolist() == [0, 0]
@@ -59,7 +59,7 @@ def test_layers_of_unlike_shape():
     reading = Unlike()
     card = SimpleNamespace(layers=3, heads=4)
     reading.setup(SimpleNamespace(card=card), ExitStack())  # type: ignore[arg-type]
-    with pytest.raises(SeamError, match="Unlike has seen nothing yet"):
+    with pytest.raises(SeamError, match="Unlike has no readings yet"):
         reading.result()
     context: Any = SimpleNamespace(cached=0)
     reading.on_forward_start(context)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from families import build, padded, texts
 
-from headwise.instruments import Received
+from headwise.instruments import AttentionReceived
 from headwise.seam import observe
 
 ROWS = texts(12, 8)
@@ -17,9 +17,9 @@ def test_against_eager(family):
     model, batch = build(family, attn_implementation="eager"), padded(ROWS)
     with torch.no_grad():
         eager = model(**batch, output_attentions=True).attentions
-    with torch.no_grad(), observe(model, Received([0, 3, -2, -1])) as seen:
+    with torch.no_grad(), observe(model, AttentionReceived([0, 3, -2, -1])) as seen:
         model(**batch)
-    received = seen["received"]["received"]
+    received = seen["attention_received"]["received"]
     assert received.dims == ("example", "layer", "head", "token")
     for layer, weights in enumerate(eager):
         for row, ids in enumerate(ROWS):
@@ -36,11 +36,14 @@ def test_what_is_not_valid_does_not_count():
     model = build("llama")
     ids = texts(14)[0][None]
     valid = torch.arange(14)[None] < 10
-    with torch.no_grad(), observe(model, Received([2, 9]), valid=valid) as seen:
+    with torch.no_grad(), observe(model, AttentionReceived([2, 9]), valid=valid) as seen:
         model(input_ids=ids, use_cache=False)
-    with torch.no_grad(), observe(model, Received([2, 9])) as alone:
+    with torch.no_grad(), observe(model, AttentionReceived([2, 9])) as alone:
         model(input_ids=ids[:, :10], use_cache=False)
     np.testing.assert_allclose(
-        seen["received"]["received"].values, alone["received"]["received"].values, rtol=1e-4, atol=1e-6
+        seen["attention_received"]["received"].values,
+        alone["attention_received"]["received"].values,
+        rtol=1e-4,
+        atol=1e-6,
     )
-    assert np.isnan(seen["received"]["received"].values[..., 1]).all()
+    assert np.isnan(seen["attention_received"]["received"].values[..., 1]).all()

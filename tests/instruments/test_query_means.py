@@ -4,7 +4,7 @@ import pytest
 import torch
 from layers import Setting, attention_of
 
-from headwise.instruments.averages import Averages
+from headwise.instruments.profile import QueryMeans
 from headwise.kernels import ReductionRequest, reference
 
 SETTINGS = {
@@ -29,15 +29,15 @@ def test_marked_keys_get_what_their_rows_give(name):
         column_sums=True, row_max=True, key_weights={str(place): mark.float() for place, mark in enumerate(marks)}
     )
     exact = reference.reduce(attention, wanted)
-    averages = Averages.of(mask, [None, None], marks)
+    averages = QueryMeans.of(mask, [None, None], marks)
     rows = torch.stack([exact.key_weights[str(place)] for place in range(2)])
     by_rows = averages.of_rows(rows, gated=False)
-    by_columns = averages.of_marks(exact.column_sums, exact.row_max)
+    by_columns = averages.of_keys(exact.column_sums, exact.row_max)
     torch.testing.assert_close(by_columns, by_rows, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 def test_a_closed_row_is_left_out_of_a_gated_mean():
-    averages = Averages.of(
+    averages = QueryMeans.of(
         attention_of(Setting(queries=4, batch=1)).mask, [None], torch.zeros(1, 1, 4, dtype=torch.bool)
     )
     rows = torch.tensor([9.0, 1.0, torch.nan, 3.0]).expand(1, 1, 1, 4)

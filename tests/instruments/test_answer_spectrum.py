@@ -6,7 +6,7 @@ import torch
 from planted import tiny_model
 
 from headwise.instruments import AnswerSpectrum
-from headwise.instruments.answers import FEW
+from headwise.instruments.spectrum import TOP_K
 from headwise.seam import Instrument, Structure, observe
 
 LENGTHS, PROMPTS, K = (30, 22), (21, 19), 12
@@ -53,13 +53,13 @@ def expected(weights, length, prompt):
     y = a[:, prompt:].sum(axis=1) / np.maximum(np.cumsum(answer), 1)
 
     def few(values):
-        return np.sort(values)[::-1][:FEW].mean()
+        return np.sort(values)[::-1][:TOP_K].mean()
 
     return {
         "laplacian": np.sort(laplacian)[::-1][:K],
         "attention": np.sort(diagonal)[::-1][:K],
-        "few_laplacian": [few(laplacian), few(laplacian[answer])],
-        "few_attention": [few(diagonal), few(diagonal[answer])],
+        "laplacian_top10_mean": [few(laplacian), few(laplacian[answer])],
+        "attention_top10_mean": [few(diagonal), few(diagonal[answer])],
         "attention_score": [np.log(diagonal).mean(), np.log(diagonal[answer]).mean()],
         "sink": [a[1:, 0].mean(), a[answer, 0].mean()],
         "entropy": [(entropy[1:] / np.log(seen[1:])).mean(), (entropy / np.log(np.maximum(seen, 2)))[answer].mean()],

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from planted import tiny_model
 
-from headwise.instruments import Dropped, HeadStreams, Patterns
-from headwise.interventions import Drop
+from headwise.instruments import DropEffects, Patterns, RawHeadOutputs
+from headwise.interventions import DropAttention
 from headwise.kernels import Dropping
 from headwise.model import load
 from headwise.seam import Structure, observe
@@ -16,7 +16,7 @@ RULES = (Dropping("top", 3), Dropping("window", 4, sink=1), Dropping("top", 99))
 def seen():
     structure = Structure(load(*tiny_model()))
     ids = torch.randint(5, 150, (2, 12), generator=torch.Generator().manual_seed(0))
-    maps, dropped = Patterns(), Dropped(RULES)
+    maps, dropped = Patterns(), DropEffects(RULES)
     with torch.no_grad(), observe(structure, maps, dropped):
         structure.decoder(input_ids=ids, use_cache=False)
     return structure, ids, maps.result()["weights"].values, dropped.result()
@@ -39,10 +39,10 @@ def test_shares_and_keys_are_those_of_the_maps():
 
 def test_the_change_is_that_of_an_intervention_on_the_head():
     structure, ids, _, found = seen()
-    plain, cut = HeadStreams(), HeadStreams()
+    plain, cut = RawHeadOutputs(), RawHeadOutputs()
     with torch.no_grad(), observe(structure, plain):
         structure.decoder(input_ids=ids, use_cache=False)
-    with torch.no_grad(), observe(structure, Drop(RULES[0], "L1H2"), cut):
+    with torch.no_grad(), observe(structure, DropAttention(RULES[0], "L1H2"), cut):
         structure.decoder(input_ids=ids, use_cache=False)
     moved = (cut.z[1] - plain.z[1])[:, :, 2].flatten(1).norm(dim=1) / plain.z[1][:, :, 2].flatten(1).norm(dim=1)
     assert np.allclose(found["change"].sel(layer=1, head=2).isel(rule=0), moved, atol=1e-5)
@@ -54,7 +54,7 @@ def test_padding_counts_for_nothing():
     structure, ids, _, _ = seen()
     valid = torch.ones(2, 12, dtype=torch.bool)
     valid[1, 8:] = False
-    padded, alone = Dropped(RULES), Dropped(RULES)
+    padded, alone = DropEffects(RULES), DropEffects(RULES)
     with torch.no_grad(), observe(structure, padded, valid=valid):
         structure.decoder(input_ids=ids, use_cache=False)
     with torch.no_grad(), observe(structure, alone):
@@ -65,7 +65,7 @@ def test_padding_counts_for_nothing():
 
 def test_streams_are_the_outputs_of_every_token():
     structure, ids, _, _ = seen()
-    streams = HeadStreams()
+    streams = RawHeadOutputs()
     with torch.no_grad(), observe(structure, streams):
         structure.decoder(input_ids=ids, use_cache=False)
     z = streams.result()["z"]
