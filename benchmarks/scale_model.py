@@ -134,8 +134,9 @@ def load_seconds(shape: Shape, workers: int = 1) -> float:
 
 def driver_seconds(workers: int, size: float, *, commits: bool) -> float:
     """Of the driver, for a shard of so many bytes; `commits`: whether it writes them, or is told that they are written."""
-    found = _line(MEASURED["driver"]["crew"], workers) + _line(MEASURED["driver"]["ray"], size if commits else 1000)
-    return found + (_line(MEASURED["driver"]["commit"], size) if commits else 0.0)
+    driver = MEASURED["driver"]
+    found = _line(driver["scheduler"], workers) + _line(driver["ray"], size if commits else 1000)
+    return found + (_line(driver["commit"], size) if commits else 0.0)
 
 
 def _line(points: Mapping[str, float], at: float) -> float:

@@ -122,4 +122,4 @@ def test_a_row_is_the_sum_of_its_runs(model: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_the_driver_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     driver_rate = import_module("driver_rate")
-    assert 0 < driver_rate.crew_seconds(3, 12) < 1 and 0 < driver_rate.commit_seconds(100, 3) < 1
+    assert 0 < driver_rate.scheduler_seconds(3, 12) < 1 and 0 < driver_rate.commit_seconds(100, 3) < 1

@@ -68,7 +68,7 @@ def atlas(tmp_path, profile) -> Atlas:
     return atlas
 
 
-def test_an_old_folder_aside_is_put_back(atlas):
+def test_an_interrupted_commit_is_undone(atlas):
     (atlas.path / "profile").rename(atlas.path / ".swap" / "profile.old")
     again = Atlas.open(atlas.path)
     assert again.studies == ["profile", "toy"]
@@ -77,7 +77,7 @@ def test_an_old_folder_aside_is_put_back(atlas):
         assert sorted(tree.children) == ["profile", "toy"]
 
 
-def test_a_new_folder_in_place_stays(atlas, tmp_path, profile):
+def test_an_interrupted_commit_is_finished(atlas, tmp_path, profile):
     other = Atlas.create(tmp_path / "other")
     other.add("profile", profile(2.0))
     (atlas.path / "profile").rename(atlas.path / ".swap" / "profile.old")

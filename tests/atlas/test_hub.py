@@ -173,7 +173,7 @@ def test_refusals_are_sentences(hub, atlas, monkeypatch):
         atlas.push_to_hub("me/at/las")
 
 
-def test_no_network_is_said_and_the_cache_serves(hub, atlas, tmp_path, monkeypatch):
+def test_no_network_is_reported_and_the_cache_serves(hub, atlas, tmp_path, monkeypatch):
     atlas.push_to_hub("me/atlas")
     Atlas.open(PLACE)
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")  # where nobody listens
@@ -190,7 +190,7 @@ def test_an_address_is_read_as_written():
     assert HubAddress.parse("some/folder") is None
 
 
-def test_the_switched_off_hub_is_said(hub, monkeypatch):
+def test_offline_mode_is_reported(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(AtlasError, match=r"switched off \(HF_HUB_OFFLINE\), and it is not in the cache"):
         Atlas.open("hf://datasets/me/nowhere")

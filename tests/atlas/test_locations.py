@@ -14,7 +14,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(params=KINDS)
-def place(request, tmp_path, server) -> Location:
+def location(request, tmp_path, server) -> Location:
     number = next(_numbers)
     return open_location(
         {"folder": tmp_path / "deep" / "atlas", "memory": f"memory://test/{number}/a", "s3": f"s3://bucket/{number}/a"}[
@@ -23,69 +23,69 @@ def place(request, tmp_path, server) -> Location:
     )
 
 
-def test_verbs(place):
-    assert place.name in ("atlas", "a")
-    assert place.read("x/y") is None
-    assert place.keys() == place.keys("x") == []
-    place.delete("x/y")
-    place.clear("x")
+def test_operations(location):
+    assert location.name in ("atlas", "a")
+    assert location.read("x/y") is None
+    assert location.keys() == location.keys("x") == []
+    location.delete("x/y")
+    location.clear("x")
     for key in ("x/y", "x/z/1", "xx/y", "w"):
-        place.write(key, key.encode())
-    place.write("x/y", b"second\0")
-    assert place.read("x/y") == b"second\0"
-    assert place.keys() == ["w", "x/y", "x/z/1", "xx/y"]
-    assert place.keys("x") == ["x/y", "x/z/1"]  # whole parts: not xx
-    place.delete("x/y")
-    assert place.keys("x") == ["x/z/1"]
-    place.clear("x")
-    assert place.keys() == ["w", "xx/y"]
-    assert place.create("x/new", b"1") and not place.create("x/new", b"2") and not place.create("w", b"2")
-    assert (place.read("x/new"), place.read("w"), place.read("x")) == (b"1", b"w", None)
-    assert place.keys("x") == ["x/new"]
+        location.write(key, key.encode())
+    location.write("x/y", b"second\0")
+    assert location.read("x/y") == b"second\0"
+    assert location.keys() == ["w", "x/y", "x/z/1", "xx/y"]
+    assert location.keys("x") == ["x/y", "x/z/1"]  # whole parts: not xx
+    location.delete("x/y")
+    assert location.keys("x") == ["x/z/1"]
+    location.clear("x")
+    assert location.keys() == ["w", "xx/y"]
+    assert location.create("x/new", b"1") and not location.create("x/new", b"2") and not location.create("w", b"2")
+    assert (location.read("x/new"), location.read("w"), location.read("x")) == (b"1", b"w", None)
+    assert location.keys("x") == ["x/new"]
 
 
-def test_of_many_who_create_one_does(place):
+def test_exactly_one_of_several_creates(location):
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(lambda number: place.create("key", b"%d" % number), range(16))) == 1
+        assert sum(pool.map(lambda number: location.create("key", b"%d" % number), range(16))) == 1
 
 
 def test_large_objects_are_read_in_pieces(server, monkeypatch):
     monkeypatch.setattr(objects, "PIECE_BYTES", 1000)
-    place = open_location("s3://bucket/large")
+    location = open_location("s3://bucket/large")
     content = bytes(range(256)) * 20
     for size in (0, 1, 999, 1000, 1001, 2000, 5120):
-        place.write("key", content[:size])
-        assert place.read("key") == content[:size]
+        location.write("key", content[:size])
+        assert location.read("key") == content[:size]
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+def test_a_file_without_permission_is_reported(tmp_path, monkeypatch):
     def refuse(path: Path) -> bytes:
         raise PermissionError
 
-    place = LocalLocation(tmp_path)
-    place.write("key", b"")
+    location = LocalLocation(tmp_path)
+    location.write("key", b"")
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(AtlasError, match=r"key may not be read; change its permissions"):
-        place.read("key")
+        location.read("key")
 
 
 @pytest.mark.parametrize("url", ["memory://conditions/a", "s3://bucket/conditions/a"])
 def test_conditions(url, server):
-    place = open_location(url)
-    assert isinstance(place, ObjectStoreLocation)
-    first = place.create_tagged("key", b"1")
+    location = open_location(url)
+    assert isinstance(location, ObjectStoreLocation)
+    first = location.create_tagged("key", b"1")
     assert first is not None
-    assert place.create_tagged("key", b"2") is None
-    assert place.read_tagged("key").tag == first
-    second = place.replace("key", b"2", first)
+    assert location.create_tagged("key", b"2") is None
+    assert location.read_tagged("key").tag == first
+    second = location.replace("key", b"2", first)
     assert second is not None and second != first
-    assert place.replace("key", b"3", first) is None
-    assert place.replace("gone", b"3", first) is None
-    assert place.read("key") == b"2"
-    assert place.top_level_names() == ["key"]
-    place.write("folder/key", b"")
-    assert place.top_level_names() == ["folder", "key"]
-    assert place.read_many(["key", "folder/key", "gone"]) == {"key": b"2", "folder/key": b""}
+    assert location.replace("key", b"3", first) is None
+    assert location.replace("gone", b"3", first) is None
+    assert location.read("key") == b"2"
+    assert location.top_level_names() == ["key"]
+    location.write("folder/key", b"")
+    assert location.top_level_names() == ["folder", "key"]
+    assert location.read_many(["key", "folder/key", "gone"]) == {"key": b"2", "folder/key": b""}
 
 
 def test_addresses(tmp_path, monkeypatch):
@@ -172,11 +172,11 @@ def test_without_obstore_it_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("url", ["memory://known/a", "s3://bucket/known/a"])
 def test_what_is_known_is_not_sent_again(url, server):
-    place = open_location(url)
-    place.write("key", b"1")
-    known = place.read_tagged("key")
-    assert place.read_tagged("key", known) is known
-    place.write("key", b"2")
-    assert place.read_tagged("key", known).content == b"2"
-    place.delete("key")
-    assert place.read_tagged("key", known) is None
+    location = open_location(url)
+    location.write("key", b"1")
+    known = location.read_tagged("key")
+    assert location.read_tagged("key", known) is known
+    location.write("key", b"2")
+    assert location.read_tagged("key", known).content == b"2"
+    location.delete("key")
+    assert location.read_tagged("key", known) is None

@@ -25,7 +25,7 @@ class Killed(SystemExit):
 
 
 class Mortal(ObjectStoreLocation):
-    """A place whose user dies just before the n-th request."""
+    """A location whose process dies just before the n-th request."""
 
     left = 10**9
 
@@ -49,15 +49,15 @@ def atlas() -> Atlas:
 
 
 def mortal(atlas: Atlas, left: int) -> Atlas:
-    place = Mortal(atlas.location.url, atlas.location.store, atlas.location.prefix)
-    place.left = left
-    return Atlas(place)
+    location = Mortal(atlas.location.url, atlas.location.store, atlas.location.prefix)
+    location.left = left
+    return Atlas(location)
 
 
 def seen(atlas: Atlas) -> tuple[int | None, int]:
     """By plain xarray, and by Headwise without recovering."""
-    place = atlas.location
-    parts = {key: place.read(key) for key in place.keys() if not key.startswith(".")}  # noqa: SIM118
+    location = atlas.location
+    parts = {key: location.read(key) for key in location.keys() if not key.startswith(".")}  # noqa: SIM118
     tree = xr.open_datatree(zarr_memory_store(parts), engine="zarr")
     plain = version_of(tree["toy"].to_dataset()) if "toy" in tree.children else None
     return plain, version_of(atlas.store.read("toy"))
@@ -90,7 +90,7 @@ def test_dying_before_each_request(atlas, monkeypatch):
     assert order == [(0, 0), (None, 1), (1, 1)]  # from the announcement on the new one stands
 
 
-def test_whoever_opens_it_next_finishes(atlas, monkeypatch):
+def test_the_next_process_that_opens_it_finishes(atlas, monkeypatch):
     dead(monkeypatch)
 
     def write_then_look(writer: Atlas) -> None:
@@ -197,7 +197,7 @@ def test_a_writer_that_sleeps_after_the_announcement_has_written(atlas, monkeypa
 
 
 class Sleeper(Mortal):
-    """A place whose user, with all its threads, falls asleep just before the n-th request; meanwhile somebody else writes."""
+    """A location whose process is suspended just before the n-th request, while another process writes."""
 
     def __init__(self, *args: str) -> None:
         super().__init__(*args)
@@ -220,10 +220,10 @@ def test_asleep_before_each_request_while_another_writes(atlas, monkeypatch):
     found = []
     for left in range(1, 200):
         atlas.store.write("toy", version(0))
-        place = Sleeper(atlas.location.url, atlas.location.store, atlas.location.prefix)
-        place.left = left
-        Atlas(place).store.write("toy", version(1))
-        if place.left > 0:
+        location = Sleeper(atlas.location.url, atlas.location.store, atlas.location.prefix)
+        location.left = left
+        Atlas(location).store.write("toy", version(1))
+        if location.left > 0:
             break
         found.append(seen(Atlas.open(atlas.location)))
     order = [state for state, _ in itertools.groupby(found)]
@@ -231,7 +231,7 @@ def test_asleep_before_each_request_while_another_writes(atlas, monkeypatch):
     assert len(found) > 15
 
 
-def test_a_packed_study_that_is_damaged_is_told_and_replaced(atlas, monkeypatch):
+def test_a_packed_study_that_is_corrupt_is_reported_and_replaced(atlas, monkeypatch):
     dead(monkeypatch)
     assert any(dies_pending(atlas, left) for left in range(8, 16))
     (key,) = [key for key in atlas.location.keys(".swap/toy") if key.endswith(".zip")]
@@ -308,7 +308,7 @@ def test_answers_that_get_lost_do_no_harm(atlas, monkeypatch):
     assert next(numbers) > 20
 
 
-def test_a_store_that_goes_away_in_the_middle_is_told_and_finished_later(atlas, monkeypatch):
+def test_a_store_that_fails_midway_is_reported_and_finished_later(atlas, monkeypatch):
     """The third object cannot be put: the new study stands, and the next who opens the atlas puts the rest."""
     real, numbers = ObjectStoreLocation._put, itertools.count()
 

@@ -33,11 +33,11 @@ def memory() -> str:
 
 def plain(atlas: Atlas) -> xr.DataTree:
     """By plain xarray and zarr; for S3 through obstore's own store, without Headwise."""
-    place = atlas.location
-    if place.prefix:  # in memory: all keys
-        store = zarr_memory_store({key: place.read(key) for key in place.keys()})  # noqa: SIM118
+    location = atlas.location
+    if location.prefix:  # in memory: all keys
+        store = zarr_memory_store({key: location.read(key) for key in location.keys()})  # noqa: SIM118
     else:
-        store = ObjectStore(from_url(str(place), client_options={"allow_http": True}), read_only=True)
+        store = ObjectStore(from_url(str(location), client_options={"allow_http": True}), read_only=True)
     return xr.open_datatree(store, engine="zarr").load()
 
 
@@ -76,7 +76,7 @@ def test_replacing_leaves_nothing_of_the_old(url, profile):
 
 
 def test_the_same_bytes_as_in_a_folder(tmp_path, memory, profile):
-    """A study is the same files at every place, so that copying them by any tool gives an atlas."""
+    """A study is the same files at every location, so that copying them by any tool gives an atlas."""
     local, remote = Atlas.create(tmp_path / "a"), Atlas.create(memory)
     for atlas in (local, remote):
         atlas.add("profile", profile(1.0))
@@ -120,12 +120,12 @@ def flip(content: bytes) -> bytes:
 DAMAGES = {"flipped": flip, "truncated": lambda content: content[:-3], "emptied": lambda content: b"", "deleted": None}
 
 
-def damage(place: ObjectStoreLocation, key: str, how: str) -> None:
+def damage(location: ObjectStoreLocation, key: str, how: str) -> None:
     change = DAMAGES[how]
     if change is None:
-        place.delete(key)
+        location.delete(key)
     else:
-        place.write(key, change(place.read(key)))
+        location.write(key, change(location.read(key)))
 
 
 @pytest.mark.parametrize("variable", ["per_example", "label"])
@@ -184,7 +184,7 @@ def test_a_reader_reads_again_when_the_study_was_replaced(memory, profile, monke
     assert len(calls) == 2
 
 
-def test_a_study_that_never_rests_is_told(memory, profile, monkeypatch):
+def test_a_study_that_is_replaced_again_and_again_is_reported(memory, profile, monkeypatch):
     atlas = Atlas.create(memory)
     atlas.add("profile", profile(1.0))
     real, numbers = ObjectStoreLocation.read_many, itertools.count(2)
@@ -199,19 +199,19 @@ def test_a_study_that_never_rests_is_told(memory, profile, monkeypatch):
 
 
 def test_other_things_are_not_taken_for_an_atlas(memory, profile):
-    place = open_location(memory)
-    place.write("photos/1.jpg", b"jpg")
+    location = open_location(memory)
+    location.write("photos/1.jpg", b"jpg")
     with pytest.raises(
         AtlasError, match=r"is not empty \(it holds photos\) and is not an atlas; choose a new or empty"
     ):
         Atlas.create(memory)
-    place.write("zarr.json", b"{}")
+    location.write("zarr.json", b"{}")
     with pytest.raises(AtlasError, match="is not an atlas"):
         Atlas.open(memory)
-    place.write("zarr.json", b"half")
+    location.write("zarr.json", b"half")
     with pytest.raises(AtlasError, match="is not an atlas"):
         Atlas.open(memory)
-    place.write("zarr.json", ConsolidatedMetadata({"format": "headwise-atlas", "format_version": 9}, {}).to_bytes())
+    location.write("zarr.json", ConsolidatedMetadata({"format": "headwise-atlas", "format_version": 9}, {}).to_bytes())
     with pytest.raises(AtlasError, match="has format version 9"):
         Atlas.open(memory)
 

@@ -67,7 +67,7 @@ def test_no_room_names_the_nodes():
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "cause"),
     [
         (
             "The actor died unexpectedly. Worker unexpectedly exits with a connection error code 2. (1) SIGKILL by OOM",
@@ -78,5 +78,5 @@ def test_no_room_names_the_nodes():
         ("something\nelse", "something else"),
     ],
 )
-def test_causes_in_a_few_words(said, told):
-    assert cause_of_death(Exception(said)).endswith(told)
+def test_causes_in_a_few_words(message, cause):
+    assert cause_of_death(Exception(message)).endswith(cause)

@@ -75,7 +75,7 @@ def test_a_damaged_shard_is_redone_alone(tmp_path, store, work):
     assert same_bits(before, after)
 
 
-def test_a_failing_disk_is_said(tmp_path, store, work, monkeypatch):
+def test_a_failing_disk_is_reported(tmp_path, store, work, monkeypatch):
     shards = store(tmp_path)
     monkeypatch.setattr(type(shards), "load", lambda *_: None)
     with pytest.raises(AtlasError, match=r"Shard 0 was written to .* and could not be read back; the disk is failing"):

@@ -166,7 +166,7 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
         run(ToySpec(tmp_path, in_memory=True), tmp_path / "atlas")
 
 
-def test_no_room_is_said_with_what_there_is(tmp_path: Path) -> None:
+def test_no_room_names_the_nodes(tmp_path: Path) -> None:
     with pytest.raises(
         EngineError, match=r"A worker asks for 64 CPUs, and no node has them \(.*3 CPUs.*--threads-per-worker"
     ):
@@ -182,7 +182,7 @@ def test_the_cluster_tells_what_it_has() -> None:
     assert cluster.workers(cpus=2) == 1 and cluster.workers(cpus=1) == 3
 
 
-def test_a_disk_that_loses_what_is_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_loses_writes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ShardStore, "load_packed", lambda *_: None)
     monkeypatch.setattr(ShardStore, "committed", lambda *_: [])
     with pytest.raises(AtlasError, match="could not be read back; the disk is failing"):

@@ -44,7 +44,7 @@ def processes(driver: int, name: str) -> list[psutil.Process]:
     return [one for one in psutil.Process(driver).children(recursive=True) if name in one.name()]
 
 
-def test_the_head_of_ray_the_driver_and_nobody_is_killed(tmp_path: Path) -> None:
+def test_resuming_after_the_head_or_the_driver_is_killed(tmp_path: Path) -> None:
     """Three runs of one command: Ray's head is killed, then the driver, then it ends; nothing is measured in vain."""
     spec = ToySpec(tmp_path)
     with start(tmp_path, 0.5) as run:

@@ -227,7 +227,7 @@ def test_what_comes_late_of_a_list_given_up_is_not_counted():
     st.integers(0, 60), st.integers(1, 7), st.sampled_from([0.0, 0.05, 0.3, 0.8]), st.sampled_from([0.0, 0.1, 0.4]),
     st.sets(st.integers(0, 59), max_size=3), st.integers(0, 10**6),
 )  # fmt: skip
-def test_no_shard_is_lost_or_doubled_whoever_dies(count, size, shards, others, poison, seed):
+def test_no_shard_is_lost_or_doubled_whichever_worker_dies(count, size, shards, others, poison, seed):
     pool = FakePool(fate=Fates(seed, shards=shards, others=others, poison=poison), seed=seed, most=size)
     scheduler, _ = scheduler_of(pool, size=size)
     done: list[int] = []

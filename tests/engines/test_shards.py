@@ -67,7 +67,7 @@ def test_a_damaged_plan_costs_nothing(tmp_path, store, work, content, caplog):
     assert ("was damaged and is rewritten; its shards are kept" in caplog.text) == (content is not None)
 
 
-def test_a_shard_in_the_place_of_another_is_not_taken_for_it(tmp_path, store, work, caplog):
+def test_a_misplaced_shard_is_recognised(tmp_path, store, work, caplog):
     shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
     (run.folder / "00001.zarr.zip").write_bytes((run.folder / "00000.zarr.zip").read_bytes())
@@ -99,7 +99,7 @@ def test_plain_xarray_does_not_see_shards(tmp_path, store, work):
     assert atlas.studies == []
 
 
-def test_an_unwritable_place_is_explained(tmp_path, store):
+def test_an_unwritable_location_is_explained(tmp_path, store):
     (tmp_path / ".shards").write_text("in the way")
     with pytest.raises(AtlasError, match=r"Could not write to .* is a file where a folder is needed"):
         store(tmp_path)

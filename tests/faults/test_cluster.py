@@ -34,7 +34,7 @@ def test_a_worker_dies_then_the_driver(experiment: Experiment) -> None:
     assert {study for study, _ in case.second.measured} <= {"answers", "spectral"}
 
 
-def test_an_example_that_ends_every_worker_is_set_aside(experiment: Experiment) -> None:
+def test_an_example_that_kills_every_worker_is_quarantined(experiment: Experiment) -> None:
     """Tried three times and named; all else is finished, and only this is left for the next run."""
     atlas = experiment.fresh()
     poison = experiment.names("profile")[9]  # in shard 2, examples 8 to 11

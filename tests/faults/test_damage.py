@@ -51,7 +51,7 @@ def test_a_flipped_bit_of_a_shard(experiment: Experiment) -> None:
     assert seen >= 3
 
 
-def test_a_shard_in_the_place_of_another(experiment: Experiment) -> None:
+def test_a_misplaced_shard(experiment: Experiment) -> None:
     """Whole, but not the examples it should hold: nothing is doubled."""
 
     def strike(atlas: Path) -> None:
@@ -106,7 +106,7 @@ def finished(experiment: Experiment) -> Path:
         ("value", damage.block, "the metadata of variable 'value' was changed or lost"),
     ],
 )
-def test_a_hurt_map_is_named_and_made_anew_alone(
+def test_a_corrupt_map_is_named_and_recomputed_alone(
     experiment: Experiment, finished: Path, file: str, verb: Callable[[Path], object], said: str
 ) -> None:
     verb(finished / "profile" / file)
@@ -120,7 +120,7 @@ def test_a_hurt_map_is_named_and_made_anew_alone(
     assert not experiment.again(finished, redone, {"did": file}, "profile").faults
 
 
-def test_what_others_are_made_from_is_made_anew_alone(experiment: Experiment) -> None:
+def test_a_corrupt_dependency_is_recomputed_alone(experiment: Experiment) -> None:
     """The answers are hurt: they are done again, and the maps that were made from them stand."""
     atlas = experiment.fresh()
     shutil.copytree(experiment.whole(), atlas)
@@ -142,7 +142,7 @@ def test_a_map_that_is_gone(experiment: Experiment, finished: Path, verb: Callab
     assert case.second.measured == []
 
 
-def test_a_hurt_list(experiment: Experiment, finished: Path) -> None:
+def test_corrupt_metadata(experiment: Experiment, finished: Path) -> None:
     """The consolidated metadata is a copy of the studies' own: it is restored, and nothing is measured."""
     damage.cut(finished / "zarr.json")
     refused = experiment.run(finished, None, "profile")

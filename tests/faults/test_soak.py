@@ -37,7 +37,7 @@ def test_the_slope_is_that_of_the_line(growth: ModuleType, slope: float) -> None
     assert high - low < 0.5
 
 
-def test_flat_is_told_from_growing(growth: ModuleType) -> None:
+def test_constant_memory_is_distinguished_from_growth(growth: ModuleType) -> None:
     assert run(growth, 0.0).flat
     assert not run(growth, 3.0).flat
     assert not run(growth, 0.0, noise=60.0).flat  # nothing can be said: not flat

@@ -1,8 +1,8 @@
 """THE WAIST: the result of measuring, and the only input of everything that shows results.
 
-In reading order: ``schema`` and ``schemas`` (the shape of each study's Dataset); ``storage`` (folders and object stores);
-``disk``, ``encoding``, ``format`` (bytes, Zarr, consolidated metadata); ``local_store``, ``object_store``, ``store``
-(atomic commits); ``head_table`` and ``selection`` (one row per head); ``hub``, ``cards``, ``atlas``.
+In reading order: ``storage`` (folders and object stores); ``disk``, ``encoding``, ``format`` (bytes, Zarr, consolidated
+metadata); ``local_store``, ``object_store``, ``store`` (atomic commits); ``head_table`` and ``selection`` (one row per head);
+``hub``, ``cards``, ``atlas``. The shape of each study's Dataset is in its spec (``headwise.studies``).
 
 Neither torch nor transformers is imported here. Names are loaded when first used, so that importing one module of this
 package does not load the others.
@@ -32,8 +32,7 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
-    "Atlas", "Location", "Provenance", "difference", "heads", "open_location", "pack",
-    "select", "unpack",
+    "Atlas", "Location", "Provenance", "difference", "heads", "open_location", "pack", "select", "unpack",
 ]  # fmt: skip
 
 

@@ -97,7 +97,10 @@ def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
             left, right = (_number(_evaluate(side, frame), side) for side in (node.left, node.right))
             return _ARITHMETIC[type(node.op)](left, right)
         case ast.Compare(left=ast.Constant(value=str(text)), ops=[ast.In() | ast.NotIn() as op], comparators=[column]):
-            found = _contains(_evaluate(column, frame), text, column)
+            values = _evaluate(column, frame)
+            if not isinstance(values, pd.Series) or values.dtype.kind != "O":
+                raise DataError(f"{ast.unparse(column)!r} is not a column of text, so it cannot contain text.")
+            found = values.fillna("").astype(str).str.contains(text, regex=False)
             return ~found if isinstance(op, ast.NotIn) else found
         case ast.Compare() if all(type(op) in _COMPARE for op in node.ops):
             return _chain(node, frame)
@@ -112,30 +115,18 @@ def _evaluate(node: ast.expr, frame: pd.DataFrame) -> Any:
             )
 
 
-def _contains(values: Any, text: str, node: ast.expr) -> pd.Series:
-    """Whether each text of a column contains this text."""
-    if isinstance(values, pd.Series) and values.dtype.kind == "O":
-        return values.fillna("").astype(str).str.contains(text, regex=False)
-    raise DataError(f"{ast.unparse(node)!r} is not a column of text, so it cannot contain text.")
-
-
 def _chain(node: ast.Compare, frame: pd.DataFrame) -> pd.Series:
     values = [_evaluate(side, frame) for side in (node.left, *node.comparators)]
     parts = []
     for op, left, right in zip(node.ops, values, values[1:], strict=False):
-        _refuse_mixed(node, left, right)
+        if _is_text(left) != _is_text(right):
+            raise DataError(
+                f"The filter {ast.unparse(node)!r} cannot be computed: it compares text with a number; a column of text is "
+                'compared with text in quotes, as in relations.best == "antonym".'
+            )
         part = _COMPARE[type(op)](left, right)
         parts.append(part if isinstance(part, pd.Series) else pd.Series(bool(part), index=frame.index))
     return reduce(operator.and_, parts)
-
-
-def _refuse_mixed(node: ast.Compare, left: Any, right: Any) -> None:
-    kinds = [_is_text(side) for side in (left, right)]
-    if any(kinds) and not all(kinds):
-        raise DataError(
-            f"The filter {ast.unparse(node)!r} cannot be computed: it compares text with a number; a column of text is "
-            'compared with text in quotes, as in relations.best == "antonym".'
-        )
 
 
 def _is_text(value: Any) -> bool:

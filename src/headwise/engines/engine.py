@@ -108,7 +108,7 @@ class WorkerSpec(Protocol):
 
     @property
     def threads(self) -> ThreadCounts:
-        """How many threads a worker uses."""
+        """The number of threads of each worker."""
         ...
 
     @property

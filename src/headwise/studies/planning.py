@@ -98,14 +98,14 @@ class Plan:
         return rows + self._workers()
 
     def _workers(self) -> list[tuple[str, str, str, str]]:
-        crew = self.workforce
-        if crew is None:
+        plan = self.workforce
+        if plan is None:
             return []
-        rows = [("cluster", node.partition(": ")[0], "", node.partition(": ")[2]) for node in crew.nodes]
-        rows += [("workers", "that fit", f"{crew.workers:,}", f"{size_text(crew.memory)} each")]
+        rows = [("cluster", node.partition(": ")[0], "", node.partition(": ")[2]) for node in plan.nodes]
+        rows += [("workers", "that fit", f"{plan.workers:,}", f"{size_text(plan.memory)} each")]
         return [
             *rows,
-            ("time", "with all workers", time_text(crew.seconds), "shards side by side, then what is fitted"),
+            ("time", "with all workers", time_text(plan.seconds), "shards side by side, then what is fitted"),
         ]
 
     def verdict(self) -> str:

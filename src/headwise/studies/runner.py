@@ -52,7 +52,7 @@ class BuildSpec:
     studies: tuple[str, ...]
     inputs: StudyInputs = field(default_factory=StudyInputs)
     options: Mapping[str, Any] = field(default_factory=dict)  # by study
-    loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes beside the model
+    loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes in addition to the model
     worker_env: WorkerEnv | None = None  # of a worker on a cluster
 
     def open(self) -> StudyRunner:
@@ -171,7 +171,7 @@ def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) 
     """The model that these studies need: loaded; or left on disk, where all of them read nothing but weights.
 
     What cannot be read from disk (packed weights, no safetensors, an adapter) is loaded after all. ``loading``: what
-    `load` takes beside the model.
+    `load` takes in addition to the model.
     """
     only_weights = bool(studies) and all(all_studies()[name].weights_only for name in studies or ())
     asked = {name: value for name, value in loading.items() if value not in (None, "auto", False)}

@@ -143,12 +143,18 @@ def _started(ray: Any, cpus: int | None) -> Iterator[None]:
 
 
 def _start(ray: Any, folder: str, cpus: int | None) -> None:
-    with _variables(OWN_ENVIRONMENT), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Ray's own
-        ray.init(
-            address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
-            object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder, namespace="headwise", num_cpus=cpus,
-        )  # fmt: skip
+    variables = {name: value for name, value in OWN_ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(variables)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's own
+            ray.init(
+                address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                object_store_memory=OBJECT_STORE_BYTES, _temp_dir=folder, namespace="headwise", num_cpus=cpus,
+            )  # fmt: skip
+    finally:
+        for name in variables:
+            del os.environ[name]
 
 
 def _join(ray: Any, address: str) -> None:
@@ -237,18 +243,6 @@ def _runs_in(folder: str, process: Path) -> bool:
             return True
         return os.readlink(process / "fd" / "1").startswith(folder)
     return False
-
-
-@contextlib.contextmanager
-def _variables(values: dict[str, str]) -> Iterator[None]:
-    """Environment variables during the block, where the user has not set them."""
-    new = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for name in new:
-            del os.environ[name]
 
 
 @contextlib.contextmanager
