@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.kernels import Asked, hits, salience, top_targets, written
+from headwise.kernels import RankQuery, ov_logit_blocks, salience, top_targets, topk_hits
 
 
 def arguments() -> argparse.Namespace:
@@ -57,7 +57,7 @@ class Shape:
         own = torch.randperm(options.vocabulary, generator=self.generator, device=self.device)[:count]
         targets = torch.stack([own, *(self.shuffled(own) for _ in range(options.shuffles))])  # (draw, pair)
         rows = torch.arange(count, device=self.device)
-        self.asked = Asked(rows, targets, torch.full((count,), options.k, device=self.device))
+        self.asked = RankQuery(rows, targets, torch.full((count,), options.k, device=self.device))
 
     def random(self, *shape: int) -> Tensor:
         drawn = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
@@ -84,8 +84,8 @@ def factored(shape: Shape, value: Tensor, output: Tensor) -> tuple[int, int]:
     if shape.options.salience:
         strengths = salience(shape.unembedding, value, output)
         best = shape.unembedding[strengths.topk(30, dim=1).indices]  # (head, rank, hidden)
-    for heads, product in written(output, shape.unembedding):
-        part = hits(read[heads], product, shape.asked)
+    for heads, product in ov_logit_blocks(output, shape.unembedding):
+        part = topk_hits(read[heads], product, shape.asked)
         found[0] += int(part.largest[:, 0].sum())
         found[1] += int(part.smallest[:, 0].sum())
         if best is not None:
@@ -147,7 +147,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     few = slice(0, sample)
     group = options.heads // options.kv_heads
     read = torch.matmul(shape.sources, value).repeat_interleave(group, dim=0)[few]
-    same = [hits(read[part], product, shape.asked) for part, product in written(output[few], shape.unembedding)]
+    same = [
+        topk_hits(read[part], product, shape.asked) for part, product in ov_logit_blocks(output[few], shape.unembedding)
+    ]
     return {
         "device": torch.cuda.get_device_name() if shape.device.type == "cuda" else "cpu",
         "torch": torch.__version__,

@@ -6,11 +6,11 @@ from planted import tiny_model
 
 from headwise.instruments import DropEffects, Patterns, RawHeadOutputs
 from headwise.interventions import DropAttention
-from headwise.kernels import Dropping
+from headwise.kernels import SparsityRule
 from headwise.model import load
 from headwise.seam import Structure, observe
 
-RULES = (Dropping("top", 3), Dropping("window", 4, sink=1), Dropping("top", 99))
+RULES = (SparsityRule("top", 3), SparsityRule("window", 4, sink=1), SparsityRule("top", 99))
 
 
 def seen():

@@ -33,7 +33,7 @@ def test_repeats(tokens, left, right):
 
 def places(match: Match) -> set[tuple[int, int]]:
     """(query, key) of the first example."""
-    batch, query, key = match.places(0)
+    batch, query, key = match.indices(0)
     return {(i, j) for b, i, j in zip(batch.tolist(), query.tolist(), key.tolist(), strict=True) if b == 0}
 
 
@@ -42,7 +42,7 @@ def test_the_drawing_in_the_docstring():
     duplicate, induction = token_matches(ids, torch.ones_like(ids, dtype=torch.bool))
     assert places(duplicate) == {(3, 0), (4, 1)}
     assert places(induction) == {(3, 1), (4, 2)}
-    assert duplicate.places(0)[0].tolist() == [0, 0]
+    assert duplicate.indices(0)[0].tolist() == [0, 0]
 
 
 class Unlike(HeadReadings):

@@ -7,7 +7,7 @@ import torch
 from closeness import assert_no_worse_than_twice, assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 
-from headwise.kernels import Attention, AttentionMask, Match, ReductionRequest, Reductions, logweights, reference
+from headwise.kernels import Attention, AttentionMask, Match, ReductionRequest, Reductions, blocked, reference
 from headwise.kernels.blocked import reduce
 
 SETTINGS = {
@@ -222,13 +222,13 @@ def test_nothing_is_computed_that_was_not_asked_for():
 def test_memory_is_that_of_a_block(monkeypatch, block):
     """Never queries x keys: the one large buffer (and its twin) has `block` numbers at most."""
     sizes = []
-    made = logweights.LogWeights.__init__
+    made = blocked.LogWeights.__init__
 
     def spy(self, *args):
         made(self, *args)
         sizes.append(self.buffer.numel())
 
-    monkeypatch.setattr(logweights.LogWeights, "__init__", spy)
+    monkeypatch.setattr(blocked.LogWeights, "__init__", spy)
     attention = attention_of(Setting(batch=3, queries=400))
     reduce(attention, everything(attention), block=block)
     assert max(sizes) <= block < 3 * 6 * 400 * 400

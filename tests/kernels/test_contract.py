@@ -65,7 +65,7 @@ def test_both_requests_get_what_each_alone_gets():
 
 def test_matches_are_earlier_keys_with_the_same_id_in_order_of_query():
     ids = torch.tensor([[4, 5, 4, 4], [-1, 5, -1, 5]])
-    batch, query, key = Match(ids, ids).places(0)
+    batch, query, key = Match(ids, ids).indices(0)
     assert list(zip(batch.tolist(), query.tolist(), key.tolist(), strict=True)) == [
         (0, 2, 0), (0, 3, 0), (0, 3, 2), (1, 3, 1),
     ]  # fmt: skip
@@ -73,9 +73,9 @@ def test_matches_are_earlier_keys_with_the_same_id_in_order_of_query():
 
 def test_matches_of_many_queries_are_found_by_stretches(monkeypatch):
     ids = torch.randint(0, 5, (2, 30), generator=torch.Generator().manual_seed(0))
-    whole = Match(ids[:, 10:], ids).places(20)
+    whole = Match(ids[:, 10:], ids).indices(20)
     monkeypatch.setattr(contract, "STRETCH", 7)
-    parts = Match(ids[:, 10:], ids).places(20)
+    parts = Match(ids[:, 10:], ids).indices(20)
     for found, expected in zip(parts, whole, strict=True):
         assert torch.equal(found, expected)
 

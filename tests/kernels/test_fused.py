@@ -12,7 +12,7 @@ from closeness import assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
 from triton_here import DEVICE, HAS_TRITON, INTERPRETED, interprets, needs_triton, runs, under_the_interpreter
 
-from headwise.kernels import Attention, ReductionRequest, choice, reference
+from headwise.kernels import Attention, ReductionRequest, dispatch, reference
 
 if HAS_TRITON:
     from headwise.kernels import fused
@@ -63,7 +63,8 @@ def all_but_top(attention: Attention) -> ReductionRequest:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_reduction(name, with_lse, monkeypatch):
     setting = SETTINGS[name]
-    monkeypatch.setattr(fused, "MANY", 1 if with_lse else fused.MANY)  # few keys by sorting, or by comparing all
+    queries = 1 if with_lse else fused.MIN_SORTED_QUERIES  # matches by sorting, or by comparing all keys
+    monkeypatch.setattr(fused, "MIN_SORTED_QUERIES", queries)
     if with_lse and (setting.softcap is not None or setting.spread > 2):
         pytest.skip("the forward kernel gives none")
     if INTERPRETED and setting.dtype == torch.bfloat16:
@@ -99,7 +100,7 @@ def test_column_sums_alone_and_beside_rows_a_few_heads_at_a_time(setting, monkey
     attention = attention_of(setting)
     exact = reference.reduce(attention, ReductionRequest(column_sums=True)).column_sums
     alone = fused.reduce(on_device(attention), ReductionRequest(column_sums=True)).column_sums
-    monkeypatch.setattr(fused, "ROOM", 3 * 4 * 4 * setting.queries**2)
+    monkeypatch.setattr(fused, "PARTIAL_SUM_BYTES", 3 * 4 * 4 * setting.queries**2)
     beside = fused.reduce(on_device(attention), ReductionRequest(column_sums=True, row_max=True)).column_sums
     for sums in (alone, beside):
         torch.testing.assert_close(sums.cpu().double(), exact, rtol=1e-5, atol=1e-5)
@@ -123,9 +124,9 @@ def test_what_it_cannot_do_is_left_to_blocks():
 
 
 def test_a_cpu_never_asks_for_it(monkeypatch):
-    monkeypatch.setattr(choice, "with_triton", lambda _: pytest.fail("asked for"))
+    monkeypatch.setattr(dispatch, "triton_module", lambda _: pytest.fail("imported"))
     attention = attention_of(Setting())
-    assert choice.reduce(attention, ReductionRequest(row_max=True)).row_max is not None
+    assert dispatch.reduce(attention, ReductionRequest(row_max=True)).row_max is not None
 
 
 @interprets

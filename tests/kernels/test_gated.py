@@ -14,7 +14,7 @@ from headwise.kernels import gated as gating
 from headwise.kernels.gated import gated
 
 if HAS_TRITON:
-    from headwise.kernels import gate_tiles
+    from headwise.kernels import triton_gated
 
 SETTINGS = {
     "plain": Setting(),
@@ -117,8 +117,8 @@ def test_tiles(tokens, noise):
     single = [t.float().to(DEVICE).requires_grad_() for t in (exact.q, exact.k, v)]
     mask = replace(exact.mask, device=DEVICE)
     attention = replace(exact, q=single[0], k=single[1], mask=mask)
-    assert gate_tiles.can_gate(attention, single[2])
-    got = gating.Gated(*gate_tiles.gated(attention, single[2], noise, True))
+    assert triton_gated.can_gate(attention, single[2])
+    got = gating.Gated(*triton_gated.gated(attention, single[2], noise, True))
     if noise is not None and tokens != width:
         assert 0 < float(got.opened.sum()) < float(exact.mask.matrix().sum()) * 12
         return
@@ -136,7 +136,7 @@ def test_tiles(tokens, noise):
 def test_what_the_tiles_cannot_do_is_left_to_blocks():
     for setting in (Setting(window=5), Setting(batch=3, padding="left"), Setting(queries=3, keys=9), Setting(width=20)):
         attention, v = ready(setting)
-        assert not gate_tiles.can_gate(attention, v)
+        assert not triton_gated.can_gate(attention, v)
 
 
 @interprets

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwise.kernels.mask import HIDDEN, AttentionMask
+from headwise.kernels.attention import HIDDEN, AttentionMask
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ import torch
 from triton_here import DEVICE, interprets, runs, under_the_interpreter
 
 from headwise.kernels import Gram
-from headwise.kernels.norms import fused_squares, in_halves
+from headwise.kernels.norms import fused_sq_norms, in_halves
 
 
 def layer(width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -28,7 +28,7 @@ def test_norms(dtype):
 def test_the_kernel(width):
     z, weight, exact = layer(width, torch.float16)
     whole = weight.float() @ weight.float().transpose(1, 2)
-    squares = fused_squares(z.to(DEVICE), *(part.to(DEVICE) for part in in_halves(whole, torch.float16)))
+    squares = fused_sq_norms(z.to(DEVICE), *(part.to(DEVICE) for part in in_halves(whole, torch.float16)))
     torch.testing.assert_close(squares.cpu().double().sqrt(), exact, rtol=1e-4, atol=0)
 
 

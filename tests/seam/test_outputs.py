@@ -63,5 +63,5 @@ def test_eager_in_slices(monkeypatch, family, rows, side):
 
 
 def test_a_module_without_an_eager_function():
-    with pytest.raises(outputs.SeamError, match="Linear has no eager_attention_forward beside it"):
+    with pytest.raises(outputs.SeamError, match="Linear has no eager_attention_forward in its file"):
         outputs.eager_function(torch.nn.Linear(2, 2))

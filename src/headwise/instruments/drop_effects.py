@@ -1,6 +1,6 @@
 """What would each head lose if attention weights were dropped? Measured per head, with all earlier layers unchanged.
 
-For each rule (see `kernels.dropping`) and head, over the valid queries of a text:
+For each rule (see `kernels.sparsify`) and head, over the valid queries of a text:
 
     kept       share of visible edges whose weight stays above zero
     mass       share of the attention weight that the rule drops, before renormalisation
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headwise.core.dims import RULE
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Dropping, dropped_output, row_blocks
+from headwise.kernels import SparsityRule, row_blocks, sparse_output
 from headwise.seam import AttentionCall
 
 NEEDED_MASS = 0.99  # of a row's weight
@@ -35,8 +35,8 @@ class DropEffects(HeadReadings):
 
     Examples:
         >>> from headwise.instruments import DropEffects
-        >>> from headwise.kernels import Dropping
-        >>> with hw.observe(model, DropEffects([Dropping("top", 1)])) as seen:
+        >>> from headwise.kernels import SparsityRule
+        >>> with hw.observe(model, DropEffects([SparsityRule("top", 1)])) as seen:
         ...     _ = model(**model.encode("the old river was the old river"))
         >>> seen["drop_effects"].mass.sel(layer=0).isel(example=0, rule=0).values.round(2)  # L0H3 attends to one token
         array([0.34, 0.  , 0.25, 0.  , 0.36, 0.23], dtype=float32)
@@ -45,7 +45,7 @@ class DropEffects(HeadReadings):
     name = "drop_effects"
     extra_dims = {"kept": (RULE,), "mass": (RULE,), "change": (RULE,), "needed": ()}
 
-    def __init__(self, rules: Sequence[Dropping]):
+    def __init__(self, rules: Sequence[SparsityRule]):
         super().__init__()
         self.rules = tuple(rules)
 
@@ -58,15 +58,15 @@ class DropEffects(HeadReadings):
             valid = call.valid[:, rows.start : rows.stop]  # (batch, query)
             own = valid[:, None, :, None]
             p = rows.weights * own
-            edges += (rows.seen & own).expand_as(p).sum(dim=(2, 3))
+            edges += (rows.visible & own).expand_as(p).sum(dim=(2, 3))
             rows_counted += valid.sum(1)[:, None]
             needed += _needed(p)
-            plain = dropped_output(rows, p, call.v)
+            plain = sparse_output(rows, p, call.v)
             for index, rule in enumerate(self.rules):
                 new = rule.apply(rows) * own
                 sums[0, :, :, index] += (new > 0).sum(dim=(2, 3))
                 sums[1, :, :, index] += p.masked_fill(new > 0, 0.0).sum(dim=(2, 3))
-                difference = dropped_output(rows, new, call.v) - plain
+                difference = sparse_output(rows, new, call.v) - plain
                 sums[2, :, :, index] += difference.square().sum(dim=(1, 3))
                 sums[3, :, :, index] += plain.square().sum(dim=(1, 3))
         total = rows_counted.clamp(min=1)

@@ -35,7 +35,7 @@ from headwise.core.dims import PART, RANK, TOKEN
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings, PickedReadings
 from headwise.kernels import ReductionRequest
-from headwise.kernels.logweights import FLOOR
+from headwise.kernels.blocked import FLOOR
 from headwise.seam import AttentionCall, ForwardContext
 
 

@@ -1,9 +1,9 @@
-"""Attention sparsification without training: heads attend without the weights that a rule drops (`kernels.dropping`).
+"""Attention sparsification without training: heads attend without the weights that a rule drops (`kernels.sparsify`).
 
 z is recomputed from q, k and v of the call, block by block, for all heads or for chosen ones. On decode steps the rule
 applies to the row of the new token, over all keys in the KV cache.
 
-Cost: that of `kernels.dropping` per layer; the z of the fused kernel is discarded.
+Cost: that of `kernels.sparsify` per layer; the z of the fused kernel is discarded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headwise.core.dims import parse_heads
 from headwise.interventions.heads import Heads
-from headwise.kernels import Dropping, dropped_output, row_blocks
+from headwise.kernels import SparsityRule, row_blocks, sparse_output
 from headwise.seam import AttentionCall, Intervention, Structure
 
 
@@ -29,15 +29,15 @@ class DropAttention(Intervention):
 
     Examples:
         >>> from headwise.interventions import DropAttention
-        >>> from headwise.kernels import Dropping
+        >>> from headwise.kernels import SparsityRule
         >>> inputs = model.encode("the old river was the old river")
-        >>> with hw.observe(model, DropAttention(Dropping("top", 2), heads="L1H4")):
+        >>> with hw.observe(model, DropAttention(SparsityRule("top", 2), heads="L1H4")):
         ...     few = model(**inputs).logits
         >>> bool((few - model(**inputs).logits).abs().max() < 1e-3)  # two weights suffice for this head
         True
     """
 
-    def __init__(self, rule: Dropping, heads: Heads | None = None):
+    def __init__(self, rule: SparsityRule, heads: Heads | None = None):
         self.rule = rule
         self.heads = None if heads is None else parse_heads(heads)
         self._of_layer: dict[int, list[int]] = defaultdict(list)
@@ -52,7 +52,7 @@ class DropAttention(Intervention):
         """The new z."""
         if self.heads is not None and call.layer not in self._of_layer:
             return call.z
-        blocks = [dropped_output(rows, self.rule.apply(rows), call.v) for rows in row_blocks(call.attention)]
+        blocks = [sparse_output(rows, self.rule.apply(rows), call.v) for rows in row_blocks(call.attention)]
         sparse = torch.cat(blocks, dim=1).to(call.z.dtype)
         if self.heads is None:
             return sparse

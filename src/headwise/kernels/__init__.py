@@ -1,36 +1,20 @@
-"""Streamed reductions of attention weights: one contract, several ways to compute it.
+"""Streamed reductions of attention weights: one contract, several implementations.
 
-`reference` builds the T x T map and is what the others are tested against. `blocked` streams over blocks of rows in
-plain torch, on any device; `fused` does the same with Triton (kernels in `tiles`, `column_tiles`, `row_tiles`), and `choice`
-takes it on a GPU. `dropping` makes z anew with weights left out; `norms` tells how long what a head writes is. Beside them, two
-reductions of weights: `ranks` (is a target among the k tokens that a head maps a source to?) and `salience` (which tokens
-does a head act on most?).
+`contract` defines the reductions. `reference` builds the T x T map and is what the others are tested against. `blocked` streams
+over blocks of rows in plain torch, on any device; `fused` does the same with Triton kernels (`triton_reductions`,
+`triton_rows`, `sorted_match`), and `dispatch` chooses it on a GPU. `gated` is the attention of sparse models, `sparsify` leaves
+out attention weights, `norms` are the norms of head outputs, and `ov_logits` reads weights alone: which tokens a head maps a
+source token to, and which it acts on most.
 """
 
-from headwise.kernels.attention import Attention
-from headwise.kernels.choice import reduce
+from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.contract import Match, ReductionRequest, Reductions
-from headwise.kernels.dropping import Dropping, dropped_output, row_blocks
-from headwise.kernels.mask import AttentionMask
+from headwise.kernels.dispatch import reduce
 from headwise.kernels.norms import Gram
-from headwise.kernels.ranks import Asked, Hits, hits, written
-from headwise.kernels.salience import salience, top_targets
+from headwise.kernels.ov_logits import RankQuery, TopkHits, ov_logit_blocks, salience, top_targets, topk_hits
+from headwise.kernels.sparsify import SparsityRule, row_blocks, sparse_output
 
 __all__ = [
-    "Asked",
-    "Attention",
-    "AttentionMask",
-    "Dropping",
-    "Gram",
-    "Hits",
-    "Match",
-    "ReductionRequest",
-    "Reductions",
-    "dropped_output",
-    "hits",
-    "reduce",
-    "row_blocks",
-    "salience",
-    "top_targets",
-    "written",
+    "Attention", "AttentionMask", "Gram", "Match", "RankQuery", "ReductionRequest", "Reductions", "SparsityRule", "TopkHits",
+    "ov_logit_blocks", "reduce", "row_blocks", "salience", "sparse_output", "top_targets", "topk_hits",
 ]  # fmt: skip

@@ -1,22 +1,23 @@
-"""All reductions on a GPU, after a forward pass that left its log-sum-exp (with one launch more where it did not).
+"""All reductions with Triton kernels on a GPU, from q, k and the log-sum-exp of the forward pass.
 
-| asked for                                              | kernel                   | walks over             |
-|--------------------------------------------------------|--------------------------|------------------------|
-| entropy, distance, peak, four named sums a walk;       | `row_tiles.asked`        | keys, holding queries  |
-| column sums beside them                                | `column_tiles.gathered`  |                        |
-| column sums alone, rows (two in one walk)              | `column_tiles.received`  | queries, holding keys  |
-| matches, of many queries                               | `meeting_tiles.met`      | the few keys asked for |
-| the diagonal, offsets of a few places                  | `tiles.near_logs`        | nothing: one key each  |
+| requested                                              | kernel                     | loops over                 |
+|--------------------------------------------------------|----------------------------|----------------------------|
+| entropy, distance, row max, four named sums per launch | `row_stats_kernel`         | keys, holding queries      |
+| column sums together with them                         | `column_sum_finish_kernel` |                            |
+| column sums alone, query weights (two per launch)      | `column_sum_kernel`        | queries, holding keys      |
+| token matches of many queries                          | `match_mass_kernel`        | the sorted matching keys   |
+| the diagonal, offsets of a few positions               | `near_diagonal_kernel`     | nothing: one key per query |
 
-Nothing of the size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated. Only
-what was asked for is compiled in. Cost: one more QK^T with its exponentials for each walk. Not here: explicit masks, gates,
-`top`, float64; `can_reduce` says so, and `blocked` does those.
+Nothing of size T x T reaches memory: a tile lives in registers. Keys are read by their kv head, never repeated. Only what is
+requested is compiled. Cost: one more QK^T with its exponentials for each launch over keys or queries, and one for the
+log-sum-exp if the forward pass did not return it. Not supported: explicit masks, gates, `top`, float64 (`can_reduce`); those
+are left to `blocked`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,62 +25,149 @@ import torch
 import triton
 from torch import Tensor
 
-from headwise.kernels import column_tiles, meeting_tiles, row_tiles, tiles
-from headwise.kernels.attention import Attention
+from headwise.kernels import triton_reductions, triton_rows
+from headwise.kernels.attention import HIDDEN, Attention
 from headwise.kernels.contract import VANISHING, Range, ReductionRequest, Reductions
-from headwise.kernels.launches import WARPS, Layer, by, kept, stacked
-from headwise.kernels.meetings import SIDES, Asking, Meetings, meetings
+from headwise.kernels.sorted_match import MAX_KEY_LISTS, MatchIds, SortedMatch, match_mass_kernel, sort_matches
 
-WIDEST = 256  # of a head
-ROOM = 2**29  # bytes for the partial sums of columns: so many heads go at a time
-MANY = 1024  # queries from which on it is quicker to sort than to compare every key (H200: 2,048 yes, 512 not yet)
-NEARBY = 4  # places of an offset that are made one by one
-KINDS = ("key_weights", "token_matches", "count_above", "offsets")  # of named sums, in the order of a walk's slots
+MAX_WIDTH = 256  # of a head
+PARTIAL_SUM_BYTES = 2**29  # for the partial sums of columns: bounds the heads per launch
+MIN_SORTED_QUERIES = 1024  # from here on sorting beats comparing every key (H200: 2,048 yes, 512 not yet)
+MAX_NEAR_OFFSETS = 4  # positions of an offset range that are computed one by one
+TALL_TILE_QUERIES = 2048  # from here on tiles with more queries pay off, where columns are summed together with rows
+WARPS = 4
+KINDS = ("key_weights", "token_matches", "count_above", "offsets")  # of named sums, in the order of the kernel's slots
 
 
-def can_reduce(attention: Attention, wanted: ReductionRequest) -> bool:
-    """Whether these kernels do all of it."""
+def can_reduce(attention: Attention, request: ReductionRequest) -> bool:
+    """Whether these kernels support all of it."""
     return (
         attention.mask.explicit is None
         and attention.gate is None
-        and not wanted.top
+        and not request.top
         and attention.q.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        and attention.q.shape[-1] <= WIDEST
+        and attention.q.shape[-1] <= MAX_WIDTH
     )
 
 
-def reduce(attention: Attention, wanted: ReductionRequest) -> Reductions:
-    """All that is wanted, as `contract` has it."""
-    layer = Layer.of(attention)
+def reduce(attention: Attention, request: ReductionRequest) -> Reductions:
+    """All requested reductions, as defined in `contract`."""
+    layer = _Layer.of(attention)
     found = Reductions()
-    few = _Few.of(layer, wanted)
-    _rows(layer, wanted, few, found)
-    _columns(layer, wanted, found)
-    _meet(layer, wanted, few, found)
-    _nearby(layer, wanted, found)
+    groups = _sorted_groups(layer, request)
+    _rows(layer, request, groups, found)
+    _columns(layer, request, found)
+    _matches(layer, request, groups, found)
+    _near_diagonal(layer, request, found)
     return found
 
 
-def _columns(layer: Layer, wanted: ReductionRequest, found: Reductions) -> None:
-    """`rows`, and column sums if no walk over keys has made them: two in a walk, the plain one first."""
-    names: list[str | None] = [None] if wanted.column_sums and found.column_sums is None else []
-    names += list(wanted.query_weights)
+@dataclass(frozen=True)
+class _Layer:
+    """What all kernels of one layer are launched and compiled with."""
+
+    attention: Attention
+    with_keys: Tensor | None  # (batch, head, query) bool; None: every query sees a key
+    lse2: Tensor  # (batch, head, query): the log-sum-exp to base 2, sinks included; huge where a query sees no key
+    arguments: tuple[Any, ...]  # the first ones of all kernels
+    compiled: dict[str, Any]  # the constants of all kernels
+    exact: bool  # float32, multiplied as float32
+
+    @classmethod
+    def of(cls, attention: Attention) -> _Layer:
+        q, k, mask = attention.q, attention.k.to(attention.q.dtype), attention.mask
+        batch, heads, queries, width = q.shape
+        valid = None if mask.key_valid is None else mask.key_valid.expand(batch, -1).to(torch.int8).contiguous()
+        arguments = (
+            q, k, valid, *q.stride(), *k.stride(), heads, attention.group, queries, k.shape[2], mask.offset, width,
+            attention.scale * triton_reductions.LOG2E.value, attention.softcap or 1.0, mask.window or 0,
+        )  # fmt: skip
+        compiled = {
+            "HAS_CAP": attention.softcap is not None, "HAS_VALID": valid is not None,
+            "HAS_WINDOW": mask.window is not None, "BD": max(16, triton.next_power_of_2(width)),
+        }  # fmt: skip
+        exact = q.dtype == torch.float32
+        with_keys = None if mask.all_rows_have_keys else mask.rows_with_keys(batch).expand(batch, heads, queries)
+        without_lse = cls(attention, with_keys, q, arguments, compiled, exact)
+        return cls(attention, with_keys, without_lse._normaliser(), arguments, compiled, exact)
+
+    def _normaliser(self) -> Tensor:
+        """The log-sum-exp to base 2, learned sinks included."""
+        lse, attention = self.attention.lse, self.attention
+        if lse is None or attention.softcap is not None:
+            lse = self.per_query()
+            rows, columns = self.tile()
+            grid = (triton.cdiv(lse.shape[2], rows), lse.shape[0] * lse.shape[1])
+            triton_reductions.log_sum_exp_kernel[grid](*self.arguments, lse, **self.setting(rows, columns))
+        if attention.sinks is not None:
+            lse = torch.logaddexp(lse.float(), attention.sinks.float()[:, None])
+        lse = lse.float() * triton_reductions.LOG2E.value
+        return lse.contiguous() if self.with_keys is None else torch.where(self.with_keys, lse, -HIDDEN).contiguous()
+
+    def per_query(self, *more: int) -> Tensor:
+        """Uninitialised (*more, batch, head, query) float32."""
+        return torch.empty(*more, *self.attention.q.shape[:3], dtype=torch.float32, device=self.attention.q.device)
+
+    def per_key(self, *more: int) -> Tensor:
+        """Uninitialised (*more, batch, head, key) float32."""
+        shape = (*more, *self.attention.q.shape[:2], self.attention.k.shape[2])
+        return torch.empty(shape, dtype=torch.float32, device=self.attention.q.device)
+
+    def tile(self) -> tuple[int, int]:
+        """The size of a tile, held and looped over: the fastest of a dozen on an H200."""
+        return (64, 32) if self.exact or self.compiled["BD"] > 128 else (64, 64)
+
+    def tall_tile(self) -> tuple[int, int]:
+        """The same where columns are summed together with rows: half as many partial sums."""
+        tall = self.tile() == (64, 64) and self.attention.q.shape[2] >= TALL_TILE_QUERIES
+        return (128, 64) if tall else self.tile()
+
+    def setting(self, rows: int, columns: int) -> dict[str, Any]:
+        """The constants of a kernel with a loop."""
+        precision = "ieee" if self.exact else "tf32"
+        return self.compiled | {
+            "BM": rows, "BN": columns, "PRECISION": precision, "num_warps": WARPS, "num_stages": 3,
+        }  # fmt: skip
+
+    def masked(self, values: Tensor) -> Tensor:
+        """NaN for queries without keys."""
+        return values if self.with_keys is None else values.masked_fill_(~self.with_keys, torch.nan)
+
+    def stacked(self, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
+        """(tensor, batch, index), contiguous; None where there are none."""
+        batch, device = len(self.attention.q), self.attention.q.device
+        found = [one.to(device, dtype).expand(batch, -1) for one in tensors]
+        return torch.stack(found).contiguous() if found else None
+
+    def cached(self, request: ReductionRequest, name: str, make: Callable[[], Any]) -> Any:
+        """What is the same for all layers of a pass on one device is computed once."""
+        key = (name, self.attention.q.device)
+        if key not in request.cache:
+            request.cache[key] = make()
+        return request.cache[key]
+
+
+def _columns(layer: _Layer, request: ReductionRequest, found: Reductions) -> None:
+    """Sums by query weights, and column sums unless the row kernel has made them: two per launch, the plain one first."""
+    names: list[str | None] = [None] if request.column_sums and found.column_sums is None else []
+    names += list(request.query_weights)
     batch, queries = layer.attention.q.shape[0], layer.attention.q.shape[2]
-    weights = kept(
-        wanted, "query_weights", layer, lambda: stacked(wanted.query_weights.values(), batch, layer, torch.float32)
+    weights = layer.cached(
+        request, "query_weights", lambda: layer.stacked(request.query_weights.values(), torch.float32)
     )
-    held, walked = layer.tile()
-    for some in by(2, names):
-        out = layer.new(2, len(some))
+    held, looped = layer.tile()
+    for some in _chunks(2, names):
+        out = layer.per_key(len(some))
         given = [name for name in some if name is not None]
-        first = list(wanted.query_weights).index(given[0]) if given else 0
+        first = list(request.query_weights).index(given[0]) if given else 0
         grid = (triton.cdiv(out.shape[-1], held), out.shape[1] * out.shape[2])
-        column_tiles.received[grid](
+        weighted = triton_reductions.WEIGHTED.value
+        triton_reductions.column_sum_kernel[grid](
             *layer.arguments, layer.lse2, None if weights is None else weights[first:],
             batch * queries if some[0] is not None else 0, out, out[0].numel(),
-            FIRST=column_tiles.EVEN.value if some[0] is None else column_tiles.GIVEN.value,
-            SECOND=column_tiles.GIVEN.value if len(some) > 1 else column_tiles.ABSENT.value,
-            **layer.setting(walked, held),
+            FIRST=triton_reductions.UNIFORM.value if some[0] is None else weighted,
+            SECOND=weighted if len(some) > 1 else triton_reductions.ABSENT.value,
+            **layer.setting(looped, held),
         )  # fmt: skip
         for name, sums in zip(some, out, strict=True):
             if name is None:
@@ -88,181 +176,164 @@ def _columns(layer: Layer, wanted: ReductionRequest, found: Reductions) -> None:
                 found.query_weights[name] = sums
 
 
-@dataclass(frozen=True)
-class _Few:
-    """Matches that are made by sorting, those of the same queries together."""
-
-    groups: tuple[tuple[str, ...], ...]  # names; at most SIDES a group
-
-    @classmethod
-    def of(cls, layer: Layer, wanted: ReductionRequest) -> _Few:
-        if layer.attention.q.shape[2] < MANY:
-            return cls(())
-        alike: dict[int, list[str]] = {}
-        for name, match in wanted.token_matches.items():
-            alike.setdefault(id(match.query), []).append(name)
-        return cls(tuple(tuple(some) for names in alike.values() for some in by(SIDES, names)))
-
-    def holds(self, name: str) -> bool:
-        return any(name in names for names in self.groups)
-
-    def sorted(self, layer: Layer, wanted: ReductionRequest, block: int) -> Meetings:
-        """The same for all layers of a pass."""
-        batch, device = layer.attention.q.shape[0], layer.attention.q.device
-
-        def asking(names: tuple[str, ...]) -> Asking:
-            matches = [wanted.token_matches[name] for name in names]
-            keys = tuple(match.key.to(device).expand(batch, -1) for match in matches)
-            return Asking(matches[0].query.to(device).expand(batch, -1), keys)
-
-        return meetings([asking(names) for names in self.groups], layer.attention.mask.offset, block)
+Groups = list[list[str]]  # names of token matches that are computed by sorting, those of the same queries together
 
 
-def _meet(layer: Layer, wanted: ReductionRequest, few: _Few, found: Reductions) -> None:
-    """Matches, all in one launch."""
-    if not few.groups:
+def _sorted_groups(layer: _Layer, request: ReductionRequest) -> Groups:
+    if layer.attention.q.shape[2] < MIN_SORTED_QUERIES:
+        return []
+    same_queries: dict[int, list[str]] = {}
+    for name, match in request.token_matches.items():
+        same_queries.setdefault(id(match.query), []).append(name)
+    return [some for names in same_queries.values() for some in _chunks(MAX_KEY_LISTS, names)]
+
+
+def _matches(layer: _Layer, request: ReductionRequest, groups: Groups, found: Reductions) -> None:
+    """Token matches by sorting, all in one launch."""
+    if not groups:
         return
     batch, heads, queries, _ = layer.attention.q.shape
+    device = layer.attention.q.device
     rows, columns = 64, 32
     together = math.gcd(layer.attention.group, 8)  # heads with the same keys
-    each = rows // together
-    sorts: Meetings = kept(wanted, f"meetings of {each}", layer, lambda: few.sorted(layer, wanted, each))
-    sums = layer.new(3, len(few.groups), SIDES)
-    meeting_tiles.met[(triton.cdiv(queries, each), batch * heads // together, len(few.groups))](
-        *layer.arguments, layer.lse2, sorts.queries, sorts.query_ids, sorts.keys, sorts.key_ids, sorts.low, sorts.high,
-        sums, sums[0, 0].numel(), SIDES=SIDES, HEADS=together, **layer.setting(rows, columns) | {"num_stages": 2},
+    block = rows // together
+
+    def ids(names: list[str]) -> MatchIds:
+        matches = [request.token_matches[name] for name in names]
+        keys = tuple(match.key.to(device).expand(batch, -1) for match in matches)
+        return MatchIds(matches[0].query.to(device).expand(batch, -1), keys)
+
+    def sort() -> SortedMatch:
+        return sort_matches([ids(names) for names in groups], layer.attention.mask.offset, block)
+
+    order: SortedMatch = layer.cached(request, f"matches sorted by {block}", sort)
+    sums = layer.per_query(len(groups), MAX_KEY_LISTS)
+    match_mass_kernel[(triton.cdiv(queries, block), batch * heads // together, len(groups))](
+        *layer.arguments, layer.lse2, order.queries, order.query_ids, order.keys, order.key_ids, order.low, order.high,
+        sums, sums[0, 0].numel(), LISTS=MAX_KEY_LISTS, HEADS=together, **layer.setting(rows, columns) | {"num_stages": 2},
     )  # fmt: skip
-    for names, sides in zip(few.groups, sums, strict=True):
-        for name, side in zip(names, sides, strict=False):
-            found.token_matches[name] = layer.answered(side)
+    for names, of_lists in zip(groups, sums, strict=True):
+        for name, mass in zip(names, of_lists, strict=False):
+            found.token_matches[name] = layer.masked(mass)
 
 
-def _rows(layer: Layer, wanted: ReductionRequest, few: _Few, found: Reductions) -> None:
-    """Entropy, distance and peak, in one walk with the first four named sums."""
-    named: list[tuple[str, Any]] = [("key_weights", name) for name in wanted.key_weights]
-    named += [("token_matches", name) for name in wanted.token_matches if not few.holds(name)]
-    named += [("count_above", threshold) for threshold in sorted(wanted.count_above)]
-    named += [("offsets", ends) for ends in sorted(wanted.offsets) if not _is_near(ends)]
-    statistics = wanted.entropy or wanted.distance or wanted.row_max
-    for number, some in enumerate(by(row_tiles.SLOTS, named) or ([[]] if statistics else [])):
-        planes = _walk(layer, wanted, some, found if number == 0 else None)
-        for (kind, name), sums in zip(some, planes[row_tiles.PLANES :], strict=False):
-            getattr(found, kind)[name] = layer.answered(sums)
+Named = list[tuple[str, Any]]  # kind and name of named sums
+
+
+def _rows(layer: _Layer, request: ReductionRequest, groups: Groups, found: Reductions) -> None:
+    """Entropy, distance and row max, in one launch with the first four named sums."""
+    by_sorting = {name for names in groups for name in names}
+    named: Named = [("key_weights", name) for name in request.key_weights]
+    named += [("token_matches", name) for name in request.token_matches if name not in by_sorting]
+    named += [("count_above", threshold) for threshold in sorted(request.count_above)]
+    named += [("offsets", ends) for ends in sorted(request.offsets) if not _is_near(ends)]
+    statistics = request.entropy or request.distance or request.row_max
+    for number, some in enumerate(_chunks(triton_rows.SLOTS, named) or ([[]] if statistics else [])):
+        planes = _row_stats(layer, request, some, found if number == 0 else None)
+        for (kind, name), sums in zip(some, planes[triton_rows.PLANES :], strict=False):
+            getattr(found, kind)[name] = layer.masked(sums)
         if number == 0:
-            _statistics(layer, wanted, planes, found)
+            mass, a_log_a, mean, squares, row_max = planes[: triton_rows.PLANES]
+            if request.entropy:
+                sums_to_one = layer.attention.sinks is None
+                found.entropy = layer.masked(-a_log_a if sums_to_one else mass.log() - a_log_a / mass)
+            if request.distance:
+                found.distance_mean, found.distance_variance = layer.masked(mean), layer.masked(squares / mass)
+            if request.row_max:
+                found.row_max = layer.masked(row_max)
 
 
-def _walk(layer: Layer, wanted: ReductionRequest, some: list[tuple[str, Any]], found: Reductions | None) -> Tensor:
-    """The planes of one walk: mass, sum a log a, mean distance, its squares, peak, then the named sums.
+def _row_stats(layer: _Layer, request: ReductionRequest, some: Named, found: Reductions | None) -> Tensor:
+    """The planes of one launch: mass, sum a log a, mean distance, its squares, row max, then the named sums.
 
-    The first walk (`found` is given) makes the statistics, and the column sums too.
+    The first launch (`found` is given) computes the statistics and the column sums.
     """
     batch, heads, queries, _ = layer.attention.q.shape
-    planes = layer.new(3, row_tiles.PLANES + len(some))
-    given = (*layer.arguments, layer.lse2, *_named(layer, wanted, some), planes, planes[0].numel())
-    compiled = _compiled(some) | {
-        "WANT_ENTROPY": found is not None and wanted.entropy, "WANT_PEAK": found is not None and wanted.row_max,
-        "WANT_DISTANCE": found is not None and wanted.distance,
+    planes = layer.per_query(triton_rows.PLANES + len(some))
+    given = (*layer.arguments, layer.lse2, *_named_tensors(layer, request, some), planes, planes[0].numel())
+    of_kind = {kind: [name for of, name in some if of == kind] for kind in KINDS}
+    compiled = {
+        "N_KEYED": len(of_kind["key_weights"]), "N_MATCHES": len(of_kind["token_matches"]),
+        "N_COUNTS": len(of_kind["count_above"]), "N_RANGES": len(of_kind["offsets"]),
+        "ABOVE": tuple(max(threshold, VANISHING) for threshold in of_kind["count_above"]),
+        "NEAR": tuple(near for near, _ in of_kind["offsets"]), "FURTHER": tuple(far for _, far in of_kind["offsets"]),
+        "WANT_ENTROPY": found is not None and request.entropy, "WANT_ROW_MAX": found is not None and request.row_max,
+        "WANT_DISTANCE": found is not None and request.distance,
     }  # fmt: skip
-    if found is not None and wanted.column_sums:
-        _with_columns(layer, given, compiled, found)
+    if found is not None and request.column_sums:
+        found.column_sums = _row_stats_with_columns(layer, given, compiled)
         return planes
     rows, columns = layer.tile()
     grid = (triton.cdiv(queries, rows), batch * heads)
-    row_tiles.asked[grid](*given, None, 0, LINES=0, **compiled, **layer.setting(rows, columns))
+    triton_rows.row_stats_kernel[grid](*given, None, 0, LINES=0, **compiled, **layer.setting(rows, columns))
     return planes
 
 
-def _with_columns(layer: Layer, given: tuple[Any, ...], compiled: dict[str, Any], found: Reductions) -> None:
-    """A walk that makes column sums beside: as many heads at a time as there is room for their partial sums."""
+def _row_stats_with_columns(layer: _Layer, given: tuple[Any, ...], compiled: dict[str, Any]) -> Tensor:
+    """Row statistics and column sums together, for as many heads at a time as their partial sums fit in memory."""
     batch, heads, queries, _ = layer.attention.q.shape
-    keys = layer.attention.k.shape[2]
+    keys, mask = layer.attention.k.shape[2], layer.attention.mask
     rows, columns = layer.tall_tile()
     blocks = triton.cdiv(queries, rows)
-    found.column_sums = layer.new(2)
-    sums = found.column_sums.view(batch * heads, keys)
-    at_once = min(batch * heads, max(1, ROOM // (4 * blocks * WARPS * keys)))
+    column_sums = layer.per_key()
+    sums = column_sums.view(batch * heads, keys)
+    at_once = min(batch * heads, max(1, PARTIAL_SUM_BYTES // (4 * blocks * WARPS * keys)))
     partial = torch.empty(at_once, blocks * WARPS, keys, dtype=torch.float32, device=sums.device)
+    held = 128  # keys per program
     for first in range(0, batch * heads, at_once):
-        some_sums = sums[first : first + at_once]
-        row_tiles.asked[(blocks, len(some_sums))](
+        some = sums[first : first + at_once]
+        triton_rows.row_stats_kernel[(blocks, len(some))](
             *given, partial, first, LINES=WARPS, **compiled, **layer.setting(rows, columns)
         )
-        _gather(layer, partial, some_sums, blocks, (rows, columns))
+        triton_reductions.column_sum_finish_kernel[(triton.cdiv(keys, held), len(some))](
+            partial, some, keys, mask.offset, mask.window or 0, blocks, HAS_WINDOW=mask.window is not None,
+            LINES=WARPS, BM=rows, BN=columns, HELD=held, STEP=16, num_warps=4,
+        )  # fmt: skip
+    return column_sums
 
 
-def _named(layer: Layer, wanted: ReductionRequest, some: list[tuple[str, Any]]) -> tuple[Tensor | int | None, ...]:
-    """What a walk reads for its named sums: weights of keys, ids of keys, ids of queries, each with its stride."""
+def _named_tensors(layer: _Layer, request: ReductionRequest, some: Named) -> tuple[Tensor | int | None, ...]:
+    """What a launch reads for its named sums: weights of keys, ids of keys, ids of queries, each with its stride."""
     batch, queries, keys = len(layer.attention.q), layer.attention.q.shape[2], layer.attention.k.shape[2]
-    matches = [wanted.token_matches[name] for kind, name in some if kind == "token_matches"]
+    matches = [request.token_matches[name] for kind, name in some if kind == "token_matches"]
+    weights = [request.key_weights[name] for kind, name in some if kind == "key_weights"]
 
     def once(key: str, tensors: Iterable[Tensor], dtype: torch.dtype) -> Tensor | None:
-        return kept(wanted, f"{key} {some}", layer, lambda: stacked(tensors, batch, layer, dtype))
+        return layer.cached(request, f"{key} {some}", lambda: layer.stacked(tensors, dtype))
 
     return (
-        once("key_weights", (wanted.key_weights[name] for kind, name in some if kind == "key_weights"), torch.float32),
-        batch * keys,
+        once("key_weights", weights, torch.float32), batch * keys,
         once("keys", (match.key for match in matches), torch.int32), batch * keys,
         once("queries", (match.query.masked_fill(match.query < 0, -2) for match in matches), torch.int32), batch * queries,
     )  # fmt: skip
 
 
-def _compiled(some: list[tuple[str, Any]]) -> dict[str, Any]:
-    """What a walk is compiled with: how many named sums of each kind, and their thresholds and ranges."""
-    chosen = {kind: [name for of, name in some if of == kind] for kind in KINDS}
-    return {
-        "N_MARKS": len(chosen["key_weights"]), "N_MATCHES": len(chosen["token_matches"]), "N_OVER": len(chosen["count_above"]),
-        "N_RANGES": len(chosen["offsets"]), "OVER": tuple(max(threshold, VANISHING) for threshold in chosen["count_above"]),
-        "NEAR": tuple(near for near, _ in chosen["offsets"]), "FURTHER": tuple(far for _, far in chosen["offsets"]),
-    }  # fmt: skip
-
-
-def _gather(layer: Layer, partial: Tensor, sums: Tensor, blocks: int, tile: tuple[int, int]) -> None:
-    """Column sums (head, key) from the partial ones (head, block and line, key) of blocks of queries."""
-    held, mask = 128, layer.attention.mask
-    column_tiles.gathered[(triton.cdiv(sums.shape[1], held), len(sums))](
-        partial, sums, sums.shape[1], mask.offset, mask.window or 0, blocks, HAS_WINDOW=mask.window is not None,
-        LINES=WARPS, BM=tile[0], BN=tile[1], HELD=held, STEP=16, num_warps=4,
-    )  # fmt: skip
-
-
-def _statistics(layer: Layer, wanted: ReductionRequest, planes: Tensor, found: Reductions) -> None:
-    """What the first planes hold, put where the contract has it."""
-    mass, a_log_a, mean, squares, peak = planes[: row_tiles.PLANES]
-    if wanted.entropy:
-        found.entropy = layer.answered(-a_log_a if layer.attention.sinks is None else mass.log() - a_log_a / mass)
-    if wanted.distance:
-        found.distance_mean, found.distance_variance = layer.answered(mean), layer.answered(squares / mass)
-    if wanted.row_max:
-        found.row_max = layer.answered(peak)
-
-
-def _nearby(layer: Layer, wanted: ReductionRequest, found: Reductions) -> None:
-    """The diagonal and narrow offsets: distances that lie together are made together."""
-    near = sorted(ends for ends in wanted.offsets if _is_near(ends))
-    for first, last in _joined([(0, 1)] * wanted.log_diagonal + near):
-        logs = layer.new(3, last - first)
+def _near_diagonal(layer: _Layer, request: ReductionRequest, found: Reductions) -> None:
+    """The diagonal and narrow offset ranges; adjacent distances in one launch."""
+    near = sorted(ends for ends in request.offsets if _is_near(ends))
+    for first, last in _merged([(0, 1)] * request.log_diagonal + near):
+        logs = layer.per_query(last - first)
         grid = (triton.cdiv(logs.shape[-1], 64), logs.shape[1] * logs.shape[2])
-        tiles.near_logs[grid](
+        triton_reductions.near_diagonal_kernel[grid](
             *layer.arguments, layer.lse2, logs, first, logs[0].numel(), COUNT=last - first, BM=64, num_warps=4,
             **layer.compiled,
         )  # fmt: skip
         for ends in near:
             if first <= ends[0] and ends[1] <= last:
                 sums = logs[ends[0] - first : ends[1] - first].exp().sum(dim=0)
-                found.offsets[ends] = layer.answered(sums)
-        if wanted.log_diagonal and first <= 0 < last:
-            found.log_diagonal = layer.answered(logs[-first])
+                found.offsets[ends] = layer.masked(sums)
+        if request.log_diagonal and first <= 0 < last:
+            found.log_diagonal = layer.masked(logs[-first])
 
 
 def _is_near(ends: Range) -> bool:
-    return ends[0] >= 0 and 0 < ends[1] - ends[0] <= NEARBY
+    return ends[0] >= 0 and 0 < ends[1] - ends[0] <= MAX_NEAR_OFFSETS
 
 
-def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges that touch, as one.
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    """Touching ranges as one.
 
-    >>> _joined([(0, 1), (1, 2), (5, 7)])
+    >>> _merged([(0, 1), (1, 2), (5, 7)])
     [(0, 2), (5, 7)]
     """
     found: list[Range] = []
@@ -272,3 +343,12 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
         else:
             found.append((low, high))
     return found
+
+
+def _chunks(count: int, items: list[Any]) -> list[list[Any]]:
+    """Lists of up to `count` items.
+
+    >>> _chunks(2, [1, 2, 3])
+    [[1, 2], [3]]
+    """
+    return [items[start : start + count] for start in range(0, len(items), count)]

@@ -1,9 +1,9 @@
-"""One class a reduction: each sees a block of rows once and keeps only its own small result.
+"""One class per reduction: each processes every block of rows once and holds only its own small result.
 
-A reducer has two moments: `see_logs`, when the block's log-weights were just made, and `see_weights`, when its weights
-were. Unless a reducer needs both at once (`needs_logs`), the weights overwrite the log-weights. One that needs room of
-a block's size to work in (`needs_scratch`) gets it from the block, after those that need the log-weights: a buffer that
-is in the cache already. `finish` puts a result where `contract.Reductions` has it.
+A reducer has two callbacks: `on_logs`, when the log-weights of a block have been computed, and `on_weights`, when its weights
+have. Unless a reducer needs both at once (`needs_logs`), the weights overwrite the log-weights. One that needs a buffer of a
+block's size (`needs_scratch`) gets one that is already in the cache, after those that need the log-weights. `finish` writes
+the result into `contract.Reductions`.
 
 On a CPU a narrow matrix product (two to eight columns) is eight times slower than as many matrix-vector products, so
 sums over keys are written as the latter.
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headwise.kernels.attention import Attention
+from headwise.kernels.attention import HIDDEN, Attention
 from headwise.kernels.contract import VANISHING, Match, ReductionRequest, Reductions
-from headwise.kernels.mask import HIDDEN
 
 
 @dataclass
@@ -32,22 +31,22 @@ class Block:
     low: int
     high: int
     offset: int
-    logs: Tensor  # (batch, head, query, key); may be overwritten once `weights` are there
+    logs: Tensor  # (batch, head, query, key); may be overwritten once `weights` are computed
     weights: Tensor  # (batch, head, query, key)
-    scratch: Tensor  # (batch, head, query, key); anything may be in it, where a reducer needs it
+    scratch: Tensor  # (batch, head, query, key); arbitrary content, for reducers that need it
 
 
 class Reducer:
-    """What a block is shown to. Subclasses override one of the two moments."""
+    """Subclasses override one of the two callbacks."""
 
-    needs_logs = False  # in see_weights too
-    needs_scratch = False  # in see_weights
+    needs_logs = False  # in on_weights
+    needs_scratch = False  # in on_weights
 
-    def see_logs(self, block: Block) -> None:
-        """`block.logs` are exact: not yet lifted to the floor."""
+    def on_logs(self, block: Block) -> None:
+        """`block.logs` are exact: not yet raised to the floor."""
 
-    def see_weights(self, block: Block) -> None:
-        """`block.weights` are there."""
+    def on_weights(self, block: Block) -> None:
+        """`block.weights` are computed."""
 
     def finish(self, out: Reductions) -> None:
         """Write the result into `out`."""
@@ -55,35 +54,35 @@ class Reducer:
 
 
 class PerRow(Reducer):
-    """A reducer with one value (or a short vector) a query."""
+    """A reducer with one value (or a short vector) per query."""
 
     name: str
 
-    def __init__(self, attention: Attention, *tail: int):
-        self.answers = attention.mask.rows_with_keys(attention.q.shape[0])  # (batch, head or 1, query)
-        self.rows = attention.q.new_empty((*attention.q.shape[:3], *tail), dtype=torch.float32)
+    def __init__(self, attention: Attention, *extra: int):
+        self.with_keys = attention.mask.rows_with_keys(attention.q.shape[0])  # (batch, head or 1, query)
+        self.rows = attention.q.new_empty((*attention.q.shape[:3], *extra), dtype=torch.float32)
 
     def put(self, block: Block, values: Tensor) -> None:
         self.rows[block.batch, block.heads, block.start : block.stop] = values
 
     def result(self) -> Tensor:
-        """The rows, NaN for queries that do not answer."""
-        answers = self.answers.view(*self.answers.shape, *[1] * (self.rows.ndim - 3))
-        return self.rows.masked_fill_(~answers, torch.nan)
+        """The rows, NaN for queries without keys."""
+        with_keys = self.with_keys.view(*self.with_keys.shape, *[1] * (self.rows.ndim - 3))
+        return self.rows.masked_fill_(~with_keys, torch.nan)
 
     def finish(self, out: Reductions) -> None:
         setattr(out, self.name, self.result())
 
 
 class ColumnSums(Reducer):
-    """What each key receives; rows that do not answer are already zero."""
+    """The attention that each key receives; rows without keys are already zero."""
 
     def __init__(self, attention: Attention):
         batch, heads, queries, _ = attention.q.shape
         self.total = attention.q.new_zeros((batch, heads, attention.k.shape[2]), dtype=torch.float32)
         self.row = attention.q.new_ones((1, queries), dtype=torch.float32)  # (batch or 1, query)
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         row = self.row[block.batch if len(self.row) > 1 else slice(None), None, None, block.start : block.stop]
         self.total[block.batch, block.heads, block.low : block.high] += (row @ block.weights)[:, :, 0]
 
@@ -91,8 +90,8 @@ class ColumnSums(Reducer):
         out.column_sums = self.total
 
 
-class RowSums(ColumnSums):
-    """What each key receives from some queries, weighted."""
+class QueryWeighted(ColumnSums):
+    """The attention that each key receives from weighted queries."""
 
     def __init__(self, attention: Attention, name: str, weights: Tensor):
         super().__init__(attention)
@@ -113,8 +112,8 @@ class LogDiagonal(PerRow):
         super().__init__(attention)
         self.rows.fill_(-torch.inf)
 
-    def see_logs(self, block: Block) -> None:
-        own = block.start + block.offset - block.low  # where the first row's own key is in the block
+    def on_logs(self, block: Block) -> None:
+        own = block.start + block.offset - block.low  # index of the first row's own key in the block
         rows, keys = block.logs.shape[-2:]
         first, last = max(0, -own), min(rows, keys - own)  # rows whose own key is in the block
         if first < last:
@@ -125,17 +124,17 @@ class LogDiagonal(PerRow):
         return super().result().masked_fill_(self.rows < HIDDEN / 2, -torch.inf)
 
 
-class Peak(PerRow):
-    """The largest weight of a row, read off the log-weights."""
+class RowMax(PerRow):
+    """The largest weight of a row, from the log-weights."""
 
     name = "row_max"
 
-    def see_logs(self, block: Block) -> None:
+    def on_logs(self, block: Block) -> None:
         self.put(block, block.logs.amax(dim=-1).exp_())
 
 
 def mass_of(block: Block) -> Tensor:
-    """Each row's sum of weights; NaN where all are nought but for the floor: a row that looks nowhere."""
+    """The sum of weights of each row; NaN where all are at the floor: a row that attends to nothing."""
     mass = block.weights.sum(dim=-1)
     return mass.masked_fill_(mass <= VANISHING * block.weights.shape[-1], torch.nan)
 
@@ -150,7 +149,7 @@ class Entropy(PerRow):
         super().__init__(attention)
         self.sums_to_one = attention.sinks is None and attention.gate is None
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         entropy = -block.logs.mul_(block.weights).sum(dim=-1)
         if not self.sums_to_one:
             mass = mass_of(block)
@@ -159,10 +158,10 @@ class Entropy(PerRow):
 
 
 class Distance(PerRow):
-    """Mean and variance of how far back a query looks.
+    """Mean and variance of the attention distance.
 
-    The variance is summed about each row's own mean. A mean square less a squared mean would cost one pass less, and
-    lose all digits for heads that look far away at few keys: sinks.
+    The variance is summed about the mean of each row. A mean square minus a squared mean would save one pass, but lose all
+    digits for heads that attend to a few distant keys: sinks.
     """
 
     needs_scratch = True
@@ -170,9 +169,9 @@ class Distance(PerRow):
     def __init__(self, attention: Attention):
         super().__init__(attention, 2)
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         device = block.weights.device
-        centre = block.start + block.offset  # of the block's first query: keeps the digits of heads that look nearby
+        centre = block.start + block.offset  # of the block's first query: preserves the digits of local heads
         lag = centre - torch.arange(block.low, block.high, device=device, dtype=torch.float32)
         mass = mass_of(block)
         mean = (block.weights @ lag) / mass
@@ -185,17 +184,17 @@ class Distance(PerRow):
         out.distance_mean, out.distance_variance = self.result().unbind(dim=-1)
 
 
-class Mark(PerRow):
-    """Mass on given keys."""
+class KeyWeighted(PerRow):
+    """Weighted sum over keys."""
 
-    def __init__(self, attention: Attention, name: str, marks: Tensor):
+    def __init__(self, attention: Attention, name: str, key_weights: Tensor):
         super().__init__(attention)
         self.name = name
-        self.marks = marks.to(attention.q.device, torch.float32)  # (batch, key)
+        self.key_weights = key_weights.to(attention.q.device, torch.float32)  # (batch, key)
 
-    def see_weights(self, block: Block) -> None:
-        keys = self.marks[block.batch, block.low : block.high]
-        self.put(block, torch.stack([one @ marks for one, marks in zip(block.weights, keys, strict=True)]))
+    def on_weights(self, block: Block) -> None:
+        keys = self.key_weights[block.batch, block.low : block.high]
+        self.put(block, torch.stack([one @ keyed for one, keyed in zip(block.weights, keys, strict=True)]))
 
     def finish(self, out: Reductions) -> None:
         out.key_weights[self.name] = self.result()
@@ -208,7 +207,7 @@ class Offset(PerRow):
         super().__init__(attention)
         self.near, self.far = near, far
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         device = block.weights.device
         first = max(block.low, block.start + block.offset - self.far + 1)
         last = max(first, min(block.high, block.stop + block.offset - self.near))
@@ -221,18 +220,18 @@ class Offset(PerRow):
         out.offsets[self.near, self.far] = self.result()
 
 
-class Matching(PerRow):
-    """Mass on earlier keys that match the query: induction, duplicates. They are few, so they are picked one by one."""
+class TokenMatches(PerRow):
+    """Mass on earlier keys that match the query (induction, duplicates): few, so they are gathered one by one."""
 
     def __init__(self, attention: Attention, name: str, match: Match):
         super().__init__(attention)
         self.name = name
         self.rows.zero_()
-        places = match.places(attention.mask.offset)
-        self.batch, self.query, self.key = (place.to(attention.q.device) for place in places)
-        self.queries = places[1].cpu()
+        indices = match.indices(attention.mask.offset)
+        self.batch, self.query, self.key = (index.to(attention.q.device) for index in indices)
+        self.queries = indices[1].cpu()
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         first, last = torch.searchsorted(self.queries, torch.tensor([block.start, block.stop])).tolist()
         batch = self.batch[first:last] - block.batch.start
         query = self.query[first:last] - block.start
@@ -247,14 +246,14 @@ class Matching(PerRow):
 
 
 class Top(PerRow):
-    """The k largest weights of a row and where they are; weight 0 and key -1 after the last one."""
+    """The k largest weights of a row and their keys; weight 0 and key -1 after the last one."""
 
     def __init__(self, attention: Attention, k: int):
         super().__init__(attention, k)
         self.k = k
         self.keys = torch.zeros_like(self.rows, dtype=torch.long)
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         count = min(self.k, block.weights.shape[-1])
         weights, keys = block.weights.topk(count, dim=-1)
         none = weights <= VANISHING
@@ -265,38 +264,38 @@ class Top(PerRow):
 
     def finish(self, out: Reductions) -> None:
         out.top_weights = self.result()
-        out.top_keys = self.keys.masked_fill_(~self.answers[..., None], -1)
+        out.top_keys = self.keys.masked_fill_(~self.with_keys[..., None], -1)
 
 
-class Over(PerRow):
-    """How many weights of a row are larger than a threshold."""
+class CountAbove(PerRow):
+    """How many weights of a row are above a threshold."""
 
     def __init__(self, attention: Attention, threshold: float):
         super().__init__(attention)
         self.threshold = threshold
 
-    def see_weights(self, block: Block) -> None:
+    def on_weights(self, block: Block) -> None:
         self.put(block, (block.weights > max(self.threshold, VANISHING)).sum(dim=-1).float())
 
     def finish(self, out: Reductions) -> None:
         out.count_above[self.threshold] = self.result()
 
 
-def reducers_for(wanted: ReductionRequest, attention: Attention) -> list[Reducer]:
-    """Those that were asked for, and no other."""
+def reducers_for(request: ReductionRequest, attention: Attention) -> list[Reducer]:
+    """Those of the requested reductions."""
     simple = {
-        ColumnSums: wanted.column_sums,
-        LogDiagonal: wanted.log_diagonal,
-        Entropy: wanted.entropy,
-        Distance: wanted.distance,
-        Peak: wanted.row_max,
+        ColumnSums: request.column_sums,
+        LogDiagonal: request.log_diagonal,
+        Entropy: request.entropy,
+        Distance: request.distance,
+        RowMax: request.row_max,
     }
-    chosen: list[Reducer] = [reducer(attention) for reducer, asked in simple.items() if asked]
-    if wanted.top:
-        chosen.append(Top(attention, wanted.top))
-    chosen += [Offset(attention, near, far) for near, far in sorted(wanted.offsets)]
-    chosen += [Over(attention, threshold) for threshold in sorted(wanted.count_above)]
-    chosen += [RowSums(attention, name, weights) for name, weights in wanted.query_weights.items()]
-    chosen += [Mark(attention, name, marks) for name, marks in wanted.key_weights.items()]
-    chosen += [Matching(attention, name, match) for name, match in wanted.token_matches.items()]
+    chosen: list[Reducer] = [reducer(attention) for reducer, requested in simple.items() if requested]
+    if request.top:
+        chosen.append(Top(attention, request.top))
+    chosen += [Offset(attention, near, far) for near, far in sorted(request.offsets)]
+    chosen += [CountAbove(attention, threshold) for threshold in sorted(request.count_above)]
+    chosen += [QueryWeighted(attention, name, weights) for name, weights in request.query_weights.items()]
+    chosen += [KeyWeighted(attention, name, keyed) for name, keyed in request.key_weights.items()]
+    chosen += [TokenMatches(attention, name, match) for name, match in request.token_matches.items()]
     return sorted(chosen, key=lambda reducer: not reducer.needs_logs)

@@ -1,7 +1,7 @@
 """Attention maps reduced to a bounded number of cells by max-pooling, without ever holding a T x T map of all heads.
 
 A cell is the maximum weight of its rectangle (as `instruments.pooled_maps`, which this equals and is tested against), and the
-maximum weight is the exponential of the maximum log-weight. So one matrix product (`kernels.logweights`) gives log-weights, and
+maximum weight is the exponential of the maximum log-weight. So one matrix product (`kernels.blocked`) gives log-weights, and
 only the pooled cells go through an exponential:
 
     cell = exp( max over the rectangle of log a_ij )
@@ -28,8 +28,8 @@ from headwise.core.dims import KEY, QUERY
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Attention, AttentionMask
-from headwise.kernels.logweights import FLOOR, LogWeights
-from headwise.kernels.mask import HIDDEN
+from headwise.kernels.attention import HIDDEN
+from headwise.kernels.blocked import FLOOR, LogWeights
 from headwise.seam import AttentionCall, ForwardContext
 
 __all__ = [
@@ -164,7 +164,7 @@ def _rows(source: LogWeights, mask: AttentionMask, start: int, stop: int, column
     first, last = max(low, columns[0]), min(high, columns[1])
     if first >= last:
         return first, None
-    if source.known:  # the rows' log-sum-exp is known: only the window's keys are needed
+    if source.lse_known:  # the rows' log-sum-exp is known: only the window's keys are needed
         return first, source.block(start, stop, first, last)[0, 0]
     return first, source.block(start, stop, low, high)[0, 0, ..., first - low : last - low]
 

@@ -7,7 +7,7 @@ from planted import tiny_passages
 
 from headwise.core.errors import StudyError
 from headwise.interventions import DropAttention
-from headwise.kernels import Dropping
+from headwise.kernels import SparsityRule
 from headwise.seam import observe
 from headwise.studies import build
 from headwise.studies.inputs import StudyInputs
@@ -44,7 +44,7 @@ def test_costs_are_those_of_a_pass_by_hand(built, tiny):
     ids = torch.tensor([tiny.ids(item.text)[:16] for item in tiny_passages(8).first(8).items])
     with torch.no_grad():
         dense = tiny.hf(ids).logits[:, :-1].double().log_softmax(-1)
-        with observe(tiny, DropAttention(Dropping("window", 3, sink=1))):
+        with observe(tiny, DropAttention(SparsityRule("window", 3, sink=1))):
             cut = tiny.hf(ids).logits[:, :-1].double().log_softmax(-1)
     losses = [-logs.gather(-1, ids[:, 1:, None])[..., 0].mean(-1) for logs in (dense, cut)]
     one = built["sparsity"].sel(rule="window 3 + 1")

@@ -12,7 +12,7 @@ nothing (a pruned one) gives all tokens one score, and finds nothing.
 After Elhelo & Geva (arXiv 2412.11965), who report correlations with the scores from weights of .44 to .98 (forced).
 
 Cost: one pass over the prompts, then per head 2 width vocabulary (hidden + 2 prompts) operations
-(`headwise.kernels.ranks`); held: 2 x prompts x heads x width numbers. This module does not know the scores from weights.
+(`headwise.kernels.ov_logits`); held: 2 x prompts x heads x width numbers. This module does not know the scores from weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from headwise.corpora import Example, batches
 from headwise.instruments import HeadOutputs, HeadValues
-from headwise.kernels import Asked, hits, written
+from headwise.kernels import RankQuery, ov_logit_blocks, topk_hits
 from headwise.seam import Structure, observe, output_projections
 from headwise.studies.relation_validation.prompts import Prompt
 
@@ -47,15 +47,17 @@ def found_in_outputs(
     device, count = structure.device, len(prompts)
     rows = torch.arange(2 * count, device=device)
     targets = torch.tensor([prompt.target for prompt in prompts] * 2, device=device)[None]
-    asked = Asked(rows, targets, torch.tensor([*k, *k], device=device))
+    asked = RankQuery(rows, targets, torch.tensor([*k, *k], device=device))
     for layer, projection in output_projections(structure).items():
         weight = projection.weight.to(device=device, dtype=torch.float32)  # (head, width, hidden)
         heads, width, _ = weight.shape
         both = np.concatenate([outputs[:, layer, :heads, :width], values[:, layer, :heads, :width]])
         z = torch.from_numpy(both).to(device).transpose(0, 1).contiguous()  # (head, 2 x prompt, width)
         speaks = torch.bmm(z, weight).abs().amax(-1) > 0  # (head, 2 x prompt)
-        for some, product in written(weight, unembedding):
-            found = (hits(z[some], product, asked).largest[:, 0] & speaks[some]).T.cpu().numpy()  # (2 x prompt, head)
+        for some, product in ov_logit_blocks(weight, unembedding):
+            found = (
+                (topk_hits(z[some], product, asked).largest[:, 0] & speaks[some]).T.cpu().numpy()
+            )  # (2 x prompt, head)
             natural[:, layer, some], forced[:, layer, some] = found[:count], found[count:]
     return natural, forced
 

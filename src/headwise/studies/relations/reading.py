@@ -2,8 +2,8 @@
 which tokens it acts on most.
 
 Steps, for one layer: fetch its W_V and W_O; a = E'[source] W_V for all distinct sources of all relations at once (E for
-layer 0); P = W_O U for a few heads at a time; look the pairs up (`headwise.kernels.ranks`); take the largest sigma
-and their targets (`headwise.kernels.salience`).
+layer 0); P = W_O U for a few heads at a time; look the pairs up (`headwise.kernels.ov_logits`); take the largest sigma
+and their targets (`headwise.kernels.ov_logits`).
 
 Cost a head: 2 width vocabulary (hidden + sources) operations; E' once, for the sources (or, with salience, for the
 whole vocabulary: 4 vocabulary hidden bytes). No vocabulary x vocabulary, no hidden x hidden matrix is made.
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET
 from headwise.core.errors import DataError
-from headwise.kernels import Asked, Hits, hits, salience, top_targets, written
+from headwise.kernels import RankQuery, TopkHits, ov_logit_blocks, salience, top_targets, topk_hits
 from headwise.seam import HeadWeights, LayerWeights
 
 __all__ = ["SALIENT", "TARGETS", "Pairs", "RelationReader"]
@@ -62,7 +62,7 @@ class RelationReader:
         sources, rows = np.unique(pairs.sources, return_inverse=True)
         self.sources = torch.from_numpy(sources)
         asked = (rows, pairs.targets, pairs.k[pairs.relation])
-        self.asked = Asked(*(torch.from_numpy(one).to(self.device) for one in asked))
+        self.asked = RankQuery(*(torch.from_numpy(one).to(self.device) for one in asked))
         self.ordinary = None if ordinary is None else self._mask(ordinary)
 
     @property
@@ -78,8 +78,8 @@ class RelationReader:
         read = _through(self._rows(index), layer)  # (head, source, width)
         salient = None if self.ordinary is None else self._salient(index, layer)
         found: dict[str, list[np.ndarray]] = {}
-        for heads, product in written(self._output(layer), self.unembedding):
-            part = self._scores(hits(read[heads], product, self.asked), threshold)
+        for heads, product in ov_logit_blocks(self._output(layer), self.unembedding):
+            part = self._scores(topk_hits(read[heads], product, self.asked), threshold)
             if salient is not None:
                 part["targets"] = self._targets(index, layer, salient["token"], heads, product)
             for name, value in part.items():
@@ -97,8 +97,8 @@ class RelationReader:
         rows = self._embedded if self.raw else self._effective
         gain = self.weights.final_gain if self.folded else None
         read = rows if gain is None else rows * gain
-        real = Asked(self.asked.rows, self.asked.targets[:1], self.asked.k)
-        found = hits(read[None], self.unembedding.to(torch.float32).T[None], real)
+        real = RankQuery(self.asked.rows, self.asked.targets[:1], self.asked.k)
+        found = topk_hits(read[None], self.unembedding.to(torch.float32).T[None], real)
         of_relation = np.eye(len(self.pairs.k), dtype=np.float32)[self.pairs.relation]
         signs = zip(SIGNS, (found.largest, found.smallest), strict=True)
         return {
@@ -148,7 +148,7 @@ class RelationReader:
         mask[torch.from_numpy(ordinary).to(self.device)] = True
         return mask
 
-    def _scores(self, found: Hits, threshold: float) -> dict[str, np.ndarray]:
+    def _scores(self, found: TopkHits, threshold: float) -> dict[str, np.ndarray]:
         """Which pairs are mapped right; and of the shuffled targets the mean, the largest, the share over the threshold."""
         part: dict[str, np.ndarray] = {}
         of_relation = torch.from_numpy(np.eye(len(self.pairs.k), dtype=np.float32)[self.pairs.relation]).to(self.device)

@@ -34,7 +34,7 @@ from headwise.corpora import Example, batches
 from headwise.engines import Shard
 from headwise.instruments import DropEffects
 from headwise.interventions import DropAttention
-from headwise.kernels import Dropping
+from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.inputs import StudyInputs
@@ -68,17 +68,19 @@ def prepare(model: Model, inputs: StudyInputs, options: SparsityOptions | None =
     return StudyRun(provenance, len(prompts.examples), options.shard, measure, finish)
 
 
-def rules_of(options: SparsityOptions) -> tuple[Dropping, ...]:
+def rules_of(options: SparsityOptions) -> tuple[SparsityRule, ...]:
     """The rules that the options name, such as "top 8"."""
     found = []
     for text in options.rules:
         match = RULE_PATTERN.fullmatch(text.strip())
         assert match is not None  # the options have refused anything else
-        found.append(Dropping(match[1], float(match[2]), int(match[3] or 0), options.renormalise, options.seed))
+        found.append(SparsityRule(match[1], float(match[2]), int(match[3] or 0), options.renormalise, options.seed))
     return tuple(found)
 
 
-def read(structure: Structure, examples: Sequence[Example], rules: Sequence[Dropping], batch_tokens: int) -> xr.Dataset:
+def read(
+    structure: Structure, examples: Sequence[Example], rules: Sequence[SparsityRule], batch_tokens: int
+) -> xr.Dataset:
     """The readings of some prompts of equal length, in the order they were given."""
     parts, places = [], list[int]()
     for batch in batches(examples, batch_tokens, structure.device):
@@ -88,7 +90,7 @@ def read(structure: Structure, examples: Sequence[Example], rules: Sequence[Drop
     return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
 
 
-def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[Dropping]) -> xr.Dataset:
+def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]) -> xr.Dataset:
     dense, seen = _logs(structure, ids, DropEffects(rules))
     losses, divergences = [_loss(dense, ids)], []
     for rule in rules:
@@ -117,7 +119,7 @@ def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
     return -found.mean(-1).cpu().numpy()
 
 
-def conclude(shards: Sequence[xr.Dataset], rules: Sequence[Dropping]) -> xr.Dataset:
+def conclude(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.Dataset:
     """All readings to one Dataset."""
     readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, RULE, LAYER, HEAD)
     found: dict[str, Any] = {}

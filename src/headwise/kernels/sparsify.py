@@ -1,20 +1,20 @@
-"""Attention weights with some dropped, as a sparse kernel would have them: rules, and the z they give, block by block.
+"""Leave out attention weights, as a sparse attention kernel would: the rules, and the z they give, block by block.
 
-With p the weights of one row over the keys that it sees,
+With p the weights of one row over its visible keys,
 
-    top(k)         the k largest stay (all of those that equal the k-th)
-    over(t)        those above t stay; the largest of a row always does
-    window(w, s)   the last w keys of the row stay, itself included, and the first s keys of the text
+    top(k)         retains the k largest (and all that equal the k-th)
+    over(t)        retains those above t, and always the largest of a row
+    window(w, s)   retains the last w keys of the row, itself included, and the first s keys of the text
     entmax(a)      p' = [(a - 1) log p - tau]_+^(1 / (a - 1)), tau such that p' sums to 1: softmax at a = 1, sparser above
-    random(k)      k keys drawn at random stay: the control for top(k)
+    random(k)      retains k random keys: the control for top(k)
 
-What stays is scaled so that a row keeps its sum, or left as it is (`renormalise=False`); entmax always sums to the row's
-own sum. Entmax's tau is found by Newton's method: the sum falls with tau and is convex, so that the steps from the left
-never overshoot, and it ends within rounding. (Peters et al. 2019, arXiv 1905.05702; entmax of log p is that of the logits,
-which differ from them by a constant a row.)
+Retained weights are scaled so that a row keeps its sum, or left unchanged (`renormalise=False`); entmax always keeps the sum
+of the row. Its tau is found by Newton's method: the sum is convex and decreasing in tau, so that steps from the left never
+overshoot, and it converges to rounding. (Peters et al. 2019, arXiv 1905.05702; entmax of log p is that of the logits, which
+differ from log p by a constant per row.)
 
-A block holds `BLOCK` numbers at most, so no T x T map of a batch is ever held. Cost: one QK^T product, the rule (top and
-random sort a row; entmax makes some ten passes over it) and one product with v. This module knows no model.
+A block holds at most `BLOCK` numbers, so no T x T map of a batch is ever held. Cost: one QK^T product, the rule (top and
+random sort a row; entmax takes about ten passes over it) and one product with v.
 """
 
 from __future__ import annotations
@@ -26,29 +26,28 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.kernels.attention import Attention
-from headwise.kernels.mask import AttentionMask
+from headwise.kernels.attention import Attention, AttentionMask
 
-__all__ = ["KINDS", "Dropping", "Rows", "dropped_output", "row_blocks"]
+__all__ = ["KINDS", "Rows", "SparsityRule", "row_blocks", "sparse_output"]
 
-BLOCK = 4_000_000  # numbers
+BLOCK = 4_000_000  # numbers per block
 KINDS = ("top", "over", "window", "entmax", "random")
-NEWTON = 60  # steps at most; some ten are enough
+MAX_NEWTON_STEPS = 60  # about ten suffice
 
 
 @dataclass(frozen=True)
-class Dropping:
-    """A rule by which attention weights are left out.
+class SparsityRule:
+    """A rule that leaves out attention weights.
 
     Examples:
-        >>> Dropping("window", 16, sink=4).name
+        >>> SparsityRule("window", 16, sink=4).name
         'window 16 + 4'
     """
 
     kind: str  # top, over, window, entmax or random
     amount: float  # its k, t, w or a
-    sink: int = 0  # keys at the text's beginning that a window keeps
-    renormalise: bool = True  # scale what stays so that a row keeps its sum
+    sink: int = 0  # keys at the beginning of the text that a window retains
+    renormalise: bool = True  # scale retained weights so that a row keeps its sum
     seed: int = 0  # of random
 
     def __post_init__(self) -> None:
@@ -57,12 +56,10 @@ class Dropping:
         whole = self.kind in ("top", "window", "random")
         fits = {"over": 0 <= self.amount < 1, "entmax": 1 < self.amount <= 2}.get(self.kind, self.amount >= 1)
         if not fits or (whole and self.amount != int(self.amount)) or self.sink < 0:
-            asked = (
-                "a whole number, at least 1"
-                if whole
-                else {"over": "at least 0, below 1"}.get(self.kind, "over 1, at most 2")
+            allowed = {"over": "at least 0, below 1", "entmax": "over 1, at most 2"}.get(
+                self.kind, "a whole number, at least 1"
             )
-            raise StudyError(f"{self.kind} was asked for with {self.amount:g} (sink {self.sink}); give {asked}")
+            raise StudyError(f"{self.kind} was asked for with {self.amount:g} (sink {self.sink}); give {allowed}")
 
     @property
     def name(self) -> str:
@@ -74,13 +71,13 @@ class Dropping:
         weights = rows.weights
         if self.kind == "entmax":
             return entmax(weights, self.amount)
-        kept = weights.masked_fill(~self._stays(rows), 0.0)
+        retained = weights.masked_fill(~self._is_retained(rows), 0.0)
         if not self.renormalise:
-            return kept
-        sums = kept.sum(dim=-1, keepdim=True)
-        return torch.where(sums > 0, kept * (weights.sum(dim=-1, keepdim=True) / sums.clamp(min=1e-30)), kept)
+            return retained
+        sums = retained.sum(dim=-1, keepdim=True)
+        return torch.where(sums > 0, retained * (weights.sum(dim=-1, keepdim=True) / sums.clamp(min=1e-30)), retained)
 
-    def _stays(self, rows: Rows) -> Tensor:
+    def _is_retained(self, rows: Rows) -> Tensor:
         weights, amount = rows.weights, int(self.amount)
         if self.kind == "over":
             return (weights > self.amount) | (weights >= weights.amax(dim=-1, keepdim=True))
@@ -89,13 +86,13 @@ class Dropping:
             return (rows.own[:, None] - key < amount) | (key < self.sink)
         order = weights
         if self.kind == "random":
-            order = self._drawn(rows).masked_fill(~rows.seen, -1.0)
+            order = self._drawn(rows).masked_fill(~rows.visible, -1.0)
         if amount >= weights.shape[-1]:
             return torch.ones_like(weights, dtype=torch.bool)
         return order >= order.topk(amount, dim=-1).values[..., -1:]
 
     def _drawn(self, rows: Rows) -> Tensor:
-        """Random numbers of a block's shape, which depend on the row and not on the block."""
+        """Random numbers of a block's shape that depend on the row and not on the block."""
         batch, heads = rows.weights.shape[:2]
         drawn = []
         for row in range(rows.start, rows.stop):
@@ -106,29 +103,29 @@ class Dropping:
 
 @dataclass(frozen=True)
 class Rows:
-    """A block of rows of a layer's weights; its keys begin at `low`, and are some `of` all that the layer has."""
+    """A block of rows of a layer's weights; its keys begin at `low`, and the layer has `of` keys."""
 
     start: int
     stop: int
     low: int
     of: int
     weights: Tensor  # (batch, head, query, key)
-    seen: Tensor  # (batch or 1, 1 or head, query, key) bool
+    visible: Tensor  # (batch or 1, 1 or head, query, key) bool
     own: Tensor  # (query,): the key of each query's own token
 
     @property
     def keys(self) -> slice:
-        """Among those of the layer."""
+        """Their range among the keys of the layer."""
         return slice(self.low, self.low + self.weights.shape[-1])
 
 
 def entmax(weights: Tensor, alpha: float) -> Tensor:
-    """Entmax of the logits that these weights are the softmax of; a row keeps its sum, and what is 0 stays 0."""
+    """Entmax of the logits whose softmax these weights are; a row keeps its sum, and zeros stay 0."""
     power = 1 / (alpha - 1)
-    logits = weights.log() / power  # (alpha - 1) log p; -inf where there is nothing
+    logits = weights.log() / power  # (alpha - 1) log p; -inf where the weight is 0
     logits = logits - logits.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).min)
-    tau = torch.full_like(logits[..., :1], -1.0)  # there the largest alone gives 1
-    for _ in range(NEWTON):
+    tau = torch.full_like(logits[..., :1], -1.0)  # here the largest alone gives 1
+    for _ in range(MAX_NEWTON_STEPS):
         over = (logits - tau).clamp(min=0)
         high = over ** (power - 1) if power != 1 else (over > 0).to(over.dtype)
         excess = (high * over).sum(dim=-1, keepdim=True) - 1
@@ -136,9 +133,9 @@ def entmax(weights: Tensor, alpha: float) -> Tensor:
         tau = tau + step.clamp(min=0)
         if float(step.max()) <= 1e-7:
             break
-    made = (logits - tau).clamp(min=0) ** power
-    made = made / made.sum(dim=-1, keepdim=True).clamp(min=1e-30)
-    return made * weights.sum(dim=-1, keepdim=True)
+    result = (logits - tau).clamp(min=0) ** power
+    result = result / result.sum(dim=-1, keepdim=True).clamp(min=1e-30)
+    return result * weights.sum(dim=-1, keepdim=True)
 
 
 def row_blocks(attention: Attention, block: int = BLOCK) -> Iterator[Rows]:
@@ -149,12 +146,12 @@ def row_blocks(attention: Attention, block: int = BLOCK) -> Iterator[Rows]:
         yield _rows(attention, start, min(start + height, queries))
 
 
-def dropped_output(rows: Rows, weights: Tensor, v: Tensor) -> Tensor:
-    """(batch, query, head, value width): what a block of rows puts out with these weights; v is that of the layer."""
+def sparse_output(rows: Rows, weights: Tensor, v: Tensor) -> Tensor:
+    """(batch, query, head, value width): the output of a block of rows with these weights; v is that of the layer."""
     values = v[:, :, rows.keys].to(weights.dtype)  # (batch, kv_head, key, width)
     grouped = weights.unflatten(1, (values.shape[1], -1)).flatten(2, 3)  # (batch, kv_head, group x query, key)
-    made = (grouped @ values).unflatten(2, (-1, weights.shape[2])).flatten(1, 2)
-    return made.transpose(1, 2)
+    z = (grouped @ values).unflatten(2, (-1, weights.shape[2])).flatten(1, 2)
+    return z.transpose(1, 2)
 
 
 def _rows(attention: Attention, start: int, stop: int) -> Rows:

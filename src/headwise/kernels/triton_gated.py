@@ -1,12 +1,12 @@
-"""Gated attention on a GPU: three Triton kernels in the manner of flash attention; see `gated` for the maths.
+"""Gated attention on a GPU: three Triton kernels in the style of flash attention; see `gated` for the maths.
 
-    _forward     a tile of rows walks over its keys: softmax kept online, gates applied to what is summed, not to what
-                 normalises; writes y, the log-sum-exp, and each row's expected and actual number of open edges
-    _to_queries  the same walk again, for dq
-    _to_keys     a tile of keys walks over the rows of all query heads that read it, for dk and dv
+    gated_forward_kernel       a tile of rows loops over its keys: online softmax, gates applied to the sum and not to the
+                               normaliser; writes y, the log-sum-exp, and the expected and actual number of open edges per row
+    gated_backward_q_kernel    the same loop again, for dq
+    gated_backward_kv_kernel   a tile of keys loops over the rows of all query heads that read it, for dk and dv
 
-Noise is made again in each from (seed, head, row, key), by a counter-based generator, so none is kept. Plain causal
-mask of whole sequences only (`can_gate`): that is what is trained on. Everything else is done by `gated` in blocks.
+Each kernel recomputes the noise from (seed, head, row, key) with a counter-based generator, so none is stored. Only the plain
+causal mask of whole sequences (`can_gate`), which is what training uses. `gated` computes everything else in blocks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from headwise.kernels.attention import Attention
 LOG2E = tl.constexpr(1.4426950408889634)
 ROUNDS = tl.constexpr(7)  # of the generator; seven pass the usual tests of randomness
 TILE = 64
-WIDEST = 128
 
 
 def can_gate(attention: Attention, v: Tensor) -> bool:
-    """Whether these kernels do it."""
+    """Whether these kernels support it."""
     mask = attention.mask
     return (
         mask.explicit is None
@@ -43,10 +42,9 @@ def can_gate(attention: Attention, v: Tensor) -> bool:
 
 
 def gated(attention: Attention, v: Tensor, noise: int | None, straight: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Give y (batch, query, head, width), expected and opened (batch, head)."""
-    q, k = attention.q, attention.k
+    """Returns y (batch, query, head, width), expected and opened (batch, head)."""
     assert attention.gate is not None
-    return _Tiled.apply(q, k, v, attention.scale, attention.gate, noise, straight)
+    return _Tiled.apply(attention.q, attention.k, v, attention.scale, attention.gate, noise, straight)
 
 
 class _Tiled(torch.autograd.Function):
@@ -60,7 +58,7 @@ class _Tiled(torch.autograd.Function):
         lse, expected, opened = torch.empty(3, batch, heads, tokens, dtype=torch.float32, device=q.device)
         settings = _settings(q, k, scale, bias, noise)
         grid = (triton.cdiv(tokens, TILE), batch * heads)
-        _forward[grid](q, k, v, y, lse, expected, opened, **settings)
+        gated_forward_kernel[grid](q, k, v, y, lse, expected, opened, **settings)
         ctx.save_for_backward(q, k, v, y, lse)
         ctx.rest = (settings, straight)
         opened = opened.sum(-1)
@@ -74,12 +72,12 @@ class _Tiled(torch.autograd.Function):
         batch, heads, tokens, _width = q.shape
         dy = dy.contiguous()
         level = (dy.float() * y.float()).sum(-1).transpose(1, 2).contiguous()  # (batch, head, query)
-        press = dexpected.float().contiguous()
+        penalty = dexpected.float().contiguous()
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        given = (q, k, v, dy, lse, level, press)
+        given = (q, k, v, dy, lse, level, penalty)
         shared = {**settings, "STRAIGHT": straight}
-        _to_queries[(triton.cdiv(tokens, TILE), batch * heads)](*given, dq, **shared)
-        _to_keys[(triton.cdiv(tokens, TILE), batch * k.shape[1])](*given, dk, dv, **shared)
+        gated_backward_q_kernel[(triton.cdiv(tokens, TILE), batch * heads)](*given, dq, **shared)
+        gated_backward_kv_kernel[(triton.cdiv(tokens, TILE), batch * k.shape[1])](*given, dk, dv, **shared)
         return dq, dk, dv, None, None, None, None
 
 
@@ -100,39 +98,39 @@ def _settings(q: Tensor, k: Tensor, scale: float, bias: float, noise: int | None
 
 @triton.jit
 def _tile(pointer, first, tokens, stride, WIDTH: tl.constexpr, TILE: tl.constexpr):
-    """(TILE, WIDTH): rows from `first` on, nought beyond the last."""
+    """(TILE, WIDTH): rows from `first` on, 0 beyond the last."""
     row = first + tl.arange(0, TILE)
-    place = row[:, None] * stride + tl.arange(0, WIDTH)[None, :]
-    return tl.load(pointer + place, mask=row[:, None] < tokens, other=0.0)
+    index = row[:, None] * stride + tl.arange(0, WIDTH)[None, :]
+    return tl.load(pointer + index, mask=row[:, None] < tokens, other=0.0)
 
 
 @triton.jit
 def _gates(s, row, key, item, seed, bias, tokens, NOISY: tl.constexpr):
-    """The chance of each gate to be open, and whether it is, as 0 or 1; `s` has -inf where nothing is visible."""
-    chance = 1.0 / (1.0 + tl.exp2(-(s + bias) * LOG2E))
+    """The probability of each gate to be open, and whether it is, as 0 or 1; `s` is -inf where the key is hidden."""
+    p_open = 1.0 / (1.0 + tl.exp2(-(s + bias) * LOG2E))
     if NOISY:
         u = tl.rand(seed + item * 1013904223, row[:, None] * tokens + key[None, :], ROUNDS)
-        is_open = (u < chance).to(tl.float32)
+        is_open = (u < p_open).to(tl.float32)
     else:
         is_open = (s + bias > 0).to(tl.float32)
-    return chance, is_open
+    return p_open, is_open
 
 
 @triton.jit
 def _logits(q, k, row, key, scale, tokens):
-    """The logits, scale * q . k; -inf where the key is after the query or beyond the last."""
+    """The logits, scale * q . k; -inf where the key is after the query or out of range."""
     s = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
     return tl.where((key[None, :] <= row[:, None]) & (key[None, :] < tokens), s, float("-inf"))
 
 
 @triton.jit
-def _forward(
+def gated_forward_kernel(
     Q, K, V, Y, Lse, Expected, Opened, scale, bias, seed, tokens,
     HEADS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, NOISY: tl.constexpr,
 ):  # fmt: skip
     first, item = tl.program_id(0) * TILE, tl.program_id(1)  # item: example and query head
     example, head = item // HEADS, item % HEADS
-    reads = (example * (HEADS // GROUP) + head // GROUP).to(tl.int64) * tokens * WIDTH
+    kv_offset = (example * (HEADS // GROUP) + head // GROUP).to(tl.int64) * tokens * WIDTH
     row = first + tl.arange(0, TILE)
     q = _tile(Q + item.to(tl.int64) * tokens * WIDTH, first, tokens, WIDTH, WIDTH, TILE)
     highest = tl.full([TILE], -1.0e30, tl.float32)
@@ -142,22 +140,22 @@ def _forward(
     y = tl.zeros([TILE, WIDTH], tl.float32)
     for start in range(0, tl.minimum(first + TILE, tokens), TILE):
         key = start + tl.arange(0, TILE)
-        k = _tile(K + reads, start, tokens, WIDTH, WIDTH, TILE)
-        v = _tile(V + reads, start, tokens, WIDTH, WIDTH, TILE)
+        k = _tile(K + kv_offset, start, tokens, WIDTH, WIDTH, TILE)
+        v = _tile(V + kv_offset, start, tokens, WIDTH, WIDTH, TILE)
         s = _logits(q, k, row, key, scale, tokens)
-        chance, is_open = _gates(s, row, key, item, seed, bias, tokens, NOISY)
+        p_open, is_open = _gates(s, row, key, item, seed, bias, tokens, NOISY)
         higher = tl.maximum(highest, tl.max(s, 1))
         weight = tl.exp2((s - higher[:, None]) * LOG2E)
         shrink = tl.exp2((highest - higher) * LOG2E)
         total = total * shrink + tl.sum(weight, 1)
         y = y * shrink[:, None] + tl.dot((weight * is_open).to(v.dtype), v, input_precision="ieee")
-        expected += tl.sum(chance, 1)
+        expected += tl.sum(p_open, 1)
         opened += tl.sum(is_open, 1)
         highest = higher
     y = y / total[:, None]
     inside = row < tokens
-    place = (example * tokens + row).to(tl.int64)[:, None] * HEADS * WIDTH + head * WIDTH + tl.arange(0, WIDTH)[None, :]
-    tl.store(Y + place, y.to(Y.dtype.element_ty), mask=inside[:, None])
+    index = (example * tokens + row).to(tl.int64)[:, None] * HEADS * WIDTH + head * WIDTH + tl.arange(0, WIDTH)[None, :]
+    tl.store(Y + index, y.to(Y.dtype.element_ty), mask=inside[:, None])
     at = item * tokens + row
     tl.store(Lse + at, highest + tl.log(total), mask=inside)
     tl.store(Expected + at, expected, mask=inside)
@@ -165,26 +163,26 @@ def _forward(
 
 
 @triton.jit
-def _slope(
-    q, k, v, dy, lse, level, press, row, key, item, scale, bias, seed, tokens,
+def _logit_gradient(
+    q, k, v, dy, lse, level, penalty, row, key, item, scale, bias, seed, tokens,
     NOISY: tl.constexpr, STRAIGHT: tl.constexpr,
 ):  # fmt: skip
-    """The gradient ds of a tile, and its open weights."""
+    """The gradient ds of a tile, and its weights with open gates."""
     s = _logits(q, k, row, key, scale, tokens)
-    chance, is_open = _gates(s, row, key, item, seed, bias, tokens, NOISY)
+    p_open, is_open = _gates(s, row, key, item, seed, bias, tokens, NOISY)
     p = tl.where(row[:, None] < tokens, tl.exp2((s - lse[:, None]) * LOG2E), 0.0)
     along = tl.dot(dy, tl.trans(v), input_precision="ieee")
     weight = p * is_open
-    through = press + along * p if STRAIGHT else press + 0.0 * p
-    sharp = tl.where(row[:, None] < tokens, chance * (1.0 - chance), 0.0)
+    through = penalty + along * p if STRAIGHT else penalty + 0.0 * p
+    sharp = tl.where(row[:, None] < tokens, p_open * (1.0 - p_open), 0.0)
     return weight * along - p * level[:, None] + through * sharp, weight
 
 
 @triton.jit
-def _rows_of(
+def _load_rows(
     DY, Lse, Level, example, head, item, first, tokens, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr
 ):
-    """What a tile of rows brings to the gradient: dy, log-sum-exp, level."""
+    """What the gradient needs from a tile of rows: dy, log-sum-exp, level."""
     row = first + tl.arange(0, TILE)
     dy = _tile(DY + (example.to(tl.int64) * tokens * HEADS + head) * WIDTH, first, tokens, HEADS * WIDTH, WIDTH, TILE)
     lse = tl.load(Lse + item * tokens + row, mask=row < tokens, other=0.0)
@@ -193,34 +191,34 @@ def _rows_of(
 
 
 @triton.jit
-def _to_queries(
-    Q, K, V, DY, Lse, Level, Press, DQ, scale, bias, seed, tokens,
+def gated_backward_q_kernel(
+    Q, K, V, DY, Lse, Level, Penalty, DQ, scale, bias, seed, tokens,
     HEADS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, NOISY: tl.constexpr,
     STRAIGHT: tl.constexpr,
 ):  # fmt: skip
     first, item = tl.program_id(0) * TILE, tl.program_id(1)
     example, head = item // HEADS, item % HEADS
-    reads = (example * (HEADS // GROUP) + head // GROUP).to(tl.int64) * tokens * WIDTH
+    kv_offset = (example * (HEADS // GROUP) + head // GROUP).to(tl.int64) * tokens * WIDTH
     mine = item.to(tl.int64) * tokens * WIDTH
     q = _tile(Q + mine, first, tokens, WIDTH, WIDTH, TILE)
-    row, dy, lse, level = _rows_of(DY, Lse, Level, example, head, item, first, tokens, HEADS, WIDTH, TILE)
-    press = tl.load(Press + item)
+    row, dy, lse, level = _load_rows(DY, Lse, Level, example, head, item, first, tokens, HEADS, WIDTH, TILE)
+    penalty = tl.load(Penalty + item)
     dq = tl.zeros([TILE, WIDTH], tl.float32)
     for start in range(0, tl.minimum(first + TILE, tokens), TILE):
         key = start + tl.arange(0, TILE)
-        k = _tile(K + reads, start, tokens, WIDTH, WIDTH, TILE)
-        v = _tile(V + reads, start, tokens, WIDTH, WIDTH, TILE)
-        ds, _ = _slope(
-            q, k, v, dy, lse, level, press, row, key, item, scale, bias, seed, tokens, NOISY, STRAIGHT
+        k = _tile(K + kv_offset, start, tokens, WIDTH, WIDTH, TILE)
+        v = _tile(V + kv_offset, start, tokens, WIDTH, WIDTH, TILE)
+        ds, _ = _logit_gradient(
+            q, k, v, dy, lse, level, penalty, row, key, item, scale, bias, seed, tokens, NOISY, STRAIGHT
         )  # fmt: skip
         dq += tl.dot(ds.to(k.dtype), k, input_precision="ieee")
-    place = row[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
-    tl.store(DQ + mine + place, (dq * scale).to(DQ.dtype.element_ty), mask=row[:, None] < tokens)
+    index = row[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    tl.store(DQ + mine + index, (dq * scale).to(DQ.dtype.element_ty), mask=row[:, None] < tokens)
 
 
 @triton.jit
-def _to_keys(
-    Q, K, V, DY, Lse, Level, Press, DK, DV, scale, bias, seed, tokens,
+def gated_backward_kv_kernel(
+    Q, K, V, DY, Lse, Level, Penalty, DK, DV, scale, bias, seed, tokens,
     HEADS: tl.constexpr, GROUP: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, NOISY: tl.constexpr,
     STRAIGHT: tl.constexpr,
 ):  # fmt: skip
@@ -235,16 +233,16 @@ def _to_keys(
     for member in range(GROUP):
         head = (shared % (HEADS // GROUP)) * GROUP + member
         item = example * HEADS + head
-        press = tl.load(Press + item)
+        penalty = tl.load(Penalty + item)
         for start in range(first, tokens, TILE):
             q = _tile(Q + item.to(tl.int64) * tokens * WIDTH, start, tokens, WIDTH, WIDTH, TILE)
-            row, dy, lse, level = _rows_of(DY, Lse, Level, example, head, item, start, tokens, HEADS, WIDTH, TILE)
-            ds, weight = _slope(
-                q, k, v, dy, lse, level, press, row, key, item, scale, bias, seed, tokens, NOISY, STRAIGHT
+            row, dy, lse, level = _load_rows(DY, Lse, Level, example, head, item, start, tokens, HEADS, WIDTH, TILE)
+            ds, weight = _logit_gradient(
+                q, k, v, dy, lse, level, penalty, row, key, item, scale, bias, seed, tokens, NOISY, STRAIGHT
             )  # fmt: skip
             dk += tl.dot(tl.trans(ds).to(q.dtype), q, input_precision="ieee")
             dv += tl.dot(tl.trans(weight).to(dy.dtype), dy, input_precision="ieee")
-    place = key[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    index = key[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     inside = key[:, None] < tokens
-    tl.store(DK + mine + place, (dk * scale).to(DK.dtype.element_ty), mask=inside)
-    tl.store(DV + mine + place, dv.to(DV.dtype.element_ty), mask=inside)
+    tl.store(DK + mine + index, (dk * scale).to(DK.dtype.element_ty), mask=inside)
+    tl.store(DV + mine + index, dv.to(DV.dtype.element_ty), mask=inside)

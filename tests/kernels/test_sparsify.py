@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from headwise.core.errors import StudyError
-from headwise.kernels import Attention, AttentionMask, Dropping, dropped_output, row_blocks
-from headwise.kernels.dropping import entmax
+from headwise.kernels import Attention, AttentionMask, SparsityRule, row_blocks, sparse_output
+from headwise.kernels.sparsify import entmax
 
 BATCH, HEADS, KV, TOKENS, WIDTH = 2, 4, 2, 11, 8
 RULES = [
-    Dropping("top", 3),
-    Dropping("over", 0.1),
-    Dropping("window", 3, sink=2),
-    Dropping("entmax", 1.5),
-    Dropping("random", 3),
+    SparsityRule("top", 3),
+    SparsityRule("over", 0.1),
+    SparsityRule("window", 3, sink=2),
+    SparsityRule("entmax", 1.5),
+    SparsityRule("random", 3),
 ]
 
 
@@ -27,7 +27,7 @@ def layer(tokens=TOKENS, window=None, key_valid=None, sharp=2.0, seed=0):
 
 def output(attention, v, rule=None, block=4_000_000):
     parts = [
-        dropped_output(rows, rows.weights if rule is None else rule.apply(rows), v)
+        sparse_output(rows, rows.weights if rule is None else rule.apply(rows), v)
         for rows in row_blocks(attention, block)
     ]
     return torch.cat(parts, dim=1)
@@ -64,7 +64,7 @@ def plain_entmax(logits, alpha):
 @pytest.mark.parametrize("renormalise", [True, False])
 @pytest.mark.parametrize("rule", RULES[:4], ids=lambda rule: rule.kind)
 def test_each_rule_is_its_plain_form(rule, renormalise):
-    rule = Dropping(rule.kind, rule.amount, rule.sink, renormalise)
+    rule = SparsityRule(rule.kind, rule.amount, rule.sink, renormalise)
     attention, v = layer()
     p = attention.weights(dtype=torch.float64).numpy()
     expected = np.zeros((BATCH, TOKENS, HEADS, WIDTH))
@@ -92,7 +92,7 @@ def test_entmax_near_one_is_softmax_and_at_two_the_projection_on_the_simplex():
 
 
 @pytest.mark.parametrize(
-    "rule", [Dropping("top", 99), Dropping("over", 0.0), Dropping("window", 99), Dropping("random", 99)]
+    "rule", [SparsityRule("top", 99), SparsityRule("over", 0.0), SparsityRule("window", 99), SparsityRule("random", 99)]
 )
 def test_what_keeps_all_gives_the_dense_output(rule):
     attention, v = layer()
@@ -121,10 +121,10 @@ def test_padding_in_front_is_never_kept(rule):
 def test_random_keeps_as_many_as_it_should_and_only_what_is_seen():
     attention, _ = layer()
     (rows,) = row_blocks(attention)
-    kept = (Dropping("random", 3).apply(rows) > 0).sum(-1)
+    kept = (SparsityRule("random", 3).apply(rows) > 0).sum(-1)
     assert kept.tolist() == [[[min(i + 1, 3) for i in range(TOKENS)]] * HEADS] * BATCH
-    other = Dropping("random", 3, seed=1).apply(rows)
-    assert not torch.equal(other > 0, Dropping("random", 3).apply(rows) > 0)
+    other = SparsityRule("random", 3, seed=1).apply(rows)
+    assert not torch.equal(other > 0, SparsityRule("random", 3).apply(rows) > 0)
 
 
 def test_a_sparse_models_cut_edges_stay_cut():
@@ -142,4 +142,4 @@ def test_a_sparse_models_cut_edges_stay_cut():
 )
 def test_what_is_no_rule_is_refused(wrong):
     with pytest.raises(StudyError):
-        Dropping(*wrong)
+        SparsityRule(*wrong)
