@@ -23,10 +23,11 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
 from headwise.core.errors import StudyError
-from headwise.corpora import Batch, Example, batches
+from headwise.corpora import Batch, Example
 from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
 from headwise.instruments.map_comparison import COMPARED
 from headwise.seam import Instrument, observe
+from headwise.studies.passes import observe_examples
 from headwise.studies.patterns.spec import PatternsOptions
 from headwise.studies.patterns.subjects import Subject
 
@@ -36,15 +37,15 @@ SIZE = 64  # pixels, at most, of a map that is kept
 def read(subjects: Sequence[Subject], examples: Sequence[Example], options: PatternsOptions) -> xr.Dataset:
     """The readings of some prompts of equal length, in the order they were given."""
     device = subjects[0].structure.device
-    parts, places = [], list[int]()
-    for batch in batches(examples, options.batch_tokens, device):
-        parts.append(_read_batch(subjects, batch, options))
-        places.extend(batch.indices)
-    readings = xr.concat([part.drop_vars("maps") for part in parts], dim=EXAMPLE, data_vars="all")
-    readings = readings.isel({EXAMPLE: np.argsort(places)}).assign(maps=sum(part["maps"] for part in parts))
-    return readings.assign_coords(
-        {EXAMPLE: [example.id for example in examples], "register": (EXAMPLE, [one.register for one in examples])}
-    )
+    maps: list[xr.DataArray] = []  # summed over the examples of each batch
+
+    def measure_batch(batch: Batch) -> xr.Dataset:
+        part = _read_batch(subjects, batch, options)
+        maps.append(part["maps"])
+        return part.drop_vars("maps")
+
+    readings = observe_examples(examples, options.batch_tokens, device, measure_batch)
+    return readings.assign(maps=sum(maps)).assign_coords(register=(EXAMPLE, [one.register for one in examples]))
 
 
 def shown_maps(subjects: Sequence[Subject], example: Example) -> xr.DataArray:

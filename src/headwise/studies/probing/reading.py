@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
-from headwise.corpora import Batch, Example, batches
+from headwise.corpora import Batch, Example
 from headwise.instruments import Activations, AttentionReceived, HeadOutputs
 from headwise.seam import Structure, observe
+from headwise.studies.passes import observe_examples
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS
 from headwise.studies.probing.self_judgement import SelfJudgement
 
@@ -69,13 +70,12 @@ def read(
         ids = one.prompt + one.answer
         fits = most is None or len(ids) + len(suffix) <= most
         examples.append(Example(one.id, "answer", ids + suffix if fits else ids))
-    parts, order = list[xr.Dataset](), list[int]()
-    for batch in batches(examples, batch_tokens, structure.device):
-        rows = [asked[place] for place in batch.indices]
-        parts.append(_pass(structure, batch, rows, sites, judgement))
-        order.extend(batch.indices)
-    whole = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(order)})
-    return whole.assign_coords({EXAMPLE: [one.id for one in asked]})
+    return observe_examples(
+        examples,
+        batch_tokens,
+        structure.device,
+        lambda batch: _pass(structure, batch, [asked[index] for index in batch.indices], sites, judgement),
+    )
 
 
 def _pass(

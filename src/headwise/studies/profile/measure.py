@@ -11,7 +11,7 @@ head looks like a sink.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -22,12 +22,13 @@ from scipy import stats
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
-from headwise.corpora import REPEATS, Example, Passages, batches, delimiter_ids, repeated_random
+from headwise.corpora import REPEATS, Batch, Example, Passages, delimiter_ids, repeated_random
 from headwise.engines import Shard
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
-from headwise.seam import Observation, Structure, observe
+from headwise.seam import Structure, observe
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import observe_examples
 from headwise.studies.profile.spec import SPEC, ProfileOptions
 from headwise.studies.run import StudyRun
 
@@ -120,18 +121,15 @@ def _measure(
     structure: Structure, examples: Sequence[Example], delimiters: frozenset[int], batch_tokens: int
 ) -> xr.Dataset:
     """The readings of some examples, in the order they were given."""
-    observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
-    places: list[int] = []
-    for batch in batches(examples, batch_tokens, structure.device):
+
+    def measure_batch(batch: Batch) -> Callable[[], xr.Dataset]:
         with torch.no_grad(), observe(structure, Profile(delimiters), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        observed.append(seen)
-        places.extend(batch.indices)
-    readings = xr.concat([seen["profile"] for seen in observed], dim=EXAMPLE).isel({EXAMPLE: np.argsort(places)})
+        return lambda: seen["profile"]
+
+    readings = observe_examples(examples, batch_tokens, structure.device, measure_batch)
     _refuse_not_finite(structure, readings)
-    return readings.assign_coords(
-        {EXAMPLE: [example.id for example in examples], "register": (EXAMPLE, [e.register for e in examples])}
-    )
+    return readings.assign_coords(register=(EXAMPLE, [example.register for example in examples]))
 
 
 def _refuse_not_finite(structure: Structure, readings: xr.Dataset) -> None:

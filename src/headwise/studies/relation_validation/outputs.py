@@ -21,13 +21,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.corpora import Example, batches
+from headwise.core.dims import TOKEN
+from headwise.corpora import Batch, Example
 from headwise.instruments import HeadOutputs, HeadValues
 from headwise.kernels import RankQuery, ov_logit_blocks, topk_hits
 from headwise.seam import Structure, observe, output_projections
+from headwise.studies.passes import observe_examples
 from headwise.studies.relation_validation.prompts import Prompt
 
 __all__ = ["found_in_outputs"]
@@ -65,15 +68,12 @@ def found_in_outputs(
 def _vectors(structure: Structure, prompts: Sequence[Prompt], batch_tokens: int) -> tuple[np.ndarray, np.ndarray]:
     """Of every head: z at the last token and v at the source, (prompt, layer, head, width), in the order of the prompts."""
     examples = [Example(str(row), "prompt", prompt.ids) for row, prompt in enumerate(prompts)]
-    outputs: list[np.ndarray] = []
-    values: list[np.ndarray] = []
-    places: list[int] = []
-    for batch in batches(examples, batch_tokens, structure.device):
+
+    def measure_batch(batch: Batch) -> xr.Dataset:
         sources = torch.tensor([[prompts[place].place] for place in batch.indices], device=structure.device)
         with torch.no_grad(), observe(structure, HeadOutputs("last"), HeadValues(sources), valid=batch.valid) as seen:
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        outputs.append(seen["outputs"]["z"].values[..., 0, :])
-        values.append(seen["values"]["v"].values[..., 0, :])
-        places += batch.indices
-    order = np.argsort(places)
-    return np.concatenate(outputs)[order], np.concatenate(values)[order]
+        return xr.Dataset({"z": seen["outputs"]["z"].isel({TOKEN: 0}), "v": seen["values"]["v"].isel({TOKEN: 0})})
+
+    readings = observe_examples(examples, batch_tokens, structure.device, measure_batch)
+    return readings["z"].values, readings["v"].values

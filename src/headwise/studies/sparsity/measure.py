@@ -30,7 +30,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.core.provenance import Provenance
-from headwise.corpora import Example, batches
+from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments import DropEffects
 from headwise.interventions import DropAttention
@@ -38,6 +38,7 @@ from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import observe_examples
 from headwise.studies.patterns.prompts import cut_prompts
 from headwise.studies.patterns.spec import PatternsOptions
 from headwise.studies.run import StudyRun
@@ -82,12 +83,9 @@ def read(
     structure: Structure, examples: Sequence[Example], rules: Sequence[SparsityRule], batch_tokens: int
 ) -> xr.Dataset:
     """The readings of some prompts of equal length, in the order they were given."""
-    parts, places = [], list[int]()
-    for batch in batches(examples, batch_tokens, structure.device):
-        parts.append(_read_batch(structure, batch.ids, rules))
-        places.extend(batch.indices)
-    readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
-    return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
+    return observe_examples(
+        examples, batch_tokens, structure.device, lambda batch: _read_batch(structure, batch.ids, rules)
+    )
 
 
 def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]) -> xr.Dataset:

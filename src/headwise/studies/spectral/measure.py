@@ -15,7 +15,7 @@ it stand the ten tests of one rank each, combined into one p (`p_cauchy`, `p_min
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,15 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.core.errors import DataError
 from headwise.core.provenance import Provenance
-from headwise.corpora import Example, batches
+from headwise.corpora import Batch, Example
 from headwise.engines import Shard
 from headwise.instruments import PARTS, TOP_K, Activations, AnswerSpectrum
 from headwise.model import Model
 from headwise.probes import KS
-from headwise.seam import Observation, Structure, observe
+from headwise.seam import Structure, observe
 from headwise.stats import combine_ranks, mann_whitney_maps, match_lengths, permutation_null
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import observe_examples
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
 from headwise.studies.spectral.spec import SPEC, SpectralOptions
@@ -195,23 +196,19 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     examples = [
         Example(name, "answer", _ids(prompt) + _ids(said)) for name, (prompt, said) in zip(names, tokens, strict=True)
     ]
-    observed: list[Observation] = []  # read when all batches are under way: a GPU does not wait for its readings
-    places: list[int] = []
-    for batch in batches(examples, options.batch_tokens, structure.device):
+
+    def measure_batch(batch: Batch) -> Callable[[], xr.Dataset]:
         spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.indices)]), options.k or max(KS))
         with (
             torch.no_grad(),
             observe(structure, spectrum, Activations(("residual",), "last"), valid=batch.valid) as seen,
         ):
             structure.decoder(input_ids=batch.ids, use_cache=False)
-        observed.append(seen)
-        places.extend(batch.indices)
-    parts = [
-        seen["answers"].assign(hidden=seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True))
-        for seen in observed
-    ]
-    readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(places)})
-    return readings.assign_coords({EXAMPLE: names})
+        return lambda: seen["answers"].assign(
+            hidden=seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True)
+        )
+
+    return observe_examples(examples, options.batch_tokens, structure.device, measure_batch)
 
 
 def _ids(text: str) -> tuple[int, ...]:
