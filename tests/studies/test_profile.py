@@ -274,7 +274,7 @@ def test_attention_that_overflows_is_refused_by_layer(passages: Passages, tmp_pa
 )
 def test_options_that_cannot_be_measured_are_refused(option: str, least: int) -> None:
     ProfileOptions(**{option: least})
-    with pytest.raises(StudyError, match=f"with {option}={least - 1}, and needs at least {least}"):
+    with pytest.raises(StudyError, match=f"profile.{option} must be at least {least}, not {least - 1}"):
         ProfileOptions(**{option: least - 1})
 
 

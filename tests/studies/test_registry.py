@@ -65,7 +65,7 @@ def test_what_each_study_is_shown():
         (
             [],
             ["functions.key_tokens=some"],
-            "functions.key_tokens must be one of content, all, first, last, not 'some'.",
+            "functions.key_tokens cannot be 'some'. Known: all, content, first, last.",
         ),
     ],
 )

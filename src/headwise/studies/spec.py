@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headwise.core.errors import StudyError
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.schema import Renames, Schema, Variable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class StudyOptions:
             if minimum is not None and not value >= minimum:
                 raise StudyError(f"{self.study}.{one.name} must be at least {minimum}, not {value}.")
             if choices and value not in choices:
-                raise StudyError(f"{self.study}.{one.name} must be one of {', '.join(choices)}, not {value!r}.")
+                raise StudyError(f"{self.study}.{one.name} cannot be {value!r}. {did_you_mean(str(value), choices)}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from headwise.atlas.schemas.patterns import BETWEEN
 from planted import PLANTED, planted_profile_model, tiny_model, tiny_passages, tiny_tokenizer
 
 from headwise.atlas import Atlas
@@ -20,9 +19,16 @@ from headwise.model import Model, load
 from headwise.model.gate import put_gate
 from headwise.studies import build
 from headwise.studies.patterns.spec import PatternsOptions
+from headwise.studies.registry import dataset_spec
 
 SENTENCE = "the old house had the old door"
 FEW = PatternsOptions(prompts=8, tokens=32, prompt=SENTENCE)
+
+BETWEEN = {  # variables of two models
+    name: one.dims
+    for name, one in dataset_spec("patterns").schema.expanded().items()
+    if not one.required and one.dims is not None
+}
 
 
 @pytest.fixture
@@ -240,8 +246,8 @@ def test_prompts_longer_than_the_context_are_refused(run: Callable[..., xr.Datas
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"prompts": 5}, "prompts=5, and need at least 6"),
-        ({"tokens": 8}, "tokens=8, and need at least 16"),
+        ({"prompts": 5}, "prompts must be at least 6, not 5"),
+        ({"tokens": 8}, "tokens must be at least 16, not 8"),
         ({"active": 0.0}, "active=0.0; attention weights lie between 0 and 1"),
         ({"peak": 1.5}, "peak=1.5"),
     ],

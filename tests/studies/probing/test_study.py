@@ -319,8 +319,8 @@ def test_most_rows_without_an_exact_answer(model, answers):
     [
         ({"sites": ("mlp",)}, "there is no site 'mlp' to probe"),
         ({"sites": ()}, "at least one site"),
-        ({"spans": "gold"}, "found 'blind' or 'published', not 'gold'"),
-        ({"folds": 1}, "folds=1; give at least 2"),
+        ({"spans": "gold"}, "spans cannot be 'gold'"),
+        ({"folds": 1}, "folds must be at least 2, not 1"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], words: str):

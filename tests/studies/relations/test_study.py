@@ -247,9 +247,9 @@ def test_k_follows_the_vocabulary():
     [
         ({"norms": "foldet"}, "norms cannot be 'foldet'. Did you mean 'folded'"),
         ({"embedding": "none"}, "embedding cannot be 'none'"),
-        ({"threshold": 15}, "is no share"),
-        ({"shuffles": 0}, "leave no null"),
-        ({"k": 0}, "k=0 leaves no place"),
+        ({"threshold": 15}, "threshold must be a share"),
+        ({"shuffles": 0}, "shuffles must be at least 1, not 0"),
+        ({"k": 0}, "k must be at least 1, not 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):

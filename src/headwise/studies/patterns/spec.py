@@ -70,7 +70,8 @@ class PatternsOptions(StudyOptions):
         for name in ("active", "peak"):
             if not 0 < getattr(self, name) < 1:
                 raise StudyError(
-                    f"patterns were asked for with {name}={getattr(self, name)}; attention weights lie between 0 and 1: "
+                    "patterns were asked for with "
+                    "{name}={getattr(self, name)}; attention weights lie between 0 and 1: "
                     "give a number between"
                 )
 
@@ -160,115 +161,137 @@ PATTERNS = DatasetSpec(
         Variable("key", (KEY,), coordinate=True),
         Variable(
             "change",
-            None,
+            (STATISTIC, LAYER, HEAD),
             "the statistic in the second subject less that in the first, mean over prompts",
             required=False,
+            interval=True,
         ),
-        Variable("p", None, "p-value of the change, paired over prompts", required=False),
-        Variable("q", None, "q-value of the change (Benjamini-Hochberg)", required=False),
+        Variable("p", (STATISTIC, LAYER, HEAD), "p-value of the change, paired over prompts", required=False),
+        Variable("q", (STATISTIC, LAYER, HEAD), "q-value of the change (Benjamini-Hochberg)", required=False),
         Variable(
             "whole_change",
-            None,
+            (FEATURE,),
             "the feature in the second subject less that in the first, mean over prompts",
             required=False,
+            interval=True,
         ),
-        Variable("whole_p", None, "p-value of that change, paired over prompts", required=False),
+        Variable("whole_p", (FEATURE,), "p-value of that change, paired over prompts", required=False),
         Variable(
             "similarity",
-            None,
+            (LAYER, HEAD),
             "1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the same, 0 disjoint",
             required=False,
+            interval=True,
         ),
         Variable(
-            "other", None, "control: the same with the next head of the layer in the second subject", required=False
+            "other",
+            (LAYER, HEAD),
+            "control: the same with the next head of the layer in the second subject",
+            required=False,
+            interval=True,
         ),
         Variable(
             "elsewhere",
-            None,
+            (LAYER, HEAD),
             "similarity with the weight on the first token counted as looking nowhere",
             required=False,
+            interval=True,
         ),
         Variable(
-            "dropped", None, "share of the first subject's active edges that the second does not have", required=False
+            "dropped",
+            (LAYER, HEAD),
+            "share of the first subject's active edges that the second does not have",
+            required=False,
+            interval=True,
         ),
         Variable(
-            "gained", None, "share of the second subject's active edges that the first does not have", required=False
+            "gained",
+            (LAYER, HEAD),
+            "share of the second subject's active edges that the first does not have",
+            required=False,
+            interval=True,
         ),
         Variable(
             "kl", None, "divergence of the next-token distributions of the two subjects", required=False, unit="nats"
         ),
         Variable(
             "whole_similarity",
-            None,
+            (),
             "over all heads: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the "
             "same, 0 disjoint",
             required=False,
+            interval=True,
         ),
         Variable(
             "whole_other",
-            None,
+            (),
             "over all heads: control: the same with the next head of the layer in the second subject",
             required=False,
+            interval=True,
         ),
         Variable(
             "whole_elsewhere",
-            None,
+            (),
             "over all heads: similarity with the weight on the first token counted as looking nowhere",
             required=False,
+            interval=True,
         ),
         Variable(
             "whole_dropped",
-            None,
+            (),
             "over all heads: share of the first subject's active edges that the second does not have",
             required=False,
+            interval=True,
         ),
         Variable(
             "whole_gained",
-            None,
+            (),
             "over all heads: share of the second subject's active edges that the first does not have",
             required=False,
+            interval=True,
         ),
         Variable(
             "whole_kl",
-            None,
+            (),
             "over all heads: divergence of the next-token distributions of the two subjects",
             required=False,
+            interval=True,
             unit="nats",
         ),
         Variable(
             "similarity_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention"
             " rows: 1 the same, 0 disjoint",
             required=False,
         ),
         Variable(
             "other_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: control: the same with the next head of the layer in the second subject",
             required=False,
         ),
         Variable(
             "elsewhere_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: similarity with the weight on the first token counted as looking nowhere",
             required=False,
         ),
         Variable(
             "dropped_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: share of the first subject's active edges that the second does not have",
             required=False,
         ),
         Variable(
             "gained_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: share of the second subject's active edges that the first does not have",
             required=False,
         ),
         Variable(
             "kl_of_prompt",
-            None,
+            (EXAMPLE,),
             "over all heads, in one prompt: divergence of the next-token distributions of the two subjects",
             required=False,
             unit="nats",

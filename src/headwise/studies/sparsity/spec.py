@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwise.model.card import ModelCard
 
 
-RULE_PATTERN = re.compile(r"(\w+) ([\d.]+)(?: \+ (\d+))?")
+RULE_PATTERN = re.compile(r"(top|over|window|entmax|random) ([\d.]+)(?: \+ (\d+))?")
 DEFAULT_RULES = (
     "top 2", "top 6", "top 16",
     "over 0.1", "over 0.02", "over 0.005",
