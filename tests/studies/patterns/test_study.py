@@ -248,8 +248,8 @@ def test_prompts_longer_than_the_context_are_refused(run: Callable[..., xr.Datas
     [
         ({"prompts": 5}, "prompts must be at least 6, not 5"),
         ({"tokens": 8}, "tokens must be at least 16, not 8"),
-        ({"active": 0.0}, "active=0.0; attention weights lie between 0 and 1"),
-        ({"peak": 1.5}, "peak=1.5"),
+        ({"active": 0.0}, "active must be between 0 and 1, not 0.0"),
+        ({"peak": 1.5}, "peak must be between 0 and 1, not 1.5"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:

@@ -69,11 +69,7 @@ class PatternsOptions(StudyOptions):
         super().__post_init__()
         for name in ("active", "peak"):
             if not 0 < getattr(self, name) < 1:
-                raise StudyError(
-                    "patterns were asked for with "
-                    "{name}={getattr(self, name)}; attention weights lie between 0 and 1: "
-                    "give a number between"
-                )
+                raise StudyError(f"patterns.{name} must be between 0 and 1, not {getattr(self, name)}.")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
