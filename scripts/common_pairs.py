@@ -16,8 +16,7 @@ import random
 from pathlib import Path
 
 from headwise.corpora import packaged_relations
-from headwise.corpora.relations import Relation
-from headwise.corpora.vocabulary import MIN_PAIRS, single_token_pairs
+from headwise.corpora.relations import MIN_PAIRS, Relation, single_token_pairs
 from headwise.model import open_stored
 
 

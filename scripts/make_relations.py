@@ -7,7 +7,7 @@ What is a relation?
 What makes a pair usable here?
     * It is true, without a footnote.
     * Both words are single words: a head's matrix maps one token to one token, so that what a tokenizer splits
-      is lost anyway (how much, depends on the tokenizer; see `headwise.corpora.vocabulary`).
+      is lost anyway (how much, depends on the tokenizer; see `headwise.corpora.relations`).
     * Source and target differ, also but for letter case, unless the relation is about copying or letter case:
       otherwise a head that copies would seem to translate.
     * The lists were read over by eye, and looked up in a dictionary where one could be had (see the sources).

@@ -8,8 +8,8 @@ import torch
 import headwise as hw
 from headwise.core.errors import DataError, StudyError
 from headwise.training import Recipe, Texts, read_texts
-from headwise.training.evaluation import fit_of, visible_pairs
 from headwise.training.recipe import GecoController
+from headwise.training.student import fit_of, visible_pairs
 
 
 def test_the_bias_falls_to_zero_and_the_rate_goes_up_and_down():

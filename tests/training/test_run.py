@@ -9,7 +9,7 @@ import headwise as hw
 from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.model.gate import gate_of, put_gate
 from headwise.training import Texts, sparsify
-from headwise.training.evaluation import fit_of
+from headwise.training.student import fit_of
 
 
 def weights_of(hf):

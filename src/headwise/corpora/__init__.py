@@ -26,8 +26,19 @@ if TYPE_CHECKING:
         step_prompt,
     )
     from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
-    from headwise.corpora.relations import CATEGORIES, SLOT, Relation, Relations, packaged_relations, read_relations
-    from headwise.corpora.sequences import REPEATS, Example, repeated_random
+    from headwise.corpora.relations import (
+        CATEGORIES,
+        MIN_PAIRS,
+        SLOT,
+        Relation,
+        Relations,
+        SingleTokenPairs,
+        packaged_relations,
+        read_relations,
+        single_token_ids,
+        single_token_pairs,
+    )
+    from headwise.corpora.sequences import REPEATS, Example, delimiter_ids, repeated_random
     from headwise.corpora.step_files import packaged_steps, read_steps
     from headwise.corpora.steps import (
         FUNCTIONS,
@@ -40,13 +51,6 @@ if TYPE_CHECKING:
         answers_step,
         judge_step,
     )
-    from headwise.corpora.vocabulary import (
-        MIN_PAIRS,
-        SingleTokenPairs,
-        delimiter_ids,
-        single_token_ids,
-        single_token_pairs,
-    )
 
 _HOMES = {
     "batching": "Batch batches",
@@ -58,11 +62,11 @@ _HOMES = {
     "passages": "Passage Passages packaged_passages read_passages",
     "prompts": "answer_ids default_few_shot has_chat_template prompt_ids question_prompt step_ids step_prompt",
     "questions": "Question Questions packaged_questions read_questions",
-    "relations": "CATEGORIES SLOT Relation Relations packaged_relations read_relations",
-    "sequences": "REPEATS Example repeated_random",
+    "relations": "CATEGORIES MIN_PAIRS SLOT Relation Relations SingleTokenPairs packaged_relations read_relations "
+    "single_token_ids single_token_pairs",
+    "sequences": "REPEATS Example delimiter_ids repeated_random",
     "step_files": "packaged_steps read_steps",
     "steps": "FUNCTIONS HELD_OUT HIGH_ORDER LOW_ORDER TRAIN Step Steps answers_step judge_step",
-    "vocabulary": "MIN_PAIRS SingleTokenPairs delimiter_ids single_token_ids single_token_pairs",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

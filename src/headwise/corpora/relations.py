@@ -1,7 +1,7 @@
 """Relations between words, such as country -> capital: the packaged relations, and a user's own.
 
 A relation is a list of pairs (source, target). The target that a head's weights or output assign to a source word is
-compared with the true one, so both words must be single tokens (see `vocabulary`). The 26 packaged relations are ours, in
+compared with the true one, so both words must be single tokens. The 26 packaged relations are ours, in
 four categories, each with the source of its facts (made by scripts/make_relations.py). A source with several targets
 (Canada: English, French) has one pair per target.
 
@@ -11,6 +11,13 @@ A user's file is JSON, CSV or TSV; a folder is read as all such files in it:
     {"antonym": [["hot", "cold"], ...], "plural": [...]}                 several relations
     {"antonym": {"pairs": [...], "category": "linguistic", "copying": false, "source": "...", "templates": [...]}}
     source,target[,relation][,category]                                  first line of a CSV or TSV file
+
+`single_token_pairs` retains the pairs whose words are single tokens of a tokenizer: a head's OV matrix maps one token to one
+token, so the published rule (Elhelo & Geva 2024) requires source and target, each with a leading space as inside a
+sentence, to be exactly one token, and at least 30 such pairs per relation. Dropped pairs are counted by reason: a
+tokenizer that splits numbers into digits has no years. The leading space is produced by writing the word after another
+one, because some tokenizers add a space to the beginning of a text: the ids of "the cold" must be those of "the" plus one.
+A word that maps to the unknown token does not count. Cost: one tokenizer call per relation.
 """
 
 from __future__ import annotations
@@ -19,7 +26,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -28,7 +35,10 @@ from typing import Any
 from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.rows import digest_of, translate_read_errors
 
-__all__ = ["CATEGORIES", "SLOT", "SUFFIXES", "Relation", "Relations", "packaged_relations", "read_relations"]
+__all__ = [
+    "CATEGORIES", "MIN_PAIRS", "SLOT", "SUFFIXES", "Relation", "Relations", "SingleTokenPairs",
+    "packaged_relations", "read_relations", "single_token_ids", "single_token_pairs",
+]  # fmt: skip
 
 CATEGORIES = ("algorithmic", "knowledge", "linguistic", "translation")  # of the packaged relations
 DEFAULT_CATEGORY = "own"  # of a user's relation without a category
@@ -273,4 +283,74 @@ def _fields_of_table(text: str, path: Path, delimiter: str) -> dict[str, Fields]
                 f"line into {fields['category']!r}; choose one"
             )
         fields["pairs"].append((cells["source"], cells["target"]))
+    return found
+
+
+# ---- single tokens --------------------------------------------------------------------------------------------------
+
+MIN_PAIRS = 30  # single-token pairs of a relation that is scored
+BEFORE = "the"
+
+SOURCE = "source is several tokens"
+TARGET = "target is several tokens"
+BOTH = "both are several tokens"
+SAME = "source and target are one token"
+DUPLICATE = "another pair has the same tokens"
+
+
+@dataclass(frozen=True)
+class SingleTokenPairs:
+    """The pairs of a relation that are single tokens in one tokenizer."""
+
+    relation: Relation
+    pairs: tuple[tuple[str, str], ...]  # retained pairs
+    sources: tuple[int, ...]  # one token id per retained pair
+    targets: tuple[int, ...]
+    dropped: Mapping[str, int]  # reason -> number of pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def counts(self) -> bool:
+        """Whether enough pairs are left to score the relation."""
+        return len(self.pairs) >= MIN_PAIRS
+
+    @property
+    def words(self) -> str:
+        """The numbers of retained and dropped pairs, in one sentence."""
+        given = len(self.relation)
+        why = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
+        left = f"{len(self)} of {given} pairs are single tokens" + (f" ({why})" if why else "")
+        return left if self.counts else f"{left}; {MIN_PAIRS} are needed, so the relation is not scored"
+
+
+def single_token_pairs(relation: Relation, tokenizer: Any) -> SingleTokenPairs:
+    """The pairs of a relation whose words are one token each, and the numbers of dropped pairs by reason."""
+    tokens = single_token_ids([word for pair in relation.pairs for word in pair], tokenizer)
+    retained: dict[tuple[int, int], tuple[str, str]] = {}
+    dropped: Counter[str] = Counter()
+    for pair in relation.pairs:
+        source, target = (tokens[word] for word in pair)
+        if source is None or target is None:
+            dropped[BOTH if source is None and target is None else SOURCE if source is None else TARGET] += 1
+        elif source == target and not relation.copying:
+            dropped[SAME] += 1
+        elif (source, target) in retained:
+            dropped[DUPLICATE] += 1
+        else:
+            retained[source, target] = pair
+    sources, targets = zip(*retained, strict=True) if retained else ((), ())
+    return SingleTokenPairs(relation, tuple(retained.values()), sources, targets, dict(dropped))
+
+
+def single_token_ids(words: Sequence[str], tokenizer: Any) -> dict[str, int | None]:
+    """The token id of each word inside a sentence; None if the word is not a single token."""
+    unique = list(dict.fromkeys(words))
+    texts = [BEFORE, *(f"{BEFORE} {word}" for word in unique)]
+    before, *rest = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    found: dict[str, int | None] = {}
+    for word, ids in zip(unique, rest, strict=True):
+        one = len(ids) == len(before) + 1 and ids[:-1] == before and ids[-1] != tokenizer.unk_token_id
+        found[word] = int(ids[-1]) if one else None
     return found

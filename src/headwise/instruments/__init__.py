@@ -2,9 +2,8 @@
 
 from headwise.instruments.activations import Activations
 from headwise.instruments.drop_effects import DropEffects
-from headwise.instruments.map_comparison import MapComparison
 from headwise.instruments.outputs import HeadOutputs, HeadValues, RawHeadOutputs
-from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, PatternStatistics
+from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, MapComparison, PatternStatistics
 from headwise.instruments.patterns import Patterns, PooledMaps
 from headwise.instruments.profile import STATISTICS, Profile
 from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum, AttentionReceived, Spectrum

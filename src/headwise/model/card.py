@@ -84,7 +84,7 @@ class ModelCard:
         Returns:
             The card.
         """
-        from headwise.model.skeleton import is_encoder  # loads torch
+        from headwise.model.blocks import is_encoder  # loads torch
 
         text = text_config(config)
         if is_encoder(config):
@@ -129,7 +129,7 @@ class ModelCard:
     @cached_property
     def skeleton(self) -> nn.Module:
         """The model without values: its parameters have shapes and take no memory."""
-        from headwise.model.skeleton import build_skeleton  # loads torch
+        from headwise.model.blocks import build_skeleton  # loads torch
 
         return build_skeleton(self.config, self.id)
 

@@ -16,13 +16,13 @@ from transformers import AutoTokenizer
 
 from headwise.core.errors import ModelError
 from headwise.model.adapters import AdapterConfig, add_adapter, read_adapter_config, require_adapter, unwrap
+from headwise.model.blocks import auto_class
 from headwise.model.card import ModelCard
 from headwise.model.gate import gate_of, put_gate
 from headwise.model.library_calls import is_unreachable, silence_transformers, translate_load_errors
 from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
 from headwise.model.placement import DevicePlacement, choose_device, choose_dtype, named_dtype, require_working_dtype
-from headwise.model.skeleton import auto_class
 from headwise.model.sources import HUB_ARGUMENTS, ModelSource, find_config, find_source, hub_commit
 
 __all__ = ["load", "read_card"]

@@ -2,7 +2,7 @@
 
 Method: gates on the attention logits (`kernels.gated`); the expected number of open gates is penalised while the loss is
 constrained to stay near the dense model's. `recipe` has the settings and the penalty's controller, `texts` the data,
-`student` the trained weights, `evaluation` the losses, `checkpoints` the files; `run` is the training loop.
+`student` the trained weights and their losses, `checkpoints` the files; `run` is the training loop.
 """
 
 from headwise.training.recipe import Recipe

@@ -28,9 +28,8 @@ from headwise.core.errors import DataError, StudyError
 from headwise.model import Model, is_offloaded
 from headwise.model.gate import training
 from headwise.training.checkpoints import latest, load_checkpoint, save_checkpoint, write_model
-from headwise.training.evaluation import Evaluation, evaluate, fit_of, visible_pairs
 from headwise.training.recipe import GecoController, Recipe
-from headwise.training.student import Student
+from headwise.training.student import Evaluation, Student, evaluate, fit_of, visible_pairs
 from headwise.training.texts import Texts
 
 __all__ = ["require_unfinished", "sparsify"]

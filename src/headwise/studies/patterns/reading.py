@@ -25,7 +25,7 @@ from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUE
 from headwise.core.errors import StudyError
 from headwise.corpora import Batch, Example
 from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
-from headwise.instruments.map_comparison import COMPARED
+from headwise.instruments.pattern_statistics import COMPARED
 from headwise.seam import Instrument, observe
 from headwise.studies.passes import observe_examples
 from headwise.studies.patterns.spec import PatternsOptions

@@ -15,7 +15,7 @@ from headwise.corpora import (
     single_token_ids,
     single_token_pairs,
 )
-from headwise.corpora.vocabulary import is_delimiter
+from headwise.corpora.sequences import is_delimiter
 from headwise.model import load
 
 
