@@ -1,11 +1,10 @@
-"""Sparse models: a model whose attention cuts every edge with a logit not above a bar (see `kernels.gated`).
+"""Sparse models: attention whose gates close every edge with a logit below a threshold (see `kernels.gated`).
 
-Nothing is added to the model but a flag in its config, ``attention_gate`` (the bias b; 0 for a trained one), which
-``save_pretrained`` keeps, and the route: its attention goes through the function registered here under ``headwise_gated``.
-With an adapter the flag lies beside it, in ``headwise_gate.json``, with the model it was trained on.
+A sparse model differs from a dense one in a flag of its config, ``attention_gate`` (the bias b; 0 for a trained one), which
+``save_pretrained`` stores, and in its attention function, registered here as ``headwise_gated``. With an adapter the flag
+is in ``headwise_gate.json`` next to it, together with the base model.
 
-In training the gates are noisy and their expected number is wanted from every layer: `training` says so for the length
-of a ``with``.
+In training the gates are noisy, and every layer reports their expected number: inside ``with training(...)``.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ FILE = "headwise_gate.json"
 
 @dataclass
 class Training:
-    """A training pass: the bias now, the seed of its noise (None: hard gates), and what the layers hand over."""
+    """A training pass: the current bias, the seed of its noise (None: hard gates), and the layers' reports."""
 
     bias: float
     seed: int | None
-    expected: list[Tensor] = field(default_factory=list)  # a layer each: (batch, head)
+    expected: list[Tensor] = field(default_factory=list)  # open gates, per layer: (batch, head)
     opened: list[Tensor] = field(default_factory=list)
 
 
@@ -50,7 +49,7 @@ _TRAINING: ContextVar[Training | None] = ContextVar("headwise_gate_training", de
 
 @contextmanager
 def training(bias: float, seed: int | None) -> Iterator[Training]:
-    """Passes with these gates instead of the model's own hard ones; gradients go through the gates."""
+    """Run forward passes with these gates instead of the model's own hard ones; gradients flow through the gates."""
     session = Training(bias, seed)
     token = _TRAINING.set(session)
     try:
@@ -60,13 +59,13 @@ def training(bias: float, seed: int | None) -> Iterator[Training]:
 
 
 def gate_of(module: nn.Module) -> float | None:
-    """The bias of a model's, or one of its attention modules', gates; None: it is dense."""
+    """The bias of the gates of a model, or of one of its attention modules; None: it is dense."""
     found = getattr(getattr(module, "config", None), FLAG, None)
     return None if found is None else float(found)
 
 
 def register() -> str:
-    """Make the gated attention known to transformers; gives its name."""
+    """Register the gated attention with transformers; returns its name."""
     AttentionInterface.register(NAME, attend_gated)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     return NAME
@@ -95,7 +94,7 @@ def attend_gated(
 ) -> tuple[Tensor, None]:
     """The registered attention function of a sparse model."""
     if s_aux is not None:
-        raise ModelError("This family's attention has learned sinks, which gates are not defined for; use another.")
+        raise ModelError("This family's attention has learned sinks, for which gates are not defined; use another.")
     session = _TRAINING.get()
     bias = gate_of(module) if session is None else session.bias
     queries, keys = query.shape[2], key.shape[2]
@@ -112,15 +111,15 @@ def attend_gated(
 
 
 def _seed(session: Training | None) -> int | None:
-    """Each layer of a pass has noise of its own."""
+    """A separate seed per layer of a pass."""
     return None if session is None or session.seed is None else session.seed * 1009 + len(session.expected)
 
 
-def gate_note(adapter: str | Path, finding: dict[str, Any]) -> dict[str, Any] | None:
-    """What an adapter's gate file says (the bias, the model it was trained on, ...), in its folder or on the hub; or None."""
+def gate_note(adapter: str | Path, hub: dict[str, Any]) -> dict[str, Any] | None:
+    """An adapter's gate file (bias, base model, ...), in its folder or on the hub; None if there is none."""
     file = cached_file(
         str(adapter), FILE, _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False, **finding,
+        _raise_exceptions_for_connection_errors=False, **hub,
     )  # fmt: skip
     if file is None:
         return None
@@ -128,9 +127,9 @@ def gate_note(adapter: str | Path, finding: dict[str, Any]) -> dict[str, Any] | 
         note = json.loads(Path(file).read_text(encoding="utf-8"))
         return {**note, "bias": float(note["bias"])}
     except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{file} is damaged ({error}); take the adapter's folder anew.") from error
+        raise ModelError(f"{file} is damaged ({error}); copy or download the adapter again.") from error
 
 
 def write_gate(folder: str | Path, bias: float, **about: Any) -> None:
-    """Put the gate file beside an adapter."""
+    """Write the gate file next to an adapter."""
     (Path(folder) / FILE).write_text(json.dumps({"bias": bias, **about}, indent=2) + "\n", encoding="utf-8")
