@@ -182,7 +182,7 @@ def test_figure_and_words_say_the_numbers(found):
     )
     assert (place[0], place[1]) in {(frame.first_row, frame.first_column) for frame in overlap.frames}
     words = describe_agreement(found)
-    passed = next(number for number in words.numbers if number.of == "overlap q < 0.05")
+    passed = next(number for number in words.numbers if number.source == "overlap q < 0.05")
     assert passed.value == sum(one.q < 0.05 for one in found.pairs)
     assert all(number.text in words.text() for number in words.numbers)
     json.dumps(found.to_dict(), allow_nan=False)

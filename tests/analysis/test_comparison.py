@@ -207,7 +207,7 @@ def test_figure_and_words_say_the_numbers(found):
     ]
     words = describe_comparison(found)
     assert all(number.text in words.text() for number in words.numbers)
-    changed = next(number for number in words.numbers if number.of == "changed profile.sink")
+    changed = next(number for number in words.numbers if number.source == "changed profile.sink")
     assert changed.value == 1
     with pytest.raises(StudyError, match=r"Did you mean 'profile.sink'"):
         comparison_figure(found, columns="profile.snk")

@@ -162,7 +162,7 @@ def test_as_json_and_in_words(every):
     assert one.to_dict(maps=False)["patterns"] is None
     words = describe_head(one)
     assert one.summary in words.text() and all(number.text in words.text() for number in words.numbers)
-    assert any(number.of.startswith("score promotes") for number in words.numbers)
+    assert any(number.source.startswith("score promotes") for number in words.numbers)
 
 
 def test_from_an_atlas_with_one_study(tmp_path):

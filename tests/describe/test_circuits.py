@@ -10,7 +10,7 @@ import xarray as xr
 from synthetic.circuits import circuits_dataset
 from synthetic.sparsity import sparsity_dataset
 
-from headwise.describe import Words
+from headwise.describe import Description
 from headwise.studies.present import describe
 
 
@@ -33,7 +33,7 @@ def test_every_named_number_is_that_of_the_dataset() -> None:
     dataset = circuits_dataset()
     known = 0
     for number in describe("circuits", dataset).numbers:
-        expected = value_of(dataset, number.of)
+        expected = value_of(dataset, number.source)
         if expected is not None:
             known += 1
             assert number.value == pytest.approx(expected, rel=1e-5), number
@@ -52,7 +52,7 @@ def test_what_is_said_about_circuits() -> None:
 
 def test_random_circuits_are_set_beside() -> None:
     dataset = circuits_dataset(two=False)
-    found = {number.of: number.value for number in describe("circuits", dataset).numbers}
+    found = {number.source: number.value for number in describe("circuits", dataset).numbers}
     shares = []
     for task in dataset["task"].values:
         one = dataset.isel(subject=0).sel(task=task, unit="heads")
@@ -60,7 +60,7 @@ def test_random_circuits_are_set_beside() -> None:
     assert found["random heads most"] == pytest.approx(100 * np.nanmax(shares), rel=1e-5)
 
 
-def sparsity_words() -> tuple[xr.Dataset, Words]:
+def sparsity_words() -> tuple[xr.Dataset, Description]:
     dataset = sparsity_dataset()
     return dataset, describe("sparsity", dataset)
 
@@ -69,7 +69,7 @@ def test_every_rule_is_told_with_its_numbers() -> None:
     dataset, words = sparsity_words()
     known = 0
     for number in words.numbers:
-        match = re.fullmatch(r"(rise\w*|kept|mass|change) (\w+ [\d.]+(?: \+ \d+)?)", number.of)
+        match = re.fullmatch(r"(rise\w*|kept|mass|change) (\w+ [\d.]+(?: \+ \d+)?)", number.source)
         if match:
             known += 1
             name = match[1] if match[1].startswith("rise") else f"{match[1]}_mean"

@@ -12,7 +12,7 @@ import xarray as xr
 from synthetic.function_masking import FEW, REASON, function_masking_dataset
 from synthetic.functions import EIGHT, ELEVEN
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -33,13 +33,13 @@ def off_diagonal(values: np.ndarray) -> np.ndarray:
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
-    what, of, name = number.of.partition(" of ")
+    what, of, name = number.source.partition(" of ")
     if of:
         kind, *step = what.split()
         one = ds[kind].sel(function=name)
         return float(one.sel({one.dims[0]: float(step[0])}) if step else one)
     own = masked(ds)
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     effect, low = own["cross_effect"].values, own["cross_effect_low"].values
     needed = own["mean_effect_low"].values > 0
     augmented = ds.isel(function=ds["augment_reason"].values == "")
@@ -72,7 +72,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest)) if kind in rules else float(ds[kind])
 
 
-def stripped(words: Words) -> str:
+def stripped(words: Description) -> str:
     text = words.text() + words.short()
     return text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "").replace("95 %", "").replace(FEW, "")
 

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 from synthetic.functions import EIGHT, ELEVEN, REASON, functions_dataset
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe, figure_of
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -91,11 +91,11 @@ def shares(ds: xr.Dataset, of: str) -> np.ndarray:
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
-    what, of, name = number.of.partition(" of ")
+    what, of, name = number.source.partition(" of ")
     if of:
         found = of_function(what, name, ds)
         return 100 * found if what == "accuracy" and number.text.endswith("%") else found
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     values = ds["magnitude"].values
     finite = values[np.isfinite(values)]
     counts = owners(ds)
@@ -141,7 +141,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest)) if kind in rules else float(ds[kind])
 
 
-def stripped(words: Words) -> str:
+def stripped(words: Description) -> str:
     text = words.text() + words.short()
     text = text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "").replace("(5 %)", "").replace(REASON, "")
     return HEAD.sub("", text)

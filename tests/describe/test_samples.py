@@ -12,7 +12,7 @@ from headwise.studies.present import describe
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     if kind in ("questions", "samples"):
         return ds.sizes["example" if kind == "questions" else "draw"]
     if kind == "layer":

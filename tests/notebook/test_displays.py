@@ -20,7 +20,7 @@ from headwise.analysis import Comparison, head_report
 from headwise.analysis.agreement import Agreement, AgreementPair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
-from headwise.describe import Words
+from headwise.describe import Description
 from headwise.figures import Figure, Heatmap, display
 from headwise.figures.panels import Axis, Curve, Curves
 from headwise.figures.scale import Scale
@@ -151,7 +151,7 @@ def test_words_show_all_their_sections(atlas):
     found = seen(words)
     for heading, entries in words.sections().items():
         assert heading in found.text and all(entry in found.text for entry in entries)
-    assert "script" not in Seen(Words(EVIL, overview=(EVIL,), detail=(EVIL,))._repr_html_()).tags
+    assert "script" not in Seen(Description(EVIL, overview=(EVIL,), detail=(EVIL,))._repr_html_()).tags
     assert len(repr(words)) < 500
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from headwise.analysis.agreement import Agreement, AgreementPair
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.writer import Description, Writer, listed
 from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
 
 __all__ = ["agreement_figure", "describe_agreement"]
@@ -146,7 +146,7 @@ def _matrix(found: Agreement, value: Callable[[AgreementPair], float]) -> np.nda
     return matrix
 
 
-def describe_agreement(found: Agreement) -> Words:
+def describe_agreement(found: Agreement) -> Description:
     """The agreement in words.
 
     Args:
@@ -162,24 +162,24 @@ def describe_agreement(found: Agreement) -> Words:
     """
     writer = Writer(f"Do the studies agree? {found.model}")
     studies = list(dict.fromkeys(one.study for one in found.sets))
-    writer.say(
+    writer.add(
         "overview",
         f"{writer.count(len(found.sets), 'sets', 'head set')} of {listed(studies)} are compared, every set with every set "
         f"of the other studies: {writer.count(len(found.pairs), 'pairs', 'pair')}, over "
         f"{writer.count(found.heads, 'heads', 'head')} of {found.model}.",
     )
-    writer.say(
+    writer.add(
         "overview",
         f"Every pair is tested against {writer.count(found.permutations, 'permutations')} permutations of the heads, over "
         f"the whole model and {found.permuted}; q-values are over all pairs.",
     )
-    writer.say("axes", "Rows and columns are head sets; the matrix is symmetric.")
+    writer.add("axes", "Rows and columns are head sets; the matrix is symmetric.")
     for one in found.sets:
-        writer.say("axes", f"{one.label} ({one.study}): {one.rule}; {writer.count(len(one.heads), one.key, 'head')}.")
+        writer.add("axes", f"{one.label} ({one.study}): {one.rule}; {writer.count(len(one.heads), one.key, 'head')}.")
     keys = {one.key for one in found.sets}
     for first, second in ALWAYS_REPORTED:
         if {first, second} <= keys:
-            writer.say("detail", _pair(writer, found, found.pair(first, second)))
+            writer.add("detail", _pair(writer, found, found.pair(first, second)))
     headline = _add_observations(writer, found)
     _add_caveats(writer, found)
     return writer.finish(headline)
@@ -229,13 +229,13 @@ def _add_observations(writer: Writer, found: Agreement) -> str:
         f"within layers (q < 0.05); over the whole model it is {writer.count(rank_anywhere, 'rank q_all < 0.05')}, of which "
         "the rest may be due to depth alone."
     )
-    writer.say("observations", overlap)
+    writer.add("observations", overlap)
     for pair in by_overlap[:MAX_PAIRS]:
-        writer.say("observations", _pair(writer, found, pair))
+        writer.add("observations", _pair(writer, found, pair))
     if len(by_overlap) > MAX_PAIRS:
         left = writer.count(len(by_overlap) - MAX_PAIRS, "overlap left out", "more significant pair")
-        writer.say("observations", f"{left} with larger p.")
-    writer.say("observations", rank)
+        writer.add("observations", f"{left} with larger p.")
+    writer.add("observations", rank)
     for sign, word in ((1, "positive"), (-1, "negative")):
         own = [pair for pair in by_rank if np.sign(pair.correlation_within) == sign]
         if own:
@@ -246,32 +246,32 @@ def _add_observations(writer: Writer, found: Agreement) -> str:
             ]
             rest = len(own) - len(named)
             left = f"; {writer.count(rest, f'left out, {word}', 'more pair')} with a weaker correlation" if rest else ""
-            writer.say("observations", f"Strongest {word} correlations within layers: {'; '.join(named)}{left}.")
+            writer.add("observations", f"Strongest {word} correlations within layers: {'; '.join(named)}{left}.")
     return f"{overlap} {rank}"
 
 
 def _add_caveats(writer: Writer, found: Agreement) -> None:
     chance = writer.number(found.by_chance, "by_chance", digits=2)
     rank_chance = writer.number(found.correlation_by_chance, "correlation_by_chance", digits=2)
-    writer.say(
+    writer.add(
         "caveats",
         f"With permuted maps in place of the data, {chance} pairs of sets and {rank_chance} pairs of maps are significant on "
         "average.",
     )
     if len(found.pairs) / (found.permutations + 1) >= ALPHA:
-        writer.say("caveats", "There are too few permutations for a single pair to become significant; use more.")
+        writer.add("caveats", "There are too few permutations for a single pair to become significant; use more.")
     empty = [f"{one.label} ({one.study})" for one in found.sets if not one.heads]
     if empty:
-        writer.say("caveats", f"No head is in {listed(empty)}, so that overlap cannot be tested.")
+        writer.add("caveats", f"No head is in {listed(empty)}, so that overlap cannot be tested.")
     if {"spectral", "probing"} <= {one.study for one in found.sets}:
-        writer.say("caveats", "Spectral and probing use the same answers, so they are not independent.")
-    writer.say(
+        writer.add("caveats", "Spectral and probing use the same answers, so they are not independent.")
+    writer.add(
         "caveats",
         "A set depends on its study's threshold; the correlation uses every head and no threshold. Correlated maps need not "
         "have a common cause.",
     )
     if found.left_out:
-        writer.say("caveats", f"Left out: {'; '.join(found.left_out)}.")
+        writer.add("caveats", f"Left out: {'; '.join(found.left_out)}.")
 
 
 def _name(found: Agreement, key: str) -> str:

@@ -36,7 +36,7 @@ from headwise.analysis.permutation import HeadStrata, layer_strata, permute_with
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
-from headwise.describe.words import significant
+from headwise.describe.writer import significant
 from headwise.figures.origin import model_name
 from headwise.studies.registry import dataset_spec
 

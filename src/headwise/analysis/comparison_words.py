@@ -11,7 +11,7 @@ import pandas as pd
 from headwise.analysis.changes import ColumnChange
 from headwise.analysis.comparison import Comparison
 from headwise.core.dims import head_name
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.writer import Description, Writer, listed
 
 __all__ = ["describe_comparison"]
 
@@ -20,7 +20,7 @@ MAX_HEADS = 5
 SMALLEST_Q = 0.001  # smaller ones are written as below this
 
 
-def describe_comparison(found: Comparison) -> Words:
+def describe_comparison(found: Comparison) -> Description:
     """What changed from A to B, in words.
 
     Args:
@@ -36,7 +36,7 @@ def describe_comparison(found: Comparison) -> Words:
     """
     writer = Writer(f"What changed: {found.a} to {found.b}")
     headline = _headline(writer, found) if found.same_shape else _depths_headline(writer, found)
-    writer.say("overview", headline)
+    writer.add("overview", headline)
     _add_overview(writer, found)
     if not found.same_shape:
         _add_depths(writer, found)
@@ -82,26 +82,26 @@ def _most(found: Comparison) -> pd.DataFrame:
 def _add_overview(writer: Writer, found: Comparison) -> None:
     columns = [column.study for column in found.columns] or [one.study for one in found.depths]
     compared = list(dict.fromkeys(columns))
-    writer.say("overview", f"A is {found.a}, B is {found.b}; compared: {listed(compared)}.")
+    writer.add("overview", f"A is {found.a}, B is {found.b}; compared: {listed(compared)}.")
     facts = [text for text in found.models if not text.startswith(("digest", "tokenizer"))]
     differs = "" if found.same else ", so differences come from the measurement"
     same = f"Both have the same weights{differs}." if not found.models else ""
-    writer.say("overview", f"The models differ in {'; '.join(facts)}." if facts else same)
+    writer.add("overview", f"The models differ in {'; '.join(facts)}." if facts else same)
     for warning in found.warnings:
-        writer.say("overview", f"Note: {warning}.")
+        writer.add("overview", f"Note: {warning}.")
     if found.reason:
-        writer.say("overview", f"{found.reason[0].upper()}{found.reason[1:]}.")
+        writer.add("overview", f"{found.reason[0].upper()}{found.reason[1:]}.")
     for status in ("refused", "only in A", "only in B"):
         own = [match for match in found.studies if match.status == status]
         if not own:
             continue
         named = [f"{match.study} ({match.reason})" if status == "refused" else match.study for match in own]
-        writer.say("overview", f"{status.capitalize().replace(' a', ' A').replace(' b', ' B')}: {listed(named)}.")
+        writer.add("overview", f"{status.capitalize().replace(' a', ' A').replace(' b', ' B')}: {listed(named)}.")
 
 
 def _add_axes(writer: Writer, found: Comparison) -> None:
     layers, heads = found.columns[0].a.shape
-    writer.say(
+    writer.add(
         "axes",
         f"The maps show B − A, {writer.count(layers, 'layers', 'layer')} of "
         f"{writer.count(heads, 'heads', 'head')}; below each, A against B with one point per head.",
@@ -112,8 +112,8 @@ def _add_columns(writer: Writer, found: Comparison) -> None:
     tested = [column for column in found.columns if column.tested]
     moved = sorted((column for column in tested if column.changed), key=lambda column: -column.changed / column.tested)
     for column in moved[:MAX_COLUMNS]:
-        writer.say("detail", _column(writer, column))
-    writer.say("detail", _rest(writer, len(tested), len(moved)))
+        writer.add("detail", _column(writer, column))
+    writer.add("detail", _rest(writer, len(tested), len(moved)))
     for match in found.studies:
         own = [column for column in tested if column.study == match.study]
         if not own:
@@ -130,7 +130,7 @@ def _add_columns(writer: Writer, found: Comparison) -> None:
         if correlations:
             middle = writer.fixed(float(np.median(correlations)), f"correlation {match.study}")
             text += f"; the rank correlation of A and B is {middle} (median column)"
-        writer.say("observations", f"{text}.")
+        writer.add("observations", f"{text}.")
 
 
 def _rest(writer: Writer, tested: int, moved: int) -> str:
@@ -178,19 +178,19 @@ def _add_heads(writer: Writer, found: Comparison) -> None:
         change, noise = (writer.number(float(row[key]), f"{key} {name}", digits=2) for key in ("change", "noise"))
         expected = f" (expected from a re-run: {noise})" if np.isfinite(row["noise"]) else ""
         columns = writer.count(int(row["changed"]), f"changed {name}", "column")
-        writer.say(
+        writer.add(
             "observations",
             f"{name} changed by {change} standard deviations{expected}, {columns} with q < 0.05: {row['columns']}.",
         )
     sure = int((found.heads["changed"] > 0).sum())
     if sure > len(top):
         left = writer.count(sure - len(top), "heads left out", "more head")
-        writer.say("observations", f"{left} changed in at least one column (q < 0.05).")
+        writer.add("observations", f"{left} changed in at least one column (q < 0.05).")
 
 
 def _add_order(writer: Writer, found: Comparison) -> None:
     if not np.isfinite([found.correspondence, found.correspondence_by_chance]).all():
-        writer.say("observations", "Whether heads correspond is unknown: no column ranks the heads of both.")
+        writer.add("observations", "Whether heads correspond is unknown: no column ranks the heads of both.")
         return
     observed = writer.fixed(found.correspondence, "correspondence")
     chance = writer.fixed(found.correspondence_by_chance, "correspondence_by_chance")
@@ -198,7 +198,7 @@ def _add_order(writer: Writer, found: Comparison) -> None:
     verdict = (
         "heads with the same name correspond" if sure else "it is not shown that heads with the same name correspond"
     )
-    writer.say(
+    writer.add(
         "observations",
         f"The rank correlation of A and B within layers is {observed} (mean over columns; 95th percentile with B's heads "
         f"permuted: {chance}): {verdict}.",
@@ -224,28 +224,28 @@ def _add_depths(writer: Writer, found: Comparison) -> None:
             if small
             else writer.number(one.q, f"q {one.name}", digits=2)
         )
-        writer.say("detail", f"{one.label} ({one.name}): median over bands {a} in A and {b} in B (q {q}).")
+        writer.add("detail", f"{one.label} ({one.name}): median over bands {a} in A and {b} in B (q {q}).")
     if len(order) > MAX_COLUMNS:
         left = writer.count(len(order) - MAX_COLUMNS, "columns left out", "more column")
-        writer.say("detail", f"{left} with larger p.")
+        writer.add("detail", f"{left} with larger p.")
 
 
 def _add_caveats(writer: Writer, found: Comparison) -> None:
     if found.same_shape and not found.same:
-        writer.say(
+        writer.add(
             "caveats",
             "Heads are matched by index, which is meaningful only if one model was made from the other. Standard deviations "
             "are those of a column over the heads of both; studies count equally. A re-run means other examples of the same "
             "kind; on identical examples nothing would change.",
         )
     elif not found.same_shape:
-        writer.say("caveats", "The test treats heads as independent, which heads of one layer are not.")
+        writer.add("caveats", "The test treats heads as independent, which heads of one layer are not.")
     untested = [column.name for column in found.columns if column.measured and not column.tested]
     if untested:
-        writer.say("caveats", f"No confidence interval, so not tested: {_named(writer, untested, 'untested')}.")
+        writer.add("caveats", f"No confidence interval, so not tested: {_named(writer, untested, 'untested')}.")
     missing = [column.name for column in found.columns if not column.measured]
     if missing:
-        writer.say("caveats", f"Not measured in both, so not compared: {_named(writer, missing, 'not measured')}.")
+        writer.add("caveats", f"Not measured in both, so not compared: {_named(writer, missing, 'not measured')}.")
 
 
 def _named(writer: Writer, names: list[str], source: str) -> str:

@@ -24,7 +24,7 @@ from headwise.analysis.head_facts import ConsistencyCheck, FunctionFact, Measure
 from headwise.analysis.head_text import beyond
 from headwise.analysis.study_facts import THRESHOLD_TOLERANCE, percentile_per_map
 from headwise.core.dims import HEAD, LAYER, RELATION
-from headwise.describe.words import listed, percent, significant
+from headwise.describe.writer import listed, percent, significant
 
 __all__ = ["ConsistencyChecks"]
 

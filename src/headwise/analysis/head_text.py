@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headwise.analysis.head_facts import FunctionFact, HeadReport, Measurement, RelationFact
 from headwise.analysis.neighbours import Neighbour
-from headwise.describe.words import Words, Writer, listed, percent, significant
+from headwise.describe.writer import Description, Writer, listed, percent, significant
 
 __all__ = ["beyond", "describe_head", "summary_of"]
 
@@ -26,7 +26,7 @@ HIGH_PERCENTILE, LOW_PERCENTILE = 95.0, 5.0
 MAX_CLAUSES = 3  # relations, functions or statistics that the summary names
 
 
-def describe_head(report: HeadReport) -> Words:
+def describe_head(report: HeadReport) -> Description:
     """A head report in words.
 
     Args:
@@ -41,16 +41,16 @@ def describe_head(report: HeadReport) -> Words:
         'L3H2: HuggingFaceTB/SmolLM2-135M-Instruct'
     """
     writer = Writer(f"{report.name}: {report.model}")
-    writer.say("overview", report.summary)
+    writer.add("overview", report.summary)
     for fact in report.relations:
-        writer.say("detail", _relation(writer, fact))
+        writer.add("detail", _relation(writer, fact))
     for text in _functions(writer, report.functions):
-        writer.say("detail", text)
-    writer.say("detail", _salient(writer, report))
+        writer.add("detail", text)
+    writer.add("detail", _salient(writer, report))
     for check in report.consistency:
-        writer.say("observations", f"{check.verdict.capitalize()}: {check.text}")
+        writer.add("observations", f"{check.verdict.capitalize()}: {check.text}")
     for near in report.neighbours[:MAX_NEIGHBOURS]:
-        writer.say("observations", _neighbour(writer, near))
+        writer.add("observations", _neighbour(writer, near))
     _add_caveats(writer, report)
     return writer.finish(report.summary)
 
@@ -111,14 +111,14 @@ def _neighbour(writer: Writer, near: Neighbour) -> str:
 
 def _add_caveats(writer: Writer, report: HeadReport) -> None:
     if report.neighbours:
-        writer.say("caveats", report.neighbours_note)
+        writer.add("caveats", report.neighbours_note)
     if any(fact.masking for fact in report.functions):
-        writer.say("caveats", "Heads were masked as a set: the effect belongs to the set, not to this head alone.")
+        writer.add("caveats", "Heads were masked as a set: the effect belongs to the set, not to this head alone.")
     by_reason: dict[str, list[str]] = {}
     for study, reason in report.missing.items():
         by_reason.setdefault(reason.split(";")[0], []).append(study)
     for reason, studies in by_reason.items():
-        writer.say("caveats", f"Nothing is known from {listed(studies)}: {reason}.")
+        writer.add("caveats", f"Nothing is known from {listed(studies)}: {reason}.")
 
 
 def summary_of(

@@ -34,7 +34,7 @@ from headwise.core.schema import annotate, check, upgrade
 from headwise.studies.registry import dataset_spec, datasets, schema_of
 
 if TYPE_CHECKING:
-    from headwise.describe import Words
+    from headwise.describe import Description
     from headwise.figures import Figure
 
 __all__ = ["Atlas"]
@@ -238,7 +238,7 @@ class Atlas:
         figure: Figure = import_module("headwise.studies.present").figure_of(study, dataset, **options)
         return figure.with_alt(import_module("headwise.studies.present").describe(study, dataset).short())
 
-    def describe(self, study: str, **options: Any) -> Words:
+    def describe(self, study: str, **options: Any) -> Description:
         """The study's map in words.
 
         Args:
@@ -252,7 +252,7 @@ class Atlas:
             >>> print(atlas.describe("profile").short().partition("; ")[2])
             the strongest previous-token head is L3H2 (0.848).
         """
-        words: Words = import_module("headwise.studies.present").describe(study, self[study], **options)
+        words: Description = import_module("headwise.studies.present").describe(study, self[study], **options)
         return words
 
     def copy_to(self, where: str | os.PathLike[str] | Location) -> Atlas:

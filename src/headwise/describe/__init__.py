@@ -1,13 +1,14 @@
-"""Maps in words: what a careful reader would see, every number computed from the data.
+"""Datasets in words: computed sentences in which every number can be recomputed.
 
-    words = atlas.describe("profile")
-    print(words.text())          # or .markdown(), .sections(), .short() for an alt text
-    words.numbers                # each number of the text, with its value and what it is
+    description = atlas.describe("profile")
+    print(description.text())          # or .markdown(), .sections(), .short() for an alternative text
+    description.numbers                # each number of the text, with its value and its source
 
-`maps` holds what every study can ask of a layer x head map; each study's own words are in ``studies/<name>/words.py``.
+In reading order: `maps` (facts of a layer x head map), `writer` (sentences and their numbers), `phrases`, `narrative` (the
+order of a description). Each study's own words are in ``studies/<name>/words.py``.
 """
 
 from headwise.describe import maps
-from headwise.describe.words import Number, Words, Writer
+from headwise.describe.writer import Description, Number, Writer
 
-__all__ = ["Number", "Words", "Writer", "maps"]
+__all__ = ["Description", "Number", "Writer", "maps"]

@@ -1,28 +1,154 @@
-"""What can be seen on a layer x head map, computed: data in, data out, no wording.
+"""What can be seen on a layer x head map? Computed facts, without wording.
 
-All functions take a DataArray with the dims ``layer`` and ``head`` (in any order; coordinates name the heads, else they
-are counted from 0) and ignore cells that are NaN. Cost: nothing to speak of for any model there is.
+All functions take a DataArray with the dims ``layer`` and ``head`` (in any order; coordinates name the heads, else they are
+counted from 0) and ignore NaN cells. Cost: negligible for any model.
 
-The order of heads within a layer means nothing to the model (but for groups that share a key head), so a cluster over
+The order of heads within a layer has no meaning to the model (except for groups that share a key head), so a cluster over
 layers says more than one over heads.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
+from scipy.ndimage import find_objects, label
 
-from headwise.core.dims import HEAD, LAYER
-from headwise.describe.map_facts import Cluster, Concentration, DepthTrend, HeadValue, Overlap, Share
+from headwise.core.dims import HEAD, LAYER, head_name
+from headwise.stats.correlation import spearman
 
 __all__ = [
-    "THIRDS", "Cluster", "Concentration", "DepthTrend", "HeadValue", "Overlap", "Share", "cluster_by_chance", "clusters",
-    "concentration", "depth_trend", "overlap", "rank_correlation", "share_over", "spearman", "strongest",
-]  # fmt: skip
+    "THIRDS",
+    "Cluster",
+    "Concentration",
+    "DepthTrend",
+    "HeadValue",
+    "Overlap",
+    "Share",
+    "cluster_by_chance",
+    "clusters",
+    "concentration",
+    "depth_trend",
+    "overlap",
+    "rank_correlation",
+    "share_over",
+    "strongest",
+]
 
 THIRDS = ("early", "middle", "late")
+
+
+@dataclass(frozen=True)
+class HeadValue:
+    """A head and its value.
+
+    Examples:
+        >>> HeadValue(3, 7, 0.87).name
+        'L3H7'
+    """
+
+    layer: int  # counted from 0
+    head: int  # its index in the layer
+    value: float  # on the map
+
+    @property
+    def name(self) -> str:
+        """Such as "L3H7"."""
+        return head_name(self.layer, self.head)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Connected cells over a threshold, as their bounding box.
+
+    Examples:
+        >>> box = Cluster(first_layer=2, last_layer=4, first_head=0, last_head=1, size=5, area=6, mean=0.7)
+        >>> box.last_layer - box.first_layer + 1
+        3
+    """
+
+    first_layer: int  # of the box
+    last_layer: int  # itself included
+    first_head: int  # of the box
+    last_head: int  # itself included
+    size: int
+    """cells of the box that are over the threshold"""
+    area: int
+    """measured cells of the box"""
+    mean: float
+    """over all measured cells of the box"""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many cells, of how many.
+
+    Examples:
+        >>> Share(count=3, total=12).share
+        0.25
+    """
+
+    count: int  # cells over the threshold
+    total: int  # cells that were measured
+
+    @property
+    def share(self) -> float:
+        """Count / total; NaN where nothing was measured."""
+        return self.count / self.total if self.total else math.nan
+
+
+@dataclass(frozen=True)
+class Concentration:
+    """How unevenly a non-negative quantity is spread over the heads.
+
+    Examples:
+        >>> Concentration(heads=14, share=0.5, gini=0.8).share  # 14 heads carry half
+        0.5
+    """
+
+    heads: int
+    """how many heads the top share is"""
+    share: float
+    """part of the total that these heads carry"""
+    gini: float
+    """0 when all heads have the same, near 1 when one head has all"""
+
+
+@dataclass(frozen=True)
+class DepthTrend:
+    """How layer means change from the first layer to the last.
+
+    Examples:
+        >>> DepthTrend(0.9, 28, "late", (0.1, 0.2, 0.6), (0.1, 0.2, 0.7)).peak_third
+        'late'
+    """
+
+    correlation: float
+    """Spearman's, of the layer mean with the layer"""
+    peak_layer: int
+    """the layer with the largest mean"""
+    peak_third: str
+    """early, middle or late: the third of the layers with the largest mean"""
+    means: tuple[float, float, float]
+    """of the early, middle and late third"""
+    shares: tuple[float, float, float]
+    """of the total, NaN when values are negative"""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The heads that are among the n strongest of both maps.
+
+    Examples:
+        >>> Overlap(size=2, shared=("L3H7",), jaccard=1 / 3).shared
+        ('L3H7',)
+    """
+
+    size: int  # n
+    shared: tuple[str, ...]  # their names
+    jaccard: float  # those shared over those in either
 
 
 def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[HeadValue]:
@@ -34,7 +160,7 @@ def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[
         by: "largest" or "smallest".
 
     Returns:
-        Best first; equal ones in the order of the model.
+        Largest first; ties in the order of the model.
 
     Examples:
         >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
@@ -44,7 +170,7 @@ def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[
     array, layers, heads = _grid(values)
     ranked = -array if by == "largest" else array
     order = np.argsort(np.where(np.isfinite(ranked), ranked, np.inf), axis=None, kind="stable")
-    cells = [divmod(int(place), array.shape[1]) for place in order[: min(n, int(np.isfinite(array).sum()))]]
+    cells = [divmod(int(index), array.shape[1]) for index in order[: min(n, int(np.isfinite(array).sum()))]]
     return [HeadValue(layers[row], heads[column], float(array[row, column])) for row, column in cells]
 
 
@@ -53,7 +179,7 @@ def share_over(values: xr.DataArray, threshold: float) -> Share:
 
     Args:
         values: a map, dims layer and head.
-        threshold: which they exceed.
+        threshold: that cells exceed.
 
     Returns:
         How many, of how many.
@@ -87,7 +213,9 @@ def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> li
     """
     array, layers, heads = _grid(values)
     over = array >= threshold
-    boxes = _merged([_bounds(cells) for cells in _components(over) if len(cells) >= smallest])
+    labels, sizes = _components(over)
+    slices = find_objects(labels)
+    boxes = _merged([_bounds(box) for box, size in zip(slices, sizes, strict=True) if size >= smallest])
     found = []
     for top, bottom, left, right in boxes:
         inside = (slice(top, bottom + 1), slice(left, right + 1))
@@ -98,16 +226,16 @@ def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> li
 
 
 def cluster_by_chance(values: xr.DataArray, threshold: float, *, draws: int = 99, seed: int = 0) -> int:
-    """How large a cluster gets when the same values are dealt out to the heads at random: not larger in 95 % of draws.
+    """The 95th percentile of the largest cluster when the values are shuffled over the heads.
 
     Args:
         values: a map, dims layer and head.
         threshold: of a cell.
-        draws: how often they are dealt.
-        seed: of the dealing.
+        draws: number of shuffles.
+        seed: of the shuffles.
 
     Returns:
-        Cells. A cluster that is not larger than this is no finding.
+        Cells. A cluster that is not larger is consistent with chance.
 
     Examples:
         >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
@@ -119,9 +247,9 @@ def cluster_by_chance(values: xr.DataArray, threshold: float, *, draws: int = 99
     over = array[measured] >= threshold
     generator, sizes = np.random.default_rng(seed), []
     for _ in range(draws):
-        dealt = np.zeros(array.shape, dtype=bool)
-        dealt[measured] = generator.permutation(over)
-        sizes.append(max((len(cells) for cells in _components(dealt)), default=0))
+        shuffled = np.zeros(array.shape, dtype=bool)
+        shuffled[measured] = generator.permutation(over)
+        sizes.append(int(_components(shuffled)[1].max(initial=0)))
     return int(np.sort(sizes)[math.ceil(0.95 * draws) - 1])
 
 
@@ -133,7 +261,7 @@ def concentration(values: xr.DataArray, *, top: float = 0.05) -> Concentration |
         top: share of the heads.
 
     Returns:
-        What the top share of heads carries, and Gini's coefficient. None when values are negative or sum to nothing.
+        The share of the total in the top heads, and the Gini coefficient. None where values are negative or sum to 0.
 
     Examples:
         >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
@@ -145,8 +273,8 @@ def concentration(values: xr.DataArray, *, top: float = 0.05) -> Concentration |
     if finite.size == 0 or finite[0] < 0 or finite.sum() <= 0:
         return None
     heads = max(1, round(top * finite.size))
-    place = np.arange(1, finite.size + 1)
-    gini = float((2 * place - finite.size - 1) @ finite / (finite.size * finite.sum()))
+    rank = np.arange(1, finite.size + 1)
+    gini = float((2 * rank - finite.size - 1) @ finite / (finite.size * finite.sum()))
     return Concentration(heads, float(finite[-heads:].sum() / finite.sum()), gini)
 
 
@@ -157,7 +285,7 @@ def depth_trend(values: xr.DataArray) -> DepthTrend | None:
         values: a map, dims layer and head.
 
     Returns:
-        None with fewer than three measured layers: there is no third to speak of.
+        None with fewer than three measured layers.
 
     Examples:
         >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
@@ -192,7 +320,7 @@ def rank_correlation(one: xr.DataArray, other: xr.DataArray) -> float:
         other: another.
 
     Returns:
-        From -1 to 1; NaN when one of them is constant.
+        From -1 to 1; NaN where one of them is constant.
 
     Examples:
         >>> values = xr.DataArray([[0.1, 0.9, 0.2], [0.3, 0.8, 0.0], [0.1, 0.7, 0.1]], dims=("layer", "head"))
@@ -226,34 +354,6 @@ def overlap(one: xr.DataArray, other: xr.DataArray, n: int = 10) -> Overlap:
     return Overlap(n, shared, len(shared) / union if union else math.nan)
 
 
-def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """Pearson's correlation of ranks, ties given their mean rank; pairs with a NaN are left out.
-
-    Args:
-        one: numbers.
-        other: as many.
-
-    Returns:
-        From -1 to 1; NaN with fewer than three pairs, or where one side is constant.
-
-    Examples:
-        >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 27.0]))
-        1.0
-    """
-    both = np.isfinite(one) & np.isfinite(other)
-    if both.sum() < 3:
-        return math.nan
-    a, b = _ranks(np.asarray(one)[both]), _ranks(np.asarray(other)[both])
-    a, b = a - a.mean(), b - b.mean()
-    length = math.sqrt(float(a @ a) * float(b @ b))
-    return round(float(a @ b) / length, 12) if length > 0 else math.nan
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
-
-
 def _grid(values: xr.DataArray) -> tuple[np.ndarray, list[int], list[int]]:
     """The numbers as (layer, head) in double precision, and the names of rows and columns."""
     values = values.transpose(LAYER, HEAD)
@@ -264,25 +364,15 @@ def _grid(values: xr.DataArray) -> tuple[np.ndarray, list[int], list[int]]:
     return np.asarray(values.values, dtype=float), names[0], names[1]
 
 
-def _components(over: np.ndarray) -> list[list[tuple[int, int]]]:
-    left = {(int(row), int(column)) for row, column in np.argwhere(over)}
-    found = []
-    while left:
-        front, cells = [left.pop()], []
-        while front:
-            row, column = front.pop()
-            cells.append((row, column))
-            for near in ((row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)):
-                if near in left:
-                    left.remove(near)
-                    front.append(near)
-        found.append(cells)
-    return found
+def _components(over: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Connected components (cells that touch by a side): their labels from 1, and their sizes."""
+    labels, count = label(over)
+    return labels, np.bincount(labels.ravel(), minlength=count + 1)[1:]
 
 
-def _bounds(cells: list[tuple[int, int]]) -> tuple[int, int, int, int]:
-    rows, columns = zip(*cells, strict=True)
-    return min(rows), max(rows), min(columns), max(columns)
+def _bounds(box: tuple[slice, slice]) -> tuple[int, int, int, int]:
+    rows, columns = box
+    return rows.start, rows.stop - 1, columns.start, columns.stop - 1
 
 
 def _merged(boxes: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:

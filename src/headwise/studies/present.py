@@ -17,7 +17,7 @@ from typing import Any
 import xarray as xr
 
 from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
-from headwise.describe.words import Words
+from headwise.describe.writer import Description
 from headwise.figures.figure import Figure
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
@@ -94,7 +94,7 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
     return figure
 
 
-def describe(name: str, dataset: xr.Dataset, **options: Any) -> Words:
+def describe(name: str, dataset: xr.Dataset, **options: Any) -> Description:
     """A Dataset in words.
 
     Args:
@@ -112,7 +112,7 @@ def describe(name: str, dataset: xr.Dataset, **options: Any) -> Words:
     """
     function = _spec(name, "words").load("words")
     assert function is not None
-    words: Words = function(dataset, **options)
+    words: Description = function(dataset, **options)
     return words
 
 

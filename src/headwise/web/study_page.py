@@ -20,7 +20,7 @@ import xarray as xr
 
 from headwise.atlas import Provenance
 from headwise.core.errors import DataError, did_you_mean
-from headwise.describe import Words
+from headwise.describe import Description
 from headwise.figures import (
     CategoryMap,
     Curves,
@@ -71,7 +71,7 @@ class StudyPage:
         return "" if self._spec is None else self._spec.question
 
     @cached_property
-    def words(self) -> Words | None:
+    def words(self) -> Description | None:
         """The description of its map; None for a study that is a table."""
         return describe(self.key, self.dataset) if has_figure(self.key) else None
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -33,7 +33,7 @@ def moved(ds: xr.Dataset, what: str, name: str) -> float:
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     plain = ("auroc", "auroc_low", "auroc_high", "gain", "gain_low", "gain_high", "paper")
     if kind in plain:
         return row(ds, kind, *rest)
@@ -62,7 +62,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest))
 
 
-def stripped(words: Words, ds: xr.Dataset) -> str:
+def stripped(words: Description, ds: xr.Dataset) -> str:
     text = words.text() + words.short()
     for label in ds["label"].values:
         text = text.replace(str(label), "")

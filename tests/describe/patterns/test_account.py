@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -49,7 +49,7 @@ def tied(values: xr.DataArray) -> int:
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
-    words = number.of.split()
+    words = number.source.split()
     end = words.pop(0) if words[0] in ("low", "high") else ""
     kind, *rest = words
     diagonal = ds["value"].sel(statistic="diagonal") > 0.5
@@ -93,7 +93,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return number.value if kind == "constant" else float(rules[kind](*rest))
 
 
-def check_numbers(words: Words, ds: xr.Dataset) -> None:
+def check_numbers(words: Description, ds: xr.Dataset) -> None:
     """Every number of the text is kept, and every kept number is right."""
     for number in words.numbers:
         assert number.value == pytest.approx(recomputed(number, ds), rel=1e-5, abs=1e-9), number

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from synthetic.probing import probing_dataset as make_probing
 
-from headwise.describe import Words
+from headwise.describe import Description
 from headwise.studies.present import describe
 
 
@@ -17,15 +17,15 @@ def dataset() -> xr.Dataset:
 
 
 @pytest.fixture(scope="module")
-def words(dataset: xr.Dataset) -> Words:
+def words(dataset: xr.Dataset) -> Description:
     return describe("probing", dataset)
 
 
-def numbers(words: Words) -> dict[str, float]:
-    return {number.of: number.value for number in words.numbers}
+def numbers(words: Description) -> dict[str, float]:
+    return {number.source: number.value for number in words.numbers}
 
 
-def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Words) -> None:
+def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Description) -> None:
     said = numbers(words)
     for site in ("mlp_in", "residual"):
         one = dataset.sel(site=site)
@@ -53,7 +53,7 @@ def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Words) ->
     assert said["in_prompt -8"] == 40
 
 
-def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Words) -> None:
+def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> None:
     text = words.text()
     layer = int(dataset["auroc"].sel(site="mlp_in", token="exact_answer_last").values.argmax())
     assert f"in layer {layer} at exact_answer_last" in text

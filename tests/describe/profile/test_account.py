@@ -16,7 +16,7 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import StudyError
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -78,7 +78,7 @@ def unsettled(dataset: xr.Dataset) -> int:
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     rules: dict[str, Callable[..., float]] = {
         "layers": lambda: ds.sizes["layer"],
         "heads": lambda: ds.sizes["head"],
@@ -127,7 +127,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest))
 
 
-def stripped(words: Words, dataset: xr.Dataset) -> str:
+def stripped(words: Description, dataset: xr.Dataset) -> str:
     """The whole text without names: of the model, of statistics, of heads."""
     text = words.text() + words.short()
     for coord in ("label", "definition", "unit"):

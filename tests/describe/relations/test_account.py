@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -54,7 +54,7 @@ def third(ds: xr.Dataset, name: str, index: str) -> float:
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
-    kind, *rest = number.of.split(" ", 3)
+    kind, *rest = number.source.split(" ", 3)
     member, against = (ds[name].any("category").values for name in ("member", "member_suppression"))
     rules: dict[str, Callable[..., float]] = {
         "layers": lambda: ds.sizes["layer"],
@@ -90,7 +90,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest))
 
 
-def stripped(words: Words) -> str:
+def stripped(words: Description) -> str:
     text = words.text() + words.short()
     return HEAD.sub("", text.replace("HuggingFaceTB/SmolLM2-135M-Instruct", "")).replace("95 %", "")
 

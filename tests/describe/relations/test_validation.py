@@ -14,7 +14,7 @@ from headwise.studies.present import describe
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     if kind.removesuffix("_low").removesuffix("_high") in ("pearson_forced", "pearson_natural"):
         return float(ds[kind].sel(relation=rest[0]))
     if kind.removesuffix("_low").removesuffix("_high") in ("effect", "spill"):

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 from scipy.stats import mannwhitneyu
 
-from headwise.describe import Number, Words
+from headwise.describe import Description, Number
 from headwise.studies.present import describe
 
 HEAD = re.compile(r"L(\d+)H(\d+)")
@@ -61,7 +61,7 @@ def lengths(ds: xr.Dataset, what: str) -> float:
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
-    kind, *rest = number.of.split()
+    kind, *rest = number.source.split()
     measured = [key for key in ds["feature"].values if np.isfinite(flat(ds, key, "p")).any()]
     counts = json.loads(ds.attrs["counts"])
     rules: dict[str, Callable[..., float]] = {
@@ -112,7 +112,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     return float(rules[kind](*rest))
 
 
-def stripped(words: Words, dataset: xr.Dataset) -> str:
+def stripped(words: Description, dataset: xr.Dataset) -> str:
     text = words.text() + words.short()
     for coord in ("label", "definition"):
         for name in dataset[coord].values:

@@ -1,6 +1,6 @@
 """Circuits in words: does the model do the tasks, by which heads and connections, and how few are enough?
 
-Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`: "accuracy induction" is that
+Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "accuracy induction" is that
 variable at that task, "needed heads induction against" one of the second model; counts and means are named as such.
 """
 
@@ -13,8 +13,8 @@ import xarray as xr
 
 from headwise.core.dims import KEPT, SUBJECT, TASK, UNIT
 from headwise.describe import maps
-from headwise.describe.subject import model_in
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.phrases import model_in
+from headwise.describe.writer import Description, Writer, listed
 
 NAMED = 3  # heads and edges that are named, a task
 LITTLE = 0.001  # a share below which nothing is explained
@@ -22,17 +22,17 @@ GOOD = 0.8  # rank correlation from which the gradient form is said to agree wit
 SINGULAR = {"heads": "head", "edges": "edge"}
 
 
-def describe(dataset: xr.Dataset) -> Words:
+def describe(dataset: xr.Dataset) -> Description:
     """The circuits as a careful reader would tell them."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _say_overview(writer, dataset)
-    _say_axes(writer, dataset)
+    _add_overview(writer, dataset)
+    _add_axes(writer, dataset)
     for task in _tasks(dataset):
-        _say_task(writer, dataset, task)
-    _say_sizes(writer, dataset)
-    _say_ratios(writer, dataset)
-    _say_shared(writer, dataset)
-    _say_caveats(writer, dataset)
+        _add_task(writer, dataset, task)
+    _add_sizes(writer, dataset)
+    _add_ratios(writer, dataset)
+    _add_shared(writer, dataset)
+    _add_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
 
 
@@ -53,23 +53,23 @@ def _second(dataset: xr.Dataset) -> str:
     return str(dataset["name"].values[1]) if dataset.sizes[SUBJECT] > 1 else ""
 
 
-def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
     tasks = writer.count(dataset.sizes[TASK], "tasks", "small task")
     beside = f", beside those of {_second(dataset)}" if _second(dataset) else ""
-    writer.say("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{beside}.")
+    writer.add("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{beside}.")
 
 
-def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
     counts = json.loads(dataset.attrs["prompts"])
     ranking, measuring = (writer.count(counts[name], f"prompts {name}") for name in ("ranking", "measuring"))
-    writer.say(
+    writer.add(
         "axes",
         "The score is how far the logits of right next tokens lie above those of wrong ones. Heads and edges are ranked by "
         f"their effect on it over {ranking} pairs of a clean and a corrupt prompt, by gradients between the two. On "
         f"{measuring} other pairs those kept run on the clean prompt and all else is as on the corrupt one.",
     )
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
-    writer.say(
+    writer.add(
         "axes",
         "A circuit explains the share of the clean-corrupt difference that it keeps; the size needed is the least measured "
         f"one from which on that share stays at {goal}. Ranges in brackets are 95 % intervals over prompts. An edge is all "
@@ -77,7 +77,7 @@ def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
     )
 
 
-def _say_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
+def _add_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
     one = dataset.sel({TASK: task})
     first = one.isel({SUBJECT: 0})
     accuracy = writer.percent(float(first["accuracy"]), f"accuracy {task}")
@@ -98,10 +98,10 @@ def _say_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
     if edges:
         named = (f"{name} ({writer.fixed(value, f'edge {task} {name}')})" for name, value in edges)
         text += f", and the edges from a head to a head or the logits {listed(named)}"
-    writer.say("detail", f"{text}.")
+    writer.add("detail", f"{text}.")
 
 
-def _say_sizes(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_sizes(writer: Writer, dataset: xr.Dataset) -> None:
     """Sizes needed, and what as many at random explain."""
     for unit in _units(dataset):
         parts = []
@@ -114,11 +114,11 @@ def _say_sizes(writer: Writer, dataset: xr.Dataset) -> None:
         total = int(np.nanmax(dataset["size"].sel({UNIT: unit}).values))
         of = writer.count(total, f"all {unit}")
         goal = writer.percent(float(dataset.attrs["goal"]), "goal")
-        writer.say("observations", f"Of {of} {unit}, {goal} of the difference takes {listed(parts)}.")
-        _say_random(writer, dataset, unit)
+        writer.add("observations", f"Of {of} {unit}, {goal} of the difference takes {listed(parts)}.")
+        _add_random(writer, dataset, unit)
 
 
-def _say_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
+def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
     """The largest share that random circuits of at most the needed size explain, over tasks."""
     found = []
     for task in _tasks(dataset):
@@ -129,10 +129,10 @@ def _say_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
             found.append(float(np.nanmax(shares)))
     if found:
         most = writer.percent(max(found), f"random {unit} most") if max(found) >= LITTLE else "next to nothing"
-        writer.say("observations", f"Random {unit}, up to as many, explain {most} at most on any task.")
+        writer.add("observations", f"Random {unit}, up to as many, explain {most} at most on any task.")
 
 
-def _say_ratios(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:
     if "ratio" not in dataset:
         return
     for unit in _units(dataset):
@@ -148,10 +148,10 @@ def _say_ratios(writer: Writer, dataset: xr.Dataset) -> None:
             parts.append(f"{ratio} times ({low} to {high}) for {_label(dataset, task)}")
         if parts:
             text = f"Against {_second(dataset)}, {model_in(dataset)} needs this many times its {unit}: {listed(parts)}."
-            writer.say("observations", text)
+            writer.add("observations", text)
 
 
-def _say_shared(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
     """Heads that are among the ten largest of several tasks."""
     if dataset.sizes[TASK] < 2:
         return
@@ -162,38 +162,38 @@ def _say_shared(writer: Writer, dataset: xr.Dataset) -> None:
     shared = sorted((name for name in among if len(among[name]) > 1), key=lambda name: -len(among[name]))
     if shared:
         parts = [f"{name} (of {writer.count(len(among[name]), f'tasks of {name}', 'task')})" for name in shared[:5]]
-        writer.say("observations", f"Among the ten largest effects of several tasks: {listed(parts)}.")
+        writer.add("observations", f"Among the ten largest effects of several tasks: {listed(parts)}.")
     else:
-        writer.say("observations", "No head is among the ten largest effects of two tasks.")
+        writer.add("observations", "No head is among the ten largest effects of two tasks.")
 
 
-def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     found = dataset["agreement"].isel({SUBJECT: 0}).values
     low, high = (
         writer.fixed(float(each), f"agreement {name}") for name, each in (("least", found.min()), ("most", found.max()))
     )
     checked = writer.count(int(dataset["checked"].isel({SUBJECT: 0}).max()), "checked", "head")
     word = "agrees well with" if found.min() >= GOOD else "agrees only in part with"
-    writer.say(
+    writer.add(
         "caveats",
         f"The ranking by gradients {word} exact patching: Spearman's correlation over {checked} is {low} to {high} between "
         "tasks. Shares and sizes are measured by exact patching.",
     )
-    writer.say(
+    writer.add(
         "caveats",
         "Heads and edges are ranked by the size of their effect, those that work against the answer included; tasks are "
         "templated, and a circuit holds for these prompts. MLPs are nodes of the graph of edges, and untouched in circuits "
         "of heads.",
     )
     if dataset.attrs["no_edges"]:
-        writer.say("caveats", f"Edges were not measured: {dataset.attrs['no_edges']}.")
+        writer.add("caveats", f"Edges were not measured: {dataset.attrs['no_edges']}.")
     refused = json.loads(dataset.attrs["refused"])
     if refused:
-        writer.say("caveats", f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}.")
+        writer.add("caveats", f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}.")
     beside = json.loads(dataset.attrs["refused_beside"])
     if beside and _second(dataset):
         parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in beside.items())
-        writer.say("caveats", f"{_second(dataset)} does not do: {parts}.")
+        writer.add("caveats", f"{_second(dataset)} does not do: {parts}.")
 
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:

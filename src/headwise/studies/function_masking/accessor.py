@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import AMOUNT, FUNCTION, MASKED, REMOVED
-from headwise.describe.ties import best
+from headwise.describe.phrases import best
 from headwise.studies.function_masking.figure import LEAST_ASKED
 from headwise.studies.functions.figure.grid import shown_functions
 

@@ -9,13 +9,12 @@ import math
 
 import numpy as np
 
-from headwise.describe.intervals import ranged
-from headwise.describe.ties import best
-from headwise.describe.words import Writer, listed
+from headwise.describe.phrases import best, with_interval
+from headwise.describe.writer import Writer, listed
 from headwise.studies.function_masking.accessor import MaskingReading
 
 
-def say_details(writer: Writer, reading: MaskingReading) -> None:
+def add_details(writer: Writer, reading: MaskingReading) -> None:
     """One entry a function."""
     for name in reading.functions:
         if name in reading.masked:
@@ -24,22 +23,22 @@ def say_details(writer: Writer, reading: MaskingReading) -> None:
         else:
             parts = [f"{name} was not masked: {reading.of('reason', name)}."]
         parts.append(_augmented(writer, reading, name))
-        writer.say("detail", " ".join(part for part in parts if part))
+        writer.add("detail", " ".join(part for part in parts if part))
 
 
-def say_observations(writer: Writer, reading: MaskingReading) -> None:
+def add_observations(writer: Writer, reading: MaskingReading) -> None:
     """What holds over the functions."""
     for part in (_needed, _together, _specific, _matrix, _overlap, _raised, _hierarchy):
-        writer.say("observations", part(writer, reading))
+        writer.add("observations", part(writer, reading))
 
 
 def _of(writer: Writer, reading: MaskingReading, variable: str, name: str) -> str:
-    return ranged(writer, lambda key: float(reading.of(key, name)), variable, f"of {name}")
+    return with_interval(writer, lambda key: float(reading.of(key, name)), variable, f"of {name}")
 
 
 def _at(writer: Writer, reading: MaskingReading, variable: str, name: str, step: float) -> str:
     """A point of a curve with its interval."""
-    return ranged(writer, lambda key: reading.at(key, name, step), variable, f"{step:g} of {name}")
+    return with_interval(writer, lambda key: reading.at(key, name, step), variable, f"{step:g} of {name}")
 
 
 def _verdict(low: float, high: float) -> str:
@@ -151,7 +150,7 @@ def _together(writer: Writer, reading: MaskingReading) -> str:
     low, high = (reading.level(f"pooled_mean_effect_{end}") for end in ("low", "high"))
     if not math.isfinite(low):
         return ""
-    lost = ranged(writer, reading.level, "pooled_mean_effect")
+    lost = with_interval(writer, reading.level, "pooled_mean_effect")
     return f"Over the steps of all of them together, masking their own heads costs {lost}: {_verdict(low, high)}."
 
 

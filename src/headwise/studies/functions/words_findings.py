@@ -9,9 +9,8 @@ import math
 from collections.abc import Callable
 
 from headwise.describe import maps
-from headwise.describe.intervals import ranged
-from headwise.describe.ties import best, named, others_as_large
-from headwise.describe.words import Writer, listed
+from headwise.describe.phrases import best, named, others_as_large, with_interval
+from headwise.describe.writer import Writer, listed
 from headwise.studies.functions.accessor import FunctionsReading
 
 NAMED = 3  # heads named of a function
@@ -23,7 +22,7 @@ PUBLISHED = 0.001  # the threshold of the published maps
 LEVEL = 0.05
 
 
-def say_details(writer: Writer, reading: FunctionsReading) -> None:
+def add_details(writer: Writer, reading: FunctionsReading) -> None:
     """One entry a function."""
     for name in reading.functions:
         order = {"low": " (low order)", "high": " (high order)"}.get(reading.of("order", name), "")
@@ -33,17 +32,17 @@ def say_details(writer: Writer, reading: FunctionsReading) -> None:
         else:
             parts = (_strongest, _elbow, _depth, _spread, _null, _second_opinion)
             sentences += [part(writer, reading, name) for part in parts]
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def say_observations(writer: Writer, reading: FunctionsReading) -> None:
+def add_observations(writer: Writer, reading: FunctionsReading) -> None:
     """What holds over the functions."""
     for part in (_probe, _form, _single, _sparsity, _shared, _alike, _agreement, _thirds):
-        writer.say("observations", part(writer, reading))
+        writer.add("observations", part(writer, reading))
 
 
 def _of(writer: Writer, reading: FunctionsReading, variable: str, name: str) -> str:
-    return ranged(writer, lambda key: float(reading.of(key, name)), variable, f"of {name}")
+    return with_interval(writer, lambda key: float(reading.of(key, name)), variable, f"of {name}")
 
 
 def _known(writer: Writer, reading: FunctionsReading, name: str) -> str:
@@ -130,7 +129,7 @@ def _second_opinion(writer: Writer, reading: FunctionsReading, name: str) -> str
 
 
 def _probe(writer: Writer, reading: FunctionsReading) -> str:
-    told = ranged(writer, reading.level, "probe_accuracy")
+    told = with_interval(writer, reading.level, "probe_accuracy")
     majority, permuted, high = (writer.fixed(reading.level(of), of) for of in ("majority", "permuted", "permuted_high"))
     return (
         f"The probe on all heads names {told} of the held-out steps right; the most frequent function would get {majority}, "
@@ -140,7 +139,7 @@ def _probe(writer: Writer, reading: FunctionsReading) -> str:
 
 def _form(writer: Writer, reading: FunctionsReading) -> str:
     """How far the form of the answer goes."""
-    told = ranged(writer, reading.level, "confound_accuracy")
+    told = with_interval(writer, reading.level, "confound_accuracy")
     text = f"A probe that sees only the answer's length and the kind of its first token gets {told}"
     names = reading.form_tells()
     if not names:
@@ -157,7 +156,7 @@ def _form(writer: Writer, reading: FunctionsReading) -> str:
 def _single(writer: Writer, reading: FunctionsReading) -> str:
     """What single heads know, of all functions together and of each."""
     (first,) = maps.strongest(reading.dataset["alone_accuracy"], 1)
-    value = ranged(writer, lambda key: reading.whole(first, key), "alone_accuracy", first.name)
+    value = with_interval(writer, lambda key: reading.whole(first, key), "alone_accuracy", first.name)
     tied = others_as_large(reading.dataset["alone_accuracy"], [first])
     as_good = f" ({writer.count(tied, 'tied-alone', 'other')} as good)" if tied else ""
     text = (

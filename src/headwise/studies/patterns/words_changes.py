@@ -5,21 +5,21 @@ models what changed, which connections went, which heads moved, and what it did 
 from __future__ import annotations
 
 from headwise.describe import maps
-from headwise.describe.ties import others_as_large
-from headwise.describe.words import Writer, listed
+from headwise.describe.phrases import others_as_large
+from headwise.describe.writer import Writer, listed
 from headwise.studies.patterns.accessor import HALF, LEVEL, PatternsReading
 from headwise.studies.patterns.words_findings import SHOWN, estimate, surely
 
 MOST_NAMED = 8
 
 
-def say_observations(writer: Writer, reading: PatternsReading) -> None:
+def add_observations(writer: Writer, reading: PatternsReading) -> None:
     """One model first, then what changed."""
     for subject in range(len(reading.names)):
-        writer.say("observations", _shape(writer, reading, subject))
+        writer.add("observations", _shape(writer, reading, subject))
     if reading.two:
         for say in (_likeness, _moved, _edges, _overall, _output):
-            writer.say("observations", say(writer, reading))
+            writer.add("observations", say(writer, reading))
 
 
 def _shape(writer: Writer, reading: PatternsReading, subject: int) -> str:

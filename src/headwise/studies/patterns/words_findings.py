@@ -8,23 +8,23 @@ from __future__ import annotations
 import math
 
 from headwise.describe import maps
-from headwise.describe.ties import others_as_large, with_others
-from headwise.describe.words import Writer, listed, significant
-from headwise.describe.words import percent as share_text
+from headwise.describe.phrases import others_as_large, with_others
+from headwise.describe.writer import Writer, listed, significant
+from headwise.describe.writer import percent as share_text
 from headwise.studies.patterns.accessor import LEVEL, Estimate, PatternsReading
 
 SHOWN = 3  # heads named in a sentence
 TINY = 0.001  # p and q below are not written out
 
 
-def say_details(writer: Writer, reading: PatternsReading) -> None:
+def add_details(writer: Writer, reading: PatternsReading) -> None:
     """One entry a number."""
     for key in reading.keys:
         entry = f"{reading.label(key)} ({reading.definition(key)}): {_levels(writer, reading, key)}."
         sentences = [entry, _strongest(writer, reading, key)]
         if reading.two:
             sentences.append(_changes(writer, reading, key))
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
 def estimate(writer: Writer, found: Estimate, of: str, *, percent: bool = False) -> str:

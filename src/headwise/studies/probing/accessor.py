@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
-from headwise.describe.maps import spearman
+from headwise.stats.correlation import spearman
 
 LEVEL = 0.05
 EXACT = "exact_answer"

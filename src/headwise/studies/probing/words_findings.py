@@ -9,7 +9,7 @@ import math
 from statistics import fmean
 
 from headwise.describe import maps
-from headwise.describe.words import Writer, listed, span
+from headwise.describe.writer import Writer, listed, span
 from headwise.studies.probing.accessor import LEVEL, NAMES, Cell, ProbingReading
 
 CARRIERS = 3
@@ -18,7 +18,7 @@ PROBE_EXACT, PROBE_LAST, PROBE_ASKED = "Probe, exact answer", "Probe, last token
 BEST_HEAD, LENGTH = "Probe, best head", "Length"
 
 
-def say_details(writer: Writer, reading: ProbingReading) -> None:
+def add_details(writer: Writer, reading: ProbingReading) -> None:
     """One entry a site; then heads."""
     for site in reading.sites:
         sentences = [
@@ -31,14 +31,14 @@ def say_details(writer: Writer, reading: ProbingReading) -> None:
                 _columns(writer, reading, site),
                 _frame(writer, reading, site),
             ]
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
-    writer.say("detail", _heads(writer, reading))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+    writer.add("detail", _heads(writer, reading))
 
 
-def say_observations(writer: Writer, reading: ProbingReading) -> None:
+def add_observations(writer: Writer, reading: ProbingReading) -> None:
     """What holds over the maps and the table."""
     for sentence in (_course, _depth, _attended, _against_scores, _length, _leak, _paper, _transfer):
-        writer.say("observations", sentence(writer, reading))
+        writer.add("observations", sentence(writer, reading))
 
 
 def interval(writer: Writer, value: float, low: float, high: float, of: str) -> str:

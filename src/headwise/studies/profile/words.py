@@ -1,7 +1,7 @@
 """The profile study in words: where does each head look?
 
 Overview, axes and caveats are here; the findings are in `findings.py`. Every number is computed from the
-Dataset and kept, with what it is, in `Words.numbers`.
+Dataset and kept, with what it is, in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections import Counter
 import numpy as np
 
 from headwise.describe import maps
-from headwise.describe.account import Account
-from headwise.describe.subject import grid_of, model_of, size_of
-from headwise.describe.words import Writer, listed
+from headwise.describe.narrative import Narrative
+from headwise.describe.phrases import grid_of, model_of, size_of
+from headwise.describe.writer import Writer, listed
 from headwise.studies.profile.accessor import ProfileReading
-from headwise.studies.profile.words_findings import HALF, ROLES, role_heads, say_details, say_observations
+from headwise.studies.profile.words_findings import HALF, ROLES, add_details, add_observations, role_heads
 
 MOST_REGISTERS = 8
 FEWEST_CELLS = 100  # from how many cells on chance is spoken of
 
 
-def _say_overview(writer: Writer, reading: ProfileReading) -> None:
+def _add_overview(writer: Writer, reading: ProfileReading) -> None:
     what = writer.count(len(reading.keys), "statistics", "statistic")
     each = "its only head" if reading.total == 1 else f"each of its {writer.count(reading.total, 'total', 'head')}"
-    writer.say(
+    writer.add(
         "overview",
         f"A profile of where the attention heads of {model_of(reading)} look: {what} for {each} "
         f"({size_of(writer, reading)}), one layer x head map a statistic.",
@@ -37,12 +37,12 @@ def _say_overview(writer: Writer, reading: ProfileReading) -> None:
         count = writer.count(registers.total(), f"examples {keys[0]}", "example")
         over = f"over {count}{of_data if index == 0 else ''}{_registers(writer, registers)}"
         if len(groups) == 1:
-            writer.say("overview", f"Each value is the mean {over}.")
+            writer.add("overview", f"Each value is the mean {over}.")
         elif index == 0:
-            writer.say("overview", f"Most values are means {over}.")
+            writer.add("overview", f"Most values are means {over}.")
         else:
             one = len(keys) == 1
-            writer.say("overview", f"{listed(reading.labels(keys))} {'is a mean' if one else 'are means'} {over}.")
+            writer.add("overview", f"{listed(reading.labels(keys))} {'is a mean' if one else 'are means'} {over}.")
 
 
 def _registers(writer: Writer, registers: Counter[str]) -> str:
@@ -53,13 +53,13 @@ def _registers(writer: Writer, registers: Counter[str]) -> str:
     return f" ({listed(writer.count(count, 'register') + f' {name}' for name, count in registers.most_common())})"
 
 
-def _say_axes(writer: Writer, reading: ProfileReading) -> None:
+def _add_axes(writer: Writer, reading: ProfileReading) -> None:
     grid = grid_of(writer, reading.layers, reading.heads)
-    writer.say("axes", f"{grid}. Each panel has a colour scale of its own: colours compare within a panel.")
+    writer.add("axes", f"{grid}. Each panel has a colour scale of its own: colours compare within a panel.")
     if any(reading.has_intervals(key) for key in reading.measured):
-        writer.say("axes", "In the detail, the range in brackets after a head is the 95 % interval of its mean.")
+        writer.add("axes", "In the detail, the range in brackets after a head is the 95 % interval of its mean.")
     for key in reading.measured:
-        writer.say("axes", _range(writer, reading, key))
+        writer.add("axes", _range(writer, reading, key))
 
 
 def _range(writer: Writer, reading: ProfileReading, key: str) -> str:
@@ -76,11 +76,11 @@ def _range(writer: Writer, reading: ProfileReading, key: str) -> str:
     return f"{name}: {low} to {high}, median {middle}; {baseline}."
 
 
-def _say_caveats(writer: Writer, reading: ProfileReading) -> None:
-    _say_intervals(writer, reading)
-    writer.say("caveats", _unsettled(writer, reading))
+def _add_caveats(writer: Writer, reading: ProfileReading) -> None:
+    _add_intervals(writer, reading)
+    writer.add("caveats", _unsettled(writer, reading))
     if "sink" in reading.measured:
-        writer.say(
+        writer.add(
             "caveats",
             "A high share on the first token is ordinary in decoder models, a place where unused attention goes; it "
             "says little about that token.",
@@ -88,17 +88,17 @@ def _say_caveats(writer: Writer, reading: ProfileReading) -> None:
     random: list[str] = [key for key in ("induction", "duplicate") if key in reading.measured]
     if random:
         are, show = ("is", "it shows") if len(random) == 1 else ("are", "they show")
-        writer.say(
+        writer.add(
             "caveats",
             f"{listed(reading.labels(random))} {are} measured on repeated random tokens: {show} what a head can do, "
             "not how often it does so in text.",
         )
 
 
-def _say_intervals(writer: Writer, reading: ProfileReading) -> None:
+def _add_intervals(writer: Writer, reading: ProfileReading) -> None:
     widths = {key: reading.half_width(key) for key in reading.measured if reading.has_intervals(key)}
     if not widths:
-        writer.say("caveats", "There are no intervals, so no value can be told from an accident of the examples.")
+        writer.add("caveats", "There are no intervals, so no value can be told from an accident of the examples.")
         return
     parts = [
         f"± {writer.number(widths[key], f'half-width {key}', digits=2)} for {reading.label(key)}"
@@ -106,14 +106,14 @@ def _say_intervals(writer: Writer, reading: ProfileReading) -> None:
         if key in widths
     ]
     typical = f" (of the median head: {listed(parts)})" if parts else ""
-    writer.say(
+    writer.add(
         "caveats",
         f"The 95 % intervals{typical} tell how the mean would vary with other examples of the same kind, not with "
         "other kinds of text.",
     )
     cells = sum(reading.total - reading.missing(key) for key in widths)
     if cells >= FEWEST_CELLS:
-        writer.say(
+        writer.add(
             "caveats",
             f"With {writer.count(cells, 'cells', 'cell')} looked at, about {writer.count(round(cells / 20), 'chance')} "
             "such intervals miss the true mean by chance alone, and the largest values of a map tend to be a little "
@@ -154,9 +154,9 @@ def _headline(writer: Writer, reading: ProfileReading) -> str:
     return f"{first} {second[0].upper()}{second[1:]}."
 
 
-describe = Account(
+describe = Narrative(
     "Where each head looks",
     ProfileReading,
-    (_say_overview, _say_axes, say_details, say_observations, _say_caveats),
+    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
     _headline,
 )

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from headwise.describe import maps
-from headwise.describe.words import Writer, listed, span
+from headwise.describe.writer import Writer, listed, span
 from headwise.studies.profile.accessor import ProfileReading
 
 HALF = 0.5  # of a head's attention on the first token: the head is a sink
@@ -35,12 +35,12 @@ ROLES = {
 }
 
 
-def say_details(writer: Writer, reading: ProfileReading) -> None:
+def add_details(writer: Writer, reading: ProfileReading) -> None:
     """One entry a statistic: what it is, its strongest heads, how far from uniform they are, where they cluster."""
     for key in reading.keys:
         intro = f"{reading.label(key)}: {reading.text(key, 'definition')}."
         if key not in reading.measured:
-            writer.say("detail", f"{intro} It was not measured.")
+            writer.add("detail", f"{intro} It was not measured.")
             continue
         sentences = (
             f"{intro} {_strongest(writer, reading, key)}.",
@@ -48,19 +48,19 @@ def say_details(writer: Writer, reading: ProfileReading) -> None:
             _cluster(writer, reading, key),
             _missing(writer, reading, key),
         )
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def say_observations(writer: Writer, reading: ProfileReading) -> None:
+def add_observations(writer: Writer, reading: ProfileReading) -> None:
     """What holds over the whole model."""
-    writer.say("observations", _sinks(writer, reading))
+    writer.add("observations", _sinks(writer, reading))
     for key in ROLES:
         if key in reading.measured:
-            writer.say("observations", _role(writer, reading, key))
-    writer.say("observations", _nearer(writer, reading))
-    writer.say("observations", _concentration(writer, reading))
+            writer.add("observations", _role(writer, reading, key))
+    writer.add("observations", _nearer(writer, reading))
+    writer.add("observations", _concentration(writer, reading))
     for entry in (*_trends(writer, reading), *_companions(writer, reading)):
-        writer.say("observations", entry)
+        writer.add("observations", entry)
 
 
 def role_heads(reading: ProfileReading, key: str) -> list[maps.HeadValue]:

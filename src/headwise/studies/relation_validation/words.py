@@ -1,6 +1,6 @@
 """The relation validation in words: are the scores from weights borne out in texts, and by removal?
 
-Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`: "pearson_forced antonym" is that
+Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "pearson_forced antonym" is that
 variable at that relation, "own plural 8" the accuracy at a task and number of heads; means and counts are named as such.
 """
 
@@ -12,8 +12,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import RELATION, REMOVED, TASK
-from headwise.describe.subject import model_in
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.phrases import model_in
+from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.origin import origin_of
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
@@ -25,17 +25,17 @@ DRAWN = {  # from the same layers or not
 FEW = 50  # prompts below which a share is called coarse
 
 
-def describe(dataset: xr.Dataset) -> Words:
+def describe(dataset: xr.Dataset) -> Description:
     """The validation as a careful reader would tell it."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _say_overview(writer, dataset)
-    _say_axes(writer)
+    _add_overview(writer, dataset)
+    _add_axes(writer)
     for reading in READINGS:
-        _say_correlations(writer, dataset, reading)
+        _add_correlations(writer, dataset, reading)
     for name in _tasks(dataset):
-        _say_task(writer, dataset, name)
-    _say_observations(writer, dataset)
-    _say_caveats(writer, dataset)
+        _add_task(writer, dataset, name)
+    _add_observations(writer, dataset)
+    _add_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
 
 
@@ -56,31 +56,31 @@ def _ranged(writer: Writer, dataset: xr.Dataset, variable: str, name: str) -> st
     return f"{value} ({low} to {high})"
 
 
-def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
     relations = writer.count(dataset.sizes[RELATION], "relations", "relation")
     tasks = writer.count(dataset.sizes[TASK], "tasks", "few-shot task")
-    writer.say(
+    writer.add(
         "overview",
         f"Whether the heads of {model_in(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
         "lose when a relation's heads are switched off at the last token.",
     )
 
 
-def _say_axes(writer: Writer) -> None:
-    writer.say(
+def _add_axes(writer: Writer) -> None:
+    writer.add(
         "axes",
         "A head finds a target when it is among the k tokens that its output at the last token promotes most, without the "
         "final norm. The share of prompts where it does is correlated over all heads with the score from weights; ranges "
         "in brackets are 95 % intervals.",
     )
-    writer.say(
+    writer.add(
         "axes",
         "An effect is accuracy without random heads less accuracy without the relation's heads, a mean over all numbers of "
         "heads removed; a spill is the same on the other tasks.",
     )
 
 
-def _say_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None:
+def _add_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None:
     variable = f"pearson_{reading}"
     found = [
         (str(name), float(value))
@@ -88,7 +88,7 @@ def _say_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None
     ]
     ranked = sorted((row for row in found if np.isfinite(row[1])), key=lambda row: -row[1])
     if not ranked:
-        writer.say("detail", f"{READINGS[reading].capitalize()}, no correlation could be computed.")
+        writer.add("detail", f"{READINGS[reading].capitalize()}, no correlation could be computed.")
         return
     named = ranked if len(ranked) <= NAMED + LOWEST else ranked[:NAMED]
     text = listed(f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in named)
@@ -96,18 +96,18 @@ def _say_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None
     if len(ranked) > len(named):
         rows = (f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in ranked[-LOWEST:])
         lowest = f"; the lowest are {listed(rows)}"
-    writer.say("detail", f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}.")
+    writer.add("detail", f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}.")
     missing = [name for name, value in found if not np.isfinite(value)]
     if missing:
-        writer.say("detail", f"No head finds anything, or all find alike, for {listed(missing)}: no correlation there.")
+        writer.add("detail", f"No head finds anything, or all find alike, for {listed(missing)}: no correlation there.")
 
 
-def _say_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
+def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
     one = dataset.sel({TASK: name})
     known = np.flatnonzero(np.isfinite(one["own"].values))
     asked = writer.count(int(one["asked"]), f"asked {name}", "prompt")
     if not known.size:
-        writer.say("detail", f"{name}: no head has a score for it, so none was removed.")
+        writer.add("detail", f"{name}: no head has a score for it, so none was removed.")
         return
     parts = []
     for place in dict.fromkeys((int(known[0]), int(known[len(known) // 2]), int(known[-1]))):
@@ -119,10 +119,10 @@ def _say_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
         parts.append(f"{own} without {heads} (random: {random})")
     effect = _ranged(writer, dataset, "effect", name)
     spill = f", spill {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
-    writer.say("detail", f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}.")
+    writer.add("detail", f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}.")
 
 
-def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
     for reading in READINGS:
         values, low = dataset[f"pearson_{reading}"].values, dataset[f"pearson_{reading}_low"].values
         if not np.isfinite(values).any():
@@ -135,13 +135,13 @@ def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
         if np.isfinite(other).any():
             mean = writer.fixed(float(np.nanmean(other)), f"mean other_{reading}")
             control = f"; with the scores of the other relations, the control, it is {mean}"
-        writer.say(
+        writer.add(
             "observations",
             f"{READINGS[reading].capitalize()}, the mean correlation is {own}, and in {sure} of {total} relations the "
             f"interval is above nought{control}.",
         )
     for text in (_needed(writer, dataset), _apart(writer, dataset)):
-        writer.say("observations", text)
+        writer.add("observations", text)
 
 
 def _needed(writer: Writer, dataset: xr.Dataset) -> str:
@@ -177,11 +177,11 @@ def specific(dataset: xr.Dataset) -> list[str]:
     return [name for name in needed(dataset) if _at(dataset, "effect_low", name) > _at(dataset, "spill_high", name)]
 
 
-def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     prompts = int(dataset["prompts"].values.min())
     if prompts < FEW:
-        writer.say("caveats", f"Shares in texts are of as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.")
-    writer.say(
+        writer.add("caveats", f"Shares in texts are of as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.")
+    writer.add(
         "caveats",
         "A correlation over heads is carried by the few heads with a score, and those of similar relations are alike; its "
         "interval is over heads, and other prompts would move it too where scores are small. Tasks "
@@ -194,8 +194,8 @@ def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
             f"{name} ({writer.count(right, f'unsolved {name}')} of {writer.count(tried, f'tried {name}')})"
             for name, (right, tried) in unsolved.items()
         )
-        writer.say("caveats", f"The model solves too few prompts of {listed(rows)}; these tasks were left out.")
-    writer.say("caveats", "This is one model, with one set of templates.")
+        writer.add("caveats", f"The model solves too few prompts of {listed(rows)}; these tasks were left out.")
+    writer.add("caveats", "This is one model, with one set of templates.")
 
 
 def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:

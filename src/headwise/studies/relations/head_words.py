@@ -2,7 +2,7 @@
 
     head_in_words("L23H4", atlas["relations"], atlas["salience"]).text()
 
-What a head's own page shows. Every number is kept, with what it is, in `Words.numbers`.
+What a head's own page shows. Every number is kept, with what it is, in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, TARGET, VOCABULARY, head_name, parse_head
 from headwise.core.errors import DataError
-from headwise.describe.words import Words, Writer
+from headwise.describe.writer import Description, Writer
 from headwise.studies.relations.accessor import SIGNS, RelationsReading
 
 __all__ = ["head_in_words"]
@@ -21,7 +21,9 @@ PAIRS = 8  # pairs told of a relation
 TOKENS, TARGETS = 8, 3
 
 
-def head_in_words(head: str | tuple[int, int], relations: xr.Dataset, salience: xr.Dataset | None = None) -> Words:
+def head_in_words(
+    head: str | tuple[int, int], relations: xr.Dataset, salience: xr.Dataset | None = None
+) -> Description:
     """What one head computes: ``head`` as "L23H4" or (23, 4)."""
     layer, number = parse_head(head)
     name, reading = head_name(layer, number), RelationsReading(relations)
@@ -33,17 +35,17 @@ def head_in_words(head: str | tuple[int, int], relations: xr.Dataset, salience: 
     writer = Writer(f"{name}, by its weights")
     categories = str(relations["categories"].sel(place).values)
     if not bool(reading.measured.sel(place)):
-        writer.say("overview", f"{name} was not measured: its layer has no such head.")
+        writer.add("overview", f"{name} was not measured: its layer has no such head.")
         return writer.finish("")
     told = f"{name} belongs to: {categories}." if categories else f"{name} is unclassified."
-    writer.say("overview", told)
-    _say_relations(writer, reading, place, bool(categories))
+    writer.add("overview", told)
+    _add_relations(writer, reading, place, bool(categories))
     if salience is not None:
-        writer.say("observations", _salient(writer, salience, place))
+        writer.add("observations", _salient(writer, salience, place))
     return writer.finish(told)
 
 
-def _say_relations(writer: Writer, reading: RelationsReading, place: dict[str, int], classified: bool) -> None:
+def _add_relations(writer: Writer, reading: RelationsReading, place: dict[str, int], classified: bool) -> None:
     """The relations over the threshold, strongest first; or, where there are none, the few that come nearest."""
     found = [
         (float(reading.score(relation, sign).sel(place)), sign, relation)
@@ -61,7 +63,7 @@ def _say_relations(writer: Writer, reading: RelationsReading, place: dict[str, i
         verb = "promotes" if sign == "score" else "suppresses"
         text = f"{relation}: {verb} {writer.percent(value, f'share {what}')} of the targets"
         step = f"(as a share {low} to {high}; with shuffled targets {null})"
-        writer.say("detail", f"{text} {step}{_pairs(reading, place, sign, relation)}.")
+        writer.add("detail", f"{text} {step}{_pairs(reading, place, sign, relation)}.")
 
 
 def _pairs(reading: RelationsReading, place: dict[str, int], sign: str, relation: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from headwise.describe import maps
-from headwise.describe.words import Writer, listed
+from headwise.describe.writer import Writer, listed
 from headwise.studies.relations.accessor import SIGNS, RelationsReading
 
 FEWEST_LAYERS = 6  # for early, middle and late
@@ -16,25 +16,25 @@ NAMED = 8  # heads of several categories that are named
 LIKELY = 0.05  # false positives from which on a relation is called easy to pass
 
 
-def say_details(writer: Writer, reading: RelationsReading) -> None:
+def add_details(writer: Writer, reading: RelationsReading) -> None:
     """One entry a category, with the strongest head of each of its relations."""
     for category in reading.categories:
         own = [name for name in reading.relations if reading.category_of(name) == category]
         text = f"{category[:1].upper()}{category[1:]}: {_size(writer, reading, category)}. {_depth(writer, reading, category)}"
         strongest = listed(_strongest(writer, reading, relation) for relation in own)
-        writer.say("detail", f"{text.strip()} Strongest by relation: {strongest}.")
+        writer.add("detail", f"{text.strip()} Strongest by relation: {strongest}.")
     for one in reading.left_out():
-        writer.say("detail", _left_out(writer, one))
+        writer.add("detail", _left_out(writer, one))
 
 
-def say_observations(writer: Writer, reading: RelationsReading) -> None:
+def add_observations(writer: Writer, reading: RelationsReading) -> None:
     """Shares, heads of several categories, and what the shuffled targets say."""
-    writer.say("observations", _classified(writer, reading))
-    writer.say("observations", _several(writer, reading))
-    writer.say("observations", _suppression(writer, reading))
-    writer.say("observations", _chance(writer, reading))
-    writer.say("observations", _easy(writer, reading))
-    writer.say("observations", _copied(writer, reading))
+    writer.add("observations", _classified(writer, reading))
+    writer.add("observations", _several(writer, reading))
+    writer.add("observations", _suppression(writer, reading))
+    writer.add("observations", _chance(writer, reading))
+    writer.add("observations", _easy(writer, reading))
+    writer.add("observations", _copied(writer, reading))
 
 
 def _size(writer: Writer, reading: RelationsReading, category: str) -> str:

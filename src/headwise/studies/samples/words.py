@@ -1,6 +1,6 @@
 """The sampling study in words: how the model errs when asked many times, and which of its answers to take.
 
-Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`.
+Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
-from headwise.describe.subject import model_in
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.phrases import model_in
+from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.origin import origin_of
 
 NAMES = {
@@ -23,43 +23,43 @@ NAMES = {
 FEW = 100  # questions below which the sample is called small
 
 
-def describe(dataset: xr.Dataset) -> Words:
+def describe(dataset: xr.Dataset) -> Description:
     """Samples as a careful reader would tell of them."""
     model = model_in(dataset)
     writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
-    _say_overview(writer, dataset, model)
-    _say_axes(writer)
-    _say_strategies(writer, dataset)
-    _say_types(writer, dataset)
-    _say_observations(writer, dataset)
-    _say_caveats(writer, dataset)
+    _add_overview(writer, dataset, model)
+    _add_axes(writer)
+    _add_strategies(writer, dataset)
+    _add_types(writer, dataset)
+    _add_observations(writer, dataset)
+    _add_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset, model))
 
 
-def _say_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
+def _add_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
     asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
     draws = writer.count(dataset.sizes[DRAW], "samples", "time")
-    writer.say(
+    writer.add(
         "overview",
         f"{model} was asked {asked}, {draws} each with tokens drawn at random; how it errs is told from how its answers "
         "differ, and a probe chooses among them.",
     )
     layer = writer.count(int(dataset.attrs["layer"]), "layer")
-    writer.say(
+    writer.add(
         "overview",
         f"The probe reads the site {dataset.attrs['site']} of layer {layer} at the last token of the exact answer, and was "
         f"fitted on the samples of other questions; its AUROC over samples is {_ranged(writer, dataset, 'probe_auroc')}.",
     )
 
 
-def _say_axes(writer: Writer) -> None:
-    writer.say(
+def _add_axes(writer: Writer) -> None:
+    writer.add(
         "axes",
         "Accuracy is the share of questions whose chosen answer is correct, a refusal counting as not correct. The range in "
         "brackets is the 95 % interval, from questions drawn anew; gains over the greedy answer are paired, question by "
         "question.",
     )
-    writer.say(
+    writer.add(
         "axes",
         "With K samples: A, refusals are the largest group; B, at least half are correct; C, at least half are one and the "
         "same wrong answer; D, correct answers and one wrong answer are about as many; E, at least a third as many "
@@ -67,15 +67,15 @@ def _say_axes(writer: Writer) -> None:
     )
 
 
-def _say_strategies(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_strategies(writer: Writer, dataset: xr.Dataset) -> None:
     parts = [
         f"{NAMES[name]} {_ranged(writer, dataset.sel({STRATEGY: name}), 'accuracy', name)}"
         for name in _strategies(dataset)
     ]
-    writer.say("detail", f"Correct is {listed(parts)}.")
+    writer.add("detail", f"Correct is {listed(parts)}.")
 
 
-def _say_types(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_types(writer: Writer, dataset: xr.Dataset) -> None:
     total = dataset.sizes[EXAMPLE]
     for name in (str(name) for name in dataset[ERROR_TYPE].values):
         one = dataset.sel({ERROR_TYPE: name})
@@ -94,14 +94,14 @@ def _say_types(writer: Writer, dataset: xr.Dataset) -> None:
             text += f" (95 % of shuffled labels: up to {null})"
         elif size:
             text += "; too few questions, of it or of the rest, to fit a probe"
-        writer.say("detail", f"{text}.")
+        writer.add("detail", f"{text}.")
 
 
-def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
     for name in ("majority", "probe"):
         one = dataset.sel({STRATEGY: name})
         gain = _ranged(writer, one, "gain", name)
-        writer.say(
+        writer.add(
             "observations", f"Taking {NAMES[name]} instead of the greedy one changes accuracy by {gain}{_sure(one)}."
         )
     low, value = (dataset[part].sel({STRATEGY: "probe"}) for part in ("type_gain_low", "type_gain"))
@@ -110,7 +110,7 @@ def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
         rows = (
             f"{name} (by {writer.fixed(float(value.sel({ERROR_TYPE: name})), f'type_gain {name}')})" for name in sure
         )
-        writer.say("observations", f"The probe's choice gains beyond doubt on questions of type {listed(rows)}.")
+        writer.add("observations", f"The probe's choice gains beyond doubt on questions of type {listed(rows)}.")
     told = [
         str(name)
         for name in dataset[ERROR_TYPE].values
@@ -119,27 +119,27 @@ def _say_observations(writer: Writer, dataset: xr.Dataset) -> None:
     tried = int(np.isfinite(dataset["type_auroc"].values).sum())
     if tried:
         count, total = writer.count(len(told), "told"), writer.count(tried, "tried", "type")
-        writer.say(
+        writer.add(
             "observations",
             f"Of {total} with enough questions, {count} are told from the rest by one activation beyond what shuffled labels "
             f"give{': ' + listed(told) if told else ''}.",
         )
 
 
-def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     if dataset.sizes[EXAMPLE] < FEW:
-        writer.say(
+        writer.add(
             "caveats", f"Only {writer.count(dataset.sizes[EXAMPLE], 'questions')} questions, so intervals are wide."
         )
-    writer.say(
+    writer.add(
         "caveats",
         "The layer was chosen where greedy answers to the same questions are told best, which is a little too good for them; "
         "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
         "samples. Types are told from the same samples that are chosen from. Wrong answers are called equal by their words.",
     )
     if not origin_of(dataset).get("parameters", {}).get("judge"):
-        writer.say("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.say("caveats", "This is one model on one set of questions.")
+        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
+    writer.add("caveats", "This is one model on one set of questions.")
 
 
 def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:

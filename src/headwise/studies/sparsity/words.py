@@ -1,6 +1,6 @@
 """Sparsity without training in words: what each rule drops, what that costs, and which heads can bear it.
 
-Every number is computed from the Dataset and kept, with what it is, in `Words.numbers`: "rise top 6" is that variable at
+Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "rise top 6" is that variable at
 that rule, "needed L3H1" the keys that a head needs; means and counts are named as such.
 """
 
@@ -11,8 +11,8 @@ import xarray as xr
 
 from headwise.core.dims import RULE
 from headwise.describe import maps
-from headwise.describe.subject import model_in
-from headwise.describe.words import Words, Writer, listed
+from headwise.describe.phrases import model_in
+from headwise.describe.writer import Description, Writer, listed
 
 KINDS = {
     "top": "The largest of a row",
@@ -25,17 +25,17 @@ BEARABLE = 0.05  # nats
 NAMED = 3
 
 
-def describe(dataset: xr.Dataset) -> Words:
+def describe(dataset: xr.Dataset) -> Description:
     """Sparsity as a careful reader would tell it."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _say_overview(writer, dataset)
-    _say_axes(writer, dataset)
+    _add_overview(writer, dataset)
+    _add_axes(writer, dataset)
     for kind in _kinds(dataset):
-        _say_kind(writer, dataset, kind)
-    _say_bearable(writer, dataset)
-    _say_control(writer, dataset)
-    _say_heads(writer, dataset)
-    _say_caveats(writer, dataset)
+        _add_kind(writer, dataset, kind)
+    _add_bearable(writer, dataset)
+    _add_control(writer, dataset)
+    _add_heads(writer, dataset)
+    _add_caveats(writer, dataset)
     return writer.finish(_headline(writer, dataset))
 
 
@@ -44,21 +44,21 @@ def _kinds(dataset: xr.Dataset) -> list[str]:
     return [kind for kind in KINDS if kind in found]
 
 
-def _say_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
     rules = writer.count(dataset.sizes[RULE], "rules", "rule")
     prompts = writer.count(int(dataset.attrs["prompts"]), "prompts", "prompt")
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
-    writer.say(
+    writer.add(
         "overview",
         f"What {model_in(dataset)} loses when attention weights are dropped at inference, without training, by {rules}, on "
         f"{prompts} of {tokens}.",
     )
 
 
-def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
     dense = writer.number(float(dataset["dense"]), "dense")
     scaled = "scaled to the row's sum" if dataset.attrs["renormalised"] else "left as it is"
-    writer.say(
+    writer.add(
         "axes",
         f"The loss is {dense} nats with nothing dropped; rises are paired by prompt, with 95 % intervals in brackets. What "
         f"stays of a row is {scaled}. The change of a head's output is the norm of the difference over the norm of the "
@@ -66,7 +66,7 @@ def _say_axes(writer: Writer, dataset: xr.Dataset) -> None:
     )
 
 
-def _say_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
+def _add_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
     parts = []
     for name in dataset[RULE].values[dataset["kind"].values == kind]:
         one = dataset.sel({RULE: name})
@@ -78,7 +78,7 @@ def _say_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
             f"{name} keeps {kept} of edges, drops {mass} of the weight, changes head outputs by {change} of their "
             f"norm and raises the loss by {rise} ({low} to {high})"
         )
-    writer.say("detail", f"{KINDS[kind]}: {'; '.join(parts)}.")
+    writer.add("detail", f"{KINDS[kind]}: {'; '.join(parts)}.")
 
 
 def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
@@ -87,23 +87,23 @@ def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
     return cheap.isel({RULE: int(np.argmin(cheap["kept_mean"].values))}) if cheap.sizes[RULE] else None
 
 
-def _say_bearable(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_bearable(writer: Writer, dataset: xr.Dataset) -> None:
     """The sparsest setting that costs little, of all rules."""
     limit = writer.number(BEARABLE, "limit")
     best = _cheapest(dataset)
     if best is None:
-        writer.say("observations", f"No setting keeps the rise of the loss below {limit} nats, interval included.")
+        writer.add("observations", f"No setting keeps the rise of the loss below {limit} nats, interval included.")
         return
     name = str(best[RULE].values)
     kept = writer.percent(float(best["kept_mean"]), f"kept {name}")
     rise = writer.fixed(float(best["rise"]), f"rise {name}")
-    writer.say(
+    writer.add(
         "observations",
         f"The fewest edges at a rise below {limit} nats, interval included, are left by {name}: {kept}, at {rise} nats.",
     )
 
 
-def _say_control(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_control(writer: Writer, dataset: xr.Dataset) -> None:
     for place in np.flatnonzero(dataset["kind"].values == "random"):
         amount = float(dataset["strength"].values[place])
         same = np.flatnonzero((dataset["kind"].values == "top") & (dataset["strength"].values == amount))
@@ -111,14 +111,14 @@ def _say_control(writer: Writer, dataset: xr.Dataset) -> None:
             random, top = (str(dataset[RULE].values[each]) for each in (place, same[0]))
             by = [writer.fixed(float(dataset["rise"].sel({RULE: name})), f"rise {name}") for name in (random, top)]
             keys = writer.number(amount, f"strength {top}")
-            writer.say(
+            writer.add(
                 "observations",
                 f"Which keys stay matters: {keys} a row drawn at random raise the loss by {by[0]} nats, the {keys} largest "
                 f"by {by[1]}.",
             )
 
 
-def _say_heads(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_heads(writer: Writer, dataset: xr.Dataset) -> None:
     needed = dataset["needed"]
     mean = writer.number(float(needed.mean()), "needed mean")
     few, many = (
@@ -128,7 +128,7 @@ def _say_heads(writer: Writer, dataset: xr.Dataset) -> None:
         ]
         for by in ("smallest", "largest")
     )
-    writer.say(
+    writer.add(
         "observations",
         f"For 99 % of a row's weight a head needs {mean} keys on average; the fewest {listed(few)}, the most {listed(many)}.",
     )
@@ -137,15 +137,15 @@ def _say_heads(writer: Writer, dataset: xr.Dataset) -> None:
         thirds = [
             writer.number(value, f"needed {third}") for third, value in zip(maps.THIRDS, trend.means, strict=True)
         ]
-        writer.say(
+        writer.add(
             "observations",
             f"By depth: {thirds[0]} keys in the early, {thirds[1]} in the middle and {thirds[2]} in the late third of layers.",
         )
 
 
-def _say_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
-    writer.say(
+    writer.add(
         "caveats",
         f"Prompts have {tokens}: of a longer text the same number of keys is a smaller share. Shares are those of the plain "
         "pass. The rules are exact; how fast a sparse kernel would be is not measured.",

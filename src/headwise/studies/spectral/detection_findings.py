@@ -9,7 +9,7 @@ import math
 from statistics import fmean
 
 from headwise.core.dims import LAYER, RANK, SIZE
-from headwise.describe.words import Writer, listed
+from headwise.describe.writer import Writer, listed
 from headwise.studies.spectral.detection_accessor import DetectionReading
 
 KINDS = {"supervised": "fitted", "combined": "combined", "score": "a score, not fitted"}
@@ -32,24 +32,24 @@ def looked_at(writer: Writer, reading: DetectionReading) -> str:
     return f", allowing for the {writer.count(len(reading.ranked), 'rows')} that were looked at"
 
 
-def say_details(writer: Writer, reading: DetectionReading) -> None:
+def add_details(writer: Writer, reading: DetectionReading) -> None:
     """One entry a detector, best first."""
     for name in reading.ranked:
         what = KINDS.get(reading.kind(name), reading.kind(name))
         text = f"{reading.label(name)} ({what}): AUROC {value(writer, reading, name)}{_chance(reading, name)}."
         sentences = (text, _gain(writer, reading, name), _cut(writer, reading, name), _paper(writer, reading, name))
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def say_observations(writer: Writer, reading: DetectionReading) -> None:
+def add_observations(writer: Writer, reading: DetectionReading) -> None:
     """What holds over the table."""
     if not reading.ranked:
         return
     for sentence in (_best, _alone, _ours, _order):
-        writer.say("observations", sentence(writer, reading))
+        writer.add("observations", sentence(writer, reading))
     fitted = [name for name in reading.of_kind("supervised") if reading.knows(name)] if reading.finds() else []
     for curve in (_sweep, _layers, _sizes, _transfer):
-        writer.say("observations", next((text for name in fitted if (text := curve(writer, reading, name))), ""))
+        writer.add("observations", next((text for name in fitted if (text := curve(writer, reading, name))), ""))
 
 
 def _chance(reading: DetectionReading, name: str) -> str:

@@ -1,25 +1,25 @@
 """The detection study in words: how well do detectors tell wrong answers from correct ones?
 
 Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Words.numbers`.
+computed from the Dataset and kept, with what it is, in `Description.numbers`.
 """
 
 from __future__ import annotations
 
 import math
 
-from headwise.describe.account import Account
-from headwise.describe.subject import model_of
-from headwise.describe.words import Writer, listed
+from headwise.describe.narrative import Narrative
+from headwise.describe.phrases import model_of
+from headwise.describe.writer import Writer, listed
 from headwise.studies.spectral.detection_accessor import DetectionReading
-from headwise.studies.spectral.detection_findings import looked_at, say_details, say_observations, value
+from headwise.studies.spectral.detection_findings import add_details, add_observations, looked_at, value
 
 FEW = 100  # answers of the rarer kind below which the sample is called small
 NOUNS = {"supervised": "fitted detector", "combined": "combination", "score": "score that is not fitted"}
 SEVERAL = {"score": "scores that are not fitted"}
 
 
-def _say_overview(writer: Writer, reading: DetectionReading) -> None:
+def _add_overview(writer: Writer, reading: DetectionReading) -> None:
     kinds = {kind: len(reading.of_kind(kind)) for kind in NOUNS}
     rows = listed(_counted(writer, kind, count) for kind, count in kinds.items() if count)
     answers, folds = "", reading.dataset.attrs.get("folds")
@@ -29,15 +29,15 @@ def _say_overview(writer: Writer, reading: DetectionReading) -> None:
     text = (
         f"How well wrong answers of {model_of(reading)} are told from correct ones by {rows or 'no detector'}{answers}."
     )
-    writer.say("overview", text)
+    writer.add("overview", text)
     if folds:
-        writer.say(
+        writer.add(
             "overview",
             f"Each number is a mean over {writer.count(int(folds), 'folds', 'fold')}; what is to be chosen was chosen "
             "inside the training folds.",
         )
     if data := reading.origin.get("data", {}).get("name"):
-        writer.say("overview", f"The questions are those of the data '{data}'.")
+        writer.add("overview", f"The questions are those of the data '{data}'.")
 
 
 def _counted(writer: Writer, kind: str, count: int) -> str:
@@ -46,9 +46,9 @@ def _counted(writer: Writer, kind: str, count: int) -> str:
     return writer.count(count, f"kind {kind}", NOUNS[kind])
 
 
-def _say_axes(writer: Writer, _: DetectionReading) -> None:
+def _add_axes(writer: Writer, _: DetectionReading) -> None:
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
-    writer.say(
+    writer.add(
         "axes",
         f"AUROC is how often a wrong answer scores higher than a correct one: {half} is a coin toss, {one} is perfect. "
         "The range in brackets is the 95 % interval. A score that is not fitted can be below a coin toss: then it "
@@ -56,22 +56,22 @@ def _say_axes(writer: Writer, _: DetectionReading) -> None:
     )
 
 
-def _say_caveats(writer: Writer, reading: DetectionReading) -> None:
+def _add_caveats(writer: Writer, reading: DetectionReading) -> None:
     counts = reading.counts()
     if counts is not None and min(counts) < FEW:
         rarer = writer.count(min(counts), "rarer")
-        writer.say("caveats", f"The rarer kind of answer has only {rarer}, so intervals are wide.")
+        writer.add("caveats", f"The rarer kind of answer has only {rarer}, so intervals are wide.")
     if len(reading.ranked) > 1:
-        writer.say(
+        writer.add(
             "caveats",
             f"The best of {writer.count(len(reading.ranked), 'rows')} detectors tends to be a little too good; "
             "intervals are of each one by itself, for other answers of the same kind, not for another training set.",
         )
     if reading.length is not None:
-        writer.say("caveats", "Length is a confounder: a detector near the level of length may know nothing else.")
+        writer.add("caveats", "Length is a confounder: a detector near the level of length may know nothing else.")
     if not reading.origin.get("parameters", {}).get("judge"):
-        writer.say("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.say("caveats", "This is one model on one set of questions.")
+        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
+    writer.add("caveats", "This is one model on one set of questions.")
 
 
 def _headline(writer: Writer, reading: DetectionReading) -> str:
@@ -91,9 +91,9 @@ def _headline(writer: Writer, reading: DetectionReading) -> str:
     )
 
 
-describe = Account(
+describe = Narrative(
     "How well wrong answers are told from correct ones",
     DetectionReading,
-    (_say_overview, _say_axes, say_details, say_observations, _say_caveats),
+    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
     _headline,
 )

@@ -1,7 +1,7 @@
 """The spectral study in words: which heads' attention differs between wrong and correct answers?
 
 Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Words.numbers`.
+computed from the Dataset and kept, with what it is, in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -10,44 +10,44 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwise.describe.account import Account
-from headwise.describe.subject import answers_of, grid_of, model_of, size_of
-from headwise.describe.words import Writer, listed
+from headwise.describe.narrative import Narrative
+from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
+from headwise.describe.writer import Writer, listed
 from headwise.studies.spectral.accessor import LEVEL, WHOLE, SpectralReading, auroc
-from headwise.studies.spectral.words_findings import PAIR, say_details, say_observations
+from headwise.studies.spectral.words_findings import PAIR, add_details, add_observations
 
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
 TINY = 0.001  # p-values below are not written out
 FEW = 100  # answers of the rarer kind below which the sample is called small
 
 
-def _say_overview(writer: Writer, reading: SpectralReading) -> None:
+def _add_overview(writer: Writer, reading: SpectralReading) -> None:
     text = "the whole text, prompt and answer" if reading.part == WHOLE else "the answer's tokens"
     what = writer.count(len(reading.measured), "features", "feature")
-    writer.say(
+    writer.add(
         "overview",
         f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) behave differently when its answer is "
         f"wrong: {what} of each head's attention map, compared between {answers_of(writer, reading)}, over {text}.",
     )
     data, refused = reading.origin.get("data", {}).get("name"), reading.counts.get("refused", 0)
     if data:
-        writer.say("overview", f"The questions are those of the data '{data}'.")
+        writer.add("overview", f"The questions are those of the data '{data}'.")
     if refused:
         were = "was" if refused == 1 else "were"
-        writer.say("overview", f"{writer.count(refused, 'count refused', 'refused answer')} {were} left out.")
+        writer.add("overview", f"{writer.count(refused, 'count refused', 'refused answer')} {were} left out.")
 
 
-def _say_axes(writer: Writer, reading: SpectralReading) -> None:
-    writer.say("axes", f"{grid_of(writer, reading.layers, reading.heads)}.")
+def _add_axes(writer: Writer, reading: SpectralReading) -> None:
+    writer.add("axes", f"{grid_of(writer, reading.layers, reading.heads)}.")
     zero, one = writer.number(0, "constant"), writer.number(1, "constant")
-    writer.say(
+    writer.add(
         "axes",
         f"Each cell is the p-value of a two-sided Mann-Whitney U test; all maps share one colour scale from {zero} "
         f"(dark) to {one}. q is the Benjamini-Hochberg q-value over the heads of one map. AUROC is that of the single "
         f"feature: above {writer.number(0.5, 'constant')} it is larger in wrong answers.",
     )
     for key in (key for key in PAIR if key in reading.measured):
-        writer.say("axes", _range(writer, reading, key))
+        writer.add("axes", _range(writer, reading, key))
 
 
 def _range(writer: Writer, reading: SpectralReading, key: str) -> str:
@@ -63,21 +63,21 @@ def _p(writer: Writer, value: float, of: str) -> str:
     return f"below {writer.number(TINY, 'constant')}" if value < TINY else writer.number(value, of)
 
 
-def _say_caveats(writer: Writer, reading: SpectralReading) -> None:
+def _add_caveats(writer: Writer, reading: SpectralReading) -> None:
     rarer = min((reading.counts.get(kind, FEW) for kind in ("wrong", "correct")), default=FEW)
     if rarer < FEW:
-        writer.say(
+        writer.add(
             "caveats",
             f"The rarer kind of answer has only {writer.count(rarer, 'rarer')}: small differences go unseen, and "
             "effects that are seen tend to be too large.",
         )
-    writer.say("caveats", _multiplicity(writer, reading))
-    writer.say("caveats", _length(writer, reading))
+    writer.add("caveats", _multiplicity(writer, reading))
+    writer.add("caveats", _length(writer, reading))
     if any(key in ("laplacian", "attention") for key in reading.measured):
-        writer.say("caveats", "That the ten largest eigenvalues become one number by their mean is our choice.")
+        writer.add("caveats", "That the ten largest eigenvalues become one number by their mean is our choice.")
     if not reading.origin.get("parameters", {}).get("judge"):
-        writer.say("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.say(
+        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
+    writer.add(
         "caveats",
         "This is one model on one set of questions, and a head that differs need not be a cause of the error.",
     )
@@ -170,9 +170,9 @@ def _verdict(writer: Writer, reading: SpectralReading, key: str) -> str:
     return f"{q}; not more than with shuffled labels" if p >= LEVEL else q
 
 
-describe = Account(
+describe = Narrative(
     "Which heads differ between wrong and correct answers",
     SpectralReading,
-    (_say_overview, _say_axes, say_details, say_observations, _say_caveats),
+    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
     _headline,
 )

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from headwise.describe import maps
-from headwise.describe.words import Writer, listed, span
+from headwise.describe.writer import Writer, listed, span
 from headwise.studies.spectral.accessor import ANSWER, LEVEL, SpectralReading
 
 PAIR = ("attention_score", "laplacian")  # the two maps of the figure
@@ -23,37 +23,37 @@ FEWEST_HEADS = 20  # for correlations over the heads of a model
 BOXES = 3
 
 
-def say_details(writer: Writer, reading: SpectralReading) -> None:
+def add_details(writer: Writer, reading: SpectralReading) -> None:
     """One entry a feature: how many heads differ, which most, which way, where, what is left with lengths paired."""
     for key in reading.keys:
         meaning = reading.definition(key)
         intro = f"{reading.label(key)}{f' ({meaning})' if meaning else ''}:"
         if key not in reading.measured:
-            writer.say("detail", f"{intro} not measured.")
+            writer.add("detail", f"{intro} not measured.")
             continue
         sentences = [f"{intro} {_shares(writer, reading, key)}.", _chance(writer, reading, key)]
         if reading.finds(key):
             sentences += [_strongest(writer, reading, key), _direction(writer, reading, key)]
             sentences += [_clusters(writer, reading, key), _matched(writer, reading, key)]
         sentences.append(_missing(writer, reading, key))
-        writer.say("detail", " ".join(sentence for sentence in sentences if sentence))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def say_observations(writer: Writer, reading: SpectralReading) -> None:
+def add_observations(writer: Writer, reading: SpectralReading) -> None:
     """The two maps of the figure side by side; then depth, and the answer alone."""
     pair = [key for key in PAIR if key in reading.measured]
     found = [key for key in pair if reading.finds(key)]
     if pair and not found:
         names = listed((reading.label(key) for key in pair), last="or")
-        writer.say("observations", f"No sign that {names} differs between wrong and correct answers in any head.")
+        writer.add("observations", f"No sign that {names} differs between wrong and correct answers in any head.")
     if len(found) == 2:
-        writer.say("observations", _overlap(writer, reading, *found))
-        writer.say("observations", _agreement(writer, reading, *found))
+        writer.add("observations", _overlap(writer, reading, *found))
+        writer.add("observations", _agreement(writer, reading, *found))
     for key in found:
-        writer.say("observations", _depth(writer, reading, key))
-    writer.say("observations", _richest(writer, reading))
+        writer.add("observations", _depth(writer, reading, key))
+    writer.add("observations", _richest(writer, reading))
     for key in pair:
-        writer.say("observations", _answer(writer, reading, key))
+        writer.add("observations", _answer(writer, reading, key))
 
 
 def _shares(writer: Writer, reading: SpectralReading, key: str) -> str:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from headwise.describe import Words, Writer
-from headwise.describe.words import listed, percent, significant, span
+from headwise.describe import Description, Writer
+from headwise.describe.writer import listed, percent, significant, span
 
-WORDS = Words("T", overview=("A.", "B."), detail=("C.", "D."), headline="H.")
+WORDS = Description("T", overview=("A.", "B."), detail=("C.", "D."), headline="H.")
 
 
 def test_sections_leave_out_what_is_empty() -> None:
@@ -16,7 +16,7 @@ def test_text_and_markdown() -> None:
     assert WORDS.text() == "T\n\nOverview\nA. B.\n\nDetail\nC.\nD.\n"
     assert WORDS.markdown() == "## T\n\n### Overview\n\nA. B.\n\n### Detail\n\n- C.\n- D.\n"
     assert WORDS.short() == "H."
-    assert Words("T", overview=("A.", "B.")).short() == "A."
+    assert Description("T", overview=("A.", "B.")).short() == "A."
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_english() -> None:
 
 def test_a_writer_keeps_every_number() -> None:
     writer = Writer("T")
-    writer.say("overview", f"{writer.count(1, 'heads', 'head')}, {writer.count(2970, 'cells', 'cell')}.")
-    writer.say("overview", "")
-    writer.say("detail", f"{writer.fixed(-0.001, 'rho')} and {writer.percent(0.25, 'share')}.")
+    writer.add("overview", f"{writer.count(1, 'heads', 'head')}, {writer.count(2970, 'cells', 'cell')}.")
+    writer.add("overview", "")
+    writer.add("detail", f"{writer.fixed(-0.001, 'rho')} and {writer.percent(0.25, 'share')}.")
     words = writer.finish("H.")
     assert words.overview == ("1 head, 2,970 cells.",)
     assert words.detail == ("0.00 and 25 %.",)
-    assert [(number.text, number.of) for number in words.numbers] == [
+    assert [(number.text, number.source) for number in words.numbers] == [
         ("1", "heads"),
         ("2,970", "cells"),
         ("0.00", "rho"),

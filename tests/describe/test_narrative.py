@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import xarray as xr
 
-from headwise.describe.account import Account
-from headwise.describe.words import Writer
+from headwise.describe.narrative import Narrative
+from headwise.describe.writer import Writer
 
 
 class Reading:
@@ -18,15 +18,15 @@ class Reading:
         self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
 
 
-def say_overview(writer: Writer, reading: Reading) -> None:
-    writer.say("overview", f"There are {writer.count(reading.dataset.sizes['layer'], 'layers', 'layer')}.")
+def add_overview(writer: Writer, reading: Reading) -> None:
+    writer.add("overview", f"There are {writer.count(reading.dataset.sizes['layer'], 'layers', 'layer')}.")
 
 
-def say_caveats(writer: Writer, _: Reading) -> None:
-    writer.say("caveats", "It is small.")
+def add_caveats(writer: Writer, _: Reading) -> None:
+    writer.add("caveats", "It is small.")
 
 
-ACCOUNT = Account("A study", Reading, (say_overview, say_caveats), lambda writer, _: writer.count(7, "seven", "head"))
+ACCOUNT = Narrative("A study", Reading, (add_overview, add_caveats), lambda writer, _: writer.count(7, "seven", "head"))
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_all_parts_speak_in_order_and_the_headline_last(attrs: dict[str, str], t
     assert words.title == title
     assert words.sections() == {"Overview": ["There are 2 layers."], "Caveats": ["It is small."]}
     assert words.short() == "7 heads"
-    assert [number.of for number in words.numbers] == ["layers", "seven"]
+    assert [number.source for number in words.numbers] == ["layers", "seven"]

@@ -10,7 +10,7 @@ from synthetic.functions import functions_dataset
 from synthetic.patterns import patterns_dataset
 
 from headwise.describe.maps import strongest
-from headwise.describe.ties import best, others_as_large
+from headwise.describe.phrases import best, others_as_large
 from headwise.studies.functions.figure.grid import PUBLISHED
 from headwise.studies.present import describe, figure_of
 

@@ -1,10 +1,8 @@
-"""What every description is made of: sections of sentences, English for numbers and lists, the origin of each number.
+"""Descriptions in words: sections of sentences, in which every number can be recomputed.
 
-A description is the figure's alt text, the report's prose, and what a screen reader speaks. It never says what was not
-computed: whoever writes one uses a `Writer`, which turns a value into text and keeps the value beside it, with
-a note of what it is. So a test (or a doubting reader) can go through `Words.numbers` and compute each of them again.
-
-This module does not know any study.
+A description is a figure's alternative text, the report's prose, and what a screen reader speaks. It states only what was
+computed: a `Writer` turns each value into text and records it with its source, so that a test (or a reader) can go through
+`Description.numbers` and recompute every number.
 """
 
 from __future__ import annotations
@@ -24,29 +22,29 @@ SECTIONS = {
     "observations": "Key observations",
     "caveats": "Caveats",
 }
-_FLOWING = ("overview", "caveats")  # read as one paragraph; the others as one line an entry
+_FLOWING = ("overview", "caveats")  # read as one paragraph; the others as one line per entry
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number as it stands in the text, with where it comes from.
+    """A number of the text, with its source.
 
     Examples:
         >>> writer = Writer("A map")
         >>> writer.percent(0.3815, "share of heads over 0.5")
         '38 %'
         >>> writer.finish("").numbers[0]
-        Number(text='38 %', value=38.15, of='share of heads over 0.5')
+        Number(text='38 %', value=38.15, source='share of heads over 0.5')
     """
 
     text: str  # as it is written
     value: float  # what it was made from
-    of: str  # what it is, such as "value sink L3H7"
+    source: str  # what it is, such as "value sink L3H7"
 
 
 @dataclass(frozen=True)
-class Words:
-    """A map in words. Each section is a tuple of entries, each entry one sentence or a few that belong together.
+class Description:
+    """A Dataset in words. Each section is a tuple of entries, each entry one sentence or a few that belong together.
 
     Examples:
         >>> words = atlas.describe("profile")
@@ -61,12 +59,12 @@ class Words:
     axes: tuple[str, ...] = ()  # ranges, ticks, colour scale
     detail: tuple[str, ...] = ()  # the strongest heads, clusters
     observations: tuple[str, ...] = ()  # shares, trends, overlaps
-    caveats: tuple[str, ...] = ()  # what to mind
+    caveats: tuple[str, ...] = ()  # what limits the reading
     headline: str = ""  # one or two sentences, the alt text
     numbers: tuple[Number, ...] = ()  # every number of the text
 
     def sections(self) -> dict[str, list[str]]:
-        """The entries by the heading of their section, without the sections that have none."""
+        """The entries by heading, without empty sections."""
         return {heading: list(getattr(self, key)) for key, heading in SECTIONS.items() if getattr(self, key)}
 
     def short(self) -> str:
@@ -82,7 +80,7 @@ class Words:
         return "\n\n".join(blocks) + "\n"
 
     def markdown(self, *, level: int = 2) -> str:
-        """Headings from ``level`` on; lists where entries stand on their own."""
+        """As Markdown, headings from ``level`` on."""
         blocks = [f"{'#' * level} {self.title}"]
         for key, heading in SECTIONS.items():
             if entries := getattr(self, key):
@@ -91,26 +89,26 @@ class Words:
         return "\n\n".join(blocks) + "\n"
 
     def __repr__(self) -> str:
-        return f"<Words {self.title!r}: {self.short()}>"
+        return f"<Description {self.title!r}: {self.short()}>"
 
     def _repr_html_(self) -> str:
         parts = []
         for key, heading in SECTIONS.items():
             if entries := getattr(self, key):
-                told = paragraph(" ".join(entries)) if key in _FLOWING else listing(entries)
-                parts.append(card(heading, told))
+                body = paragraph(" ".join(entries)) if key in _FLOWING else listing(entries)
+                parts.append(card(heading, body))
         return card(self.title, *parts)
 
 
 class Writer:
-    """Collects sentences, and keeps the origin of every number that it turns into text.
+    """Collects sentences, and records the source of every number that it formats.
 
     Args:
         title: of the map.
 
     Examples:
         >>> writer = Writer("My map")
-        >>> writer.say("detail", f"L3H7 is the strongest, at {writer.number(0.87341, 'value L3H7')}.")
+        >>> writer.add("detail", f"L3H7 is the strongest, at {writer.number(0.87341, 'value L3H7')}.")
         >>> words = writer.finish("One head stands out.")
         >>> words.detail, words.numbers[0].value
         (('L3H7 is the strongest, at 0.873.',), 0.87341)
@@ -121,40 +119,40 @@ class Writer:
         self._entries: dict[str, list[str]] = {key: [] for key in SECTIONS}
         self._numbers: list[Number] = []
 
-    def say(self, section: str, entry: str) -> None:
-        """Add an entry to a section; an empty one is left out."""
+    def add(self, section: str, entry: str) -> None:
+        """Add an entry to a section; an empty one is ignored."""
         if entry:
             self._entries[section].append(entry)
 
-    def number(self, value: float, of: str, *, digits: int = 3) -> str:
-        """A quantity, to this many significant digits."""
-        return self._keep(significant(value, digits), value, of)
+    def number(self, value: float, source: str, *, digits: int = 3) -> str:
+        """A quantity, to ``digits`` significant digits."""
+        return self._record(significant(value, digits), value, source)
 
-    def fixed(self, value: float, of: str) -> str:
-        """A correlation or a coefficient: always two decimals."""
-        return self._keep(f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−"), value, of)
+    def fixed(self, value: float, source: str) -> str:
+        """A correlation or a coefficient: two decimals."""
+        return self._record(f"{value:.2f}".replace("-0.00", "0.00").replace("-", "−"), value, source)
 
-    def percent(self, share: float, of: str) -> str:
+    def percent(self, share: float, source: str) -> str:
         """A share of 1 as ``"38 %"``."""
-        return self._keep(percent(share), 100 * share, of)
+        return self._record(percent(share), 100 * share, source)
 
-    def count(self, value: int, of: str, noun: str = "") -> str:
+    def count(self, value: int, source: str, noun: str = "") -> str:
         """A whole number, with its noun in the right number: ``"1 head"``, ``"2,970 cells"``."""
-        text = self._keep(f"{value:,}", value, of)
+        text = self._record(f"{value:,}", value, source)
         return f"{text} {noun if value == 1 else plural(noun)}" if noun else text
 
-    def finish(self, headline: str) -> Words:
+    def finish(self, headline: str) -> Description:
         """The description."""
         entries = {key: tuple(found) for key, found in self._entries.items()}
-        return Words(self.title, headline=headline, numbers=tuple(self._numbers), **entries)
+        return Description(self.title, headline=headline, numbers=tuple(self._numbers), **entries)
 
-    def _keep(self, text: str, value: float, of: str) -> str:
-        self._numbers.append(Number(text, float(value), of))
+    def _record(self, text: str, value: float, source: str) -> str:
+        self._numbers.append(Number(text, float(value), source))
         return text
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Rounded, never in powers of ten, with a true minus sign.
+    """Rounded to significant digits, without powers of ten, with a true minus sign.
 
     >>> significant(0.87341), significant(-0.5), significant(15132.0), significant(0.000123456), significant(0.9999)
     ('0.873', '−0.5', '15,132', '0.000123', '1')
@@ -183,7 +181,7 @@ def percent(share: float) -> str:
 
 
 def plural(noun: str) -> str:
-    """Of the nouns that descriptions use.
+    """The plural of a regular noun.
 
     >>> plural("head"), plural("box"), plural("category")
     ('heads', 'boxes', 'categories')

@@ -1,0 +1,145 @@
+"""Phrases that descriptions share: the model, its layers and heads, the answers, a value with its interval, tied values.
+
+Several heads or classes may have the same value, and naming only one of them would be arbitrary. `best` returns all that
+share the largest value; `with_others` adds how many unnamed ones are as large as the last that was named. Values are tied
+where they are equal up to single precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import xarray as xr
+
+from headwise.describe.maps import HeadValue
+from headwise.describe.writer import Writer, listed
+from headwise.figures.origin import model_name, origin_of
+
+__all__ = [
+    "HasAnswers", "HasHeads", "HasOrigin", "answers_of", "best", "grid_of", "model_in", "model_of", "named",
+    "others_as_large", "size_of", "with_interval", "with_others",
+]  # fmt: skip
+
+RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-9  # single precision
+MAX_NAMES = 4  # in a sentence; of more, only the number
+Name = TypeVar("Name")
+
+
+class HasOrigin(Protocol):
+    """An accessor that knows the provenance of its Dataset."""
+
+    @property
+    def origin(self) -> dict[str, Any]: ...
+
+
+class HasHeads(HasOrigin, Protocol):
+    """An accessor of layer x head maps."""
+
+    @property
+    def layers(self) -> Sized: ...
+
+    @property
+    def heads(self) -> Sized: ...
+
+
+class HasAnswers(HasOrigin, Protocol):
+    """An accessor of maps that compare wrong answers with correct ones."""
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+
+def model_of(accessor: HasOrigin) -> str:
+    """The model's id, or "the model" where it is unknown."""
+    return model_name(accessor.origin) or "the model"
+
+
+def model_in(dataset: xr.Dataset) -> str:
+    """The same for a Dataset."""
+    return model_name(origin_of(dataset)) or "the model"
+
+
+def grid_of(writer: Writer, layers: Sequence[int], heads: Sequence[int]) -> str:
+    """What rows and columns of a layer x head map are; without the full stop."""
+    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
+        writer.number(edge, "edge")
+    rows, columns = f"The only row is layer {layers[0]}", f"the only column is head {heads[0]}"
+    if len(layers) > 1:
+        rows = f"Rows are layers, from {layers[0]} at the top (next to the embedding) to {layers[-1]}"
+    if len(heads) > 1:
+        columns = f"columns are heads, {heads[0]} to {heads[-1]}"
+    return f"{rows}; {columns}"
+
+
+def size_of(writer: Writer, accessor: HasHeads) -> str:
+    """Such as "30 layers of 9 heads"."""
+    layers = writer.count(len(accessor.layers), "layers", "layer")
+    return f"{layers} of {writer.count(len(accessor.heads), 'heads', 'head')}"
+
+
+def answers_of(writer: Writer, accessor: HasAnswers) -> str:
+    """How many answers of each class."""
+    counts = accessor.counts
+    if not {"wrong", "correct"} <= set(counts):
+        return "wrong and correct answers"
+    wrong, correct = writer.count(counts["wrong"], "count wrong"), writer.count(counts["correct"], "count correct")
+    return f"{wrong} wrong and {correct} correct answers"
+
+
+def with_interval(writer: Writer, read: Callable[[str], float], variable: str, source: str = "") -> str:
+    """A variable with its 95 % confidence interval, such as "0.83 (0.79 to 0.87)".
+
+    ``read`` gives ``variable``, ``variable_low`` and ``variable_high`` by name; ``source`` is added to their sources.
+    """
+    value, low, high = (
+        writer.fixed(read(f"{variable}{end}"), f"{variable}{end} {source}".strip()) for end in ("", "_low", "_high")
+    )
+    return f"{value} ({low} to {high})"
+
+
+def best(values: Mapping[Name, float], *, smallest: bool = False) -> list[Name]:
+    """All that have the largest (or smallest) value, in the given order; NaN is ignored.
+
+    >>> best({"a": 1.0, "b": 1.0, "c": 0.5}), best({"a": 1.0, "c": 0.5}, smallest=True), best({})
+    (['a', 'b'], ['c'], [])
+    """
+    known = {name: value for name, value in values.items() if value == value}
+    if not known:
+        return []
+    end = min(known.values()) if smallest else max(known.values())
+    return [
+        name for name, value in known.items() if math.isclose(value, end, rel_tol=RELATIVE_TIE, abs_tol=ABSOLUTE_TIE)
+    ]
+
+
+def named(names: Sequence[str], writer: Writer, source: str, noun: str) -> str:
+    """Names that share a rank: listed where they are few, else counted.
+
+    >>> named(["a", "b"], Writer(""), "best", "head"), named(list("abcdef"), Writer(""), "best", "head")
+    ('a and b', '6 heads')
+    """
+    return listed(names) if len(names) <= MAX_NAMES else writer.count(len(names), source, noun)
+
+
+def others_as_large(values: xr.DataArray, heads: Sequence[HeadValue]) -> int:
+    """How many other heads have the same value as the last of these."""
+    if not heads:
+        return 0
+    last = heads[-1].value
+    every, shown = np.asarray(values.values, dtype=float), np.array([head.value for head in heads])
+    tied = [int(np.isclose(some, last, rtol=RELATIVE_TIE, atol=ABSOLUTE_TIE).sum()) for some in (every, shown)]
+    return tied[0] - tied[1]
+
+
+def with_others(writer: Writer, names: Sequence[str], count: int, source: str) -> str:
+    """A list of heads, and how many more are as large as its last.
+
+    >>> with_others(Writer(""), ["L0H1", "L2H3"], 0, ""), with_others(Writer(""), ["L0H1", "L2H3"], 5, "tied")
+    ('L0H1 and L2H3', 'L0H1, L2H3 and 5 others as large as the last')
+    """
+    if not count:
+        return listed(names)
+    return listed([*names, f"{writer.count(count, source, 'other')} as large as the last"])
