@@ -34,7 +34,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from headwise.probes.together import fit_cells
+from headwise.probes.batched_logistic import fit_cells
 
 
 def drawn(cells: int, n: int, d: int, device: str) -> tuple[torch.Tensor, np.ndarray]:

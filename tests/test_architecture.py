@@ -211,9 +211,8 @@ def test_the_reading_half_needs_no_torch():
     assert not loaded_after(code) & {"torch", "transformers"}
 
 
-def test_probes_load_torch_only_where_many_are_fitted_together():
-    assert "torch" not in loaded_after("import headwise.probes")
-    assert "torch" in loaded_after("import headwise.probes.together")
+def test_statistics_need_numpy_scipy_and_xarray_alone():
+    assert not loaded_after("import headwise.stats") & {"torch", "sklearn", "matplotlib", "zarr"}
 
 
 def test_every_public_name_is_there():

@@ -7,11 +7,19 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from headwise.probes.cell_maps import chance, nested, probe_cells, stack
+from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.cell_maps import (
+    CURVATURE,
+    OneStepProbes,
+    concatenate,
+    device_auroc,
+    nested,
+    probe_cells,
+    significance,
+    standardise_rows,
+)
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.one_step import CURVATURE, OneStep, area, standardised
-from headwise.probes.together import fit_cells
-from headwise.probes.topic_groups import group_topics
+from headwise.probes.generalisation import group_topics
 from headwise.stats.permutation import permuted_labels
 
 N, WIDTH, CELLS, PLANTED = 160, 40, 24, 9
@@ -36,10 +44,10 @@ def refit(z: torch.Tensor, wrong: np.ndarray, train: np.ndarray, test: np.ndarra
 
 def test_one_step_is_a_refit_on_the_other_folds(planted):
     features, wrong, fold_of = planted
-    step = OneStep(features.double(), fold_of)
+    step = OneStepProbes(features.double(), fold_of)
     labels = torch.from_numpy(wrong)
     scores, inside = step.out_of_fold(labels[:, None])[..., 0].numpy(), step.inside(labels).numpy()
-    z = standardised(features.double())
+    z = standardise_rows(features.double())
     for cell in (0, PLANTED):
         for fold in range(5):
             test = fold_of == fold
@@ -47,7 +55,7 @@ def test_one_step_is_a_refit_on_the_other_folds(planted):
         outer, inner = fold_of == 1, fold_of == 3
         np.testing.assert_allclose(inside[1, cell, inner], refit(z[cell], wrong, ~outer & ~inner, inner), atol=1e-9)
         assert np.isnan(inside[1, cell, outer]).all()
-    single = OneStep(features, fold_of).out_of_fold(labels[:, None])[..., 0]
+    single = OneStepProbes(features, fold_of).out_of_fold(labels[:, None])[..., 0]
     np.testing.assert_allclose(single, scores, atol=1e-4)
 
 
@@ -55,7 +63,7 @@ def test_areas_are_scikit_learns(planted):
     _, wrong, fold_of = planted
     scores = np.random.default_rng(0).normal(size=(2, N, 1))
     labels = torch.from_numpy(wrong)[:, None]
-    found = area(torch.from_numpy(scores), labels, torch.from_numpy(fold_of))[:, 0]
+    found = device_auroc(torch.from_numpy(scores), labels, torch.from_numpy(fold_of))[:, 0]
     for cell in range(2):
         own = [roc_auc_score(wrong[fold_of == fold], scores[cell, fold_of == fold, 0]) for fold in range(5)]
         assert float(found[cell]) == pytest.approx(np.mean(own), abs=1e-12)
@@ -64,8 +72,8 @@ def test_areas_are_scikit_learns(planted):
 def test_only_the_planted_cell_is_beyond_the_null(planted):
     features, wrong, fold_of = planted
     dealt = permuted_labels(wrong, fold_of, sets=60, seed=0)
-    cells = stack([probe_cells(features[start : start + 8], wrong, fold_of, dealt) for start in (0, 8, 16)])
-    against = chance(cells)
+    cells = concatenate([probe_cells(features[start : start + 8], wrong, fold_of, dealt) for start in (0, 8, 16)])
+    against = significance(cells)
     assert np.flatnonzero(cells.value > against.best_high).tolist() == [PLANTED]
     assert np.flatnonzero(against.q < 0.05).tolist() == [PLANTED]
     assert against.best_p == pytest.approx(1 / 61)
@@ -86,7 +94,7 @@ def test_the_best_of_nothing_is_not_believed():
         cells = probe_cells(features, wrong, fold_of, permuted_labels(wrong, fold_of, sets=40, seed=1))
         maxima.append(cells.value.max())
         fair.append(float(nested(cells, wrong, fold_of)[0].value))
-        found += int(chance(cells).best_p < 0.05)
+        found += int(significance(cells).best_p < 0.05)
     assert np.mean(maxima) > 0.62
     assert np.mean(fair) < 0.55
     assert found <= 1
@@ -108,9 +116,9 @@ def test_cells_that_were_not_measured_stay_so(planted):
     features[1] = torch.nan
     cells = probe_cells(features, wrong, fold_of, permuted_labels(wrong, fold_of, sets=20))
     assert np.isfinite(cells.value).tolist() == [True, False, True]
-    assert np.isnan(chance(cells).q).tolist() == [False, True, False]
+    assert np.isnan(significance(cells).q).tolist() == [False, True, False]
     nothing = probe_cells(features[1:2], wrong, fold_of, permuted_labels(wrong, fold_of, sets=20))
-    assert np.isnan(nothing.value).all() and np.isnan(chance(nothing).best_high)
+    assert np.isnan(nothing.value).all() and np.isnan(significance(nothing).best_high)
 
 
 def test_small_topics_join_those_they_look_like():
@@ -120,8 +128,8 @@ def test_small_topics_join_those_they_look_like():
     vectors[:60, 0] += 1
     vectors[60:, 1] += 1
     wrong = np.arange(120) % 2 == 0
-    assert set(group_topics(topics, vectors, wrong, least=10)) == {"cats", "dogs", "kings", "queens"}
-    groups = group_topics(topics, vectors, wrong, least=25)
+    assert set(group_topics(topics, vectors, wrong, min_per_class=10)) == {"cats", "dogs", "kings", "queens"}
+    groups = group_topics(topics, vectors, wrong, min_per_class=25)
     assert set(groups) == {"cats, dogs", "kings, queens"}
     assert groups[0] == "cats, dogs" and groups[-1] == "kings, queens"
-    assert len(set(group_topics(topics, vectors, wrong, least=1000))) == 2
+    assert len(set(group_topics(topics, vectors, wrong, min_per_class=1000))) == 2

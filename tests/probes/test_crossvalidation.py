@@ -3,12 +3,16 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from headwise.core.errors import DataError
-from headwise.probes.calibration import brier, fit_platt
-from headwise.probes.classifier import fit
-from headwise.probes.components import coordinates
-from headwise.probes.crossvalidation import assign_folds, cross_validate, inner_folds, out_of_fold, precision_recall
-from headwise.probes.published import paper
-from headwise.probes.stacking import stack
+from headwise.probes.crossvalidation import (
+    assign_folds,
+    cross_validate,
+    inner_folds,
+    out_of_fold,
+    paper_protocol,
+    precision_recall,
+)
+from headwise.probes.linear import fit_linear, project
+from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
 from headwise.stats import auroc_by_fold
 
 
@@ -46,7 +50,7 @@ def test_every_answer_is_scored_by_a_detector_that_did_not_see_it():
     score = out_of_fold(values, labels, fold_of)
     for fold in range(5):
         test = fold_of == fold
-        assert score[test] == pytest.approx(fit(values[~test], labels[~test])(values[test]), abs=1e-6)
+        assert score[test] == pytest.approx(fit_linear(values[~test], labels[~test])(values[test]), abs=1e-6)
 
 
 def test_inner_scores_never_see_the_outer_test_fold_nor_their_own_row():
@@ -81,7 +85,7 @@ def test_shuffled_labels_give_one_half():
     for seed in range(30):
         table, labels = noise(seed, 150, 300)
         fold_of = assign_folds(labels, seed=seed)
-        candidates = [(k, coordinates(table[:, :k]).points) for k in (10, 50, 300)]
+        candidates = [(k, project(table[:, :k]).points) for k in (10, 50, 300)]
         found = cross_validate(candidates, labels, fold_of, seed=seed)
         area, _ = auroc_by_fold(found.score, labels, fold_of)
         inside.append(bool(area.low <= 0.5 <= area.high))
@@ -95,8 +99,8 @@ def test_choosing_on_the_test_set_as_published_beats_chance_on_noise():
     values = []
     for seed in range(30):
         table, labels = noise(seed, 150, 300)
-        candidates = [(k, coordinates(table[:, :k]).points) for k in (5, 10, 25, 100, 300)]
-        found = paper(candidates, labels, seed=seed)
+        candidates = [(k, project(table[:, :k]).points) for k in (5, 10, 25, 100, 300)]
+        found = paper_protocol(candidates, labels, seed=seed)
         assert found.auroc == max(found.per_candidate.values()) == found.per_candidate[found.choice]
         values.append(found.auroc)
     assert np.mean(values) > 0.54
@@ -134,11 +138,11 @@ def test_stacking_uses_both_blocks_and_survives_noise():
     number = random.standard_normal(300) + labels
     fold_of = assign_folds(labels)
     judged = [cross_validate([(0, 1000.0 * block)], labels, fold_of) for block in (first, second, useless)]
-    both = stack(judged, [1e-6 * number], labels, fold_of)
+    both = cross_validate_stack(judged, [1e-6 * number], labels, fold_of)
     area = auroc_by_fold(both.score, labels, fold_of)[0].value
     assert area > max(auroc_by_fold(one.score, labels, fold_of)[0].value for one in judged) + 0.03
     assert np.isfinite(both.inner).sum() == 4 * 300
-    alone = stack([], [number], labels, fold_of)
+    alone = cross_validate_stack([], [number], labels, fold_of)
     assert auroc_by_fold(alone.score, labels, fold_of)[0].value == pytest.approx(
         auroc_by_fold(number, labels, fold_of)[0].value
     )
@@ -150,7 +154,9 @@ def test_stacking_noise_gives_one_half():
         table, labels = noise(seed, 150, 120)
         fold_of = assign_folds(labels, seed=seed)
         judged = [cross_validate([(0, part)], labels, fold_of, seed=seed) for part in np.split(table, 4, axis=1)]
-        values.append(float(auroc_by_fold(stack(judged, [], labels, fold_of).score, labels, fold_of)[0].value))
+        values.append(
+            float(auroc_by_fold(cross_validate_stack(judged, [], labels, fold_of).score, labels, fold_of)[0].value)
+        )
     assert np.mean(values) == pytest.approx(0.5, abs=0.03)
 
 

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from headwise.core.dims import DIMS
 from headwise.core.errors import DataError
 from headwise.probes import Detector, TableOptions, compare_rows, detector_table, with_noise
-from headwise.probes.transfer import transfer
+from headwise.probes.generalisation import transfer
 from headwise.stats.validation import as_named
 
 OPTIONS = TableOptions(ks=(2, 4, 8), sizes=(50, 100, 10_000), reference="answer length")
@@ -187,7 +187,7 @@ def test_noise_on_features():
 
 def test_detector_and_table_refuse_one_class_and_too_few():
     values = np.zeros((30, 2, 2))
-    for verb in (Detector.fit, lambda v, y: detector_table({"a": v}, y)):
+    for verb in (lambda v, y: Detector().fit(v, y), lambda v, y: detector_table({"a": v}, y)):
         with pytest.raises(DataError, match="nothing to tell apart"):
             verb(values, [True] * 30)
         with pytest.raises(DataError, match="at least 20 of each"):

@@ -1,12 +1,10 @@
-"""A detector on disk: ``PATH.safetensors`` with the arrays, ``PATH.json`` with all else. No pickle: reading runs no
-code.
+"""A detector on disk: ``PATH.safetensors`` with the arrays, ``PATH.json`` with all else. No pickle: reading runs no code.
 
 The JSON holds the format and its version, the names, dims and shapes of the blocks, intercept, calibration, what it was
-fitted on, and the SHA-256 of the arrays, so that a file of one detector never meets the JSON of another; and, since version
-2, its own SHA-256, so that a digit that was changed is seen. Numbers survive bit by bit (float64 arrays; JSON's shortest form
-that reads back the same). Each file is written beside and renamed.
-
-This module does not know what a detector does.
+fitted on, the classes where they are not false and true, and the SHA-256 of the arrays, so that a file of one detector is
+never read with the JSON of another; and, since version 2, its own SHA-256, so that a changed digit is detected. Numbers
+survive bit by bit (float64 arrays; JSON's shortest form that reads back the same). Each file is written to a temporary
+name and renamed.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
@@ -24,25 +22,34 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from headwise.core.errors import AtlasError
-from headwise.probes.block import Block
-from headwise.probes.calibration import Platt
+from headwise.probes.features import FittedBlock
+from headwise.probes.stacking import Platt
 
 __all__ = ["FORMAT", "VERSION", "read", "write"]
 
 FORMAT = "headwise-detector"
 VERSION = 2
-READ = (1, 2)  # versions that are read
+READABLE_VERSIONS = (1, 2)
 
-Parts = tuple[dict[str, Block], float, Platt, dict[str, Any]]
-"""blocks, intercept, calibration, about"""
+
+class DetectorParts(NamedTuple):
+    """What the two files hold."""
+
+    blocks: dict[str, FittedBlock]
+    intercept: float
+    calibration: Platt
+    about: dict[str, Any]
+    classes: list[Any] | None
+    """None: false and true"""
 
 
 def write(
     path: str | os.PathLike[str],
-    blocks: Mapping[str, Block],
+    blocks: Mapping[str, FittedBlock],
     intercept: float,
     calibration: Platt,
     about: Mapping[str, Any],
+    classes: list[Any] | None = None,
 ) -> None:
     """Write both files."""
     arrays = {}
@@ -50,7 +57,7 @@ def write(
         arrays[f"{name}/mean"] = np.ascontiguousarray(block.mean, dtype=np.float64).reshape(block.mean.shape)
         arrays[f"{name}/weights"] = np.ascontiguousarray(block.weights, dtype=np.float64).reshape(block.mean.shape)
     data = save_arrays(arrays)
-    document = {
+    document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "sha256": hashlib.sha256(data).hexdigest(),
@@ -62,6 +69,8 @@ def write(
         "calibration": calibration._asdict(),
         "about": dict(about),
     }
+    if classes is not None:
+        document["classes"] = classes
     text = json.dumps(document | {"seal": _seal(document)}, indent=1, allow_nan=False)
     json_path, arrays_path = _paths(path)
     try:
@@ -70,11 +79,11 @@ def write(
         _replace(json_path, text.encode())
     except OSError as cause:
         raise AtlasError(
-            f"The detector could not be written to {json_path}: {cause.strerror}; choose another place."
+            f"The detector could not be written to {json_path}: {cause.strerror}; choose another location."
         ) from cause
 
 
-def read(path: str | os.PathLike[str]) -> Parts:
+def read(path: str | os.PathLike[str]) -> DetectorParts:
     """Read both files, checked against each other."""
     json_path, arrays_path = _paths(path)
     for file in (json_path, arrays_path):
@@ -86,7 +95,7 @@ def read(path: str | os.PathLike[str]) -> Parts:
         raise _damaged(json_path, "it is not JSON") from cause
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise AtlasError(f"{json_path} is not a detector of Headwise; give the path that Detector.save was given.")
-    if document.get("version") not in READ:
+    if document.get("version") not in READABLE_VERSIONS:
         raise AtlasError(
             f"The detector {json_path} has version {document.get('version')}, and this Headwise reads version "
             f"{VERSION}; fit it again, or use the Headwise that wrote it."
@@ -102,19 +111,22 @@ def read(path: str | os.PathLike[str]) -> Parts:
         raise _damaged(json_path, f"{type(cause).__name__}: {cause}") from cause
 
 
-def _parts(document: dict[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> Parts:
+def _parts(document: dict[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> DetectorParts:
     blocks = {}
     for name, entry in document["blocks"].items():
         mean, weights = arrays[f"{name}/mean"], arrays[f"{name}/weights"]
         shape = tuple(entry["shape"])
         if mean.shape != shape or weights.shape != shape or len(entry["dims"]) != len(shape):
-            raise _damaged(path, f"{name!r} has the shape {mean.shape} where {shape} was promised")
-        blocks[name] = Block(tuple(entry["dims"]), entry["kind"], int(entry["choice"]), mean, weights)
-    return blocks, float(document["intercept"]), Platt(**document["calibration"]), dict(document["about"])
+            raise _damaged(path, f"{name!r} has the shape {mean.shape} where {shape} was expected")
+        blocks[name] = FittedBlock(tuple(entry["dims"]), entry["kind"], int(entry["choice"]), mean, weights)
+    return DetectorParts(
+        blocks, float(document["intercept"]), Platt(**document["calibration"]), dict(document["about"]),
+        document.get("classes"),
+    )  # fmt: skip
 
 
 def _seal(document: Mapping[str, Any]) -> str:
-    """The SHA-256 of all that the JSON says."""
+    """The SHA-256 of the JSON's content."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -128,6 +140,6 @@ def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_bytes(data)
-    os.replace(beside, path)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

@@ -2,28 +2,26 @@
 
 Rows (dim ``detector``), in the order given: supervised feature sets, combinations of them, unsupervised scores. Scores
 are given such that larger means "more likely wrong" (the negative of AttnScore, of a log-probability); their direction
-is not learnt, so an AUROC below 0.5 is possible and says "the other way round". Put the answer's length among them,
-always.
+is not learnt, so an AUROC below 0.5 is possible and means the opposite direction. Always include the answer's length.
 
 | variables (each with _low, _high: the 95 % interval) | dims | |
 |---|---|---|
-| auroc | detector | mean over folds, what was to be chosen chosen inside the training folds |
+| auroc | detector | mean over folds, k or layer chosen inside the training folds |
 | gain | detector | auroc minus that of ``options.reference``, paired |
 | by_k | detector, rank | each k fixed beforehand |
 | by_layer | detector, layer | one layer alone, at the largest k |
 | by_size | detector, size | fitted on fewer answers |
 | transfer | detector, trained_on, topic | fitted on one topic, or on all others |
-| paper | detector | the published protocol: optimistic, see ``published`` |
+| paper | detector | the published protocol: optimistic, see ``crossvalidation.paper_protocol`` |
 
 and without intervals: fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
 probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
 be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
 Cost, one core: 500 answers, twelve rows with all details (three of 27,000 columns, a hidden state of 30 layers) 12-15 s.
-Above 512 answers the PCA drops directions and has to be made anew in every training fold: 2,000 answers take 4 s a k
-and fold ring, and minutes in all; ``components=None`` leaves the PCA out (0.8 s). On made data of 1,000 answers that
-changed AUROC by +.001 on average, .002 at most. Curves and transfer never use the PCA. This module does not know how
-anything was measured.
+Above 512 answers the PCA drops directions and is recomputed in every training fold: 2,000 answers take 4 s per k and
+set of folds, and minutes in all; ``components=None`` leaves the PCA out (0.8 s). On synthetic data of 1,000 answers that
+changed AUROC by +.001 on average, .002 at most. Curves and transfer never use the PCA.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ from numpy.typing import ArrayLike
 
 from headwise.core.dims import DETECTOR
 from headwise.core.errors import DataError, did_you_mean
-from headwise.probes import rows as make
-from headwise.probes.classifier import COMPONENTS
+from headwise.probes import table_rows
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.features import KS, all_named, what_to_choose
-from headwise.probes.transfer import as_topics
+from headwise.probes.features import KS, as_feature_sets, choice_kind
+from headwise.probes.generalisation import as_topics
+from headwise.probes.linear import COMPONENTS
 from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
 from headwise.stats.validation import MIN_PER_CLASS, as_groups, as_labels
 
@@ -61,13 +59,13 @@ class TableOptions:
     folds: int = 5  # of the cross-validation
     inner: int = 3  # folds inside the training folds, for choices, stacking and calibration
     seed: int = 0  # of the folds
-    ks: Sequence[int] = KS  # numbers of eigenvalues that are tried
+    ks: Sequence[int] = KS  # numbers of eigenvalues to try
     components: int | None = COMPONENTS  # of the PCA; None: all, faster above 512 answers
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
-    reference: str | None = None  # the row that gains are counted from; None: no gains
-    least: int = MIN_PER_CLASS  # answers of each class
-    least_in_topic: int = 10  # answers of each class for a topic to be fitted on or tested on
+    reference: str | None = None  # the row that gains are measured from; None: no gains
+    min_per_class: int = MIN_PER_CLASS  # answers of each class
+    min_per_topic: int = 10  # answers of each class for a topic to be fitted on or tested on
 
 
 def detector_table(
@@ -80,7 +78,7 @@ def detector_table(
     groups: ArrayLike | None = None,
     options: TableOptions | None = None,
 ) -> xr.Dataset:
-    """How well do sets of features tell wrong answers from right ones, each by a cross-validated detector?
+    """How well do sets of features separate wrong answers from right ones, each by a cross-validated detector?
 
     Args:
         feature_sets: by name, (example, ...).
@@ -92,14 +90,14 @@ def detector_table(
         options: the rest.
 
     Returns:
-        One row a detector: AUROC with its interval, calibration, scores of every answer.
+        One row per detector: AUROC with its interval, calibration, scores of every answer.
 
     Examples:
         >>> import numpy as np
         >>> generator = np.random.default_rng(0)
         >>> wrong = np.arange(80) % 2 == 0
         >>> heads = generator.normal(size=(80, 2, 3))
-        >>> heads[wrong, 1, 2] += 2.0  # one head tells
+        >>> heads[wrong, 1, 2] += 2.0  # one head is informative
         >>> noise = generator.normal(size=80)
         >>> table = detector_table({"heads": heads}, wrong, {"noise": noise}, options=TableOptions(details=()))
         >>> {str(name): round(float(table.auroc.sel(detector=name)), 2) for name in table.detector.values}
@@ -107,29 +105,31 @@ def detector_table(
     """
     options = options or TableOptions()
     baselines, combine = baselines or {}, combine or {}
-    wrong = as_labels(labels, min_per_class=options.least)
-    arrays = all_named(feature_sets, len(wrong))
+    wrong = as_labels(labels, min_per_class=options.min_per_class)
+    arrays = as_feature_sets(feature_sets, len(wrong))
     names = [*arrays, *combine, *baselines]
-    _refuse_names(names, arrays, baselines, combine, options)
+    _check_names(names, arrays, baselines, combine, options)
     clusters = as_groups(groups, len(wrong))
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
     topic_of = None if topics is None else as_topics(topics, len(wrong))
-    numbers = {name: make.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
-    ring = make.Ring(wrong, fold_of, options.inner, options.seed, clusters, options.components)
+    numbers = {name: table_rows.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
+    context = table_rows.FoldContext(wrong, fold_of, options.inner, options.seed, clusters, options.components)
 
     supervised, parts, notes = {}, [], []
     for name, array in arrays.items():
-        entry = make.supervised(array, name, ring, ks=options.ks)
-        supervised[name] = entry.judged
+        entry = table_rows.supervised(array, name, context, ks=options.ks)
+        supervised[name] = entry.evaluated
         notes += entry.notes
         parts.append(entry.row)
         if options.details is None or name in options.details:
-            parts.append(make.details(array, name, entry, ring, options.sizes, topic_of, options.least_in_topic))
-    parts += [make.combined(name, members, supervised, numbers, ring) for name, members in combine.items()]
-    parts += [make.unsupervised(name, scores, ring) for name, scores in numbers.items()]
-    table = make.joined(parts, ring).assign_coords(
+            parts.append(
+                table_rows.details(array, name, entry, context, options.sizes, topic_of, options.min_per_topic)
+            )
+    parts += [table_rows.combined(name, members, supervised, numbers, context) for name, members in combine.items()]
+    parts += [table_rows.unsupervised(name, scores, context) for name, scores in numbers.items()]
+    table = table_rows.joined(parts, context).assign_coords(
         kind=(DETECTOR, ["supervised"] * len(arrays) + ["combined"] * len(combine) + ["score"] * len(baselines)),
-        choice=(DETECTOR, [what_to_choose(array) for array in arrays.values()] + [""] * (len(names) - len(arrays))),
+        choice=(DETECTOR, [choice_kind(array) for array in arrays.values()] + [""] * (len(names) - len(arrays))),
     )
     if options.reference is not None:
         gains = [compare_rows(table, name, options.reference, groups=clusters) for name in names]
@@ -162,7 +162,7 @@ def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLik
         >>> generator = np.random.default_rng(0)
         >>> wrong = np.arange(80) % 2 == 0
         >>> heads = generator.normal(size=(80, 2, 3))
-        >>> heads[wrong, 1, 2] += 2.0  # one head tells
+        >>> heads[wrong, 1, 2] += 2.0  # one head is informative
         >>> noise = generator.normal(size=80)
         >>> table = detector_table({"heads": heads}, wrong, {"noise": noise}, options=TableOptions(details=()))
         >>> found = compare_rows(table, "heads", "noise")
@@ -184,7 +184,7 @@ def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLik
     return delong_test(area(first), area(second), groups=clusters)
 
 
-def _refuse_names(
+def _check_names(
     names: Sequence[str],
     arrays: Mapping[str, xr.DataArray],
     baselines: Mapping[str, Any],
@@ -197,8 +197,8 @@ def _refuse_names(
     if twice:
         raise DataError(f"Two rows of the table would be called {twice[0]!r}; give each its own name.")
     members = [(member, {*arrays, *baselines}) for chosen in combine.values() for member in chosen]
-    asked = [(name, set(arrays)) for name in options.details or ()]
+    detailed = [(name, set(arrays)) for name in options.details or ()]
     reference = [(options.reference, set(names))] if options.reference is not None else []
-    for name, known in [*members, *asked, *reference]:
+    for name, known in [*members, *detailed, *reference]:
         if name not in known:
             raise DataError(f"There is no row {name!r} to use. {did_you_mean(name, known)}")

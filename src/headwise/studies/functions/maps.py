@@ -22,7 +22,7 @@ from scipy import stats
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
-from headwise.probes.joint import JointFits, Training, fit_joint
+from headwise.probes.joint import JointFits, JointTraining, fit_joint
 from headwise.stats import correlation, wilson_interval
 from headwise.studies.functions.chance import against_shuffled
 from headwise.studies.functions.confounds import form_of, told_by_form
@@ -44,7 +44,7 @@ def to_dataset(readings: xr.Dataset, functions: Sequence[str], options: Any, dev
     fits = fit_joint(
         joined(rows.z, rows.there), rows.labels, rows.trains, rows.groups,
         classes=len(functions), seeds=options.seeds, shuffles=options.shuffles, seed=options.seed,
-        training=Training(most_epochs=options.most_epochs), device=device,
+        training=JointTraining(max_epochs=options.most_epochs), device=device,
     )  # fmt: skip
     said, refused = told(rows, fits)
     maps = _maps(rows, fits, refused)

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from headwise.probes.one_step import OneStep, area
+from headwise.probes.cell_maps import OneStepProbes, device_auroc
 from headwise.stats import benjamini_hochberg, wilson_interval
 
 __all__ = ["Alone", "each_alone"]
@@ -51,9 +51,9 @@ def each_alone(z: Any, labels: Ints, groups: Any, classes: int, *, shuffles: int
     told, labelled = torch.from_numpy(sets), torch.from_numpy(own)
     for start in range(0, heads, BLOCK):
         some = torch.as_tensor(z[:, start : start + BLOCK]).transpose(0, 1)  # (head, row, width)
-        step = OneStep(some.contiguous(), fold_of)
+        step = OneStepProbes(some.contiguous(), fold_of)
         scores = step.out_of_fold(told)  # (head, row, set)
-        areas[start : start + len(some)] = area(scores, told, step.fold_of).numpy()
+        areas[start : start + len(some)] = device_auroc(scores, told, step.fold_of).numpy()
         prior = labelled.float().mean(dim=0)  # a score is the label's distance from its mean
         named = (scores[:, :, :classes] + prior).argmax(dim=2)
         right[start : start + len(some)] = (named == torch.from_numpy(labels)).double().mean(dim=1).numpy()

@@ -29,7 +29,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from headwise.core.dims import HEAD, LAYER, SITE, TOKEN
-from headwise.probes.cell_maps import Cells, chance, nested, probe_cells, stack
+from headwise.probes.cell_maps import CellMap, concatenate, nested, probe_cells, significance
 from headwise.stats.blas import single_threaded_blas
 from headwise.studies.probing.positions import EXACT, POSITIONS
 
@@ -45,9 +45,9 @@ Layer = Callable[[int], Tensor]  # layer -> (cell, row, width)
 class Probed:
     """All probes that were fitted. Cells are in the order layer, then token or head."""
 
-    sites: dict[str, Cells]
-    heads: Cells
-    published: Cells  # layer, then the four exact-answer tokens
+    sites: dict[str, CellMap]
+    heads: CellMap
+    published: CellMap  # layer, then the four exact-answer tokens
     paper: Floats | None  # (layer, token)
 
 
@@ -63,8 +63,8 @@ def probe_all(
     """Fit everything, layer by layer."""
     layers, sites = shards[0].sizes[LAYER], [str(site) for site in shards[0][SITE].values]
 
-    def cells(of: Layer, shuffled: NDArray[np.bool_] | None) -> Cells:
-        return stack([probe_cells(of(layer), wrong, fold_of, shuffled) for layer in range(layers)])
+    def cells(of: Layer, shuffled: NDArray[np.bool_] | None) -> CellMap:
+        return concatenate([probe_cells(of(layer), wrong, fold_of, shuffled) for layer in range(layers)])
 
     def site(place: int) -> Layer:
         return lambda layer: _stacked([shard["activation"][:, place, layer] for shard in shards], device)
@@ -126,7 +126,7 @@ def to_maps(
     for name, several in per_site.items():
         values = np.array(several)
         found[name] = ((SITE, LAYER, TOKEN)[: values.ndim], _small(values))  # a map a site, or a number a site
-    against = chance(probed.heads)
+    against = significance(probed.heads)
     shape = (layers, heads)
     for name, values in {
         "head_auroc": probed.heads.value, "head_low": probed.heads.low, "head_high": probed.heads.high,
@@ -141,9 +141,9 @@ def to_maps(
 
 
 def _site_map(
-    cells: Cells, wrong: NDArray[np.bool_], fold_of: NDArray[np.int64], layers: int
+    cells: CellMap, wrong: NDArray[np.bool_], fold_of: NDArray[np.int64], layers: int
 ) -> dict[str, NDArray[Any]]:
-    against = chance(cells)
+    against = significance(cells)
     best, _, chosen = nested(cells, wrong, fold_of)
     shape = (layers, len(POSITIONS))
     maps = {

@@ -22,7 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, STATISTIC
-from headwise.probes.cell_maps import Cells, nested
+from headwise.probes.cell_maps import CellMap, nested
 from headwise.stats import auroc
 from headwise.studies.probing.positions import LAST, POSITIONS
 from headwise.studies.probing.reading import LOGPROBS
@@ -53,8 +53,8 @@ def scores_of(readings: xr.Dataset, answer_tokens: NDArray[np.int64]) -> dict[st
 
 
 def table(
-    cells: Cells,
-    heads: Cells,
+    cells: CellMap,
+    heads: CellMap,
     scores: dict[str, NDArray[np.float64]],
     wrong: NDArray[np.bool_],
     fold_of: NDArray[np.int64],
@@ -76,13 +76,13 @@ def table(
     return variables, {DETECTOR: names, "kind": ((DETECTOR,), kinds)}
 
 
-def _column(cells: Cells, position: str) -> NDArray[np.bool_]:
+def _column(cells: CellMap, position: str) -> NDArray[np.bool_]:
     return np.arange(cells.value.size) % len(POSITIONS) == POSITIONS.index(position)
 
 
 def _probe(
     name: str,
-    cells: Cells,
+    cells: CellMap,
     wrong: NDArray[np.bool_],
     fold_of: NDArray[np.int64],
     allowed: NDArray[np.bool_] | None,

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
+from headwise.probes.batched_logistic import LogisticProbe
+from headwise.probes.cell_maps import OneStepProbes, device_auroc
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.one_step import OneStep, area
-from headwise.probes.together import Probe
-from headwise.probes.topic_groups import group_topics
+from headwise.probes.generalisation import group_topics
 from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.blas import single_threaded_blas
 
@@ -98,8 +98,8 @@ def _fit(layers: Tensor, wrong: Labels, train: Labels, seed: int) -> Any:
     own = torch.as_tensor(train, device=layers.device)
     fold_of = assign_folds(wrong[train], folds=min(FOLDS, _fewest(wrong, train)), seed=seed)
     labels = torch.as_tensor(wrong[train], device=layers.device)[:, None]
-    step = OneStep(layers[:, own], fold_of)
-    layer = int(area(step.out_of_fold(labels), labels, step.fold_of)[:, 0].argmax())
+    step = OneStepProbes(layers[:, own], fold_of)
+    layer = int(device_auroc(step.out_of_fold(labels), labels, step.fold_of)[:, 0].argmax())
     values = layers[layer].cpu().numpy()
-    probe = Probe().fit(values[train], wrong[train])
+    probe = LogisticProbe().fit(values[train], wrong[train])
     return lambda rows: probe.decision_function(values[rows])

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
 from headwise.corpora.normalisation import words
+from headwise.probes.batched_logistic import fit_cells
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.together import fit_cells
 from headwise.stats import auroc_by_fold
 from headwise.stats.permutation import permuted_labels
 from headwise.stats.validation import MIN_PER_CLASS

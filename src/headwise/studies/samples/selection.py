@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
+from headwise.probes.batched_logistic import fit_cells
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.together import fit_cells
 from headwise.stats import Auroc, auroc_by_fold
 from headwise.stats.validation import MIN_PER_CLASS
 

@@ -13,7 +13,7 @@
 | Length                 | of the answer, in tokens: a confounder, so always there                       |
 
 Everything that is chosen (k, the layer, the weights) is chosen inside training folds. See `headwise.probes.table`. For
-the matrix of topics, those with too few answers are put together first (`headwise.probes.topic_groups`).
+the matrix of topics, those with too few answers are put together first (`headwise.probes.generalisation.group_topics`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import xarray as xr
 from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
 from headwise.instruments import PARTS
 from headwise.probes import Detector, TableOptions, detector_table
-from headwise.probes.topic_groups import group_topics
+from headwise.probes.generalisation import group_topics
 
 NAME = "detection"
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
@@ -101,4 +101,4 @@ def fit_best(
     auroc = [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")]
     features = {member: known[member] for member in members}
     told = {"row": name, "auroc": auroc, "best_of": int((table["kind"] != "score").sum()), **(about or {})}
-    return Detector.fit(features, answers["label"].values == "wrong", seed=seed, about=told)
+    return Detector(seed=seed).fit(features, answers["label"].values == "wrong", about=told)

@@ -114,9 +114,9 @@ class AnswerScorer:
         origin = found.provenance("spectral")
         loaded = load(origin.model["id"] if model is None else model)
         digest = loaded.identity()["digest"]
-        if digest != detector.about.get("digest"):
+        if digest != detector.about_.get("digest"):
             raise AtlasError(
-                f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about.get('digest')}), "
+                f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about_.get('digest')}), "
                 f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
             )
         asked = found.provenance("answers").parameters
@@ -159,10 +159,10 @@ class AnswerScorer:
         added: list[np.ndarray | None] = [None for _ in said]
         if said.any():
             kept = answers.isel({EXAMPLE: said})
-            k = int(self.detector.about.get("k", max(KS)))
+            k = int(self.detector.about_.get("k", max(KS)))
             readings = spectral.read(self._structure, kept, SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
-            told = self.detector.explain({name: known[name] for name in self.detector.blocks})
+            told = self.detector.explain({name: known[name] for name in self.detector.blocks_})
             outside = self.detector.unusual(told)
             for place, row in zip(np.flatnonzero(said), range(said.sum()), strict=True):
                 unusual[place] = outside[row]

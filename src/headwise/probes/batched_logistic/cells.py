@@ -1,20 +1,19 @@
-"""One probe a cell and fold: how well does each layer and token tell wrong answers from right ones?
+"""One probe per cell and fold: how well does each layer and token separate wrong answers from right ones?
 
     fits = fit_cells(features, wrong, folds)
 
-``features`` (cell, row, feature): activations of the same rows at many places. A probe is a logistic regression with an
-L2 penalty (C = 1, the intercept free), on features standardised by its training rows alone. Every row is scored by the
-probe of the fold that did not see it. Several label sets at once, (set, row), share all work on the features: that is
-what a null from shuffled labels needs.
+``features`` (cell, row, feature): activations of the same rows at many positions of the model. A probe is a logistic
+regression with an L2 penalty (C = 1, the intercept free), on features standardised by its training rows alone. Every row is
+scored by the probe of the fold that did not see it. Several label sets at once, (set, row), share all work on the features:
+that is what a permutation null needs.
 
-The probes of a cell share its matrix whatever the fold (``points``), so no fold has a matrix, or a Gram matrix, of its
+The probes of a cell share its matrix whatever the fold (``problems``), so no fold has a matrix, or a Gram matrix, of its
 own: with standardised features each fold's Gram matrix would be another one, and making it would cost more than the fit.
 With more features than rows the weights stay in the span of the rows by themselves.
 
 Cost: docs/benchmarks.md has what benchmarks/probes.py measured on the default model's whole map. Blocks of cells are
-worked on side by side (``workers``).
-Memory: a block of cells at a time; the features are read block by block, so that an array on disk will do.
-This module does not know what a cell is.
+fitted in parallel (``parallel_map``). Memory: one block of cells at a time; the features are read block by block, so that an
+array on disk will do.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.probes.together.descent import STEPS, TOLERANCE, Optimum, minimise
-from headwise.probes.together.points import Points, points_of
-from headwise.probes.together.problems import problems_of
-from headwise.probes.together.workers import side_by_side
+from headwise.probes.batched_logistic.parallel_map import parallel_map
+from headwise.probes.batched_logistic.problems import Points, make_points, make_problems
+from headwise.probes.batched_logistic.solver import MAX_STEPS, TOLERANCE, Optimum, minimise
 from headwise.stats import auroc_rows
 from headwise.stats.validation import Labels
 
@@ -41,7 +39,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = {"cpu": 9 * 2**19, "cuda": 2**32}  # bytes of features in a block: what a cache holds; some of a GPU's memory
+_BLOCK_BYTES = {
+    "cpu": 9 * 2**19,
+    "cuda": 2**32,
+}  # bytes of features in a block: what a cache holds; a part of a GPU's memory
 
 
 class CellFits(NamedTuple):
@@ -72,38 +73,38 @@ def fit_cells(
     coefficients: bool = False,
     device: str | torch.device | None = None,
     tolerance: float = TOLERANCE,
-    steps: int = STEPS,
+    max_steps: int = MAX_STEPS,
 ) -> CellFits:
-    """Fit and judge a probe at every cell of ``features`` (cell, row, feature).
+    """Fit and evaluate a probe at every cell of ``features`` (cell, row, feature).
 
     ``wrong``: True for wrong answers, (row,) or (set, row). ``folds``: the fold of every row. ``weights``: None, or
     "balanced" to give both classes the same weight. ``device``: where to work; None is where the features are.
     """
     labels = np.atleast_2d(np.asarray(wrong, dtype=bool))  # (set, row)
     fold_of = np.unique(np.asarray(folds), return_inverse=True)[1]
-    _refuse(features, labels, fold_of)
+    _check(features, labels, fold_of)
     device = torch.device(device if device is not None else getattr(features, "device", "cpu"))
     trains = fold_of != np.arange(fold_of.max() + 1)[:, None]  # (fold, row)
-    problems = problems_of(labels, trains, weights, device)
-    there = torch.from_numpy(trains).to(device)
+    problems = make_problems(labels, trains, weights, device)
+    train_rows = torch.from_numpy(trains).to(device)
 
     def fit(cells: slice) -> tuple[Any, ...]:
-        points = points_of(_taken(features, cells, device), there, standardise=standardise)
-        found = minimise(points, problems, c=c, tolerance=tolerance, steps=steps)
-        return _judged(points, found, labels, trains, coefficients=coefficients)
+        points = make_points(_load(features, cells, device), train_rows, standardise=standardise)
+        found = minimise(points, problems, c=c, tolerance=tolerance, max_steps=max_steps)
+        return _evaluate(points, found, labels, trains, coefficients=coefficients)
 
-    parts = side_by_side(fit, _blocks(tuple(features.shape), len(problems.labels), device), device)
+    parts = parallel_map(fit, _blocks(tuple(features.shape), len(problems.labels), device), device)
     joined: list[Any] = [None if part[0] is None else np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
     whole = CellFits(*joined)
     if not whole.converged.all():
         failed = int((~whole.converged).sum())
-        _log.warning("%d of %d probes did not converge in %d steps", failed, whole.converged.size, steps)
+        _log.warning("%d of %d probes did not converge in %d steps", failed, whole.converged.size, max_steps)
     if np.ndim(wrong) == 1:
         joined = [None if part is None else part[0] for part in joined]
     return CellFits(*joined)
 
 
-def _judged(points: Points, found: Optimum, labels: Labels, trains: Labels, *, coefficients: bool) -> tuple[Any, ...]:
+def _evaluate(points: Points, found: Optimum, labels: Labels, trains: Labels, *, coefficients: bool) -> tuple[Any, ...]:
     """The parts of a CellFits for some cells, with the dim (set,) first."""
     cells, sets, folds = len(points.x), len(labels), len(trains)
     margins = torch.baddbmm(found.intercepts[..., None], found.weights, points.x.mT)  # (cell, problem, row)
@@ -111,9 +112,9 @@ def _judged(points: Points, found: Optimum, labels: Labels, trains: Labels, *, c
     own = torch.from_numpy(np.argmin(trains, axis=0)).to(margins.device)  # (row,): the fold that did not see it
     scores = margins.gather(2, own.expand(cells, sets, 1, -1))[:, :, 0].transpose(0, 1).double().cpu().numpy()
     area = np.empty((sets, cells, folds))
-    for place, wrong in enumerate(labels):
+    for number, wrong in enumerate(labels):
         for fold, train in enumerate(trains):
-            area[place, :, fold] = auroc_rows(scores[place][:, ~train], wrong[~train])
+            area[number, :, fold] = auroc_rows(scores[number][:, ~train], wrong[~train])
     steps, converged = (_by_set(part, sets).cpu().numpy() for part in (found.steps, found.converged))
     if not coefficients:
         return scores, area, steps, converged, None, None
@@ -133,21 +134,21 @@ def _by_set(values: Tensor, sets: int) -> Tensor:
 def _blocks(shape: tuple[int, ...], problems: int, device: torch.device) -> list[slice]:
     """The cells, some at a time."""
     cells, rows, width = shape
-    bytes_a_cell = 4 * (rows * width + problems * (8 * width + 8 * rows))
-    most = max(1, _AT_ONCE.get(device.type, _AT_ONCE["cpu"]) // bytes_a_cell)
+    bytes_per_cell = 4 * (rows * width + problems * (8 * width + 8 * rows))
+    largest = max(1, _BLOCK_BYTES.get(device.type, _BLOCK_BYTES["cpu"]) // bytes_per_cell)
     workers = torch.get_num_threads() if device.type == "cpu" else 1
-    count = min(most, -(-cells // workers))
+    count = min(largest, -(-cells // workers))
     return [slice(start, start + count) for start in range(0, cells, count)]
 
 
-def _taken(features: Any, cells: slice, device: torch.device) -> Tensor:
+def _load(features: Any, cells: slice, device: torch.device) -> Tensor:
     """Some cells on the device; a DataError where a value is not a number."""
     part = features[cells]
     part = part if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
     part = part.to(device).float()
     bad = ~part.sum(dim=2).isfinite()
     if bool(bad.any()):
-        cell, row = (int(place[0]) for place in torch.nonzero(bad, as_tuple=True))
+        cell, row = (int(index[0]) for index in torch.nonzero(bad, as_tuple=True))
         raise DataError(
             f"activations hold values that are not numbers, the first in cell {cells.start + cell}, row {row}; leave out "
             "rows that have no such token, and load the model with dtype=float32 if it overflows"
@@ -155,10 +156,10 @@ def _taken(features: Any, cells: slice, device: torch.device) -> Tensor:
     return part
 
 
-# ---- refusals -------------------------------------------------------------------------------------------------------
+# ---- checks ---------------------------------------------------------------------------------------------------------
 
 
-def _refuse(features: Any, labels: Labels, fold_of: Ints) -> None:
+def _check(features: Any, labels: Labels, fold_of: Ints) -> None:
     shape = tuple(features.shape)
     if len(shape) != 3 or 0 in shape:
         raise DataError(f"features are (cell, row, feature) and not empty, but have the shape {shape}")
@@ -168,14 +169,14 @@ def _refuse(features: Any, labels: Labels, fold_of: Ints) -> None:
             "one label (or one in each set of labels) and one fold for every row"
         )
     if fold_of.max() == 0:
-        raise DataError("all rows are in one fold, so that none is left to be judged; give at least two folds")
-    for place, wrong in enumerate(labels):
+        raise DataError("all rows are in one fold, so that none is left to be tested on; give at least two folds")
+    for number, wrong in enumerate(labels):
         for fold in range(fold_of.max() + 1):
             own = wrong[fold_of == fold]
-            for what, rows in (("is judged on", own), ("is trained on", wrong[fold_of != fold])):
+            for what, rows in (("is tested on", own), ("is trained on", wrong[fold_of != fold])):
                 if rows.all() or not rows.any():
                     which = "wrong" if rows.all() else "right"
-                    of = f" under label set {place + 1}" if len(labels) > 1 else ""
+                    of = f" under label set {number + 1}" if len(labels) > 1 else ""
                     raise DataError(
                         f"fold {fold + 1}{of} {what} {len(rows)} answers that are all {which}, so there is nothing to "
                         "tell apart; use stratified folds, fewer folds, or questions of another difficulty"

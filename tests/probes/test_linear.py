@@ -6,8 +6,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from headwise.probes.classifier import fit, fit_subsets, fit_within
-from headwise.probes.components import coordinates, principal
+from headwise.probes.linear import _principal, fit_linear, fit_subsets, fit_within, project
 
 
 def regression():
@@ -41,10 +40,10 @@ def data(seed, answers, width, scale=1.0):
 def test_scores_are_those_of_a_plain_pipeline(answers, width, components, scale):
     """On folds of points that were turned once, with all rows; probabilities to 1e-6."""
     table, labels = data(0, answers, width, scale)
-    turned = coordinates(table)
+    turned = project(table)
     assert turned.points.shape[1] <= min(answers, width)
     test = np.arange(answers) % 4 == 0
-    linear = fit(turned.points[~test], labels[~test], components=components)
+    linear = fit_linear(turned.points[~test], labels[~test], components=components)
     expected = sheet(table[~test].astype(np.float64), labels[~test], components)
     logit = linear(turned.points[test])
     assert logit == pytest.approx(expected.decision_function(table[test].astype(np.float64)), abs=2e-5, rel=2e-5)
@@ -55,19 +54,19 @@ def test_scores_are_those_of_a_plain_pipeline(answers, width, components, scale)
 
 def test_default_cut_above_512_answers():
     table, labels = data(1, 620, 640, 0.1)
-    points = coordinates(table).points
+    points = project(table).points
     test = np.arange(620) % 7 == 0
     assert (~test).sum() > 512
     expected = sheet(table[~test].astype(np.float64), labels[~test]).predict_proba(table[test].astype(np.float64))[:, 1]
-    logit = fit(points[~test], labels[~test])(points[test])
+    logit = fit_linear(points[~test], labels[~test])(points[test])
     assert 1 / (1 + np.exp(-logit)) == pytest.approx(expected, abs=1e-6)
-    uncut = fit(points[~test], labels[~test], components=None)(points[test])
+    uncut = fit_linear(points[~test], labels[~test], components=None)(points[test])
     assert np.abs(uncut - logit).max() > 1e-3  # so the test would notice
 
 
 def test_many_at_once_are_the_same_as_one_by_one():
     table, labels = data(2, 120, 300, 0.5)
-    points = coordinates(table).points
+    points = project(table).points
     subsets = np.random.default_rng(0).random((6, 120)) < [[0.9], [0.5], [0.3], [0.8], [0.2], [1.0]]
     together = fit_subsets(points, labels, subsets)
     for linear, rows in zip(together, subsets, strict=True):
@@ -78,7 +77,7 @@ def test_many_at_once_are_the_same_as_one_by_one():
 
 def test_decisions_inside_training_rows_share_their_pca():
     table, labels = data(3, 150, 300, 0.5)
-    points = coordinates(table).points
+    points = project(table).points
     rows = np.arange(150) < 110
     inside = np.array([rows, rows & (np.arange(150) % 2 == 0)])
     found = fit_within(points, labels, rows, inside, components=30)
@@ -93,18 +92,18 @@ def test_decisions_inside_training_rows_share_their_pca():
 def test_turning_keeps_distances_and_turns_back(seed, rows, width):
     random = np.random.default_rng(seed)
     table = random.standard_normal((rows, width)) + 5
-    turned = coordinates(table)
+    turned = project(table)
     centred = table - table.mean(axis=0)
     assert turned.points @ turned.points.T == pytest.approx(centred @ centred.T, abs=1e-9)
     weights = random.standard_normal(turned.points.shape[1])
-    assert centred @ turned.back(weights) == pytest.approx(turned.points @ weights, abs=1e-8)
+    assert centred @ turned.to_features(weights) == pytest.approx(turned.points @ weights, abs=1e-8)
 
 
 def test_constant_features_are_no_trouble():
     labels = np.arange(40) % 2 == 0
     for width in (3, 100):
-        turned = coordinates(np.ones((40, width)))
-        linear = fit(turned.points, labels)
+        turned = project(np.ones((40, width)))
+        linear = fit_linear(turned.points, labels)
         assert linear(turned.points) == pytest.approx(0, abs=1e-6)
 
 
@@ -112,5 +111,5 @@ def test_principal_keeps_the_largest():
     random = np.random.default_rng(0)
     table = random.standard_normal((30, 50)) * np.linspace(5, 0.1, 50)
     expected = PCA(4, svd_solver="full").fit_transform(table)
-    found = principal(table, table.mean(axis=0), 4).points
+    found = _principal(table, table.mean(axis=0), 4).points
     assert np.abs(found) == pytest.approx(np.abs(expected))

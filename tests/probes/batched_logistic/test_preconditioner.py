@@ -2,8 +2,8 @@
 
 import torch
 
-from headwise.probes.together.shares import Shares
-from headwise.probes.together.sketch import RANK, sketch_of, solve
+from headwise.probes.batched_logistic.preconditioner import RANK, precondition, sketch_curvature
+from headwise.probes.batched_logistic.problems import ProblemBatch
 
 
 def drawn(cells=2, rows=300, width=150):
@@ -28,9 +28,9 @@ def missed(sketch, vectors, count=RANK // 2):
 def test_each_sketch_from_the_last_is_nearer_to_the_largest_directions():
     x, curvature = drawn()
     values, vectors = largest(x, curvature)
-    sketches = [sketch_of(x, curvature)]
+    sketches = [sketch_curvature(x, curvature)]
     for _ in range(3):
-        sketches.append(sketch_of(x, curvature, sketches[-1].vectors))
+        sketches.append(sketch_curvature(x, curvature, sketches[-1].vectors))
     far = [missed(sketch, vectors) for sketch in sketches]
     assert far[0] > 0.05 and far[3] < far[1] < far[0] and far[3] < 0.02
     torch.testing.assert_close(sketches[3].values[:, :5].double(), values[:, :5], rtol=0.02, atol=0)
@@ -41,12 +41,12 @@ def test_each_sketch_from_the_last_is_nearer_to_the_largest_directions():
 
 def test_solving_in_the_sketch_is_its_formula_written_out():
     x, curvature = drawn()
-    sketch, ridge = sketch_of(x, curvature), 0.5
-    shares = Shares(torch.tensor([0, 1, 1]), 2)
-    values = sketch.values[shares.cells] * torch.tensor([[1.0], [0.5], [2.0]])
+    sketch, ridge = sketch_curvature(x, curvature), 0.5
+    batch = ProblemBatch(torch.tensor([0, 1, 1]), 2)
+    values = sketch.values[batch.cells] * torch.tensor([[1.0], [0.5], [2.0]])
     gradient = torch.randn(3, 150, generator=torch.Generator().manual_seed(2))
-    found = solve(shares, sketch.vectors, 1 / (values + ridge), gradient)
-    for place, cell in enumerate(shares.cells):
+    found = precondition(batch, sketch.vectors, 1 / (values + ridge), gradient)
+    for place, cell in enumerate(batch.cells):
         v, rest = sketch.vectors[cell], values[place, -1] + ridge
         whole = v @ torch.diag(values[place] + ridge - rest) @ v.T + rest * torch.eye(150)
         torch.testing.assert_close(found[place], torch.linalg.solve(whole, gradient[place]), atol=1e-3, rtol=1e-3)

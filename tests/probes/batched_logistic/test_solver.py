@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from headwise.probes.together import shares
-from headwise.probes.together.descent import minimise
-from headwise.probes.together.points import points_of
-from headwise.probes.together.problems import Problems
+from headwise.probes.batched_logistic import problems as module
+from headwise.probes.batched_logistic.problems import Problems, make_points
+from headwise.probes.batched_logistic.solver import minimise
 
 
 def newton(x, labels, weights, penalty, c):
@@ -36,7 +35,7 @@ def newton(x, labels, weights, penalty, c):
 def compared(x, labels, weights, *, c=1.0, tolerance=1e-6):
     """Largest distance of a weight from the optimum, over cells and problems; rows of weight 0 train no problem."""
     trains = torch.from_numpy(weights > 0)
-    points = points_of(torch.from_numpy(x).float(), trains, standardise=True)
+    points = make_points(torch.from_numpy(x).float(), trains, standardise=True)
     problems = Problems(torch.from_numpy(labels).float(), torch.from_numpy(weights).float(), torch.arange(len(weights)))
     found = minimise(points, problems, c=c, tolerance=tolerance)
     assert found.converged.all()
@@ -104,7 +103,7 @@ def test_cells_that_leave_as_a_whole(monkeypatch):
     x, labels, weights = drawn(cells=4, fall=1.2)
     x[2] *= np.linspace(1, 30, x.shape[1])[:, None]  # a cell of outliers is harder
     one_by_one = compared(x, labels, weights)[1]
-    monkeypatch.setattr(shares, "_one_by_one", lambda device: False)
+    monkeypatch.setattr(module, "_leave_singly", lambda device: False)
     far, whole = compared(x, labels, weights)
     assert far < 1e-3 and (whole.steps.amax(dim=1) > whole.steps.amin(dim=1)).any()
     assert (whole.steps - one_by_one.steps).abs().max() <= 5

@@ -1,4 +1,4 @@
-"""Blocks side by side: the same results by processes, by threads and one after the other; failures arrive."""
+"""Blocks in parallel: the same results by processes, by threads and one after the other; failures arrive."""
 
 import os
 import signal
@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from headwise.core.errors import DataError, StudyError
-from headwise.probes.together import workers
-from headwise.probes.together.workers import side_by_side
+from headwise.probes.batched_logistic import parallel_map as module
+from headwise.probes.batched_logistic.parallel_map import parallel_map
 
 CPU = torch.device("cpu")
 
@@ -28,8 +28,8 @@ def doubled(item):
 
 @pytest.mark.parametrize("forks", [True, False])
 def test_results_come_in_order_and_workers_keep_to_one_thread(three_threads, monkeypatch, forks):
-    monkeypatch.setattr(workers, "_can_fork", lambda: forks)
-    found = side_by_side(doubled, range(10), CPU)
+    monkeypatch.setattr(module, "_can_fork", lambda: forks)
+    found = parallel_map(doubled, range(10), CPU)
     assert [int(values[7]) for _, _, values in found] == [2 * item for item in range(10)]
     assert {threads for _, threads, _ in found} == {1} and torch.get_num_threads() == 3
     assert (os.getpid() in {process for process, _, _ in found}) is not forks
@@ -37,7 +37,7 @@ def test_results_come_in_order_and_workers_keep_to_one_thread(three_threads, mon
 
 @pytest.mark.parametrize("forks", [True, False])
 def test_a_failure_is_raised_as_it_was(three_threads, monkeypatch, forks):
-    monkeypatch.setattr(workers, "_can_fork", lambda: forks)
+    monkeypatch.setattr(module, "_can_fork", lambda: forks)
 
     def fails(item):
         if item == 4:
@@ -45,11 +45,11 @@ def test_a_failure_is_raised_as_it_was(three_threads, monkeypatch, forks):
         return item
 
     with pytest.raises(DataError, match="row 4 is not a number"):
-        side_by_side(fails, range(10), CPU)
+        parallel_map(fails, range(10), CPU)
 
 
 def test_a_worker_does_not_end_as_its_parent_would(three_threads, monkeypatch):
-    monkeypatch.setattr(workers, "_can_fork", lambda: True)
+    monkeypatch.setattr(module, "_can_fork", lambda: True)
     ours = os.getpid()
 
     def leave(number, frame):
@@ -57,22 +57,22 @@ def test_a_worker_does_not_end_as_its_parent_would(three_threads, monkeypatch):
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
-        found = side_by_side(lambda _: signal.getsignal(signal.SIGTERM), range(6), CPU)
+        found = parallel_map(lambda _: signal.getsignal(signal.SIGTERM), range(6), CPU)
         assert set(found) == {signal.SIG_DFL} and signal.getsignal(signal.SIGTERM) is leave
         assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_worker_that_is_killed_is_told(three_threads, monkeypatch):
-    monkeypatch.setattr(workers, "_can_fork", lambda: True)
+def test_a_killed_worker_is_reported(three_threads, monkeypatch):
+    monkeypatch.setattr(module, "_can_fork", lambda: True)
     with pytest.raises(StudyError, match="ended from outside"):
-        side_by_side(lambda item: os._exit(9) if item == 3 else item, range(6), CPU)
+        parallel_map(lambda item: os._exit(9) if item == 3 else item, range(6), CPU)
 
 
 def test_one_item_or_one_thread_needs_no_worker(monkeypatch):
-    monkeypatch.setattr(workers, "_by_processes", None)
+    monkeypatch.setattr(module, "_map_in_processes", None)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert side_by_side(doubled, [3], CPU)[0][0] == os.getpid()
+    assert parallel_map(doubled, [3], CPU)[0][0] == os.getpid()
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    assert side_by_side(doubled, [3], CPU)[0][0] == os.getpid()
+    assert parallel_map(doubled, [3], CPU)[0][0] == os.getpid()

@@ -3,8 +3,8 @@ import torch
 from scipy.optimize import minimize_scalar
 from torch.nn.functional import softplus
 
-from headwise.probes.together import line as module
-from headwise.probes.together.line import Line, Reached, dot
+from headwise.probes.batched_logistic import solver as module
+from headwise.probes.batched_logistic.solver import Line, MarginState, _dot
 
 
 def lines(*, far):
@@ -14,14 +14,14 @@ def lines(*, far):
     labels = (torch.rand(3, 40, generator=random) < 0.5).double()
     weights = torch.rand(3, 40, generator=random).double()
     along = along.abs() * (labels - 0.5) / far
-    begin = Reached.at(margin, weights, -weights * labels)
+    begin = MarginState.at(margin, weights, -weights * labels)
     pull, stiffness = torch.full((3, 1), 0.1).double() / far, torch.tensor([[0.5], [1.0], [2.0]]).double() / far**2
-    return begin, Line(along, dot(begin.residual, along) + pull, pull, stiffness), weights, labels
+    return begin, Line(along, _dot(begin.residual, along) + pull, pull, stiffness), weights, labels
 
 
 @pytest.mark.parametrize("far", [0.01, 1.0, 100.0])
 def test_the_lowest_point_is_that_of_the_function(far, monkeypatch):
-    monkeypatch.setattr(module, "_CLOSE", 1e-9)
+    monkeypatch.setattr(module, "_LINE_SLOPE_LEFT", 1e-9)
     begin, line, weights, labels = lines(far=far)
     t, there, slope = line.lowest(begin, weights, -weights * labels)
     for p in range(3):
@@ -29,7 +29,7 @@ def test_the_lowest_point_is_that_of_the_function(far, monkeypatch):
         def loss(step, p=p):
             margin = begin.margin[p] + step * line.along[p]
             data = (weights[p] * (softplus(margin) - labels[p] * margin)).sum()
-            return float(data + step * line.pull[p, 0] + step**2 * line.stiffness[p, 0] / 2)
+            return float(data + step * line.penalty_slope[p, 0] + step**2 * line.penalty_curvature[p, 0] / 2)
 
         assert float(t[p]) == pytest.approx(minimize_scalar(loss, tol=1e-12).x, rel=1e-5)
     assert slope.abs().max() <= 1e-9 * line.slope.abs().max()

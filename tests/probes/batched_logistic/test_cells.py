@@ -8,8 +8,8 @@ from sklearn.metrics import roc_auc_score
 import headwise as hw
 from headwise.core.errors import DataError, ModelError
 from headwise.corpora import Example, batches, packaged_questions
-from headwise.probes.together import cells as module
-from headwise.probes.together import fit_cells
+from headwise.probes.batched_logistic import cells as module
+from headwise.probes.batched_logistic import fit_cells
 from headwise.seam import Structure
 from headwise.stats.permutation import permuted_labels
 
@@ -133,7 +133,7 @@ def test_coefficients_give_the_scores(draw):
 def test_neither_blocks_nor_threads_change_the_result(draw, monkeypatch):
     x, wrong, folds = draw(7, 120, 40)
     whole = fit_cells(x, wrong, folds, tolerance=1e-7)
-    monkeypatch.setattr(module, "_AT_ONCE", {"cpu": 1})
+    monkeypatch.setattr(module, "_BLOCK_BYTES", {"cpu": 1})
     threads = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -166,7 +166,7 @@ def test_shuffled_labels_keep_the_share_of_every_fold(draw):
 def test_what_did_not_converge_says_so(draw, caplog):
     x, wrong, folds = draw(2, 120, 40)
     with caplog.at_level(logging.WARNING):
-        fits = fit_cells(x, wrong, folds, steps=2)
+        fits = fit_cells(x, wrong, folds, max_steps=2)
     assert not fits.converged.any() and (fits.steps == 2).all()
     assert "8 of 8 probes did not converge in 2 steps" in caplog.text
 
@@ -175,7 +175,7 @@ def test_refusals(draw):
     x, wrong, folds = draw(2, 120, 10)
     one = wrong.copy()
     one[folds == 2] = True
-    with pytest.raises(DataError, match="fold 3 is judged on 30 answers that are all wrong"):
+    with pytest.raises(DataError, match="fold 3 is tested on 30 answers that are all wrong"):
         fit_cells(x, one, folds)
     with pytest.raises(DataError, match="fold 1 is trained on 60 answers that are all right"):
         fit_cells(x, wrong & (folds < 2), folds // 2)

@@ -5,9 +5,16 @@ import pytest
 import torch
 
 from headwise.core.errors import DataError
-from headwise.probes.joint import Network, Training, fit_joint, importance
-from headwise.probes.joint.fits import standardised
-from headwise.probes.joint.training import choose_epochs, inner_rows, train
+from headwise.probes.joint import (
+    JointNetwork,
+    JointTraining,
+    choose_epochs,
+    fit_joint,
+    importance,
+    inner_rows,
+    standardised,
+    train,
+)
 
 HEADS, WIDTH, ROWS = 12, 6, 240
 CARRY = {0: 3, 1: 7, 2: 10}  # class -> the head that knows it
@@ -51,15 +58,15 @@ def test_seeds_differ_and_the_same_seed_does_not():
 def test_importance_is_gradient_times_activation():
     """Against autograd in float64, row by row and head by head, as the formula is written."""
     torch.manual_seed(0)
-    network = Network(*(part.double() for part in Network.start(4, 5, 3, torch.Generator().manual_seed(1))))
+    network = JointNetwork(*(part.double() for part in JointNetwork.start(4, 5, 3, torch.Generator().manual_seed(1))))
     x, labels = torch.randn(9, 4, 5, dtype=torch.float64), torch.arange(9) % 3
     found = importance(network, x, labels)
     for name in range(3):
         rows = []
         for row in x[labels == name]:
             z = (row @ network.shared.T + network.shared_bias).requires_grad_()
-            hidden = torch.relu(network.mixed @ z.flatten() + network.mixed_bias)
-            logit = (network.named @ hidden + network.named_bias)[name]
+            hidden = torch.relu(network.hidden @ z.flatten() + network.hidden_bias)
+            logit = (network.output @ hidden + network.output_bias)[name]
             (gradient,) = torch.autograd.grad(logit, z)
             z = z.detach()
             rows.append([sum(float(gradient[h, d] * z[h, d]) for d in range(64)) / 64 for h in range(4)])
@@ -67,18 +74,20 @@ def test_importance_is_gradient_times_activation():
 
 
 def test_importance_of_a_class_without_rows_is_not_a_number():
-    network = Network.start(2, 3, 3, torch.Generator().manual_seed(0))
+    network = JointNetwork.start(2, 3, 3, torch.Generator().manual_seed(0))
     found = importance(network, torch.randn(4, 2, 3), torch.tensor([0, 0, 2, 2]))
     assert found[1].isnan().all() and found[[0, 2]].isfinite().all()
 
 
 def test_the_network_is_the_published_one():
-    network = Network.start(7, 10, 4, torch.Generator().manual_seed(0))
-    assert network.shared.shape == (64, 10) and network.mixed.shape == (512, 7 * 64) and network.named.shape == (4, 512)
+    network = JointNetwork.start(7, 10, 4, torch.Generator().manual_seed(0))
+    assert (
+        network.shared.shape == (64, 10) and network.hidden.shape == (512, 7 * 64) and network.output.shape == (4, 512)
+    )
     x = torch.randn(3, 7, 10)
     z = torch.stack([torch.stack([network.shared @ head + network.shared_bias for head in row]) for row in x])
-    hidden = torch.relu(z.reshape(3, -1) @ network.mixed.T + network.mixed_bias)
-    torch.testing.assert_close(network.logits(x), hidden @ network.named.T + network.named_bias, rtol=1e-4, atol=1e-5)
+    hidden = torch.relu(z.reshape(3, -1) @ network.hidden.T + network.hidden_bias)
+    torch.testing.assert_close(network.logits(x), hidden @ network.output.T + network.output_bias, rtol=1e-4, atol=1e-5)
 
 
 def test_features_are_standardised_by_the_training_rows():
@@ -95,14 +104,14 @@ def test_features_are_standardised_by_the_training_rows():
 def test_training_is_torchs_own_adamw():
     """One epoch of one batch, with dropout's draw repeated, against nn.Linear layers and AdamW."""
     x, labels = torch.randn(8, 3, 4), torch.arange(8) % 2
-    found = train(x, labels, 2, 1, Training(batch=8), seed=5)
+    found = train(x, labels, 2, 1, JointTraining(batch=8), seed=5)
     generator = torch.Generator().manual_seed(5)
-    start = Network.start(3, 4, 2, generator)
+    start = JointNetwork.start(3, 4, 2, generator)
     order = torch.randperm(8, generator=generator)
     keep = torch.rand(8, 512, generator=generator).ge(0.3).float() / 0.7
     parts = [part.clone().requires_grad_() for part in start]
     optimiser = torch.optim.AdamW(parts, lr=1e-4)
-    torch.nn.functional.cross_entropy(Network(*parts).logits(x[order], keep), labels[order]).backward()
+    torch.nn.functional.cross_entropy(JointNetwork(*parts).logits(x[order], keep), labels[order]).backward()
     optimiser.step()
     for one, other in zip(found, parts, strict=True):
         torch.testing.assert_close(one, other.detach(), rtol=1e-5, atol=1e-7)
@@ -115,7 +124,7 @@ def test_epochs_are_chosen_on_whole_groups_inside_the_training_rows():
     for group in np.unique(groups):
         assert len(set(apart[groups == group])) == 1
     rows = torch.from_numpy(x)
-    epochs, losses = choose_epochs(rows, torch.from_numpy(labels), groups, 3, Training(most_epochs=6), 0)
+    epochs, losses = choose_epochs(rows, torch.from_numpy(labels), groups, 3, JointTraining(max_epochs=6), 0)
     assert epochs == int(np.argmin(losses)) + 1 and len(losses) <= 6
 
 
@@ -123,7 +132,7 @@ def test_epochs_are_chosen_on_whole_groups_inside_the_training_rows():
     ("change", "says"),
     [
         ({"labels": np.zeros(ROWS, dtype=int)}, "at least two classes"),
-        ({"trains": np.ones(ROWS, dtype=bool)}, "rows to judge on"),
+        ({"trains": np.ones(ROWS, dtype=bool)}, "rows to evaluate on"),
         ({"classes": 2}, "count them from 0"),
         ({"x": np.full((ROWS, HEADS, WIDTH), np.nan)}, "not numbers"),
         ({"x": np.zeros((ROWS, 3))}, r"\(row, head, feature\)"),
@@ -139,5 +148,5 @@ def test_what_cannot_be_fitted_is_refused(change, says):
 
 
 def test_a_training_of_nothing_is_refused():
-    with pytest.raises(DataError, match="most_epochs=0"):
-        Training(most_epochs=0)
+    with pytest.raises(DataError, match="max_epochs=0"):
+        JointTraining(max_epochs=0)

@@ -1,0 +1,193 @@
+"""The rows of the detector table, each a Dataset with one entry of ``detector``. Which rows there are is up to ``table``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
+from headwise.core.errors import DataError
+from headwise.probes.crossvalidation import CrossValidated, cross_validate, paper_protocol, precision_recall
+from headwise.probes.features import Choice, as_table, choice_kind, choices, default_choice, select
+from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer
+from headwise.probes.linear import project
+from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
+from headwise.stats import auroc, auroc_by_fold
+from headwise.stats.validation import Labels
+
+__all__ = ["FoldContext", "Supervised", "as_score", "combined", "details", "joined", "supervised", "unsupervised"]
+
+Floats = NDArray[np.float64]
+
+
+class FoldContext(NamedTuple):
+    """What all rows share: the labels and the nested folds."""
+
+    labels: Labels
+    fold_of: NDArray[np.int64]
+    inner: int
+    seed: int
+    groups: NDArray[np.int64] | None
+    components: int | None
+
+
+class Supervised(NamedTuple):
+    """A feature set, evaluated."""
+
+    row: xr.Dataset
+    evaluated: CrossValidated
+    points: Floats
+    """the coordinates of the default choice"""
+    kind: Choice
+    choice: int
+    notes: list[str]
+
+
+def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequence[int]) -> Supervised:
+    """The detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's protocol."""
+    kind, available = choice_kind(array), choices(array, name, ks)
+    points = {choice: project(as_table(select(array, kind, choice), name)).points for choice in available}
+    evaluated = cross_validate(
+        points.items(), context.labels, context.fold_of,
+        inner=context.inner, seed=context.seed, groups=context.groups, components=context.components,
+    )  # fmt: skip
+    row = _evaluated_row(name, evaluated, context)
+    if kind:
+        row["chosen"] = ((DETECTOR, FOLD), np.array([evaluated.chosen], dtype=np.float64))
+        curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
+        row = row.merge(_curve(name, curve, dim, evaluated.sweep, context))
+    published = paper_protocol(points.items(), context.labels, seed=context.seed)
+    row = row.assign(
+        paper=(DETECTOR, [published.auroc]),
+        paper_low=(DETECTOR, [published.low]),
+        paper_high=(DETECTOR, [published.high]),
+        paper_choice=(DETECTOR, [float(published.choice) if kind else np.nan]),
+    )
+    missing = sorted(set(ks) - set(available)) if kind == "k" else []
+    notes = [f"{name}: no k of {', '.join(map(str, missing))}: some text is shorter"] if missing else []
+    default = default_choice(kind, available)
+    return Supervised(row, evaluated, points[default], kind, default, notes)
+
+
+def details(
+    array: xr.DataArray,
+    name: str,
+    entry: Supervised,
+    context: FoldContext,
+    sizes: Sequence[int],
+    topics: Any,
+    min_per_class: int,
+) -> xr.Dataset:
+    """Curves over layers and training sizes, and transfer between topics, at the default choice."""
+    labels, fold_of = context.labels, context.fold_of
+    found = _curve(
+        name, "by_size", SIZE, scores_by_size(entry.points, labels, fold_of, sizes, seed=context.seed), context
+    )
+    if LAYER in array.dims and entry.kind != "layer":  # otherwise the sweep is over layers already
+        part = select(array, entry.kind, entry.choice)
+        found = found.merge(_curve(name, "by_layer", LAYER, scores_by_layer(part, name, labels, fold_of), context))
+    if topics is not None:
+        between = transfer(
+            entry.points,
+            labels,
+            topics,
+            folds=len(np.unique(fold_of)),
+            seed=context.seed,
+            min_per_class=min_per_class,
+            groups=context.groups,
+        )
+        between = between.rename(auroc="transfer", low="transfer_low", high="transfer_high").drop_vars(
+            ["n_wrong", "n_right"]
+        )
+        found = found.merge(between.expand_dims({DETECTOR: [name]}))
+    return found
+
+
+def combined(
+    name: str,
+    members: Sequence[str],
+    evaluated: Mapping[str, CrossValidated],
+    numbers: Mapping[str, Floats],
+    context: FoldContext,
+) -> xr.Dataset:
+    """Several rows stacked, with weights learnt inside the training folds."""
+    blocks = [evaluated[member] for member in members if member in evaluated]
+    scores = [numbers[member] for member in members if member in numbers]
+    stacked = cross_validate_stack(
+        blocks, scores, context.labels, context.fold_of, inner=context.inner, seed=context.seed, groups=context.groups
+    )  # fmt: skip
+    return _evaluated_row(name, stacked, context)
+
+
+def unsupervised(name: str, scores: Floats, context: FoldContext) -> xr.Dataset:
+    """A score that was not learnt."""
+    return _row(name, scores, context, learnt=False)
+
+
+def as_score(scores: Any, name: str, rows: int) -> Floats:
+    """One finite number per answer, or a DataError."""
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (rows,):
+        raise DataError(
+            f"The score {name!r} has the shape {values.shape}, but one number for each of {rows} answers is needed."
+        )
+    if not np.isfinite(values).all():
+        bad = ~np.isfinite(values)
+        raise DataError(
+            f"The score {name!r} is not a number for {int(bad.sum())} of {rows} answers (first: row "
+            f"{int(np.argmax(bad))}); leave these answers out."
+        )
+    return values
+
+
+def joined(parts: Sequence[xr.Dataset], context: FoldContext) -> xr.Dataset:
+    """All rows as one Dataset, in their order, NaN where a variable does not apply; and the labels and folds of the answers."""
+    names = list(dict.fromkeys(str(name) for part in parts for name in part[DETECTOR].values))
+    table = xr.merge(parts, join="outer", compat="no_conflicts").sel({DETECTOR: names})
+    return table.assign_coords(wrong=(EXAMPLE, context.labels), fold_of=(EXAMPLE, context.fold_of))
+
+
+def _row(name: str, score: Floats, context: FoldContext, *, learnt: bool) -> xr.Dataset:
+    area, per_fold = auroc_by_fold(score, context.labels, context.fold_of, learnt=learnt, groups=context.groups)
+    return xr.Dataset(
+        {
+            "auroc": (DETECTOR, [float(area.value)]),
+            "auroc_low": (DETECTOR, [float(area.low)]),
+            "auroc_high": (DETECTOR, [float(area.high)]),
+            "pooled": (DETECTOR, [float(auroc(score, context.labels).value)]),
+            "fold_auroc": ((DETECTOR, FOLD), per_fold[None]),
+            "score": ((DETECTOR, EXAMPLE), score[None]),
+        },
+        coords={DETECTOR: [name], FOLD: np.arange(len(per_fold))},
+    )
+
+
+def _evaluated_row(name: str, evaluated: CrossValidated, context: FoldContext) -> xr.Dataset:
+    labels = context.labels
+    probability = np.empty(len(labels))
+    for index, fold in enumerate(np.unique(context.fold_of)):
+        train = context.fold_of != fold
+        probability[~train] = fit_platt(evaluated.inner[index, train], labels[train])(evaluated.score[~train])
+    precision, recall = precision_recall(evaluated.score, labels)
+    return _row(name, evaluated.score, context, learnt=True).assign(
+        precision=(DETECTOR, [precision]),
+        recall=(DETECTOR, [recall]),
+        brier=(DETECTOR, [brier(probability, labels)]),
+        probability=((DETECTOR, EXAMPLE), probability[None]),
+    )
+
+
+def _curve(row: str, name: str, dim: str, scores: Mapping[int, Floats], context: FoldContext) -> xr.Dataset:
+    """AUROC and interval of several scores, along a dim whose coordinates are their names."""
+    areas = [
+        auroc_by_fold(score, context.labels, context.fold_of, groups=context.groups)[0] for score in scores.values()
+    ]
+    ends = {"": [a.value for a in areas], "_low": [a.low for a in areas], "_high": [a.high for a in areas]}
+    return xr.Dataset(
+        {f"{name}{end}": ((DETECTOR, dim), np.array([values], dtype=np.float64)) for end, values in ends.items()},
+        coords={DETECTOR: [row], dim: list(scores)},
+    )
