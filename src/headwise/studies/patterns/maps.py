@@ -1,7 +1,7 @@
 """From readings to the study's Dataset: numbers of each subject, tests between the two, maps to draw.
 
 For every head: means over prompts with 95 % intervals (Student's t). Between two subjects: the change of each number
-with a paired test over prompts (`probes.paired`), the similarity of the maps with its control, and the share of active
+with a paired test over prompts (`stats.paired_changes`), the similarity of the maps with its control, and the share of active
 edges that were dropped or gained. For the model as a whole (`whole`, along `feature`), one number a prompt first, such as
 the share of heads that are dominant there; then mean, interval and paired test over prompts, so that an interval tells
 how sure a number is about other prompts of the same kind.
