@@ -1,6 +1,6 @@
 """Each head alone: how well does its own z tell a function from the others? A simpler importance, to hold the first against.
 
-For every head one-step logistic probes (`probes.cell_maps.OneStepProbes`: a ridge regression) on its z, standardised, in folds of whole
+For every head one-step logistic probes (a ridge regression, `probes.cell_maps`) on its z, standardised, in folds of whole
 questions over all steps. Kept: the AUROC of each function against the others, mean over folds, with p and q against
 labels shuffled within the folds; and the accuracy of naming the function whose probe says most.
 

@@ -6,7 +6,7 @@
 
 The probe reads the last token of the exact answer; its layer is chosen inside the rows it is fitted on, by one-step
 probes. Most of what transfers is what log-probability knows as well (Orgad et al., arXiv 2410.02707): `gain` shows what
-is left. Topics with too few answers are put together first (`probes.generalisation.group_topics`). Intervals are DeLong's in the
+is left. Topics with too few answers are put together first (`probes.generalisation`). Intervals are DeLong's in the
 tested group.
 
 Cost: a choice among the layers and one fit a group, six for each cell of the diagonal.
