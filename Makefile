@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check format bench soak docs clean
+.PHONY: help demo test check check-js format bench soak docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,10 +30,15 @@ demo: $(READY)
 test: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: $(READY)
+check: $(READY) check-js
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# the front end: eslint, prettier, tsc and node's tests (package.json)
+check-js:
+	@if command -v npm > /dev/null; then npm ci --silent --no-audit --no-fund && npm run --silent check; \
+	else echo "check-js: skipped, npm is not installed"; fi
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -49,4 +54,4 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) .cache/bench build demo
+	rm -rf $(VENV) .cache/bench build demo node_modules

@@ -14,7 +14,7 @@ from headwise.figures import Figure, to_payload
 ASSETS = Path(__file__).parents[1] / "src" / "headwise" / "web" / "assets"
 PAPER = {"light": "--paper: #ffffff; --ink: #1c1c1e", "dark": "--paper: #16171a; --ink: #ececea"}
 SCRIPT = """
-import {draw} from "headwise/figure";
+import {drawFigure} from "headwise/figure";
 window.heads = [];
 window.picks = [];
 window.payloads = JSON.parse(document.getElementById("payloads").textContent);
@@ -23,7 +23,7 @@ for (const [name, payload] of Object.entries(payloads)) {
   const box = document.body.appendChild(document.createElement("div"));
   box.id = name;
   const start = performance.now();
-  draw(box, payload, {onhead: (head) => heads.push(head), onpick: (pick) => picks.push(pick)});
+  drawFigure(box, payload, {onhead: (head) => heads.push(head), onpick: (pick) => picks.push(pick)});
   took[name] = performance.now() - start;
 }
 window.drawn = true;
@@ -37,7 +37,7 @@ def open_figures(page: Any, file: Path, figures: Mapping[str, Figure], *, theme:
     file.write_text(
         f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>Figures</title>'
         f"<style>:root {{ {PAPER[theme]} }} body {{ margin: 20px; background: var(--paper) }}</style>"
-        f'<script type="importmap">{json.dumps({"imports": modules("figure", "svg")})}</script><body>'
+        f'<script type="importmap">{json.dumps({"imports": modules("figure", "svg_export")})}</script><body>'
         f'<script type="application/json" id="payloads">{embedded}</script>'
         f'<script type="module">{SCRIPT}</script></body></html>',
         encoding="utf-8",

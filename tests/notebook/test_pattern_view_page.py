@@ -63,12 +63,12 @@ def test_hover_says_query_key_and_weight(page, atlas):
     values = np.frombuffer(view.large, "<f4").reshape(21, 21)
     cell, margin = min(460 // 21, 22), 86
     point(page, "large", margin + 3.5 * cell, margin + 9.5 * cell)
-    said = page.locator(".said").text_content()
+    said = page.locator(".reading").text_content()
     labels = [label.replace("\n", "\\n") for label in view.labels]
     assert said.startswith(f"query 9 “{labels[9]}” → key 3 “{labels[3]}”: weight ")
     assert float(said.rsplit(" ", 1)[1]) == pytest.approx(float(values[9, 3]), rel=0.01)
     point(page, "large", margin + 9.5 * cell, margin + 3.5 * cell)
-    assert page.locator(".said").text_content().endswith("hidden by the mask")
+    assert page.locator(".reading").text_content().endswith("masked")
 
 
 def test_a_click_opens_a_head_and_python_answers(page, atlas):
@@ -80,7 +80,7 @@ def test_a_click_opens_a_head_and_python_answers(page, atlas):
     assert "from the small map" in page.locator(".head").nth(1).text_content()
     view.chosen = "L2H1"
     page.evaluate("([name, large]) => answer(name, large)", ["L2H1", base64.b64encode(view.large).decode()])
-    assert page.locator(".head").nth(1).text_content() == "L2H1rows look, columns are looked at"
+    assert page.locator(".head").nth(1).text_content() == "L2H1rows are queries, columns are keys"
 
 
 def test_without_a_kernel_the_small_map_tells_the_weight(page, atlas):
@@ -90,7 +90,7 @@ def test_without_a_kernel_the_small_map_tells_the_weight(page, atlas):
     canvas(page, "large").focus()
     for key in ("ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
-    found = re.fullmatch(r"query 1 .* → key 0 .*: weight (at least )?([\d.e-]+)", page.locator(".said").text_content())
+    found = re.fullmatch(r"query 1 .* → key 0 .*: weight (at least )?([\d.e-]+)", page.locator(".reading").text_content())
     assert found is not None
     assert float(found[2]) == pytest.approx(min(float(values[1, 0]), view.high), abs=view.high / 254)
 
@@ -104,7 +104,7 @@ def test_keys_move_and_open(page, atlas):
     assert page.evaluate("saved") == ["L2H1"]
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowUp")  # there is no row above
-    assert page.locator(".said").text_content() == "L2H0"
+    assert page.locator(".reading").text_content() == "L2H0"
 
 
 def test_tokens_stay_text(page, atlas):

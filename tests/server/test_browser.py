@@ -21,23 +21,23 @@ def opened(page, where):
 def run(page, text, *, mode="text"):
     page.fill("#prompt", text)
     page.check(f'input[name="mode"][value="{mode}"]')
-    before = page.locator(".live-results").get_attribute("data-look")
+    before = page.locator(".live-results").get_attribute("data-run")
     page.locator("#prompt").press("Control+Enter")
     page.wait_for_function(
-        "before => { const look = document.querySelector('.live-results').dataset.look; return look && look !== before }",
+        "before => { const run = document.querySelector('.live-results').dataset.run; return run && run !== before }",
         arg=before,
     )
 
 
 def test_a_prompt_shows_every_head_and_one_opens_large(opened):
     run(opened, TEXT)
-    assert opened.locator(".live-said .token").first.is_visible()
-    assert opened.locator(".live-spread .spread tr").count() == 12
+    assert opened.locator(".live-generated .token").first.is_visible()
+    assert opened.locator(".live-distribution .distribution tr").count() == 12
     assert opened.evaluate("document.querySelector('.live-grid canvas').width") > 100
     assert "<script>" not in opened.locator(".live-prompt").evaluate(
         "node => [...node.querySelectorAll('*')].map(n => n.tagName).join()"
     )
-    stage = opened.locator(".live-grid .hw-stage").first
+    stage = opened.locator(".live-grid .hw-canvas").first
     stage.focus()
     stage.press("ArrowRight")
     stage.press("Enter")
@@ -48,7 +48,7 @@ def test_a_prompt_shows_every_head_and_one_opens_large(opened):
 
 def test_a_large_map_tells_cells_and_zooms(opened):
     run(opened, TEXT)
-    opened.evaluate("document.querySelector('.live-grid .hw-stage').focus()")
+    opened.evaluate("document.querySelector('.live-grid .hw-canvas').focus()")
     opened.keyboard.press("ArrowDown")
     opened.keyboard.press("Enter")
     opened.wait_for_selector(".live-map[data-window]")
@@ -68,7 +68,7 @@ def test_a_large_map_tells_cells_and_zooms(opened):
     until(lambda: opened.locator(".live-map").get_attribute("data-window") == whole)
     opened.keyboard.press("ArrowDown")
     opened.keyboard.press("ArrowDown")
-    assert "looks" in opened.locator(".live-map [role=status]").inner_text()
+    assert "query" in opened.locator(".live-map [role=status]").inner_text()
 
 
 def test_a_head_is_switched_off_and_the_next_token_changes(opened):
@@ -79,9 +79,9 @@ def test_a_head_is_switched_off_and_the_next_token_changes(opened):
     opened.fill("input[placeholder='L3H7']", "l0h1")
     opened.click("text=Add head")
     assert "heads=L0H1" in opened.url
-    opened.click("text=Run with these heads changed")
+    opened.click("text=Run with these heads scaled")
     opened.wait_for_selector(".live-sides")
-    sides = opened.locator(".live-side .spread")
+    sides = opened.locator(".live-side .distribution")
     before, after = (sides.nth(place).locator("tr").all_inner_texts() for place in (0, 1))
     assert [row.split("\t")[:3] for row in before] != [row.split("\t")[:3] for row in after]
     assert "was" in after[0]
@@ -90,15 +90,15 @@ def test_a_head_is_switched_off_and_the_next_token_changes(opened):
     assert opened.locator(".dots .random").count() == 5 and opened.locator(".dots .own").count() == 1
     control = opened.locator(".live-control").inner_text()
     assert "5 random draws" in control and "this KL of the next token, at the prompt’s end" in control
-    opened.click("text=See every head so")
-    opened.wait_for_selector("text=What follows is the model with L0H1 off")
+    opened.click("text=Show all maps with these changes")
+    opened.wait_for_selector("text=The model below has L0H1 off")
 
 
 def test_a_question_is_answered_and_scored_with_its_heads(opened):
     run(opened, "where was the old house", mode="question")
     opened.wait_for_selector(".verdict")
     assert "probability that the answer is wrong" in opened.locator(".verdict").inner_text()
-    assert opened.locator(".live-score .hw-stage canvas").count() >= 1
+    assert opened.locator(".live-score .hw-canvas canvas").count() >= 1
     assert "Log-odds added" in opened.locator(".live-score").inner_text()
 
 
@@ -115,7 +115,7 @@ def test_a_prompt_that_is_too_long_is_told(chromium, where):
     page.fill("#prompt", "the " * 400)
     page.click("text=Run")
     page.wait_for_selector(".live-results[data-stale]")
-    assert "still the earlier prompt: “the old river" in page.locator(".live-results > .warning").inner_text()
+    assert "Still showing the earlier prompt: “the old river" in page.locator(".live-results > .warning").inner_text()
     run(page, TEXT)
     assert page.locator("[data-stale]").count() == 0 and page.locator(".live-results > .warning").count() == 0
     page.close()
@@ -123,7 +123,7 @@ def test_a_prompt_that_is_too_long_is_told(chromium, where):
 
 def test_without_a_model_the_menu_leads_to_how_to_get_one(page, running, atlas):
     page.goto(f"{running(create_app([atlas]))}small/")
-    page.click("text=Live: how to get it")
+    page.click("text=Live: how to enable it")
     page.wait_for_selector("body[data-ready=live]")
     assert "headwise serve ATLAS --live" in page.locator("main").inner_text()
 

@@ -19,13 +19,13 @@ Show = Callable[..., Any]
 SOME = ("viridis", "RdBu_r", "Blues")
 COLOUR_AT = """
 async ([name, index, row, column]) => {
-  const {layOut} = await import("headwise/layout");
-  const {cellBox} = await import("headwise/cells");
-  const {inkOf} = await import("headwise/ink");
+  const {layoutFigure} = await import("headwise/layout");
+  const {cellBox} = await import("headwise/cell_grid");
+  const {themeOf} = await import("headwise/colours");
   const root = document.querySelector(`#${name} .hw-figure`);
-  const slot = layOut(payloads[name], root.clientWidth, inkOf(root).sans).slots[index];
+  const slot = layoutFigure(payloads[name], root.clientWidth, themeOf(root).font).slots[index];
   const {x, y, width, height} = cellBox(slot, row, column);
-  const canvas = root.querySelectorAll(".hw-stage")[index].querySelector("canvas");
+  const canvas = root.querySelectorAll(".hw-canvas")[index].querySelector("canvas");
   const data = canvas.getContext("2d").getImageData(x, y, width, height).data;
   const pixel = (left, top) => [...data.slice(4 * (top * width + left), 4 * (top * width + left) + 3)];
   const all = new Set(Array.from({length: width * height}, (_, place) => data.slice(4 * place, 4 * place + 3).join()));
@@ -100,9 +100,9 @@ def test_categories_have_their_colours(show: Show, shape: str) -> None:
 def test_every_kind_of_panel_is_drawn(show: Show, theme: str) -> None:
     page = show(GALLERY, theme=theme)
     for name, figure in GALLERY.items():
-        assert page.locator(f"#{name} .hw-stage").count() == len(figure.panels)
+        assert page.locator(f"#{name} .hw-canvas").count() == len(figure.panels)
         inked = page.evaluate(
-            """(name) => [...document.querySelectorAll(`#${name} .hw-stage > canvas:first-child`)].map((canvas) => {
+            """(name) => [...document.querySelectorAll(`#${name} .hw-canvas > canvas:first-child`)].map((canvas) => {
             const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
             return new Set(new Uint32Array(data.buffer)).size; })""",
             name,
@@ -113,7 +113,7 @@ def test_every_kind_of_panel_is_drawn(show: Show, theme: str) -> None:
 def test_a_narrow_window_has_fewer_columns_and_nothing_sticks_out(show: Show) -> None:
     page = show(GALLERY)
     tops = (
-        "() => [...document.querySelectorAll('#functions .hw-stage')].map((stage) => stage.getBoundingClientRect().top)"
+        "() => [...document.querySelectorAll('#functions .hw-canvas')].map((stage) => stage.getBoundingClientRect().top)"
     )
     assert len(set(page.evaluate(tops))) == 2
     page.set_viewport_size({"width": 420, "height": 800})
@@ -123,7 +123,7 @@ def test_a_narrow_window_has_fewer_columns_and_nothing_sticks_out(show: Show) ->
 
 def test_a_change_of_theme_is_followed(show: Show) -> None:
     page = show({"one": GALLERY["companions"]})
-    dark = """() => { const canvas = document.querySelector('#one .hw-stage canvas');
+    dark = """() => { const canvas = document.querySelector('#one .hw-canvas canvas');
       const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
       let light = 0, seen = 0;
       for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200) { seen += 1; light += data[i] > 150; }
@@ -140,7 +140,7 @@ def test_every_sign_is_drawn_and_each_in_its_own_way(show: Show) -> None:
     signs = ("square", "frame", "dot", "line", "dashed", "ring", "cross", "pointer", "texture")
     legends = tuple(Legend(sign, (Category(sign, "", "#1f77b4", sign),)) for sign in signs)
     page = show({"one": Figure("Signs", legends, 4)})
-    pictures = page.locator("#one .hw-stage > canvas:first-child").evaluate_all(
+    pictures = page.locator("#one .hw-canvas > canvas:first-child").evaluate_all(
         "(all) => all.map((canvas) => canvas.getContext('2d').getImageData(0, 0, 20, 40).data.join())"
     )
     blank = ",".join(["0"] * 20 * 40 * 4)

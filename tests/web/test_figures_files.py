@@ -19,7 +19,7 @@ GALLERY = runpy.run_path(str(Path(__file__).parents[1] / "figures" / "gallery.py
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "<script>alert(1)</script>"
 CLOSING = "</script><img src=x onerror=alert(2)>"
-TO_SVG = "async (name) => (await import('headwise/svg')).toSvg(payloads[name])"
+TO_SVG = "async (name) => (await import('headwise/svg_export')).toSvg(payloads[name])"
 Show = Callable[..., Any]
 
 
@@ -45,7 +45,7 @@ def test_markup_in_data_stays_text_on_the_page(show: Show) -> None:
     page = show({"one": nasty_figure()})
     assert page.locator("#one .hw-title").inner_text() == NASTY
     assert page.locator("#one script, #one img").count() == 0
-    page.locator("#one .hw-stage").first.focus()
+    page.locator("#one .hw-canvas").first.focus()
     assert NASTY in page.locator("#one .hw-tooltip").inner_text()
     assert page.locator("#one .hw-tooltip script, #one .hw-tooltip img").count() == 0
 

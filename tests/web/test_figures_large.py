@@ -34,9 +34,9 @@ def test_a_large_atlas_is_drawn_within_a_second_and_a_half(show: Show) -> None:
     took = page.evaluate("took.one")
     loaded = page.evaluate("performance.now()")
     assert took < LIMIT_MS and loaded < 2 * LIMIT_MS, (took, loaded)
-    box = page.locator("#one .hw-stage").nth(3).bounding_box()
+    box = page.locator("#one .hw-canvas").nth(3).bounding_box()
     moved = page.evaluate(
-        """async ([x, y]) => { const stage = document.querySelectorAll("#one .hw-stage")[3]; const start = performance.now();
+        """async ([x, y]) => { const stage = document.querySelectorAll("#one .hw-canvas")[3]; const start = performance.now();
         for (let step = 0; step < 100; step += 1) {
           stage.dispatchEvent(new PointerEvent("pointermove", {clientX: x + step, clientY: y + step, bubbles: true}));
         }
@@ -50,7 +50,7 @@ def test_a_large_atlas_is_drawn_within_a_second_and_a_half(show: Show) -> None:
 
 def check_file(page: Any) -> None:
     """The same figure as a file is well-formed and not too large."""
-    svg = page.evaluate("async () => (await import('headwise/svg')).toSvg(payloads.one)")
+    svg = page.evaluate("async () => (await import('headwise/svg_export')).toSvg(payloads.one)")
     ElementTree.fromstring(svg.encode())
     assert len(svg) < 6_000_000
 
@@ -58,15 +58,15 @@ def check_file(page: Any) -> None:
 def test_tiles_have_their_colours_and_open_their_heads(show: Show) -> None:
     page = show({"one": many_tiles()})
     page.wait_for_function(
-        """document.querySelector('#one .hw-stage canvas').getContext('2d').getImageData(60, 30, 1, 1).data[3] > 0"""
+        """document.querySelector('#one .hw-canvas canvas').getContext('2d').getImageData(60, 30, 1, 1).data[3] > 0"""
     )
     window = page.locator("#one .hw-window").bounding_box()
     side = window["width"] / 80
     for column, row in ((0, 0), (3, 2), (79, 1)):
         x, y = window["x"] + (column + 0.4) * side, window["y"] + (row + 0.4) * side
-        stage = page.locator("#one .hw-stage").bounding_box()
+        stage = page.locator("#one .hw-canvas").bounding_box()
         seen = page.evaluate(
-            """([x, y]) => { const canvas = document.querySelector('#one .hw-stage canvas');
+            """([x, y]) => { const canvas = document.querySelector('#one .hw-canvas canvas');
             return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data.slice(0, 3)]; }""",
             [x - stage["x"], y - stage["y"]],
         )
@@ -78,7 +78,7 @@ def test_tiles_have_their_colours_and_open_their_heads(show: Show) -> None:
 
 
 def test_a_file_holds_all_tiles(show: Show) -> None:
-    svg = show({"one": many_tiles(20, 64)}).evaluate("async () => (await import('headwise/svg')).toSvg(payloads.one)")
+    svg = show({"one": many_tiles(20, 64)}).evaluate("async () => (await import('headwise/svg_export')).toSvg(payloads.one)")
     picture = ElementTree.fromstring(svg.encode()).find(".//{http://www.w3.org/2000/svg}image")
     assert picture is not None
     assert float(picture.get("height")) / 64 == float(picture.get("width")) / 20
@@ -100,7 +100,7 @@ def test_the_keyboard_brings_a_tile_into_sight(show: Show) -> None:
     page = show({"one": many_tiles()})
     for _ in range(3):
         page.get_by_label("Larger tiles").click()
-    page.locator("#one .hw-stage").focus()
+    page.locator("#one .hw-canvas").focus()
     page.keyboard.press("End")
     page.keyboard.press("PageDown")
     page.wait_for_timeout(60)

@@ -59,16 +59,16 @@ def test_numbers_are_told_with_three_digits(ask: Callable[..., Any]) -> None:
         0.70123: "0.701", 1.0: "1", -0.5: "−0.500", 12345.6: "12,346", 3.44e-7: "3.4 × 10⁻⁷", 0.00012345: "0.000123",
         270: "270",
     }  # fmt: skip
-    assert {value: ask("numbers", "told", value) for value in told} == told
-    assert ask("numbers", "told", None) == "–"
+    assert {value: ask("numbers", "formatNumber", value) for value in told} == told
+    assert ask("numbers", "formatNumber", None) == "–"
 
 
 def test_colours_keep_their_contrast_on_dark_paper(ask: Callable[..., Any]) -> None:
     dark = {"dark": True, "paper": "#16171a"}
-    assert ask("ink", "onPaper", "#d9d9d9", {"dark": False, "paper": "#ffffff"}) == "#d9d9d9"
-    faint, black = (ask("ink", "parse", ask("ink", "onPaper", grey, dark)) for grey in ("#d9d9d9", "#222222"))
+    assert ask("colours", "adaptColour", "#d9d9d9", {"dark": False, "paper": "#ffffff"}) == "#d9d9d9"
+    faint, black = (ask("colours", "parseHex", ask("colours", "adaptColour", grey, dark)) for grey in ("#d9d9d9", "#222222"))
     assert max(faint) < 90 and min(black) > 200
     for colour in ("#1f77b4", "#31688e", "#440154", "#b5500b"):
-        drawn = ask("ink", "luminance", ask("ink", "parse", ask("ink", "onPaper", colour, dark)))
-        paper = ask("ink", "luminance", ask("ink", "parse", "#16171a"))
-        assert ask("ink", "contrast", drawn, paper) >= 3
+        drawn = ask("colours", "luminance", ask("colours", "parseHex", ask("colours", "adaptColour", colour, dark)))
+        paper = ask("colours", "luminance", ask("colours", "parseHex", "#16171a"))
+        assert ask("colours", "contrast", drawn, paper) >= 3

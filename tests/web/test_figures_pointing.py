@@ -15,17 +15,17 @@ from headwise.figures import Axis, Curve, Curves, Figure, Heatmap, Intervals, Ma
 Show = Callable[..., Any]
 PLACE = """
 async ([index, row, column]) => {
-  const {layOut} = await import("headwise/layout");
-  const {cellBox} = await import("headwise/cells");
-  const {inkOf} = await import("headwise/ink");
+  const {layoutFigure} = await import("headwise/layout");
+  const {cellBox} = await import("headwise/cell_grid");
+  const {themeOf} = await import("headwise/colours");
   const root = document.querySelector("#one .hw-figure");
-  const {x, y, width, height} = cellBox(layOut(payloads.one, root.clientWidth, inkOf(root).sans).slots[index], row, column);
-  const stage = root.querySelectorAll(".hw-stage")[index].getBoundingClientRect();
+  const {x, y, width, height} = cellBox(layoutFigure(payloads.one, root.clientWidth, themeOf(root).font).slots[index], row, column);
+  const stage = root.querySelectorAll(".hw-canvas")[index].getBoundingClientRect();
   return [stage.left + x + width / 2, stage.top + y + height / 2];
 }
 """
 OUTLINED = """
-() => [...document.querySelectorAll("#one .hw-stage canvas:nth-child(2)")].map((canvas) =>
+() => [...document.querySelectorAll("#one .hw-canvas canvas:nth-child(2)")].map((canvas) =>
   canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte > 0))
 """
 
@@ -92,7 +92,7 @@ def test_the_same_head_is_outlined_in_its_other_maps_only(show: Show) -> None:
 
 def test_pointing_does_not_draw_the_map_again(show: Show) -> None:
     page = show({"one": two_maps()})
-    sign = "const c = document.querySelector('#one .hw-stage canvas').getContext('2d');"
+    sign = "const c = document.querySelector('#one .hw-canvas canvas').getContext('2d');"
     page.evaluate(f"() => {{ {sign} c.fillStyle = '#123456'; c.fillRect(0, 0, 1, 1); }}")
     for row in range(6):
         hover(page, 0, row, 2)
@@ -106,7 +106,7 @@ def test_a_click_on_a_head_opens_it_and_any_cell_can_be_picked(show: Show) -> No
     page.mouse.click(*page.evaluate(PLACE, [2, 1, 2]))
     assert page.evaluate("heads") == ["L5H3"]
     assert page.evaluate("picks[1]") == {
-        "panel": "c", "place": {"row": 1, "column": 2}, "name": "Layer 1 · Token 2", "head": None, "value": 0.07,
+        "panel": "c", "item": {"row": 1, "column": 2}, "name": "Layer 1 · Token 2", "head": None, "value": 0.07,
     }  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_points_rows_and_curves_are_told(show: Show) -> None:
         ),
     )  # fmt: skip
     page = show({"one": Figure("Plots", panels, 3)})
-    stages = page.locator("#one .hw-stage")
+    stages = page.locator("#one .hw-canvas")
     stages.nth(0).focus()
     page.keyboard.press("ArrowRight")
     assert tip(page).split("\n")[:6] == ["L2H0", "Points", "texts", "0.800", "weights", "0.900"]
@@ -180,8 +180,8 @@ def test_points_rows_and_curves_are_told(show: Show) -> None:
 
 def test_an_element_holds_one_figure_and_lets_go_of_it(show: Show) -> None:
     page = show({"one": two_maps()})
-    script = """async () => { const {draw} = await import("headwise/figure"); const box = document.getElementById("one");
-      draw(box, payloads.one); const last = draw(box, payloads.one, {heading: false, notes: false, describe: "Three maps."});
+    script = """async () => { const {drawFigure} = await import("headwise/figure"); const box = document.getElementById("one");
+      drawFigure(box, payloads.one); const last = drawFigure(box, payloads.one, {heading: false, notes: false, describe: "Three maps."});
       const count = (what) => box.querySelectorAll(what).length;
       const seen = [count("figure"), count(".hw-title"), box.querySelector("p").textContent];
       last.point("L2H1"); last.remove(); return [...seen, box.children.length]; }"""
@@ -194,17 +194,17 @@ def test_an_element_holds_one_figure_and_lets_go_of_it(show: Show) -> None:
 def test_a_figure_that_is_hidden_is_drawn_when_it_is_shown(show: Show) -> None:
     page = show({"one": two_maps()})
     page.evaluate(
-        """async () => { const {draw} = await import("headwise/figure"); const box = document.getElementById("one");
-        box.hidden = true; window.handle = draw(box, payloads.one); handle.point("L1H1"); box.hidden = false; }"""
+        """async () => { const {drawFigure} = await import("headwise/figure"); const box = document.getElementById("one");
+        box.hidden = true; window.handle = drawFigure(box, payloads.one); handle.point("L1H1"); box.hidden = false; }"""
     )
-    page.wait_for_function("document.querySelector('#one .hw-stage canvas').width > 100")
+    page.wait_for_function("document.querySelector('#one .hw-canvas canvas').width > 100")
 
 
 def test_a_scale_is_read_out_and_its_pointers_explain_themselves(show: Show) -> None:
     scale = Scale("Weight", 0.0, 0.2, over=True, marks=(ScaleMark(0.05, "uniform head"),))
     panel = Heatmap("a", "First", np.arange(30.0).reshape(6, 5) / 100, axis("Head", 5), axis("Layer", 6), "s")
     page = show({"one": Figure("One", (panel,), 1, {"s": scale})})
-    stage = page.locator("#one .hw-stage")
+    stage = page.locator("#one .hw-canvas")
     assert "Weight from 0 to 0.2+; uniform head: 0.0500" in stage.get_attribute("aria-label")
     x, y = page.evaluate(PLACE, [0, 2, 4])
     cell = page.evaluate(PLACE, [0, 2, 3])
@@ -222,10 +222,10 @@ def test_plots_without_data_are_drawn_and_have_nothing_to_tell(show: Show) -> No
     )
     page = show({"one": Figure("Empty", panels, 3, {"s": Scale("", 0.0, 1.0)})})
     for index in (0, 1):
-        page.locator("#one .hw-stage").nth(index).focus()
+        page.locator("#one .hw-canvas").nth(index).focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        page.locator("#one .hw-stage").nth(index).hover()
+        page.locator("#one .hw-canvas").nth(index).hover()
         assert not page.locator("#one .hw-tooltip").is_visible()
     hover(page, 2, 1, 1)
     assert tip(page).split("\n")[:4] == ["L1H1", "No numbers", "value", "not run"]

@@ -77,8 +77,8 @@ def test_numbers_that_json_lacks_are_refused():
 
 def test_modules_are_found_by_their_imports():
     names = module_closure()
-    assert {"app", "figure", "svg", "source", "router", "heads_page", "head_page"} <= set(names)
-    assert "live" not in names  # only a server has it
+    assert {"app", "figure", "svg_export", "data_loader", "router", "heads_page", "head_page"} <= set(names)
+    assert "live_page" not in names  # only a server has it
     for name in names:
         code = (ASSETS / f"{name}.js").read_text(encoding="utf-8")
         assert code.startswith("//"), f"{name}.js has no comment that teaches"

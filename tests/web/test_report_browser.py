@@ -91,7 +91,7 @@ def test_a_study_has_variants_words_method_and_origin(at, atlas):
 
 def test_figures_are_taken_away(at, atlas):
     page = at("study/profile")
-    name, text = taken(page, "Save as CSV")
+    name, text = taken(page, "Download as CSV")
     assert name == "SmolLM2-135M-Instruct-profile-value.csv"
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == atlas["profile"].sizes["statistic"] * 8 * 6
@@ -99,8 +99,8 @@ def test_figures_are_taken_away(at, atlas):
     own = atlas["profile"].sel(statistic="induction", layer=3, head=2)
     assert float(one["value"]) == pytest.approx(float(own["value"]), rel=1e-6)
     assert float(one["low"]) == pytest.approx(float(own["low"]), rel=1e-6)
-    assert "<svg xmlns" in taken(page, "Save as SVG")[1]
-    assert json.loads(taken(page, "Save as JSON")[1])["format"] == "headwise.figure/1"
+    assert "<svg xmlns" in taken(page, "Download as SVG")[1]
+    assert json.loads(taken(page, "Download as JSON")[1])["format"] == "headwise.figure/1"
 
 
 def test_the_table_is_sorted_filtered_and_taken_away(at, atlas):
@@ -114,11 +114,11 @@ def test_the_table_is_sorted_filtered_and_taken_away(at, atlas):
     page.keyboard.type("profile.sink > 0.1 and layer < 6")
     kept = select(frame, "profile.sink > 0.1 and layer < 6", sort="profile.induction")
     page.locator("#where-said", has_text=f"{len(kept)} of 48 heads").wait_for()
-    name, text = taken(page, "Save what is shown as CSV")
+    name, text = taken(page, "Download the shown rows as CSV")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert name.endswith("-heads.csv") and [row["name"] for row in rows] == list(kept.index)
     assert float(rows[0]["profile.induction"]) == pytest.approx(kept["profile.induction"].iloc[0], rel=1e-6)
-    records = json.loads(taken(page, "Save what is shown as JSON")[1])
+    records = json.loads(taken(page, "Download the shown rows as JSON")[1])
     assert [one["name"] for one in records] == list(kept.index)
     page.locator("#where").fill("profile.snik > 1")
     assert "no column profile.snik" in page.locator("#where-said").inner_text()
@@ -169,12 +169,12 @@ def test_the_filter_is_that_of_headwise_heads(at, atlas):
     frame = atlas.heads()
     found = page.evaluate(
         """async (filters) => {
-          const [{filterOf}, {get}] = [await import("headwise/filter"), await import("headwise/source")];
-          const data = await get("heads");
+          const [{parseFilter}, {loadData}] = [await import("headwise/filter"), await import("headwise/data_loader")];
+          const data = await loadData("heads");
           const columns = new Map([["name", {kind: "text", values: data.names}],
             ["layer", {kind: "number", values: data.layer}], ["head", {kind: "number", values: data.head}],
             ...data.columns.map((one) => [one.name, one])]);
-          return filters.map((text) => data.names.filter((_, row) => filterOf(text, columns).holds(row)));
+          return filters.map((text) => data.names.filter((_, row) => parseFilter(text, columns).holds(row)));
         }""",
         list(FILTERS),
     )
@@ -197,7 +197,7 @@ def test_rows_of_an_earlier_filter_are_marked_and_not_taken_away(at):
     said, box, save = (
         page.locator("#where-said"),
         page.locator("#where"),
-        page.get_by_role("button", name="Save what is"),
+        page.get_by_role("button", name="Download the shown"),
     )
     box.fill("layer > 5")
     assert said.inner_text() == "12 of 48 heads"
@@ -208,10 +208,10 @@ def test_rows_of_an_earlier_filter_are_marked_and_not_taken_away(at):
     page.locator("thead button", has_text="head").first.click()  # sorting does not hide it
     assert said.inner_text().endswith("Still showing: layer > 5.")
     box.fill("layer > 99")
-    assert page.get_by_text("No head is so.").is_visible() and said.inner_text() == "0 of 48 heads"
+    assert page.get_by_text("No head matches.").is_visible() and said.inner_text() == "0 of 48 heads"
     box.fill("layer < 1")
     assert said.inner_text() == "6 of 48 heads" and save.first.is_enabled()
-    assert page.locator(".rows[data-stale]").count() == 0 and not page.get_by_text("No head is so.").is_visible()
+    assert page.locator(".rows[data-stale]").count() == 0 and not page.get_by_text("No head matches.").is_visible()
 
 
 def test_bars_are_percentiles_among_heads(at, atlas):
@@ -225,7 +225,7 @@ def test_bars_are_percentiles_among_heads(at, atlas):
     for name, (number, test) in shown.items():
         assert number == pytest.approx(frame["profile.induction"][name] / 100)
         assert test == pytest.approx(1 - frame["spectral.whole.laplacian.q"][name] / 100)
-    assert "share of all heads whose number is smaller" in page.locator("main").inner_text()
+    assert "share of heads with a smaller number" in page.locator("main").inner_text()
 
 
 def test_all_heads_are_on_paper_and_no_column_is_cut(at):
@@ -235,7 +235,7 @@ def test_all_heads_are_on_paper_and_no_column_is_cut(at):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("tbody tr[data-head]").count() == 48
     assert page.evaluate("document.documentElement.scrollWidth") <= 680
-    assert "On paper the first 6 of" in page.locator("main").inner_text()
+    assert "In print the first 6 of" in page.locator("main").inner_text()
 
 
 def test_a_pasted_filter_that_cannot_be_read_shows_all_heads(at):
@@ -249,11 +249,11 @@ def test_a_head_has_all_its_facts(at, atlas):
     text = page.locator("main").inner_text()
     summary = page.locator(".lede").inner_text()
     assert summary.startswith("L2H1 stands in layer 2 of 8")
-    assert page.locator("canvas.strip").count() >= 11
+    assert page.locator("canvas.rug-plot").count() >= 11
     assert page.locator(".hw-figure canvas").count() >= 2
     assert "word3" in text and "Similar heads".lower() in text.lower()
     own = float(atlas["profile"]["value"].sel(statistic="induction", layer=2, head=1))
-    row = page.locator("table.strips tr", has_text="Induction").first.inner_text()
+    row = page.locator("table.rug-plots tr", has_text="Induction").first.inner_text()
     assert f"{own:.3g}"[:4] in row
     for width in (1024, 1280, 1440, 1600):
         page.set_viewport_size({"width": width, "height": 900})
@@ -273,7 +273,7 @@ def test_the_theme_is_remembered_and_keys_are_listed(at):
     page = at()
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
-    page.get_by_role("button", name="Switch to dark colours").click()
+    page.get_by_role("button", name="Switch to dark theme").click()
     assert page.evaluate(paper) != light
     page.reload()
     page.wait_for_selector("body[data-ready]")

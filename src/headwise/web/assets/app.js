@@ -1,90 +1,96 @@
-// The frame around every page: contents at the left, the page, keys, theme; and the turn from one page to the next.
+// The page frame: navigation on the left, the current page, keyboard shortcuts, theme; and the switch between pages.
 //
-// A page is a module with `page(main, route, context)`: it fills <main> and may return {keys: {j: f}, leave: f}. Pages are
-// drawn one at a time; one that was asked for while another was still loading is the one that is shown.
+// A page is a function `page(main, route, context)` that fills <main> and may return {keys: {j: f}, leave: f, shown: f}. Pages are
+// loaded one at a time; if another page is requested while one is loading, only the last one is shown.
 
-import {page as agreement} from "headwise/agreement_page";
-import {page as compare} from "headwise/compare_page";
-import {contents, mark} from "headwise/contents";
-import {el} from "headwise/element";
-import {page as head} from "headwise/head_page";
-import {page as heads} from "headwise/heads_page";
-import {listen} from "headwise/keys";
-import {page as overview} from "headwise/overview";
-import {page as print} from "headwise/print_page";
-import {go, onroute, route} from "headwise/router";
+import {agreementPage as agreement, comparePage as compare} from "headwise/comparison_pages";
+import {loadData} from "headwise/data_loader";
+import {el} from "headwise/dom";
+import {headPage as head} from "headwise/head_page";
+import {headsPage as heads} from "headwise/heads_page";
+import {listenForKeys, markCurrent, navigation} from "headwise/navigation";
+import {overviewPage as overview} from "headwise/overview_page";
+import {navigate, onRoute, route} from "headwise/router";
 import {served} from "headwise/settings";
-import {get} from "headwise/source";
-import {page as study} from "headwise/study_page";
+import {printPage as print, studyPage as study} from "headwise/study_page";
 
+/** @type {Record<string, (main: HTMLElement, route: Route, context: PageContext) => Promise<PageHandle | void>>} */
 const PAGES = {"": overview, study, heads, head, agreement, compare, print};
+/** @type {PageHandle} */
 let current = {};
-let turns = 0;
+let requests = 0;
 
 async function start() {
   const main = el("main", {id: "main", tabindex: "-1"});
-  const frame = document.getElementById("app");
-  const waiting = frame.querySelector(".loading");
+  const frame = /** @type {HTMLElement} */ (document.getElementById("app"));
+  const loading = frame.querySelector(".loading");
   frame.append(main);
-  document.querySelector("[data-skip]").addEventListener("click", (event) => {
+  document.querySelector("[data-skip]")?.addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
   });
   try {
-    const atlas = await get("atlas");
-    waiting?.remove();
+    const atlas = await loadData("atlas");
+    loading?.remove();
     const context = {atlas, title: atlas.model.short};
-    main.before(contents(atlas));
-    listen(() => current.keys ?? {}, atlas);
-    onroute(() => show(main, context, true));
-    await show(main, context, false);
+    main.before(navigation(atlas));
+    listenForKeys(() => current.keys ?? {});
+    onRoute(() => showPage(main, context, true));
+    await showPage(main, context, false);
   } catch (error) {
-    waiting?.remove();
+    loading?.remove();
     main.replaceChildren(failure(error));
   }
 }
 
-async function show(main, context, moved) {
-  const asked = route();
-  const turn = ++turns;
+/** @param {HTMLElement} main @param {PageContext} context @param {boolean} navigated */
+async function showPage(main, context, navigated) {
+  const target = route();
+  const request = ++requests;
   current.leave?.();
   current = {};
-  mark(asked);
+  markCurrent(target);
   main.setAttribute("aria-busy", "true");
-  const stage = el("div", {class: `page page-${asked.page || "overview"}`});
+  const container = el("div", {class: `page page-${target.page || "overview"}`});
   if (!main.childElementCount) main.append(el("p", {class: "loading", role: "status"}, "Loading …"));
+  /** @type {PageHandle} */
   let found = {};
   try {
-    found = (await (await turner(asked.page))(stage, asked, context)) ?? {};
+    found = (await (await pageFunction(target.page))(container, target, context)) ?? {};
   } catch (error) {
-    stage.replaceChildren(failure(error));
+    container.replaceChildren(failure(error));
   }
-  if (turn !== turns) return found.leave?.();
+  if (request !== requests) return found.leave?.();
   current = found;
-  main.replaceChildren(stage);
+  main.replaceChildren(container);
   main.removeAttribute("aria-busy");
   found.shown?.();
-  const name = stage.querySelector("h1")?.textContent;
-  document.title = [name, context.title, "Headwise"].filter((part, place, all) => part && all.indexOf(part) === place).join(" · ");
-  document.body.dataset.ready = asked.page || "overview";
-  if (moved) {
+  const name = container.querySelector("h1")?.textContent;
+  document.title = [name, context.title, "Headwise"].filter((part, index, all) => part && all.indexOf(part) === index).join(" · ");
+  document.body.dataset.ready = target.page || "overview";
+  if (navigated) {
     scrollTo(0, 0);
     main.focus({preventScroll: true});
   }
 }
 
-async function turner(name) {
+/** @param {string} name */
+async function pageFunction(name) {
   if (Object.hasOwn(PAGES, name)) return PAGES[name];
-  if (name === "live" && served) return (await import("headwise/live")).page;
+  if (name === "live" && served) return (await import("headwise/live_page")).livePage;
   throw new Error(`There is no page “${name}”.`);
 }
 
+/** @param {any} error */
 function failure(error) {
   console.warn(error);
-  return el("div", {class: "failure", role: "alert"},
-    el("h1", {}, "Not here"),
+  return el(
+    "div",
+    {class: "failure", role: "alert"},
+    el("h1", {}, "Not found"),
     el("p", {}, error.message),
-    el("p", {}, el("button", {type: "button", on: {click: () => go("")}}, "To the opening page")));
+    el("p", {}, el("button", {type: "button", on: {click: () => navigate("")}}, "Home")),
+  );
 }
 
 start();

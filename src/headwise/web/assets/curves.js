@@ -1,228 +1,293 @@
-// Lines over a numeric axis, with bands; they are named below the axis, where no line can cross the names.
+// Lines over a numeric axis, with confidence bands; labelled below the axis, where no line can cross the labels.
 //
-// Where curves have the same places along x, the pointer picks a place and all of them are told at it, with those that are
-// level; else (curves such as ROC have places of their own) it picks the nearest point of one curve.
+// Where all curves share their x positions, the pointer selects a position and the tooltip lists all curves there, constant curves
+// included; otherwise (as for ROC curves) it selects the nearest point of one curve.
 
-import {footRoom as axisFoot, leftRoom as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
-import {flowHeight, paintFlow} from "headwise/entries";
-import {LINE, SMALL} from "headwise/lettering";
-import {onPaper} from "headwise/ink";
-import {told} from "headwise/numbers";
+import {bottomMargin as axisFoot, leftMargin as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
+import {adaptColour} from "headwise/colours";
+import {entriesHeight, paintEntries} from "headwise/legend";
+import {formatNumber} from "headwise/numbers";
+import {LINE_HEIGHT, SMALL_FONT} from "headwise/text_metrics";
 
-const FEW = 6; // places of a logarithmic axis that each get a tick
-const NEAR = 60; // pixels from which a point can be picked
+const MAX_LISTED_TICKS = 6; // positions of a logarithmic axis that each get a tick
+const PICK_RADIUS = 60; // pixels
 
-export function leastWidth() {
+export function minWidth() {
   return 190;
 }
 
-export function mostWidth() {
+export function maxWidth() {
   return 340;
 }
 
+/** @param {CurvesPanel} panel @param {number} width */
 export function heightOf(panel, width) {
-  return Math.round(Math.max(0.72 * width, 100, panel.y.labels.length * SMALL * LINE));
+  return Math.round(Math.max(0.72 * width, 100, panel.y.labels.length * SMALL_FONT * LINE_HEIGHT));
 }
 
-export function leftRoom(panel, _, sans) {
-  return axisLeft(panel.y, yTicks(panel, yRange(panel)), sans);
+/** @param {CurvesPanel} panel @param {any} _ @param {string} font */
+export function leftMargin(panel, _, font) {
+  return axisLeft(panel.y, yTicks(panel, yRange(panel)), font);
 }
 
-export function footRoom(panel, _, width, sans) {
-  return axisFoot(panel.x) + flowHeight(entries(panel), width, sans) + 2;
+/** @param {CurvesPanel} panel @param {any} _ @param {number} width @param {string} font */
+export function bottomMargin(panel, _, width, font) {
+  return axisFoot(panel.x) + entriesHeight(entries(panel), width, font) + 2;
 }
 
-export function rightRoom() {
+export function rightMargin() {
   return 8;
 }
 
-export function paint(pen, slot, ink) {
+/** @param {Pen} pen @param {Slot<CurvesPanel>} slot @param {Theme} theme */
+export function paint(pen, slot, theme) {
   const plot = plotOf(slot);
-  paintGuides(pen, plot, ink);
-  pen.inside({x: slot.box.x, y: slot.box.y - 2, width: slot.box.width + 3, height: slot.box.height + 4}, () => {
-    for (const curve of slot.panel.curves) paintBand(pen, plot, curve, ink);
-    for (const curve of slot.panel.curves) paintCurve(pen, plot, curve, ink);
+  paintGuides(pen, plot, theme);
+  pen.clip({x: slot.box.x, y: slot.box.y - 2, width: slot.box.width + 3, height: slot.box.height + 4}, () => {
+    for (const curve of slot.panel.curves) paintBand(pen, plot, curve, theme);
+    for (const curve of slot.panel.curves) paintCurve(pen, plot, curve, theme);
   });
-  paintAxes(pen, plot, ink);
+  paintAxes(pen, plot, theme);
   const top = slot.box.y + slot.box.height + axisFoot(slot.panel.x) + 4;
-  paintFlow(pen, entries(slot.panel), slot.box.x, top, slot.box.width, ink, slot.sans);
+  paintEntries(pen, entries(slot.panel), slot.box.x, top, slot.box.width, theme, slot.font);
 }
 
-export function at(slot, x, y) {
+/** @param {Slot<CurvesPanel>} slot @param {number} x @param {number} y */
+export function itemAt(slot, x, y) {
   const {box, panel} = slot;
   if (x < box.x - 8 || x > box.x + box.width + 8 || y < box.y - 8 || y > box.y + box.height + 8) return null;
   const plot = plotOf(slot);
-  const common = sharedPlaces(panel);
-  let [best, near] = [null, common ? Infinity : NEAR ** 2];
-  panel.curves.slice(0, common ? 1 : undefined).forEach((curve, index) => curve.x.forEach((value, place) => {
-    if (value === null || curve.y[place] === null) return;
-    const distance = (plot.x(value) - x) ** 2 + (common ? 0 : (plot.y(curve.y[place]) - y) ** 2);
-    if (distance < near) [best, near] = [{curve: index, place}, distance];
-  }));
+  const common = sharedPositions(panel);
+  /** @type {CurvePoint | null} */
+  let best = null;
+  let near = common ? Infinity : PICK_RADIUS ** 2;
+  panel.curves.slice(0, common ? 1 : undefined).forEach((curve, which) =>
+    curve.x.forEach((value, index) => {
+      if (value === null || curve.y[index] === null) return;
+      const distance = (plot.x(value) - x) ** 2 + (common ? 0 : (plot.y(curve.y[index]) - y) ** 2);
+      if (distance < near) [best, near] = [{curve: which, index}, distance];
+    }),
+  );
   return best;
 }
 
-export function start({panel}) {
+/** @param {Slot<CurvesPanel>} slot */
+export function firstItem({panel}) {
   const curve = panel.curves.findIndex((each) => each.x.length);
-  return curve < 0 ? null : {curve, place: 0};
+  return curve < 0 ? null : {curve, index: 0};
 }
 
-export function move(slot, {curve, place}, across, down) {
+/** @param {Slot<CurvesPanel>} slot @param {CurvePoint} curvePoint @param {number} across @param {number} down */
+export function moveItem(slot, {curve, index}, across, down) {
   const {curves} = slot.panel;
-  const other = Math.min(Math.max(curve + (sharedPlaces(slot.panel) ? 0 : down), 0), curves.length - 1);
-  return {curve: other, place: Math.min(Math.max(place + across, 0), curves[other].x.length - 1)};
+  const other = Math.min(Math.max(curve + (sharedPositions(slot.panel) ? 0 : down), 0), curves.length - 1);
+  return {curve: other, index: Math.min(Math.max(index + across, 0), curves[other].x.length - 1)};
 }
 
-export function anchor(slot, {curve, place}) {
+/** @param {Slot<CurvesPanel>} slot @param {CurvePoint} curvePoint */
+export function tooltipAnchor(slot, {curve, index}) {
   const plot = plotOf(slot);
   const one = slot.panel.curves[curve];
-  return {x: plot.x(one.x[place]) + 6, y: plot.y(one.y[place] ?? plot.yRange[0])};
+  return {x: plot.x(one.x[index]) + 6, y: plot.y(one.y[index] ?? plot.yRange[0])};
 }
 
-export function addressOf() {
+export function itemKey() {
   return null;
 }
 
-export function find() {
+export function findItem() {
   return null;
 }
 
-export function outline(pen, slot, {curve, place}, ink) {
+/** @param {Pen} pen @param {Slot<CurvesPanel>} slot @param {CurvePoint} curvePoint @param {Theme} theme */
+export function outline(pen, slot, {curve, index}, theme) {
   const plot = plotOf(slot);
-  const common = sharedPlaces(slot.panel);
-  const value = slot.panel.curves[curve].x[place];
-  if (common) pen.path([[plot.x(value), slot.box.y], [plot.x(value), slot.box.y + slot.box.height]], {colour: ink.inkSoft});
-  slot.panel.curves.forEach((each, index) => {
-    const height = common ? heightAt(each, value) : index === curve ? each.y[place] : null;
+  const common = sharedPositions(slot.panel);
+  const value = slot.panel.curves[curve].x[index];
+  if (common)
+    pen.path(
+      [
+        [plot.x(value), slot.box.y],
+        [plot.x(value), slot.box.y + slot.box.height],
+      ],
+      {colour: theme.inkSoft},
+    );
+  slot.panel.curves.forEach((each, which) => {
+    const height = common ? valueAt(each, value) : which === curve ? each.y[index] : null;
     if (height === null) return;
-    pen.circle(plot.x(value), plot.y(height), 5, {fill: onPaper(each.colour, ink), line: {colour: ink.paper, width: 2}});
+    pen.circle(plot.x(value), plot.y(height), 5, {fill: adaptColour(each.colour, theme), line: {colour: theme.paper, width: 2}});
   });
 }
 
-export function tell(slot, {curve, place}) {
+/** @param {Slot<CurvesPanel>} slot @param {CurvePoint} curvePoint */
+export function tooltipContent(slot, {curve, index}) {
   const {panel} = slot;
   const own = panel.curves[curve];
-  const at = own.x[place];
-  const seen = sharedPlaces(panel) ? panel.curves.filter((each) => heightAt(each, at) !== null) : [own];
-  const label = panel.y.labels[Math.round(own.y[place])];
+  const position = own.x[index];
+  const seen = sharedPositions(panel) ? panel.curves.filter((each) => valueAt(each, position) !== null) : [own];
+  const label = panel.y.labels[Math.round(own.y[index] ?? -1)];
   return {
-    name: label ?? `${panel.x.name || "x"} ${told(at)}`,
+    name: label ?? `${panel.x.name || "x"} ${formatNumber(position)}`,
     head: null,
-    value: own.y[place],
+    value: own.y[index],
     caption: panel.title,
-    rows: label === undefined
-      ? seen.map((each) => [each.label || panel.y.name, numberOf(each, each === own ? place : placeOf(each, at)), each.colour])
-      : [[panel.x.name, told(at)]],
+    rows:
+      label === undefined
+        ? seen.map((each) => [each.label || panel.y.name, numberOf(each, each === own ? index : indexAt(each, position)), each.colour])
+        : [[panel.x.name, formatNumber(position)]],
   };
 }
 
-function numberOf(curve, place) {
-  const [low, high] = [curve.low?.[place] ?? null, curve.high?.[place] ?? null];
-  return told(curve.y[place]) + (low === null || high === null ? "" : ` (${told(low)} to ${told(high)})`);
+/** @param {Curve} curve @param {number} index */
+function numberOf(curve, index) {
+  const [low, high] = [curve.low?.[index] ?? null, curve.high?.[index] ?? null];
+  return formatNumber(curve.y[index]) + (low === null || high === null ? "" : ` (${formatNumber(low)} to ${formatNumber(high)})`);
 }
 
-/** Where along a curve a value of x stands; any place of a curve that is level; -1: nowhere. */
-function placeOf({x, y}, value) {
-  const place = x.indexOf(value);
-  return place < 0 && y.every((height) => height === y[0]) ? 0 : place;
+/**
+ * The index of x in a curve; any index of a constant curve; -1: none.
+ * @param {Curve} curve
+ * @param {number} value
+ */
+function indexAt({x, y}, value) {
+  const index = x.indexOf(value);
+  return index < 0 && y.every((height) => height === y[0]) ? 0 : index;
 }
 
-function heightAt(curve, value) {
-  return curve.y[placeOf(curve, value)] ?? null;
+/** @param {Curve} curve @param {number} value */
+function valueAt(curve, value) {
+  return curve.y[indexAt(curve, value)] ?? null;
 }
 
-/** Whether all curves that are not level stand at the places of the first. */
-function sharedPlaces({curves}) {
+/**
+ * Whether all non-constant curves have the x positions of the first.
+ * @param {CurvesPanel} curvesPanel
+ */
+function sharedPositions({curves}) {
   const [first, ...rest] = curves;
-  return rest.every((curve) => curve.x.length === first.x.length && curve.x.every((value, place) => value === first.x[place])
-    || curve.y.every((height) => height === curve.y[0]));
+  return rest.every(
+    (curve) =>
+      (curve.x.length === first.x.length && curve.x.every((value, index) => value === first.x[index])) ||
+      curve.y.every((height) => height === curve.y[0]),
+  );
 }
 
-/** Curves that are named: none where a legend of the figure does so. */
+/**
+ * The legend entries of the curves; none for a single curve.
+ * @param {CurvesPanel} curvesPanel
+ */
 function entries({curves}) {
   if (curves.length < 2) return [];
-  return curves.filter((curve) => curve.label).map((curve) => ({
-    label: curve.label, colour: curve.colour, sign: {points: "dot", dashed: "dashed"}[curve.style] ?? "line",
-  }));
+  return curves
+    .filter((curve) => curve.label)
+    .map((curve) => ({
+      label: curve.label,
+      colour: curve.colour,
+      sign: {points: "dot", dashed: "dashed"}[curve.style] ?? "line",
+    }));
 }
 
+/** @param {Slot<CurvesPanel>} slot @returns {Plot<CurvesPanel>} */
 function plotOf(slot) {
   if (!slot.plot) {
     const {panel, box} = slot;
     const [xRange, yRange_] = [rangeOf(panel.x, xValues(panel)), yRange(panel)];
-    const places = [...new Set(panel.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
-    const few = panel.x.log && places.length > 0 && places.length <= FEW;
+    const positions = [...new Set(panel.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
+    const listed = panel.x.log && positions.length > 0 && positions.length <= MAX_LISTED_TICKS;
     slot.plot = {
-      panel, box, xRange, yRange: yRange_, sans: slot.sans,
+      panel,
+      box,
+      xRange,
+      yRange: yRange_,
+      font: slot.font,
       x: projection(xRange, panel.x.log, box.x, box.width),
       y: projection(yRange_, panel.y.log, box.y + box.height, -box.height),
-      xTicks: ticksOf(panel.x, xRange, {doubling: true, places: few ? places : null}),
+      xTicks: ticksOf(panel.x, xRange, {doubling: true, positions: listed ? positions : null}),
       yTicks: yTicks(panel, yRange_),
     };
   }
   return slot.plot;
 }
 
+/** @param {CurvesPanel} panel */
 function xValues(panel) {
   const guides = panel.guides.filter((guide) => guide.axis === "x").map((guide) => guide.at);
-  return [...panel.curves.flatMap((curve) => stretched(curve, panel.x.log).x), ...guides];
+  return [...panel.curves.flatMap((curve) => extendSteps(curve, panel.x.log).x), ...guides];
 }
 
+/** @param {CurvesPanel} panel */
 function yRange(panel) {
   const guides = panel.guides.filter((guide) => guide.axis === "y").map((guide) => guide.at);
   return rangeOf(panel.y, [...panel.curves.flatMap((curve) => [...curve.y, ...(curve.low ?? []), ...(curve.high ?? [])]), ...guides]);
 }
 
+/** @param {CurvesPanel} panel @param {number[]} range */
 function yTicks(panel, range) {
   const counts = panel.curves.every((curve) => curve.y.every((value) => Number.isInteger(value)));
   return ticksOf(panel.y, range, {counts});
 }
 
-/** Steps go on for half a step at both ends, so that the first and the last are as wide as the others. */
-function stretched(curve, log) {
+/**
+ * Step curves extended by half a step at both ends, so that all steps have equal widths.
+ * @param {Curve} curve
+ * @param {boolean} log
+ */
+function extendSteps(curve, log) {
   if (curve.style !== "step" || log || curve.x.length < 2) return curve;
   const {x} = curve;
   const ends = (side) => side && [side[0], ...side, side.at(-1)];
-  return {...curve, x: [1.5 * x[0] - 0.5 * x[1], ...x, 1.5 * x.at(-1) - 0.5 * x.at(-2)], y: ends(curve.y), low: ends(curve.low),
-    high: ends(curve.high)};
+  return {
+    ...curve,
+    x: [1.5 * x[0] - 0.5 * x[1], ...x, 1.5 * x[x.length - 1] - 0.5 * x[x.length - 2]],
+    y: ends(curve.y),
+    low: ends(curve.low),
+    high: ends(curve.high),
+  };
 }
 
-/** Points of a side of a curve in pixels; steps change half way between two places; what is not known is a gap. */
+/**
+ * Points of a curve or band in pixels; steps change half way between positions; missing values are gaps.
+ * @param {Plot<CurvesPanel>} plot
+ * @param {Curve} curve
+ * @param {Numbers} side
+ */
 function points(plot, curve, side) {
   const found = [];
-  curve.x.forEach((value, place) => {
-    const height = side[place];
+  curve.x.forEach((value, index) => {
+    const height = side[index];
     if (height === null || value === null) return found.push(null);
     const [x, y] = [plot.x(value), plot.y(height)];
     if (curve.style !== "step") return found.push([x, y]);
-    const [before, after] = [curve.x[place - 1], curve.x[place + 1]];
+    const [before, after] = [curve.x[index - 1], curve.x[index + 1]];
     found.push([before === undefined ? x : plot.x((before + value) / 2), y]);
     return found.push([after === undefined ? x : plot.x((after + value) / 2), y]);
   });
   return found;
 }
 
-function paintBand(pen, plot, curve, ink) {
+/** @param {Pen} pen @param {Plot<CurvesPanel>} plot @param {Curve} curve @param {Theme} theme */
+function paintBand(pen, plot, curve, theme) {
   if (!curve.low || !curve.high) return;
-  const long = stretched(curve, plot.panel.x.log);
+  const long = extendSteps(curve, plot.panel.x.log);
   const [low, high] = [points(plot, long, long.low), points(plot, long, long.high)];
   const known = low.map((point, index) => point !== null && high[index] !== null);
   for (let first = 0; first < known.length; first += 1) {
     if (!known[first]) continue;
     let end = first;
     while (end < known.length && known[end]) end += 1;
-    pen.area([...high.slice(first, end), ...low.slice(first, end).reverse()], onPaper(curve.colour, ink), 0.2);
+    pen.area([...high.slice(first, end), ...low.slice(first, end).reverse()], adaptColour(curve.colour, theme), 0.2);
     first = end;
   }
 }
 
-function paintCurve(pen, plot, curve, ink) {
-  const long = stretched(curve, plot.panel.x.log);
-  const colour = onPaper(curve.colour, ink);
+/** @param {Pen} pen @param {Plot<CurvesPanel>} plot @param {Curve} curve @param {Theme} theme */
+function paintCurve(pen, plot, curve, theme) {
+  const long = extendSteps(curve, plot.panel.x.log);
+  const colour = adaptColour(curve.colour, theme);
   const line = points(plot, long, long.y);
   if (curve.style === "points") {
     for (const point of line) if (point) pen.circle(point[0], point[1], 2.5, {fill: colour});
     return;
   }
-  pen.about(curve.label, () => pen.path(line, {colour, width: 1.8, dash: curve.style === "dashed" ? [6, 4] : []}));
+  pen.withTitle(curve.label, () => pen.path(line, {colour, width: 1.8, dash: curve.style === "dashed" ? [6, 4] : []}));
 }

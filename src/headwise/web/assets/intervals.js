@@ -1,134 +1,160 @@
-// A table of results as a picture: one row a name, a dot at the value and a line from its low to its high end.
+// A dot-and-interval plot: one row per name, a dot at the value and a line from the low to the high end of its interval.
 
-import {footRoom as axisFoot, leftRoom as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
-import {flowHeight, paintFlow} from "headwise/entries";
-import {LINE, SMALL} from "headwise/lettering";
-import {inWords} from "headwise/telling";
-import {onPaper} from "headwise/ink";
-import {told} from "headwise/numbers";
+import {bottomMargin as axisFoot, leftMargin as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
+import {adaptColour} from "headwise/colours";
+import {entriesHeight, paintEntries} from "headwise/legend";
+import {formatNumber} from "headwise/numbers";
+import {LINE_HEIGHT, SMALL_FONT} from "headwise/text_metrics";
+import {tooltipLine} from "headwise/tooltip_text";
 
 const BLUE = "#31688e";
-const ROW = SMALL * LINE + 5;
+const ROW = SMALL_FONT * LINE_HEIGHT + 5;
 
-export function leastWidth() {
+export function minWidth() {
   return 170;
 }
 
-export function mostWidth() {
+export function maxWidth() {
   return 380;
 }
 
+/** @param {IntervalsPanel} panel */
 export function heightOf(panel) {
   return Math.round(Math.max(panel.y.labels.length * ROW + 8, 60));
 }
 
-export function leftRoom(panel, _, sans) {
-  return axisLeft(panel.y, ticksOf(panel.y, [0, 1]), sans);
+/** @param {IntervalsPanel} panel @param {any} _ @param {string} font */
+export function leftMargin(panel, _, font) {
+  return axisLeft(panel.y, ticksOf(panel.y, [0, 1]), font);
 }
 
-export function footRoom(panel, _, width, sans) {
-  return axisFoot(panel.x) + flowHeight(entries(panel), width, sans) + 2;
+/** @param {IntervalsPanel} panel @param {any} _ @param {number} width @param {string} font */
+export function bottomMargin(panel, _, width, font) {
+  return axisFoot(panel.x) + entriesHeight(entries(panel), width, font) + 2;
 }
 
-export function rightRoom() {
+export function rightMargin() {
   return 8;
 }
 
-export function paint(pen, slot, ink) {
+/** @param {Pen} pen @param {Slot<IntervalsPanel>} slot @param {Theme} theme */
+export function paint(pen, slot, theme) {
   const {panel, box} = slot;
   const plot = plotOf(slot);
-  paintGuides(pen, plot, ink);
-  panel.values.forEach((value, place) => {
-    const colour = onPaper(colourOf(panel, place), ink);
-    const y = plot.y(place);
-    pen.about(pen.titled ? () => inWords(tell(slot, {place})) : null, () => {
-      if (panel.low[place] !== null && panel.high[place] !== null) {
-        pen.path([[plot.x(panel.low[place]), y], [plot.x(panel.high[place]), y]], {colour, width: 2, alpha: 0.6});
+  paintGuides(pen, plot, theme);
+  panel.values.forEach((value, index) => {
+    const colour = adaptColour(colourOf(panel, index), theme);
+    const y = plot.y(index);
+    pen.withTitle(pen.hasTitles ? () => tooltipLine(tooltipContent(slot, {index})) : null, () => {
+      if (panel.low[index] !== null && panel.high[index] !== null) {
+        pen.path(
+          [
+            [plot.x(panel.low[index]), y],
+            [plot.x(panel.high[index]), y],
+          ],
+          {colour, width: 2, alpha: 0.6},
+        );
       }
       if (value !== null) pen.circle(plot.x(value), y, 4, {fill: colour});
     });
   });
-  paintAxes(pen, plot, ink);
-  paintFlow(pen, entries(panel), box.x, box.y + box.height + axisFoot(panel.x) + 4, box.width, ink, slot.sans);
+  paintAxes(pen, plot, theme);
+  paintEntries(pen, entries(panel), box.x, box.y + box.height + axisFoot(panel.x) + 4, box.width, theme, slot.font);
 }
 
-export function at({panel, box}, x, y) {
-  const place = Math.floor(((y - box.y) / box.height) * panel.values.length);
-  return x >= 0 && x <= box.x + box.width && place >= 0 && place < panel.values.length ? {place} : null;
+/** @param {Slot<IntervalsPanel>} slot @param {number} x @param {number} y */
+export function itemAt({panel, box}, x, y) {
+  const index = Math.floor(((y - box.y) / box.height) * panel.values.length);
+  return x >= 0 && x <= box.x + box.width && index >= 0 && index < panel.values.length ? {index} : null;
 }
 
-export function start() {
-  return {place: 0};
+export function firstItem() {
+  return {index: 0};
 }
 
-export function move({panel}, {place}, across, down) {
-  return {place: Math.min(Math.max(place + (down || across), 0), panel.values.length - 1)};
+/** @param {Slot<IntervalsPanel>} slot @param {{index: number}} options @param {number} across @param {number} down */
+export function moveItem({panel}, {index}, across, down) {
+  return {index: Math.min(Math.max(index + (down || across), 0), panel.values.length - 1)};
 }
 
-export function anchor(slot, {place}) {
+/** @param {Slot<IntervalsPanel>} slot @param {{index: number}} options */
+export function tooltipAnchor(slot, {index}) {
   const plot = plotOf(slot);
-  return {x: plot.x(slot.panel.values[place] ?? plot.xRange[0]) + 6, y: plot.y(place) + 6};
+  return {x: plot.x(slot.panel.values[index] ?? plot.xRange[0]) + 6, y: plot.y(index) + 6};
 }
 
-export function addressOf({panel}, {place}) {
-  return headAt(panel, place) ?? `row ${panel.y.labels[place]}`;
+/** @param {Slot<IntervalsPanel>} slot @param {{index: number}} options */
+export function itemKey({panel}, {index}) {
+  return headAt(panel, index) ?? `row ${panel.y.labels[index]}`;
 }
 
-export function find({panel}, address) {
-  const place = panel.y.labels.indexOf(address.replace(/^row /, ""));
-  return place >= 0 ? {place} : null;
+/** @param {Slot<IntervalsPanel>} slot @param {string} key */
+export function findItem({panel}, key) {
+  const index = panel.y.labels.indexOf(key.replace(/^row /, ""));
+  return index >= 0 ? {index} : null;
 }
 
-export function outline(pen, slot, {place}, ink, strong) {
+/** @param {Pen} pen @param {Slot<IntervalsPanel>} slot @param {{index: number}} options @param {Theme} theme @param {boolean} strong */
+export function outline(pen, slot, {index}, theme, strong) {
   const plot = plotOf(slot);
   const {panel, box} = slot;
   const half = box.height / panel.values.length / 2;
-  pen.box(box.x + 1, plot.y(place) - half + 1, box.width - 2, 2 * half - 2, {colour: ink.trace});
-  if (panel.values[place] !== null) {
-    const fill = onPaper(colourOf(panel, place), ink);
-    pen.circle(plot.x(panel.values[place]), plot.y(place), strong ? 6 : 5, {fill, line: {colour: ink.ink, width: 2}});
+  pen.box(box.x + 1, plot.y(index) - half + 1, box.width - 2, 2 * half - 2, {colour: theme.trace});
+  if (panel.values[index] !== null) {
+    const fill = adaptColour(colourOf(panel, index), theme);
+    pen.circle(plot.x(panel.values[index]), plot.y(index), strong ? 6 : 5, {fill, line: {colour: theme.ink, width: 2}});
   }
 }
 
-export function tell({panel}, {place}) {
-  const group = panel.groups.length ? panel.categories[panel.groups[place]]?.label : "";
-  const [low, high] = [panel.low[place], panel.high[place]];
+/** @param {Slot<IntervalsPanel>} slot @param {{index: number}} options */
+export function tooltipContent({panel}, {index}) {
+  const group = panel.groups.length ? panel.categories[panel.groups[index]]?.label : "";
+  const [low, high] = [panel.low[index], panel.high[index]];
   return {
-    name: panel.y.labels[place],
-    head: headAt(panel, place),
-    value: panel.values[place],
+    name: panel.y.labels[index],
+    head: headAt(panel, index),
+    value: panel.values[index],
     caption: panel.title,
     rows: [
-      [panel.x.name || "value", told(panel.values[place])],
-      ...(low === null || high === null ? [] : [["interval", `${told(low)} to ${told(high)}`]]),
-      ...(group ? [["", group, colourOf(panel, place)]] : []),
+      [panel.x.name || "value", formatNumber(panel.values[index])],
+      ...(low === null || high === null ? [] : [["interval", `${formatNumber(low)} to ${formatNumber(high)}`]]),
+      ...(group ? [["", group, colourOf(panel, index)]] : []),
     ],
   };
 }
 
-function headAt(panel, place) {
-  return /^L\d+H\d+$/.test(panel.y.labels[place]) ? panel.y.labels[place] : null;
+/** @param {IntervalsPanel} panel @param {number} index */
+function headAt(panel, index) {
+  return /^L\d+H\d+$/.test(panel.y.labels[index]) ? panel.y.labels[index] : null;
 }
 
-function colourOf(panel, place) {
-  return panel.categories[panel.groups.length ? panel.groups[place] : 0]?.colour ?? BLUE;
+/** @param {IntervalsPanel} panel @param {number} index */
+function colourOf(panel, index) {
+  return panel.categories[panel.groups.length ? panel.groups[index] : 0]?.colour ?? BLUE;
 }
 
+/** @param {IntervalsPanel} intervalsPanel */
 function entries({categories}) {
   return categories.length < 2 ? [] : categories.filter((each) => each.label).map((each) => ({...each, sign: "square"}));
 }
 
+/** @param {Slot<IntervalsPanel>} slot @returns {Plot<IntervalsPanel>} */
 function plotOf(slot) {
   if (!slot.plot) {
-    const {panel, box, sans} = slot;
+    const {panel, box, font} = slot;
     const guides = panel.guides.filter((guide) => guide.axis === "x").map((guide) => guide.at);
     const xRange = rangeOf(panel.x, [...panel.values, ...panel.low, ...panel.high, ...guides]);
     const step = box.height / panel.values.length;
     const yRange = [panel.values.length - 0.5, -0.5];
     slot.plot = {
-      panel, box, sans, xRange, yRange, bare: true,
+      panel,
+      box,
+      font,
+      xRange,
+      yRange,
+      bare: true,
       x: projection(xRange, panel.x.log, box.x, box.width),
-      y: (place) => box.y + (place + 0.5) * step,
+      y: (index) => box.y + (index + 0.5) * step,
       xTicks: ticksOf(panel.x, xRange, {doubling: true}),
       yTicks: ticksOf(panel.y, yRange),
     };

@@ -1,77 +1,105 @@
-// Where the panels of a figure stand, in pixels. Arithmetic only, for the page and for files.
+// The layout of a figure's panels, in pixels. Arithmetic only, for the page and for files.
 //
-// Panels of a grid are equally wide and as high as they want to be. The grid has the figure's columns, and fewer where
-// the window is too narrow for them. A panel writes its labels only where its neighbour does not already say the same,
-// and a scale has one colour bar: beside the last panel that uses it, or, when all maps share one scale, once for the
-// whole grid.
+// Panels of a grid have equal widths and their own heights. The grid has the figure's columns, or fewer in a narrow window. A panel
+// writes its axis labels only where its neighbour does not show the same ones. A scale has one colour bar: next to the last panel that
+// uses it, or, when all maps share one scale, once for the whole grid.
 
-import {barBeside, barRoom} from "headwise/bar";
-import {isLarge} from "headwise/cells";
-import {kindOf} from "headwise/kinds";
+import {isLarge} from "headwise/cell_grid";
+import {barBox, barMargin} from "headwise/colour_bar";
+import {panelTypeOf} from "headwise/panel_types";
 
-export const GAP = 20;
-export const TOP = 8; // over the data area: half a label, half a ring
-const TALLEST = {rows: 420, row: 540, large: 680};
-const WIDEST = 460;
+export const PANEL_GAP = 20;
+export const TOP_MARGIN = 8; // above the data area, for half a label or ring
+const MAX_HEIGHT = {rows: 420, row: 540, large: 680};
+const MAX_WIDTH = 460;
 
-/** {columns, widths, slots, shared}: a slot a panel, and the bar of the whole grid (or null). A file cannot scroll: `whole`. */
-export function layOut(payload, width, sans, {whole = false} = {}) {
+/**
+ * {columns, widths, slots, shared}: one slot per panel, and the shared colour bar (or null). `whole`: no scrolling, for files.
+ * @param {Payload} payload
+ * @param {number} width
+ * @param {string} font
+ * @param {{whole?: boolean}} [options]
+ */
+export function layoutFigure(payload, width, font, {whole = false} = {}) {
   let columns = Math.min(payload.columns, payload.panels.length);
-  let plan = planFor(payload, columns, width, sans);
-  while (columns > 1 && plan.panelWidth < plan.least) {
-    columns = evened(columns - 1, payload.panels.length);
-    plan = planFor(payload, columns, width, sans);
+  let plan = planColumns(payload, columns, width, font);
+  while (columns > 1 && plan.panelWidth < plan.minWidth) {
+    columns = evenColumns(columns - 1, payload.panels.length);
+    plan = planColumns(payload, columns, width, font);
   }
-  return {columns, widths: plan.widths, slots: payload.panels.map((_, index) => slotOf(payload, plan, index, sans, whole)),
-    shared: plan.shared, panelWidth: plan.panelWidth};
+  return {
+    columns,
+    widths: plan.widths,
+    slots: payload.panels.map((_, index) => slotOf(payload, plan, index, font, whole)),
+    shared: plan.shared,
+    panelWidth: plan.panelWidth,
+  };
 }
 
-/** So many columns that the rows are evenly filled. */
-function evened(columns, panels) {
+/**
+ * At most this many columns, with evenly filled rows.
+ * @param {number} columns
+ * @param {number} panels
+ */
+function evenColumns(columns, panels) {
   return Math.ceil(panels / Math.ceil(panels / columns));
 }
 
-function planFor(payload, columns, width, sans) {
+/** @param {Payload} payload @param {number} columns @param {number} width @param {string} font */
+function planColumns(payload, columns, width, font) {
   const {panels, scales} = payload;
   const rows = Math.ceil(panels.length / columns);
   const large = panels.some((panel) => panel.type === "Tiles" || (panel.type === "Heatmap" && isLarge(panel)));
-  const tallest = large ? TALLEST.large : rows > 1 ? TALLEST.rows : TALLEST.row;
-  const {bars, shared} = barsOf(payload, sans);
+  const tallest = large ? MAX_HEIGHT.large : rows > 1 ? MAX_HEIGHT.rows : MAX_HEIGHT.row;
+  const {bars, shared} = barPlan(payload, font);
   const plan = {columns, large, tallest, bars, shared};
-  plan.flags = panels.map((_, index) => flagsOf(panels, index, columns));
-  const most = (measure) => Array.from({length: columns}, (_, column) => panels.reduce(
-    (widest, panel, index) => (index % columns === column ? Math.max(widest, measure(panel, index)) : widest), 0));
-  plan.lefts = most((panel, index) => Math.ceil(kindOf(panel).leftRoom(panel, plan.flags[index].labelledY, sans)));
-  plan.rights = most((panel, index) => Math.ceil(kindOf(panel).rightRoom(panel, scales[panel.scale], bars.has(index), sans)));
-  const fixed = sum(plan.lefts) + sum(plan.rights) + GAP * (columns - 1) + (shared ? GAP + shared.width : 0);
-  const widest = Math.max(60, ...panels.map((panel) => kindOf(panel).mostWidth(panel, tallest, sans)));
-  const needed = Math.max(60, ...panels.map((panel) => kindOf(panel).neededWidth?.(panel) ?? 0));
-  plan.panelWidth = Math.max(columns > 1 ? 60 : needed, Math.floor(Math.min((width - fixed) / columns, large ? widest : Math.min(widest, WIDEST))));
-  plan.least = Math.max(...panels.map((panel) => kindOf(panel).leastWidth(panel)));
+  plan.flags = panels.map((_, index) => labelFlags(panels, index, columns));
+  const columnMaximum = (measure) =>
+    Array.from({length: columns}, (_, column) =>
+      panels.reduce((widest, panel, index) => (index % columns === column ? Math.max(widest, measure(panel, index)) : widest), 0),
+    );
+  plan.lefts = columnMaximum((panel, index) => Math.ceil(panelTypeOf(panel).leftMargin(panel, plan.flags[index].labelledY, font)));
+  plan.rights = columnMaximum((panel, index) =>
+    Math.ceil(panelTypeOf(panel).rightMargin(panel, scales[panel.scale], bars.has(index), font)),
+  );
+  const fixed = sum(plan.lefts) + sum(plan.rights) + PANEL_GAP * (columns - 1) + (shared ? PANEL_GAP + shared.width : 0);
+  const widest = Math.max(60, ...panels.map((panel) => panelTypeOf(panel).maxWidth(panel, tallest, font)));
+  const needed = Math.max(60, ...panels.map((panel) => panelTypeOf(panel).labelledWidth?.(panel) ?? 0));
+  plan.panelWidth = Math.max(
+    columns > 1 ? 60 : needed,
+    Math.floor(Math.min((width - fixed) / columns, large ? widest : Math.min(widest, MAX_WIDTH))),
+  );
+  plan.minWidth = Math.max(...panels.map((panel) => panelTypeOf(panel).minWidth(panel)));
   plan.widths = plan.lefts.map((left, column) => left + plan.panelWidth + plan.rights[column]);
   return plan;
 }
 
-function slotOf(payload, plan, index, sans, whole) {
+/** @param {Payload} payload @param {any} plan @param {number} index @param {string} font @param {boolean} whole */
+function slotOf(payload, plan, index, font, whole) {
   const panel = payload.panels[index];
-  const kind = kindOf(panel);
+  const type = panelTypeOf(panel);
   const column = index % plan.columns;
   const flags = plan.flags[index];
   const last = index === payload.panels.length - 1;
-  const beyond = last && panel.type === "Legend" ? sum(plan.widths.slice(column + 1)) : 0; // nothing stands to its right
+  const beyond = last && panel.type === "Legend" ? sum(plan.widths.slice(column + 1)) : 0; // no panel to its right
   const room = panel.type === "Legend" ? plan.panelWidth + plan.rights[column] + beyond : plan.panelWidth;
-  const width = kind.settledWidth ? kind.settledWidth(panel, room) : room;
+  const width = type.snappedWidth ? type.snappedWidth(panel, room) : room;
   const tallest = whole && panel.type === "Tiles" ? Infinity : plan.tallest;
-  const box = {x: plan.lefts[column], y: TOP, width, height: kind.heightOf(panel, width, tallest, sans)};
+  const box = {x: plan.lefts[column], y: TOP_MARGIN, width, height: type.heightOf(panel, width, tallest, font)};
   return {
-    panel, scale: payload.scales[panel.scale], box, sans, ...flags,
-    bar: plan.bars.has(index) ? barBeside(box) : null,
+    panel,
+    scale: payload.scales[panel.scale],
+    box,
+    font,
+    ...flags,
+    bar: plan.bars.has(index) ? barBox(box) : null,
     width: plan.widths[column] + beyond,
-    height: Math.ceil(box.y + box.height + kind.footRoom(panel, flags.labelledX, width, sans) + 2),
+    height: Math.ceil(box.y + box.height + type.bottomMargin(panel, flags.labelledX, width, font) + 2),
   };
 }
 
-function flagsOf(panels, index, columns) {
+/** @param {any[]} panels @param {number} index @param {number} columns */
+function labelFlags(panels, index, columns) {
   const [x, y] = ["x", "y"].map((side) => axisKey(panels[index], side));
   return {
     labelledX: x === null || axisKey(panels[index + columns], "x") !== x,
@@ -79,21 +107,27 @@ function flagsOf(panels, index, columns) {
   };
 }
 
-/** The axis that a neighbour can rely on: that of a map. */
+/**
+ * A key to compare the axes of neighbouring maps.
+ * @param {any} panel
+ * @param {string} side
+ */
 function axisKey(panel, side) {
   if (panel?.type !== "Heatmap" && panel?.type !== "CategoryMap") return null;
   return JSON.stringify([panel[side].name, panel[side].labels]);
 }
 
-function barsOf({panels, scales}, sans) {
+/** @param {Payload} payload @param {string} font */
+function barPlan({panels, scales}, font) {
   const last = new Map();
   panels.forEach((panel, index) => (panel.scale ? last.set(panel.scale, index) : null));
   const maps = panels.filter((panel) => panel.scale).length;
   if (last.size !== 1 || maps < 2) return {bars: new Set(last.values()), shared: null};
   const scale = scales[last.keys().next().value];
-  return {bars: new Set(), shared: {scale, width: Math.ceil(barRoom(scale, scale.label, sans))}};
+  return {bars: new Set(), shared: {scale, width: Math.ceil(barMargin(scale, scale.label, font))}};
 }
 
+/** @param {number[]} numbers */
 function sum(numbers) {
   return numbers.reduce((total, number) => total + number, 0);
 }

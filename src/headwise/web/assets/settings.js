@@ -1,7 +1,7 @@
-// How these pages were opened: from one file ("report") or from a server ("served"), and of which atlas.
+// The settings of this page: opened from one file ("report") or from a server ("served"), and of which atlas.
 //
-// Written into the page by web/page.py as a block of JSON; read once. Nothing else tells the two apart: every module that
-// needs to know (source, router) asks here.
+// web/html_page.py writes them into the page as JSON. Nothing else distinguishes the two modes: the modules that need to know
+// (data_loader, router) read them here.
 
 const block = document.getElementById("settings");
 

@@ -1,39 +1,53 @@
-// Light or dark: as the system has it, until the reader chooses; the choice is remembered where the browser allows.
+// Light or dark: the system's preference until the reader chooses; the choice is stored where the browser allows.
 
-const KEY = "headwise-theme";
+const STORAGE_KEY = "headwise-theme";
+/** @type {WeakMap<HTMLCanvasElement, () => void>} */
+const repaints = new WeakMap();
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-/** "light" or "dark", as it is now. */
-export function theme() {
+/** The current theme, "light" or "dark". */
+export function currentTheme() {
   return document.documentElement.dataset.theme || (dark.matches ? "dark" : "light");
 }
 
-/** The other one. */
-export function turn() {
-  const next = theme() === "dark" ? "light" : "dark";
+/** Switch to the other theme. */
+export function toggleTheme() {
+  const next = currentTheme() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = next;
   try {
-    localStorage.setItem(KEY, next);
-  } catch { /* a browser may forbid it: then the choice lasts as long as the page */ }
+    localStorage.setItem(STORAGE_KEY, next);
+  } catch {
+    /* a browser may forbid it: then the choice lasts as long as the page */
+  }
   dispatchEvent(new CustomEvent("theme", {detail: next}));
 }
 
-/** Call a function when colours change. */
-export function ontheme(changed) {
-  addEventListener("theme", changed);
-  dark.addEventListener("change", changed);
+/**
+ * Call a function when the theme changes.
+ * @param {() => void} listener
+ */
+export function onThemeChange(listener) {
+  addEventListener("theme", listener);
+  dark.addEventListener("change", listener);
 }
 
-/** Paint a canvas now, and again whenever colours change while it is on the page. */
-export function painted(canvas, paint) {
-  canvas.repaint = paint;
+/**
+ * Paint a canvas now, and again whenever the theme changes while it is on the page.
+ * @param {HTMLCanvasElement} canvas
+ * @param {() => void} paint
+ */
+export function paintOnThemeChange(canvas, paint) {
+  repaints.set(canvas, paint);
   paint();
   return canvas;
 }
 
-/** A colour of the page as it is now, such as "ink-soft". */
-export function colour(name) {
+/**
+ * A CSS colour variable of the page, such as "ink-soft".
+ * @param {string} name
+ */
+export function cssColour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-ontheme(() => document.querySelectorAll("canvas").forEach((canvas) => canvas.repaint?.()));
+onThemeChange(() => document.querySelectorAll("canvas").forEach((canvas) => repaints.get(canvas)?.()));

@@ -1,0 +1,222 @@
+// What if heads were switched off? Heads and their factors, a run, both answers side by side, and random heads as a control.
+
+import {el} from "headwise/dom";
+import {distributionList, percent, tokenLine} from "headwise/live_answer";
+import {showBusy, showIdle} from "headwise/live_prompt_form";
+import {formatNumber} from "headwise/numbers";
+
+/**
+ * {element, add(head), changes(), fill(changes), ...}. `run(changes, draws)` starts a comparison; `onChange()` is called on every edit.
+ * @param {LiveInfo} facts
+ * @param {{draws: number, run: (changes: Factors, draws: number) => void, rerun: (changes: Factors) => void, cancel: () => void, onChange: (changes: Factors) => void, onhead: (head: string) => void}} options
+ */
+export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, onChange, onhead}) {
+  const factors = new Map();
+  const list = el("ul", {class: "live-switches"});
+  const name = el("input", {type: "text", size: "8", placeholder: "L3H7", "aria-label": "Name of a head", spellcheck: "false"});
+  const error = el("span", {class: "small", role: "alert"});
+  const draws = el("input", {type: "number", min: "0", max: "20", value: String(initialDraws), "aria-label": "Random draws"});
+  const runButton = el(
+    "button",
+    {type: "button", class: "strong", disabled: true, on: {click: () => run(changes(), Number(draws.value))}},
+    "Run with these heads scaled",
+  );
+  const rerunButton = el(
+    "button",
+    {
+      type: "button",
+      disabled: true,
+      title: "Run the prompt again with these heads scaled, and show every head",
+      on: {click: () => rerun(changes())},
+    },
+    "Show all maps with these changes",
+  );
+  const cancelButton = el("button", {type: "button", hidden: true, on: {click: cancel}}, "Cancel");
+  const state = el("span", {class: "live-state", role: "status"});
+  const bar = el("progress", {max: "1", value: "0", hidden: true, "aria-label": "Progress"});
+  const result = el("div", {class: "live-both"});
+  const addForm = el("form", {class: "live-adding"}, name, el("button", {}, "Add head"), error);
+  const element = el(
+    "section",
+    {class: "live-switch", "aria-label": "Switch heads"},
+    el("h2", {}, "What if heads were switched off?"),
+    el(
+      "p",
+      {class: "small"},
+      "A factor of 0 switches a head off, 1 leaves it unchanged, 2 doubles its output. As a control, as many other heads are drawn at random and scaled by unchanged factors.",
+    ),
+    addForm,
+    list,
+    el(
+      "div",
+      {class: "live-tools"},
+      runButton,
+      rerunButton,
+      el("label", {class: "live-length"}, draws, " random draws"),
+      cancelButton,
+      bar,
+      state,
+    ),
+    result,
+  );
+  const parts = {go: runButton, stop: cancelButton, state, bar};
+
+  function changes() {
+    return Object.fromEntries([...factors].filter(([, factor]) => factor !== 1));
+  }
+  function show() {
+    list.replaceChildren(...[...factors].map(([head, factor]) => row(head, factor)));
+    runButton.disabled = rerunButton.disabled = !factors.size;
+    onChange(changes());
+  }
+  /** @param {string} head @param {number} factor */
+  function row(head, factor) {
+    const value = el("output", {class: "count"}, factorText(factor));
+    const slider = el("input", {type: "range", min: "0", max: "2", step: "0.05", value: String(factor), "aria-label": `Factor of ${head}`});
+    slider.addEventListener("input", () => {
+      factors.set(head, Number(slider.value));
+      value.textContent = factorText(Number(slider.value));
+    });
+    slider.addEventListener("change", () => onChange(changes()));
+    return el(
+      "li",
+      {},
+      el("button", {type: "button", class: "plain", on: {click: () => onhead(head)}}, head),
+      slider,
+      value,
+      el("button", {type: "button", class: "plain", "aria-label": `Remove ${head}`, on: {click: () => remove(head)}}, "remove"),
+    );
+  }
+  /** @param {string} head @param {number} [factor] */
+  function add(head, factor = 0) {
+    factors.set(head, factor);
+    show();
+  }
+  /** @param {string} head */
+  function remove(head) {
+    factors.delete(head);
+    show();
+  }
+  addForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const match = /^L(\d+)H(\d+)$/i.exec(name.value.trim());
+    const there = match && Number(match[1]) < facts.layers && Number(match[2]) < facts.heads;
+    error.textContent = there ? "" : `Write a head as L0H0 to L${facts.layers - 1}H${facts.heads - 1}.`;
+    if (!there) return;
+    add(`L${Number(match[1])}H${Number(match[2])}`);
+    name.value = "";
+  });
+  return {
+    element,
+    add,
+    changes,
+    has: (head) => factors.has(head),
+    remove,
+    fill(given) {
+      for (const [head, factor] of Object.entries(given)) factors.set(head, factor);
+      show();
+    },
+    busy: (status) => showBusy(status, parts),
+    idle: (words = "") => {
+      showIdle(words, false, parts);
+      runButton.disabled = !factors.size;
+    },
+    failed: (words) => showIdle(words, true, parts),
+    show: (found) => result.replaceChildren(...comparisonView(found)),
+    clear: () => result.replaceChildren(),
+  };
+}
+
+/** @param {number} factor */
+function factorText(factor) {
+  return factor === 0 ? "off" : `× ${formatNumber(factor)}`;
+}
+
+/** @param {WhatIfResult} whatIfResult */
+function comparisonView({before, after, effect, controls, controls_at_least: exceeding, logprob, logprob_after: later, changes, seconds}) {
+  const heads = Object.entries(changes)
+    .map(([head, factor]) => `${head} ${factorText(factor)}`)
+    .join(", ");
+  return [
+    el("div", {class: "live-sides"}, continuationView("Unchanged", before, null), continuationView(`With ${heads}`, after, before.next)),
+    el(
+      "div",
+      {class: "live-effect"},
+      el("h3", {}, "Size of the effect"),
+      effectFacts(effect, logprob, later),
+      controlPlot(effect, controls, exceeding),
+      el("p", {class: "small"}, `Computed in ${formatNumber(seconds)} seconds.`),
+    ),
+  ];
+}
+
+/** @param {string} title @param {Continuation} state @param {NextTokens | null} before */
+function continuationView(title, state, before) {
+  return el(
+    "div",
+    {class: "live-side"},
+    el("h3", {}, title),
+    state.steps.length ? tokenLine(state.steps, state.finished) : el("p", {class: "small"}, "No answer was requested, or it is empty."),
+    el("div", {class: "live-distribution"}, distributionList(state.next, "at the end of the prompt", before)),
+  );
+}
+
+/** @param {Effect} effect @param {number | null} logprob @param {number | null} later */
+function effectFacts(effect, logprob, later) {
+  const rows = [["KL of the next token, at the prompt’s end", `${formatNumber(effect.kl)} nats`]];
+  if (effect.answer_kl !== null) rows.push(["KL over the original answer, per token", `${formatNumber(effect.answer_kl)} nats`]);
+  if (logprob !== null)
+    rows.push([
+      "Log-probability of the original answer",
+      `${formatNumber(logprob)} → ${formatNumber(later)} nats (${effect.logprob_change > 0 ? "+" : ""}${formatNumber(effect.logprob_change)})`,
+    ]);
+  rows.push(["Most likely next token", effect.top_changed ? "changed" : "unchanged"]);
+  return el(
+    "dl",
+    {class: "facts"},
+    rows.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))),
+  );
+}
+
+/**
+ * The effect and those of random heads as dots on a logarithmic axis.
+ * @param {Effect} effect
+ * @param {ControlEffect[]} controls
+ * @param {number} exceeding
+ */
+function controlPlot(effect, controls, exceeding) {
+  if (!controls.length) return el("p", {class: "small"}, "No random heads were drawn.");
+  const values = [effect.kl, ...controls.map((one) => one.kl)];
+  const floor = Math.max(1e-6, Math.min(...values));
+  const index = (value) => Math.log10(Math.max(value, floor));
+  const [low, high] = [index(Math.min(...values)), index(Math.max(...values))];
+  const dot = (value, name, title) => {
+    const mark = el("i", {class: name, title});
+    mark.style.left = `${high > low ? (100 * (index(value) - low)) / (high - low) : 50}%`;
+    return mark;
+  };
+  const strip = el(
+    "div",
+    {
+      class: "dots",
+      role: "img",
+      "aria-label": `KL ${formatNumber(effect.kl)}; random heads ${controls.map((one) => formatNumber(one.kl)).join(", ")}`,
+    },
+    controls.map((one) => dot(one.kl, "random", `${Object.keys(one.heads).join(", ")}: ${formatNumber(one.kl)} nats`)),
+    dot(effect.kl, "own", `these heads: ${formatNumber(effect.kl)} nats`),
+  );
+  const counted = `${exceeding} of ${controls.length} random draw${controls.length > 1 ? "s" : ""} of as many other heads ${exceeding === 1 ? "has" : "have"} at least this KL of the next token, at the prompt’s end`;
+  return el(
+    "div",
+    {class: "live-control"},
+    strip,
+    el("p", {}, `${counted} (${controls.map((one) => formatNumber(one.kl)).join(", ")}).`),
+    exceeding
+      ? el("p", {class: "small"}, "Random heads have effects of this size.")
+      : el(
+          "p",
+          {class: "small"},
+          `Larger than all ${controls.length}; with so few draws this is only a hint (p ≥ ${percent(1 / (controls.length + 1))}).`,
+        ),
+  );
+}

@@ -1,0 +1,141 @@
+// The prompt form: text, prompt mode, answer length, and the progress of a run that can be cancelled.
+
+import {el} from "headwise/dom";
+
+/** @type {Record<string, string[]>} */
+const MODES = {
+  question: ["Question", "in the prompt format of the atlas; the answer is scored"],
+  chat: ["Chat", "the text as the user’s turn"],
+  text: ["Text", "the text itself, continued"],
+};
+const EXAMPLES = [
+  ["question", "What is the capital of Norway?"],
+  ["question", "Who wrote the novel “The Trial”?"],
+  ["text", "When Mary and John went to the store, John gave a drink to"],
+  ["text", "one two three four five six one two three four five"],
+  ["chat", "Write one sentence about the sea."],
+];
+
+/**
+ * The form: {element, values(), fill(values), focus(onRun), busy(status), idle(), failed(text)}; `run` and `cancel` are called.
+ * @param {LiveInfo} facts
+ * @param {{run: () => void, cancel: () => void}} options
+ */
+export function promptForm(facts, {run, cancel}) {
+  const text = el("textarea", {
+    id: "prompt",
+    rows: "3",
+    spellcheck: "false",
+    "aria-describedby": "prompt-note",
+    placeholder: "Type a question or a text",
+  });
+  const modes = facts.modes.map((mode, index) =>
+    el("label", {title: MODES[mode][1]}, el("input", {type: "radio", name: "mode", value: mode, checked: index === 0}), MODES[mode][0]),
+  );
+  const length = el("input", {
+    type: "number",
+    min: "0",
+    max: String(facts.answer_tokens),
+    value: String(Math.min(32, facts.answer_tokens)),
+    "aria-label": "Maximum answer tokens",
+  });
+  const go = el("button", {type: "submit", class: "strong"}, "Run");
+  const stop = el("button", {type: "button", hidden: true, on: {click: cancel}}, "Cancel");
+  const state = el("span", {class: "live-state", role: "status"});
+  const bar = el("progress", {max: "1", value: "0", hidden: true, "aria-label": "Progress"});
+  const note = el("p", {class: "small", id: "prompt-note"}, MODES[facts.modes[0]][1]);
+  const element = el(
+    "form",
+    {class: "live-form"},
+    el("label", {class: "label", for: "prompt"}, "Prompt"),
+    text,
+    el(
+      "div",
+      {class: "live-tools"},
+      el("fieldset", {class: "live-modes"}, el("legend", {class: "visually-hidden"}, "Prompt mode"), modes),
+      el("label", {class: "live-length"}, "answer of at most ", length, " tokens"),
+      go,
+      stop,
+      bar,
+      state,
+    ),
+    note,
+    examples(facts, (mode, words) => fill({text: words, mode})),
+  );
+
+  const mode = () => String(new FormData(element).get("mode"));
+  const updateNote = () => {
+    note.textContent = `${MODES[mode()][1]}; at most ${facts.tokens.toLocaleString("en")} tokens. Ctrl + Enter runs.`;
+  };
+  /** @param {{text?: string, mode?: string, length?: string}} values */
+  function fill(values) {
+    if (values.text !== undefined) text.value = values.text;
+    const radios = /** @type {NodeListOf<HTMLInputElement>} */ (element.querySelectorAll("input[name=mode]"));
+    const radio = [...radios].find((one) => one.value === values.mode);
+    if (radio) radio.checked = true;
+    if (values.length !== undefined) length.value = values.length;
+    updateNote();
+  }
+  element.addEventListener("change", updateNote);
+  element.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (!go.disabled) run();
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element.requestSubmit();
+  });
+  updateNote();
+  return {
+    element,
+    fill,
+    focus: (onRun) => (onRun ? go : text).focus({preventScroll: true}),
+    values: () => ({text: text.value, mode: mode(), length: Number(length.value)}),
+    busy: (status) => showBusy(status, {go, stop, state, bar}),
+    idle: (words = "") => showIdle(words, false, {go, stop, state, bar}),
+    failed: (words) => showIdle(words, true, {go, stop, state, bar}),
+  };
+}
+
+/**
+ * Show the progress of a job; `status` is an event of its stream.
+ * @param {JobEvent} status
+ * @param {ProgressParts} progressParts
+ */
+export function showBusy(status, {go, stop, state, bar}) {
+  go.disabled = true;
+  stop.hidden = bar.hidden = false;
+  state.removeAttribute("data-failed");
+  if (status.event === "waiting") bar.removeAttribute("value");
+  else bar.value = status.share ?? 0;
+  const words = status.event === "waiting" ? waiting(status.ahead) : `${status.stage} …`;
+  if (state.textContent !== words) state.textContent = words;
+}
+
+/**
+ * Show that no job runs, with a message.
+ * @param {string} words
+ * @param {boolean} failed
+ * @param {ProgressParts} progressParts
+ */
+export function showIdle(words, failed, {go, stop, state, bar}) {
+  go.disabled = false;
+  stop.hidden = bar.hidden = true;
+  state.textContent = words;
+  state.toggleAttribute("data-failed", failed);
+}
+
+/** @param {number | undefined} ahead */
+function waiting(ahead) {
+  return ahead ? `waiting for ${ahead} other${ahead > 1 ? "s" : ""} …` : "starting …";
+}
+
+/** @param {LiveInfo} facts @param {(mode: string, words: string) => void} choose */
+function examples(facts, choose) {
+  const known = EXAMPLES.filter(([mode]) => facts.modes.includes(mode));
+  return el(
+    "p",
+    {class: "live-examples"},
+    el("span", {class: "label"}, "Examples"),
+    known.map(([mode, words]) => el("button", {type: "button", class: "plain", on: {click: () => choose(mode, words)}}, words)),
+  );
+}
