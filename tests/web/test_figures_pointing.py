@@ -19,7 +19,8 @@ async ([index, row, column]) => {
   const {cellBox} = await import("headwise/cell_grid");
   const {themeOf} = await import("headwise/colours");
   const root = document.querySelector("#one .hw-figure");
-  const {x, y, width, height} = cellBox(layoutFigure(payloads.one, root.clientWidth, themeOf(root).font).slots[index], row, column);
+  const {slots} = layoutFigure(payloads.one, root.clientWidth, themeOf(root).font);
+  const {x, y, width, height} = cellBox(slots[index], row, column);
   const stage = root.querySelectorAll(".hw-canvas")[index].getBoundingClientRect();
   return [stage.left + x + width / 2, stage.top + y + height / 2];
 }
@@ -181,7 +182,8 @@ def test_points_rows_and_curves_are_told(show: Show) -> None:
 def test_an_element_holds_one_figure_and_lets_go_of_it(show: Show) -> None:
     page = show({"one": two_maps()})
     script = """async () => { const {drawFigure} = await import("headwise/figure"); const box = document.getElementById("one");
-      drawFigure(box, payloads.one); const last = drawFigure(box, payloads.one, {heading: false, notes: false, describe: "Three maps."});
+      drawFigure(box, payloads.one);
+      const last = drawFigure(box, payloads.one, {heading: false, notes: false, describe: "Three maps."});
       const count = (what) => box.querySelectorAll(what).length;
       const seen = [count("figure"), count(".hw-title"), box.querySelector("p").textContent];
       last.point("L2H1"); last.remove(); return [...seen, box.children.length]; }"""
