@@ -90,7 +90,9 @@ def test_without_a_kernel_the_small_map_tells_the_weight(page, atlas):
     canvas(page, "large").focus()
     for key in ("ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
-    found = re.fullmatch(r"query 1 .* → key 0 .*: weight (at least )?([\d.e-]+)", page.locator(".reading").text_content())
+    found = re.fullmatch(
+        r"query 1 .* → key 0 .*: weight (at least )?([\d.e-]+)", page.locator(".reading").text_content()
+    )
     assert found is not None
     assert float(found[2]) == pytest.approx(min(float(values[1, 0]), view.high), abs=view.high / 254)
 

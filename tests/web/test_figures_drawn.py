@@ -112,9 +112,7 @@ def test_every_kind_of_panel_is_drawn(show: Show, theme: str) -> None:
 
 def test_a_narrow_window_has_fewer_columns_and_nothing_sticks_out(show: Show) -> None:
     page = show(GALLERY)
-    tops = (
-        "() => [...document.querySelectorAll('#functions .hw-canvas')].map((stage) => stage.getBoundingClientRect().top)"
-    )
+    tops = "() => [...document.querySelectorAll('#functions .hw-canvas')].map((stage) => stage.getBoundingClientRect().top)"
     assert len(set(page.evaluate(tops))) == 2
     page.set_viewport_size({"width": 420, "height": 800})
     page.wait_for_function(f"new Set(({tops})()).size >= 4")

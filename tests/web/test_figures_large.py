@@ -78,7 +78,9 @@ def test_tiles_have_their_colours_and_open_their_heads(show: Show) -> None:
 
 
 def test_a_file_holds_all_tiles(show: Show) -> None:
-    svg = show({"one": many_tiles(20, 64)}).evaluate("async () => (await import('headwise/svg_export')).toSvg(payloads.one)")
+    svg = show({"one": many_tiles(20, 64)}).evaluate(
+        "async () => (await import('headwise/svg_export')).toSvg(payloads.one)"
+    )
     picture = ElementTree.fromstring(svg.encode()).find(".//{http://www.w3.org/2000/svg}image")
     assert picture is not None
     assert float(picture.get("height")) / 64 == float(picture.get("width")) / 20

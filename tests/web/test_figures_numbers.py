@@ -66,7 +66,9 @@ def test_numbers_are_told_with_three_digits(ask: Callable[..., Any]) -> None:
 def test_colours_keep_their_contrast_on_dark_paper(ask: Callable[..., Any]) -> None:
     dark = {"dark": True, "paper": "#16171a"}
     assert ask("colours", "adaptColour", "#d9d9d9", {"dark": False, "paper": "#ffffff"}) == "#d9d9d9"
-    faint, black = (ask("colours", "parseHex", ask("colours", "adaptColour", grey, dark)) for grey in ("#d9d9d9", "#222222"))
+    faint, black = (
+        ask("colours", "parseHex", ask("colours", "adaptColour", grey, dark)) for grey in ("#d9d9d9", "#222222")
+    )
     assert max(faint) < 90 and min(black) > 200
     for colour in ("#1f77b4", "#31688e", "#440154", "#b5500b"):
         drawn = ask("colours", "luminance", ask("colours", "parseHex", ask("colours", "adaptColour", colour, dark)))
