@@ -33,7 +33,7 @@ test("logarithmic ticks are powers of two for counts, else of ten", () => {
 
 test("labels are thinned in round steps", () => {
   assert.deepEqual(thinned(9, 20), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-  const kept = thinned(80, 8);
-  assert.ok(kept[0] === 0 && kept.length <= 9 && kept.at(-1) <= 79);
+  const labels = thinned(80, 8);
+  assert.ok(labels[0] === 0 && labels.length <= 9 && labels.at(-1) <= 79);
   assert.equal(tickText(0.25), "0.25");
 });

@@ -106,14 +106,14 @@ def test_figures_are_taken_away(at, atlas):
 def test_the_table_is_sorted_filtered_and_taken_away(at, atlas):
     page = at("heads")
     frame = atlas.heads()
-    assert "48 of 48 heads" in page.locator("#where-said").inner_text()
+    assert "48 of 48 heads" in page.locator("#where-status").inner_text()
     page.locator("thead button", has_text="induction").click()
     best = select(frame, sort="profile.induction").index
     assert page.locator("tbody tr[data-head]").first.get_attribute("data-head") == best[0]
     page.keyboard.press("/")
     page.keyboard.type("profile.sink > 0.1 and layer < 6")
     kept = select(frame, "profile.sink > 0.1 and layer < 6", sort="profile.induction")
-    page.locator("#where-said", has_text=f"{len(kept)} of 48 heads").wait_for()
+    page.locator("#where-status", has_text=f"{len(kept)} of 48 heads").wait_for()
     name, text = taken(page, "Download the shown rows as CSV")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert name.endswith("-heads.csv") and [row["name"] for row in rows] == list(kept.index)
@@ -121,7 +121,7 @@ def test_the_table_is_sorted_filtered_and_taken_away(at, atlas):
     records = json.loads(taken(page, "Download the shown rows as JSON")[1])
     assert [one["name"] for one in records] == list(kept.index)
     page.locator("#where").fill("profile.snik > 1")
-    assert "no column profile.snik" in page.locator("#where-said").inner_text()
+    assert "no column profile.snik" in page.locator("#where-status").inner_text()
     page.locator("#where").fill("")
     page.locator("tbody th a").first.click()
     page.wait_for_selector("body[data-ready=head]")
@@ -195,7 +195,7 @@ def test_what_headwise_heads_refuses_the_filter_refuses(at, atlas):
 def test_rows_of_an_earlier_filter_are_marked_and_not_taken_away(at):
     page = at("heads")
     said, box, save = (
-        page.locator("#where-said"),
+        page.locator("#where-status"),
         page.locator("#where"),
         page.get_by_role("button", name="Download the shown"),
     )
@@ -240,7 +240,7 @@ def test_all_heads_are_on_paper_and_no_column_is_cut(at):
 
 def test_a_pasted_filter_that_cannot_be_read_shows_all_heads(at):
     page = at("heads?where=layer%20%3E%3E%205")
-    assert page.locator("#where-said").inner_text().endswith("Still showing: all heads.")
+    assert page.locator("#where-status").inner_text().endswith("Still showing: all heads.")
     assert page.locator("tbody tr[data-head]").count() > 10
 
 

@@ -224,7 +224,7 @@ export function colourFunction(scale) {
  * The colours of a scale in 256 equal steps, as `#rrggbb`.
  * @param {{stops: string[]}} scale
  */
-export function levelsOf(scale) {
+function levelsOf(scale) {
   if (!levelCache.has(scale)) {
     const stops = scale.stops.map(parseHex);
     levelCache.set(

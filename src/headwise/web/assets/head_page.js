@@ -122,7 +122,7 @@ function headPager({previous, next}) {
  * @param {string} study
  * @param {HeadTableData} heads
  */
-export function valueTable(report, study, heads) {
+function valueTable(report, study, heads) {
   const columns = new Map(heads.columns.map((column) => [column.name, column.values]));
   const constant = report.values[study].filter((one) => allEqual(columns.get(one.key)));
   const list = report.values[study].filter((one) => !constant.includes(one));
@@ -162,7 +162,7 @@ function allEqual(column) {
  * Agreement between weight-based and data-based results.
  * @param {HeadReport} report
  */
-export function consistencyList(report) {
+function consistencyList(report) {
   if (!report.consistency.length) return null;
   return el(
     "section",
@@ -182,7 +182,7 @@ export function consistencyList(report) {
  * Cognitive functions.
  * @param {HeadReport} report
  */
-export function functionTable(report) {
+function functionTable(report) {
   if (!report.functions.length) return null;
   const rows = report.functions.map((one) =>
     one.refused
@@ -224,7 +224,7 @@ function maskingEffect(one) {
  * Relations by its weights, with example pairs.
  * @param {HeadReport} report
  */
-export function relationList(report) {
+function relationList(report) {
   if (!report.relations.length) return null;
   const member = report.categories.length ? report.categories.join(", ") : "unclassified";
   return el(
@@ -269,7 +269,7 @@ function pairList(label, list) {
  * Most salient tokens.
  * @param {HeadReport} report
  */
-export function salientTokens(report) {
+function salientTokens(report) {
   if (!report.salient.length) return null;
   return el(
     "section",
@@ -292,7 +292,7 @@ export function salientTokens(report) {
  * Similar heads.
  * @param {HeadReport} report
  */
-export function similarHeads(report) {
+function similarHeads(report) {
   if (!report.neighbours.length) return null;
   return el(
     "section",
@@ -320,7 +320,7 @@ export function similarHeads(report) {
  * Missing studies, and how to add them.
  * @param {HeadReport} report
  */
-export function missingStudies(report) {
+function missingStudies(report) {
   const entries = Object.entries(report.missing);
   if (!entries.length) return null;
   return el(

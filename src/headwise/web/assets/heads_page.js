@@ -37,9 +37,9 @@ export async function headsPage(main, {query}, {atlas}) {
     spellcheck: "false",
     autocomplete: "off",
     placeholder: exampleFilter(columns),
-    "aria-describedby": "where-said",
+    "aria-describedby": "where-status",
   });
-  const status = el("p", {class: "count", id: "where-said", role: "status"});
+  const status = el("p", {class: "count", id: "where-status", role: "status"});
   const rows = headTable(data, {onOpen: (name) => navigate(`head/${name}`), onSort: (name) => sortBy(name)});
   const choose = columnPicker(data.columns, state.chosen, (chosen) => change({chosen}));
   /** @type {number[]} */
@@ -209,7 +209,7 @@ function sameNames(one, other) {
  * The columns shown at first.
  * @param {TableColumn[]} columns
  */
-export function defaultColumns(columns) {
+function defaultColumns(columns) {
   return columns.filter((column) => column.default).map((column) => column.name);
 }
 
@@ -219,7 +219,7 @@ export function defaultColumns(columns) {
  * @param {string[]} chosen
  * @param {(names: string[]) => void} onChange
  */
-export function columnPicker(columns, chosen, onChange) {
+function columnPicker(columns, chosen, onChange) {
   const chosenNames = new Set(chosen);
   const studies = [...new Set(columns.map((column) => column.study))];
   const notify = () => onChange(columns.map((column) => column.name).filter((name) => chosenNames.has(name)));

@@ -212,7 +212,7 @@ const OVERSCAN_ROWS = 8; // beyond the window, on both sides
  * @param {HTMLElement[]} parts
  * @param {{fillRow: (row: HTMLElement) => void, writeRow: (row: HTMLElement, index: number) => void, label: string, onScroll?: (element: HTMLElement) => void}} options
  */
-export function virtualRows(parts, {fillRow, writeRow, label, onScroll = () => {}}) {
+function virtualRows(parts, {fillRow, writeRow, label, onScroll = () => {}}) {
   const [above, below] = [spacer(), spacer()];
   const body = el("tbody", {}, above, below);
   const sheet = el("table", {class: "heads-table"}, parts, body);

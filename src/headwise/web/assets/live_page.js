@@ -327,7 +327,7 @@ function parseFactors(text, {layers, heads}) {
  * @param {RunResult["figures"]} figures
  * @param {{onhead: (head: string) => void, initial?: string, onSwitch?: (key: string) => void}} options
  */
-export function headGrid(figures, {onhead, initial = "maps", onSwitch = () => {}}) {
+function headGrid(figures, {onhead, initial = "maps", onSwitch = () => {}}) {
   const container = el("div", {class: "figure-container"});
   const choices = el("div", {class: "switch", role: "group", "aria-label": "What is shown per head"});
   const element = el(

@@ -154,7 +154,7 @@ export function listenForKeys(pageKeys) {
 }
 
 /** The list of shortcuts, in a dialog. */
-export function showShortcuts() {
+function showShortcuts() {
   dialog ??= document.body.appendChild(
     el(
       "dialog",

@@ -88,7 +88,7 @@ const ROWS_PER_BATCH = 200; // rows
  * @param {{columns: {title: string, values: string[]}[]}} options
  * @param {string} caption
  */
-export function textTable({columns}, caption) {
+function textTable({columns}, caption) {
   const rows = columns[0]?.values.map((_, index) => columns.map((column) => column.values[index])) ?? [];
   const body = el("tbody");
   const count = el("p", {class: "count", role: "status"});
