@@ -248,7 +248,7 @@ def test_a_head_has_all_its_facts(at, atlas):
     page = at("head/L2H1")
     text = page.locator("main").inner_text()
     summary = page.locator(".lede").inner_text()
-    assert summary.startswith("L2H1 stands in layer 2 of 8")
+    assert summary.startswith("L2H1 is in layer 2 of 8")
     assert page.locator("canvas.rug-plot").count() >= 11
     assert page.locator(".hw-figure canvas").count() >= 2
     assert "word3" in text and "Similar heads".lower() in text.lower()
