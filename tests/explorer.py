@@ -88,7 +88,7 @@ def where(running: Any, atlas: Path, session: LiveSession) -> str:
 
 
 def until(true: Any, seconds: float = 20.0) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen in time"
@@ -96,7 +96,7 @@ def until(true: Any, seconds: float = 20.0) -> None:
 
 
 class Slow:
-    """A session whose looks take as long as they are told to, or until they are cancelled."""
+    """A session whose runs take until `go` is set or they are cancelled."""
 
     def __init__(self):
         self.go, self.started = threading.Event(), threading.Event()

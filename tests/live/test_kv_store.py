@@ -32,9 +32,9 @@ def test_what_is_larger_than_the_room_stays_out():
 
 def test_a_look_is_forgotten_as_a_whole():
     store = AttentionStore()
-    for look in ("a", "b"):
+    for run in ("a", "b"):
         for layer in range(3):
-            store.put(look, layer, attention(5))
+            store.put(run, layer, attention(5))
     store.remove("a")
     assert store.get("a", 1) is None and store.get("b", 1) is not None
     assert store.bytes == 3 * size_of(attention(5))

@@ -1,4 +1,4 @@
-"""A session: looks, large maps, changed heads. Every number against a plain computation."""
+"""A session: prompt runs, large maps, scaled heads. Every number against a plain computation."""
 
 import json
 import math
@@ -18,66 +18,66 @@ from headwise.seam import observe
 TEXT = "the old river house door was light and the rain in the garden"
 
 
-def ids_of(session, look):
-    return session.history[look["id"]].ids
+def ids_of(session, run):
+    return session.history[run["id"]].ids
 
 
 def test_a_look_is_plain_json_and_tells_every_token(session):
-    look = session.run(TEXT, mode="text", max_new_tokens=5)
-    json.dumps(look, allow_nan=False)
-    assert len(look["tokens"]) == look["prompt_tokens"] + len(look["steps"])
-    assert look["tokens"][0] == {"text": "<s>", "special": True, "generated": False}
-    assert [one["text"] for one in look["tokens"][1:4]] == ["the", "old", "river"]
-    assert sum(one["text"] == "the" for one in look["tokens"][: look["prompt_tokens"]]) == 3  # not merged
-    assert [one["generated"] for one in look["tokens"]] == [False] * look["prompt_tokens"] + [True] * len(look["steps"])
-    assert look["logprob"] == pytest.approx(sum(step["logprob"] for step in look["steps"]))
-    assert look["steps"][0]["distribution"] == look["next"]
+    run = session.run(TEXT, mode="text", max_new_tokens=5)
+    json.dumps(run, allow_nan=False)
+    assert len(run["tokens"]) == run["prompt_tokens"] + len(run["steps"])
+    assert run["tokens"][0] == {"text": "<s>", "special": True, "generated": False}
+    assert [one["text"] for one in run["tokens"][1:4]] == ["the", "old", "river"]
+    assert sum(one["text"] == "the" for one in run["tokens"][: run["prompt_tokens"]]) == 3  # not merged
+    assert [one["generated"] for one in run["tokens"]] == [False] * run["prompt_tokens"] + [True] * len(run["steps"])
+    assert run["logprob"] == pytest.approx(sum(step["logprob"] for step in run["steps"]))
+    assert run["steps"][0]["distribution"] == run["next"]
 
 
 def test_without_an_answer_the_next_token_is_told(session):
-    look = session.run(TEXT, mode="text", answer=False, changes={"L0H1": 0.0})
-    assert look["steps"] == [] and look["logprob"] is None
-    assert len(look["next"]["top"]) == 12
+    run = session.run(TEXT, mode="text", answer=False, changes={"L0H1": 0.0})
+    assert run["steps"] == [] and run["logprob"] is None
+    assert len(run["next"]["top"]) == 12
     answered = session.run(TEXT, mode="text", max_new_tokens=1, changes={"L0H1": 0.0})
-    assert look["next"]["top"][0]["p"] == pytest.approx(answered["next"]["top"][0]["p"], rel=1e-4)
-    found = session.what_if(look["id"], {"L0H1": 0.0}, draws=1)
-    assert found["after"]["next"]["top"][0]["p"] == pytest.approx(look["next"]["top"][0]["p"], rel=1e-4)
+    assert run["next"]["top"][0]["p"] == pytest.approx(answered["next"]["top"][0]["p"], rel=1e-4)
+    found = session.what_if(run["id"], {"L0H1": 0.0}, draws=1)
+    assert found["after"]["next"]["top"][0]["p"] == pytest.approx(run["next"]["top"][0]["p"], rel=1e-4)
     assert found["effect"]["logprob_change"] is None and found["effect"]["kl"] > 0
 
 
 def test_a_head_s_map_is_that_of_the_plain_instrument(session, tiny):
-    look = session.run(TEXT, mode="text", max_new_tokens=3)
-    whole = plain(tiny, ids_of(session, look))
-    found = session.head_map(look["id"], "L2H1")
+    run = session.run(TEXT, mode="text", max_new_tokens=3)
+    whole = plain(tiny, ids_of(session, run))
+    found = session.head_map(run["id"], "L2H1")
     np.testing.assert_allclose(opened(found["weights"]), whole[2, 1], atol=2e-6)
     assert found["exact"] and found["row_starts"] == list(range(len(whole[2, 1])))
-    part = session.head_map(look["id"], "L1H3", rows=(4, 9), columns=(2, 8))
+    part = session.head_map(run["id"], "L1H3", rows=(4, 9), columns=(2, 8))
     np.testing.assert_allclose(opened(part["weights"]), whole[1, 3, 4:9, 2:8], atol=2e-6)
 
 
 def test_a_head_that_was_dropped_is_read_again(tiny):
     tight = LiveSession(tiny, capacity=0)
-    look = tight.run(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
-    assert tight.head_map(look["id"], "L2H0", run_model=False) is None
-    found = opened(tight.head_map(look["id"], "L2H0")["weights"])
-    np.testing.assert_allclose(found, plain(tiny, ids_of(tight, look), ScaleHeads("L0H2", 0.5))[2, 0], atol=2e-6)
+    run = tight.run(TEXT, mode="text", max_new_tokens=2, changes={"L0H2": 0.5})
+    assert tight.head_map(run["id"], "L2H0", run_model=False) is None
+    found = opened(tight.head_map(run["id"], "L2H0")["weights"])
+    np.testing.assert_allclose(found, plain(tiny, ids_of(tight, run), ScaleHeads("L0H2", 0.5))[2, 0], atol=2e-6)
 
 
 def test_planted_heads_show_in_the_numbers(planted):
     words = "the old river house door the old river house door"
-    look = planted.run(words, mode="text", answer=False)
+    run = planted.run(words, mode="text", answer=False)
     for name, statistic in (("sink", "sink"), ("previous", "previous"), ("induction", "induction")):
         layer, head = PLANTED[name]
-        assert look["numbers"][statistic][layer][head] > 0.9
-    grid = look["figures"][0]["payload"]["panels"][0]
+        assert run["numbers"][statistic][layer][head] > 0.9
+    grid = run["figures"][0]["payload"]["panels"][0]
     assert grid["names"].count("L1H4") == 1 and len(grid["names"]) == 18
-    assert look["figures"][0]["key"] == "maps"
+    assert run["figures"][0]["key"] == "maps"
 
 
 def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
-    look = session.run(TEXT, mode="text", max_new_tokens=4)
-    prompt, answer = session.history[look["id"]].prompt.ids, session.history[look["id"]].generation.ids
-    found = session.what_if(look["id"], {"L1H2": 0.0, "L0H0": 2.0}, draws=3)
+    run = session.run(TEXT, mode="text", max_new_tokens=4)
+    prompt, answer = session.history[run["id"]].prompt.ids, session.history[run["id"]].generation.ids
+    found = session.what_if(run["id"], {"L1H2": 0.0, "L0H0": 2.0}, draws=3)
     json.dumps(found, allow_nan=False)
     with observe(tiny, ScaleHeads("L1H2", 0.0), ScaleHeads("L0H0", 2.0)):
         after = tiny(torch.tensor([prompt + answer]), use_cache=False).logits[0].log_softmax(-1)
@@ -91,15 +91,15 @@ def test_what_if_equals_plain_passes_with_the_head_scaled(session, tiny):
     assert found["effect"]["logprob_change"] == pytest.approx(change, abs=1e-4)
     assert found["logprob_after"] - found["logprob"] == pytest.approx(change, abs=1e-4)
     assert found["after"]["next"]["top"][0]["id"] == int(after[end].argmax())
-    assert found["before"]["answer"] == look["answer"]
+    assert found["before"]["answer"] == run["answer"]
     assert found["controls_at_least"] == sum(one["kl"] >= found["effect"]["kl"] for one in found["controls"])
 
 
 def test_controls_are_other_heads_with_the_same_factors(session):
-    look = session.run(TEXT, mode="text", max_new_tokens=2)
+    run = session.run(TEXT, mode="text", max_new_tokens=2)
     changes = {"L0H0": 0.0, "L2H3": 0.5}
-    found = session.what_if(look["id"], changes, draws=4)
-    again = session.what_if(look["id"], changes, draws=4)
+    found = session.what_if(run["id"], changes, draws=4)
+    again = session.what_if(run["id"], changes, draws=4)
     assert len(found["controls"]) == 4
     for one in found["controls"]:
         assert not set(one["heads"]) & set(changes) and sorted(one["heads"].values()) == [0.0, 0.5]
@@ -117,9 +117,9 @@ def test_a_changed_look_is_compared_with_the_model_as_it_is(session):
 
 
 def test_all_heads_changed_leave_no_control(session):
-    look = session.run(TEXT, mode="text", max_new_tokens=2)
+    run = session.run(TEXT, mode="text", max_new_tokens=2)
     every = {f"L{layer}H{head}": 0.0 for layer in range(3) for head in range(4)}
-    found = session.what_if(look["id"], every, draws=3)
+    found = session.what_if(run["id"], every, draws=3)
     assert found["controls"] == [] and math.isfinite(found["effect"]["kl"])
 
 
@@ -144,18 +144,18 @@ def test_what_cannot_be_done_is_refused_in_a_sentence(session, ask, words):
 
 
 def test_wrong_windows_and_changes_are_refused(session):
-    look = session.run("the old river", mode="text", answer=False)
+    run = session.run("the old river", mode="text", answer=False)
     for options, words in (
         ({"rows": (3, 3)}, "rows 3:3"),
         ({"columns": (0, 999)}, "columns 0:999"),
         ({"size": 0}, "0 cells"),
     ):
         with pytest.raises(DataError, match=words):
-            session.head_map(look["id"], "L0H0", **options)
+            session.head_map(run["id"], "L0H0", **options)
     with pytest.raises(DataError, match="there is no head"):
-        session.head_map(look["id"], "L0H77")
+        session.head_map(run["id"], "L0H77")
     with pytest.raises(DataError, match="no head was changed"):
-        session.what_if(look["id"], {"L0H0": 1.0})
+        session.what_if(run["id"], {"L0H0": 1.0})
 
 
 def test_only_the_last_looks_are_remembered(session):

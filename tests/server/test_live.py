@@ -21,7 +21,7 @@ def lines(answer):
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def looked(live, **more):
+def run_prompt(live, **more):
     last = lines(live.post("/api/small/live/run", json={"text": TEXT, "mode": "text", "max_new_tokens": 3, **more}))[-1]
     assert last["event"] == "done", last
     return last["result"]
@@ -36,21 +36,21 @@ def test_the_status_tells_what_the_model_is(live, pages):
 
 
 def test_a_look_a_map_and_a_change(live, session):
-    look = looked(live)
-    found = live.get(f"/api/small/live/run/{look['id']}/head/L1H2", params={"rows": "2:6", "columns": "0:4"})
+    result = run_prompt(live)
+    found = live.get(f"/api/small/live/run/{result['id']}/head/L1H2", params={"rows": "2:6", "columns": "0:4"})
     assert opened(found.json()["weights"]).shape == (4, 4)
     assert found.headers["cache-control"] == "no-store"
-    asked = {"run": look["id"], "changes": {"L1H2": 0.0}, "draws": 2}
+    asked = {"run": result["id"], "changes": {"L1H2": 0.0}, "draws": 2}
     last = lines(live.post("/api/small/live/what_if", json=asked))[-1]
     assert last["result"]["effect"]["kl"] > 0 and len(last["result"]["controls"]) == 2
-    assert last["result"]["effect"] == session.what_if(look["id"], {"L1H2": 0.0}, draws=0)["effect"]
+    assert last["result"]["effect"] == session.what_if(result["id"], {"L1H2": 0.0}, draws=0)["effect"]
 
 
 @pytest.mark.parametrize("query", ["rows=5", "rows=5:2", "columns=0:9999", "size=0", "size=x", "rows=-1:3"])
 def test_wrong_windows_are_422(live, query):
-    look = looked(live)
-    assert live.get(f"/api/small/live/run/{look['id']}/head/L0H0?{query}").status_code == 422
-    assert live.get(f"/api/small/live/run/{look['id']}/head/L7H0").status_code == 422
+    result = run_prompt(live)
+    assert live.get(f"/api/small/live/run/{result['id']}/head/L0H0?{query}").status_code == 422
+    assert live.get(f"/api/small/live/run/{result['id']}/head/L7H0").status_code == 422
 
 
 def test_an_answer_is_scored_with_all_heads(live, session, atlas):
