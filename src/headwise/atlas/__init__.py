@@ -10,8 +10,9 @@ package does not load the others.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` loads them
     from headwise.atlas.atlas import Atlas
@@ -21,28 +22,18 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.atlas.storage import Location, open_location
     from headwise.core.provenance import Provenance, difference
 
-_MODULES = {
-    "headwise.atlas.atlas": ("Atlas",),
-    "headwise.atlas.encoding": ("pack", "unpack"),
-    "headwise.atlas.head_table": ("heads",),
-    "headwise.atlas.selection": ("select",),
-    "headwise.atlas.storage": ("Location", "open_location"),
-    "headwise.core.provenance": ("Provenance", "difference"),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".atlas": "Atlas",
+        ".encoding": "pack unpack",
+        ".head_table": "heads",
+        ".selection": "select",
+        ".storage": "Location open_location",
+        "headwise.core.provenance": "Provenance difference",
+    },
+)
 
 __all__ = [
     "Atlas", "Location", "Provenance", "difference", "heads", "open_location", "pack", "select", "unpack",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"headwise.atlas has no {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -5,8 +5,9 @@ Nothing here runs a model. Names are loaded on first use: only `Batch` and `batc
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwise.corpora.batching import Batch, batches
@@ -52,23 +53,25 @@ if TYPE_CHECKING:
         judge_step,
     )
 
-_HOMES = {
-    "batching": "Batch batches",
-    "circuit_tasks": "CIRCUIT_TASKS CircuitTask PromptPair TaskPairs circuit_pairs",
-    "endpoint": "Endpoint ask_all judge_all",
-    "exact_answers": "BLIND PUBLISHED decode_ids exact_answer find_span token_span",
-    "hub": "find_questions hub_questions read_hub_rows",
-    "matching": "CORRECT LABELS REFUSED WRONG Verdict judge",
-    "passages": "Passage Passages packaged_passages read_passages",
-    "prompts": "answer_ids default_few_shot has_chat_template prompt_ids question_prompt step_ids step_prompt",
-    "questions": "Question Questions packaged_questions read_questions",
-    "relations": "CATEGORIES MIN_PAIRS SLOT Relation Relations SingleTokenPairs packaged_relations read_relations "
-    "single_token_ids single_token_pairs",
-    "sequences": "REPEATS Example delimiter_ids repeated_random",
-    "step_files": "packaged_steps read_steps",
-    "steps": "FUNCTIONS HELD_OUT HIGH_ORDER LOW_ORDER TRAIN Step Steps answers_step judge_step",
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".batching": "Batch batches",
+        ".circuit_tasks": "CIRCUIT_TASKS CircuitTask PromptPair TaskPairs circuit_pairs",
+        ".endpoint": "Endpoint ask_all judge_all",
+        ".exact_answers": "BLIND PUBLISHED decode_ids exact_answer find_span token_span",
+        ".hub": "find_questions hub_questions read_hub_rows",
+        ".matching": "CORRECT LABELS REFUSED WRONG Verdict judge",
+        ".passages": "Passage Passages packaged_passages read_passages",
+        ".prompts": "answer_ids default_few_shot has_chat_template prompt_ids question_prompt step_ids step_prompt",
+        ".questions": "Question Questions packaged_questions read_questions",
+        ".relations": "CATEGORIES MIN_PAIRS SLOT Relation Relations SingleTokenPairs packaged_relations read_relations "
+        "single_token_ids single_token_pairs",
+        ".sequences": "REPEATS Example delimiter_ids repeated_random",
+        ".step_files": "packaged_steps read_steps",
+        ".steps": "FUNCTIONS HELD_OUT HIGH_ORDER LOW_ORDER TRAIN Step Steps answers_step judge_step",
+    },
+)
 
 __all__ = [
     "BLIND", "CATEGORIES", "CIRCUIT_TASKS", "CORRECT", "FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LABELS", "LOW_ORDER",
@@ -81,11 +84,3 @@ __all__ = [
     "read_passages", "read_questions", "read_relations", "read_steps", "repeated_random", "single_token_ids",
     "single_token_pairs", "step_ids", "step_prompt", "token_span",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"headwise.corpora has no {name!r}")
-    value = getattr(import_module(f"headwise.corpora.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value

@@ -228,7 +228,7 @@ class QueryMeans:
     def of_rows(self, rows: Tensor, gated: bool) -> Tensor:
         """(statistic, batch, head) of (statistic, batch, head, query).
 
-        In a sparse model a row may have no open gate, and then no entropy and no distance: it is excluded. In a dense model
+        In a sparse model, rows without an open gate have no entropy and no distance, and are excluded. In a dense model
         NaN is an error, and propagates.
         """
         if gated:

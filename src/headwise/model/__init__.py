@@ -7,8 +7,9 @@ there is no table of model names. Names are loaded on first use: ``ModelCard`` a
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwise.model.adapters import packaged_adapter
@@ -24,21 +25,23 @@ if TYPE_CHECKING:
     from headwise.model.stored import StoredModel, open_stored
     from headwise.model.tokens import readable_tokens
 
-_HOMES = {
-    "adapters": "packaged_adapter",
-    "blocks": "decoder_layers embedding unembedding",
-    "cache": "cache_folder",
-    "card": "LayerCard ModelCard",
-    "digest": "check_finite tokenizer_digest weights_digest",
-    "loading": "load read_card",
-    "model": "Model",
-    "offload": "execution_device is_offloaded load_parameter materialize without_hooks",
-    "placement": "choose_device choose_dtype",
-    "sources": "DEFAULT",
-    "stored": "StoredModel open_stored",
-    "tokens": "readable_tokens",
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".adapters": "packaged_adapter",
+        ".blocks": "decoder_layers embedding unembedding",
+        ".cache": "cache_folder",
+        ".card": "LayerCard ModelCard",
+        ".digest": "check_finite tokenizer_digest weights_digest",
+        ".loading": "load read_card",
+        ".model": "Model",
+        ".offload": "execution_device is_offloaded load_parameter materialize without_hooks",
+        ".placement": "choose_device choose_dtype",
+        ".sources": "DEFAULT",
+        ".stored": "StoredModel open_stored",
+        ".tokens": "readable_tokens",
+    },
+)
 
 __all__ = [
     "DEFAULT", "LayerCard", "Model", "ModelCard", "StoredModel", "cache_folder", "check_finite", "choose_device",
@@ -46,11 +49,3 @@ __all__ = [
     "materialize", "open_stored", "packaged_adapter", "read_card", "readable_tokens", "tokenizer_digest",
     "unembedding", "weights_digest", "without_hooks",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"headwise.model has no {name!r}")
-    value = getattr(import_module(f"headwise.model.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value

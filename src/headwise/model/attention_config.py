@@ -63,7 +63,7 @@ def text_config(config: Any) -> Any:
 
 
 def find(config: Any, *names: str, layer: int | None = None) -> Any:
-    """The first of ``names`` that the config sets to something; a list with one entry a layer is indexed."""
+    """The first of ``names`` that the config sets to something; a list with one entry per layer is indexed."""
     for name in names:
         value = getattr(config, f"{name}_per_layer", None) if layer is not None else None
         value = getattr(config, name, None) if value is None else value

@@ -1,0 +1,38 @@
+"""Lazy exports of a package (PEP 562): importing it loads none of its modules; a name loads its module on first use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_exports"]
+
+
+def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package.
+
+    Args:
+        package: its ``__name__``.
+        homes: module -> its public names, separated by spaces; a leading dot makes it a module of the package.
+
+    Examples:
+        >>> get, names = lazy_exports("headwise.core", {".dims": "head_name parse_head"})
+        >>> names(), get("head_name")(3, 7)
+        (['head_name', 'parse_head'], 'L3H7')
+        >>> get("heads")
+        Traceback (most recent call last):
+            ...
+        AttributeError: headwise.core has no 'heads'; it has head_name, parse_head
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in home:
+            raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(home))}")
+        value = getattr(import_module(home[name], package), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__, lambda: sorted(home)
