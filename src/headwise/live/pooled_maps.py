@@ -1,6 +1,6 @@
 """Attention maps reduced to a bounded number of cells by max-pooling, without ever holding a T x T map of all heads.
 
-A cell is the maximum weight of its rectangle (as `instruments.pooled_maps`, which this equals and is tested against), and the
+A cell is the maximum weight of its rectangle (as `instruments.PooledMaps`, which this equals and is tested against), and the
 maximum weight is the exponential of the maximum log-weight. So one matrix product (`kernels.blocked`) gives log-weights, and
 only the pooled cells go through an exponential:
 

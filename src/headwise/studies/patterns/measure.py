@@ -1,8 +1,8 @@
 """What do the attention maps look like, dense against sparse?
 
 Shown: prompts of equal length, cut from the texts (`prompts`), and one prompt whose maps are kept whole. Observed: of
-one model or of two (`subjects`), eight numbers of every head's map (`instruments.pattern_numbers`), the maps themselves
-made small enough to draw (`instruments.pooled_maps`), how alike the two models' maps are (`instruments.map_comparison`),
+one model or of two (`subjects`), eight numbers of every head's map (`instruments.pattern_statistics`), the maps themselves
+made small enough to draw (`instruments.PooledMaps`), how alike the two models' maps are (`instruments.MapComparison`),
 and what comes out: the loss, and the divergence of the next-token distributions.
 
 After Draye, Lei et al. (arXiv 2512.05865), whose figure sets the maps of a model over those of its sparse twin.

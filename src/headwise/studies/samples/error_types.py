@@ -12,7 +12,7 @@ refusals (Orgad et al., arXiv 2410.02707, section 5),
 | E    | many answers         | n >= K / 3                                 |
 
 A question can be of several types, or of none. Wrong answers are equal when their exact answers have the same words
-(case, accents, articles, numbers aside: `corpora.wording`); "the capital is Lyon" and "Lyon" are one answer, since it is
+(case, accents, articles, numbers aside: `corpora.normalisation`); "the capital is Lyon" and "Lyon" are one answer, since it is
 the exact answers that are compared.
 
 `type_probes` asks whether one activation, at the greedy answer, tells a type from the rest: AUROC over folds with its
