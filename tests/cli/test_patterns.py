@@ -103,7 +103,7 @@ def test_a_model_with_another_tokenizer(headwise: Any, tiny: Path, texts: Path, 
 
 def test_a_prompt_longer_than_the_context(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
     said = refused(headwise, tiny, texts, None, tmp_path, "--set", f"patterns.prompt={'the ' * 400}")
-    assert "A text of 401 tokens is longer than the 320 that" in said
+    assert "A text of 401 tokens is longer than the context of" in said and "(320 tokens)" in said
     said = refused(headwise, tiny, texts, None, tmp_path, "--set", "patterns.tokens=400")
     assert "prompts of 400 tokens were asked for" in said and "is 320; give at most that" in said
 

@@ -39,7 +39,7 @@ def test_few_edges_at_nearly_the_dense_loss(toy, texts, held_out, recipe, tmp_pa
     again = hw.load(folder)
     assert gate_of(again.hf) == 0.0
     assert gate_of(toy.hf) is None  # the dense model is as it was
-    ids = torch.from_numpy(held_out.even("other", 32, 24)).long()
+    ids = torch.from_numpy(held_out.evenly_spaced("other", 32, 24)).long()
     assert float(fit_of(again(input_ids=ids).logits, toy(input_ids=ids).logits, ids).loss) == pytest.approx(end["loss"])
 
 
@@ -50,7 +50,7 @@ def test_an_adapter_leaves_the_model_as_it_was(toy, texts, held_out, recipe, tmp
     assert all(torch.equal(weight, before[name]) for name, weight in weights_of(toy.hf).items())
     sparse = hw.load(copy.deepcopy(toy.hf), adapter=folder)
     assert gate_of(sparse.hf) == 0.0
-    ids = torch.from_numpy(held_out.even("other", 32, 24)).long()
+    ids = torch.from_numpy(held_out.evenly_spaced("other", 32, 24)).long()
     found = fit_of(sparse(input_ids=ids).logits, toy(input_ids=ids).logits, ids)
     assert float(found.loss) == pytest.approx(final_of(folder)["loss"], abs=2e-3)  # kept in half precision
     assert float(found.distance) > 1e-3

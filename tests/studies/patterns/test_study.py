@@ -237,7 +237,7 @@ def test_prompts_longer_than_the_context_are_refused(run: Callable[..., xr.Datas
     model = load(*tiny_model(layers=1))
     with pytest.raises(StudyError, match=r"prompts of 400 tokens .* is 320; give at most that"):
         run(model, options=PatternsOptions(tokens=400))
-    with pytest.raises(DataError, match=r"longer than the 320 that"):
+    with pytest.raises(DataError, match=r"longer than the context of .* \(320 tokens\)"):
         run(model, options=PatternsOptions(prompt="the " * 400))
     with pytest.raises(DataError, match="one token, and a map of one token shows nothing"):
         run(load(tiny_model(layers=1)[0], tiny_tokenizer(first=False)), options=PatternsOptions(prompt="the"))

@@ -38,7 +38,7 @@ def test_no_column_holds_on_to_its_sequence(model: Model) -> None:
 
     class Weighed(Activations):
         def on_forward_end(self, context: ForwardContext) -> None:
-            held.append(sum(kept.untyped_storage().nbytes() for kept in self._kept.values()))
+            held.append(sum(kept.untyped_storage().nbytes() for kept in self._found.values()))
             super().on_forward_end(context)
 
     for tokens in LENGTHS:
