@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headwise"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
-BASELINE: dict[str, int] = {"identifiers": 150, "strings": 438, "comments": 53, "web": 168, "docs": 86}
+BASELINE: dict[str, int] = {"identifiers": 67, "strings": 202, "comments": 17, "web": 168}
 DUPLICATED_CLASSES = 31
 
 WORDS = ("anew", "nought", "beside", "told", "dealt", "hitherto", "whence", "whoever")
@@ -35,7 +35,7 @@ UNIT = (
     r"shard|study|task|text|token|worker)"
 )
 NO_NOUN = (
-    r"(?!(?:and|as|at|be|but|by|compute|for|from|gets|fits|GPU|has|if|in|into|is|it|like|makes|maps|nor|not|of|on|or|over|than|that|to|was|"
+    r"(?!(?:and|as|at|be|but|by|changes|compute|for|from|gets|fits|GPU|has|if|in|into|is|it|like|makes|maps|nor|not|of|on|or|over|switches|than|that|to|was|"
     r"what|when|where|which|who|whose|with|within|without)\b)"
 )
 SINGULAR = rf"(?:one|an?) (?:{NO_NOUN}[\w-]+ )?{NO_NOUN}[\w-]*(?:[^s\W]|ss)"  # "a map describes a model" is English
