@@ -194,7 +194,7 @@ def test_packed_and_missing_files_are_refused(tmp_path):
     config = ModelCard.from_config(hf.config).config
     text = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(text.replace("{", '{"quantization_config": {"quant_method": "gptq"},', 1))
-    with pytest.raises(ModelError, match=r"are packed \(gptq\)"):
+    with pytest.raises(ModelError, match=r"are quantised \(gptq\)"):
         open_stored(tmp_path)
     assert not hasattr(config, "quantization_config")
 

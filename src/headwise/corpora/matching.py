@@ -102,7 +102,7 @@ def judge(
         return Verdict(REFUSED, "empty")
     known = [_Gold.of(gold) for gold in dict.fromkeys(golds) if words(gold)]
     asked = words(question)
-    known = [gold for gold in known if not _occurs_in(gold.words, asked)] or known
+    known = [gold for gold in known if not _is_part_of(gold.words, asked)] or known
     if numeric and any(gold.number is not None for gold in known):
         return _final_number(answer, known)
     first, *rest = sentences(answer)
@@ -154,7 +154,7 @@ class _Gold:
         return None if self.short or self.number is not None else contained(sentence, self.words)
 
 
-def _occurs_in(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+def _is_part_of(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
     return any(others[at : at + len(some)] == some for at in range(len(others) - len(some) + 1))
 
 

@@ -217,9 +217,11 @@ def open_stored(
     config = find_config(source, hub)
     card = ModelCard.from_config(config, source.id)
     if getattr(config, "quantization_config", None) is not None:
+        settings = config.quantization_config
+        method = settings.get("quant_method") if isinstance(settings, dict) else getattr(settings, "quant_method", None)
         raise ModelError(
-            f"The weights of {source.id} are packed ({_packing(config)}), and heads are read from plain numbers; give "
-            "the checkpoint that it was made from, or load it and give it loaded."
+            f"The weights of {source.id} are quantised ({getattr(method, 'value', method)}), and heads are read from plain "
+            "numbers; give the original checkpoint, or load the model and pass it."
         )
     tokenizer, why = find_tokenizer(tokenizer, source.location, hub)
     stored = StoredModel(card, tokenizer, source, hub_commit(source, hub), hub, choose_device(device), why)
@@ -238,9 +240,3 @@ def with_layers(config: Any, layers: int, count: int) -> Any:
         if getattr(text, name, None) == layers:
             setattr(text, name, count)
     return config
-
-
-def _packing(config: Any) -> str:
-    settings = config.quantization_config
-    method = settings.get("quant_method") if isinstance(settings, dict) else getattr(settings, "quant_method", None)
-    return str(getattr(method, "value", method) or "quantised")
