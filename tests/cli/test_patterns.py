@@ -111,7 +111,7 @@ def test_a_prompt_longer_than_the_context(headwise: Any, tiny: Path, texts: Path
 def test_an_adapter_for_another_model(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
     adapter = make_adapter(save_tiny(tmp_path / "wide", heads=8), tmp_path / "adapter")
     said = refused(headwise, tiny, texts, adapter, tmp_path)
-    assert f"use it with the model that it was trained on ({tmp_path / 'wide'})" in said
+    assert f"use it with the model it was trained on ({tmp_path / 'wide'})" in said
 
 
 def test_what_is_not_there(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
