@@ -51,7 +51,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     save_tiny(folder / "other", layers=2, seed=1)
     asked = read_questions(answered.write(folder / "asked.jsonl", answered.rows(90)))
     texts = tiny_passages(8, tokens=(60, 90))
-    return {"model": str(folder / "model"), "against": str(folder / "other"), "data": texts, "questions": asked}
+    return {"model": str(folder / "model"), "reference": str(folder / "other"), "data": texts, "questions": asked}
 
 
 @pytest.fixture(scope="module")

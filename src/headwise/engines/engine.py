@@ -36,6 +36,7 @@ class StudyJob(NamedTuple):
     provenance: Provenance
     examples: int
     shard_size: int
+    parts: Mapping[str, Provenance] = {}  # of a job that measures several studies in one pass: study -> provenance
 
 
 class StudyResult(NamedTuple):

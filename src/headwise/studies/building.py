@@ -15,7 +15,7 @@ from typing import Any
 
 from headwise import engines
 from headwise.atlas import Atlas, Provenance, difference
-from headwise.core.errors import AtlasError, EngineError, did_you_mean
+from headwise.core.errors import AtlasError, EngineError, HeadwiseError, did_you_mean
 from headwise.core.schema import upgraded_provenance
 from headwise.corpora import Passages, Questions, Relations, Steps
 from headwise.engines import (
@@ -123,6 +123,23 @@ class _Calling(Listener):
             self._call(study, done, total)
 
 
+class _Together(Listener):
+    """Reports a job that measures several studies as progress of each of them."""
+
+    def __init__(self, listener: Listener, studies: Sequence[str]) -> None:
+        self._listener, self._studies = listener, studies
+
+    def progress(self, study: str, done: int, total: int) -> None:
+        for name in self._studies:
+            self._listener.progress(name, done, total)
+
+    def workers(self, study: str, doing: Mapping[str, str]) -> None:
+        self._listener.workers(self._studies[0], doing)
+
+    def event(self, sentence: str) -> None:
+        self._listener.event(sentence)
+
+
 class _Build:
     """Studies, one after the other, by one engine into one atlas."""
 
@@ -133,21 +150,46 @@ class _Build:
 
     def run(self, session: EngineSession, names: Sequence[str]) -> Atlas:
         """Make all that can be made; an error at the end names what could not."""
-        for name in names:
-            missing = [need for need in all_studies()[name].depends_on if need in self._left]
-            if missing:
-                self._left[name] = f"{name}: needs {missing[0]}"
-                continue
-            try:
-                self._make(session, name)
-            except ShardsFailedError as error:
-                self._left[name] = str(error)
+        for group in _by_pass(names):
+            for name in group if self._make_together(session, group) is False else ():
+                missing = [need for need in all_studies()[name].depends_on if need in self._left]
+                if missing:
+                    self._left[name] = f"{name}: needs {missing[0]}"
+                    continue
+                try:
+                    self._make(session, name)
+                except ShardsFailedError as error:
+                    self._left[name] = str(error)
         if self._left:
             raise EngineError(
                 f"{len(self._left)} of {len(names)} studies could not be finished ({'. '.join(self._left.values())}). All "
                 "else is done and kept; the same command tries only these again."
             )
         return self._atlas or Atlas.create(self._output)
+
+    def _make_together(self, session: EngineSession, group: Sequence[str]) -> bool:
+        """Measure several studies in one pass; False where they have to be made one by one.
+
+        That is where one of them is refused or in the atlas already, or where a killed build has left shards of one.
+        """
+        needs = {need for name in group for need in all_studies()[name].depends_on}
+        if len(group) < 2 or needs & set(self._left):
+            return False
+        try:
+            job = session.prepare("+".join(group), {need: self._there()[need] for need in needs})
+        except HeadwiseError:  # refused again, and told, when its turn comes
+            return False
+        atlas = self._there()
+        started = any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values())
+        if started or any(name in atlas for name in group):
+            return False
+        try:
+            self._measure(session, atlas, job)
+        except ShardsFailedError:
+            return False
+        for name in group:
+            self._listener.ended(name)
+        return True
 
     def _make(self, session: EngineSession, name: str) -> None:
         job = session.prepare(name, {need: self._there()[need] for need in all_studies()[name].depends_on})
@@ -173,12 +215,29 @@ class _Build:
 
     def _measure(self, session: EngineSession, atlas: Atlas, job: StudyJob) -> None:
         store = ShardStore(atlas.location, job.provenance, examples=job.examples, size=job.shard_size)
-        datasets, artifacts = session.run(job, store, self._listener)
+        datasets, artifacts = session.run(job, store, _Together(self._listener, tuple(job.parts) or (job.study,)))
         for key, content in artifacts.items():
             atlas.location.write(key, content)
         for study, dataset in datasets.items():  # the study's own comes last: once it is there, all is
-            atlas.add(study, dataset.assign_attrs(replace(job.provenance, study=study).to_attrs()))
+            own = {} if job.parts else replace(job.provenance, study=study).to_attrs()
+            atlas.add(study, dataset.assign_attrs(own))
         store.clear()
+
+
+def _by_pass(names: Sequence[str]) -> list[list[str]]:
+    """The studies in their order, those that can share a forward pass together.
+
+    >>> _by_pass(["answers", "spectral", "probing", "relations"])
+    [['answers'], ['spectral', 'probing'], ['relations']]
+    """
+    groups: list[list[str]] = []
+    for name in names:
+        shared = all_studies()[name].shares_pass
+        if shared and groups and all_studies()[groups[-1][-1]].shares_pass == shared:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
 
 
 def _made(atlas: Atlas, study: str) -> str | None:

@@ -7,13 +7,17 @@ run it (in this process or on a cluster) and need to know no more than this file
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
+
+if TYPE_CHECKING:
+    from headwise.studies.passes import PassReader
 
 __all__ = ["StudyRun"]
 
@@ -48,3 +52,5 @@ class StudyRun:
     measure: Callable[[Shard], xr.Dataset]  # readings of the examples [start, stop)
     finalize: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
     write_artifacts: WriteArtifacts | None = None  # writes files next to the maps, such as a fitted detector
+    reader: PassReader | None = None  # reads texts that other studies may read in the same forward pass
+    parts: Mapping[str, StudyRun] = field(default_factory=dict)  # the runs that this one joins (`passes.join_runs`)

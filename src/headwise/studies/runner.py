@@ -26,6 +26,7 @@ from headwise.engines import Shard, StudyJob, StudyResult, ThreadCounts
 from headwise.model import Model, StoredModel, check_finite, load, open_stored
 from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import join_runs
 from headwise.studies.registry import studies as all_studies
 from headwise.studies.run import StudyRun
 
@@ -139,12 +140,20 @@ class StudyRunner:
         self._work: StudyRun | None = None
 
     def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Prepare a study from the maps that it depends on; the previous one is released."""
+        """Prepare a study from the maps that it depends on; the previous one is released.
+
+        ``"spectral+probing"`` prepares both, so that they share their forward passes.
+        """
         self._work = None
-        prepare = all_studies()[study].load_prepare()
-        work: StudyRun = prepare(self._model, replace(self._spec.inputs, maps=inputs), self._spec.options.get(study))
-        self._work = work
-        return StudyJob(study, work.provenance, work.examples, work.shard_size)
+        given = replace(self._spec.inputs, maps=inputs)
+        runs: dict[str, StudyRun] = {
+            name: all_studies()[name].load_prepare()(self._model, given, self._spec.options.get(name))
+            for name in study.split("+")
+        }
+        run = next(iter(runs.values())) if len(runs) == 1 else join_runs(runs)
+        self._work = run
+        parts = {name: part.provenance for name, part in run.parts.items()}
+        return StudyJob(study, run.provenance, run.examples, run.shard_size, parts)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         """Measure the examples of one shard."""

@@ -177,6 +177,7 @@ class StudySpec:
     prepare: str = "measure:prepare"  # prepare(model, inputs, options) -> StudyRun
     inputs: tuple[str, ...] = ()  # of passages, questions, relations, steps, reference: what the model is shown
     depends_on: tuple[str, ...] = ()  # studies whose Datasets it is made from
+    shares_pass: str = ""  # studies with the same word read the same texts, and are measured in one forward pass
     opt_in: bool = False  # takes long: built only when named
     weights_only: bool = False  # runs no model: it can stay on disk
     cost: Callable[[Any, PlannedInputs], StudyCost] | None = None  # (ModelCard, inputs); None: not estimated

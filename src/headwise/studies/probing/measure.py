@@ -40,10 +40,11 @@ from headwise.probes.crossvalidation import assign_folds
 from headwise.seam import Structure
 from headwise.stats.permutation import permuted_labels
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import read_together
 from headwise.studies.probing.leak import leak_of
 from headwise.studies.probing.maps import probe_all, to_maps
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Positions, positions_of
-from headwise.studies.probing.reading import Asked, read
+from headwise.studies.probing.reading import Asked, ProbingReader
 from headwise.studies.probing.self_judgement import SelfJudgement
 from headwise.studies.probing.spans import Span, exact_spans, ids_of
 from headwise.studies.probing.spec import SPEC, ProbingOptions
@@ -75,8 +76,10 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
     judgement = SelfJudgement.of(model, chat=bool(origin.parameters.get("chat"))) if options.p_true else None
     provenance = _provenance(model, origin, len(asked), options, sites)
 
+    reader = ProbingReader(structure, asked, sites, judgement, options.batch_tokens)
+
     def measure(shard: Shard) -> xr.Dataset:
-        return read(structure, asked[shard.start : shard.stop], sites, judgement, options.batch_tokens)
+        return read_together({SPEC.name: reader}, [one.id for one in asked[shard.start : shard.stop]])[SPEC.name]
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         texts = [decode_ids(model.tokenizer, one.answer[one.span[0] : one.span[1] + 1]).strip() for one in asked]
@@ -88,7 +91,7 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
             )
         }
 
-    return StudyRun(provenance, len(asked), options.shard, measure, conclude)
+    return StudyRun(provenance, len(asked), options.shard, measure, conclude, reader=reader)
 
 
 def to_dataset(

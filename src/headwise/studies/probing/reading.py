@@ -17,8 +17,7 @@ Memory: examples x sites x layers x 15 x width; nothing grows with the length of
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +25,12 @@ import numpy as np
 import torch
 import xarray as xr
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
-from headwise.corpora import Batch, Example
+from headwise.corpora import Example
 from headwise.instruments import Activations, AttentionReceived, HeadOutputs
-from headwise.seam import Structure, observe
-from headwise.studies.passes import observe_examples
+from headwise.seam import Structure
+from headwise.studies.passes import Logits, Observed, read_together
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS
 from headwise.studies.probing.self_judgement import SelfJudgement
 
@@ -55,6 +53,82 @@ class Asked:
     published: NDArray[np.int64]  # (4,) of the exact-answer tokens, the published way
 
 
+class ProbingReader:
+    """Reads activations, head outputs, received attention and log-probabilities at the tokens that are probed."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        asked: Sequence[Asked],
+        sites: Sequence[str],
+        judgement: SelfJudgement | None,
+        batch_tokens: int,
+    ) -> None:
+        self.structure, self.batch_tokens = structure, batch_tokens
+        self._asked, self._sites, self._judgement = asked, sites, judgement
+        self.texts: Sequence[Example] = [Example(one.id, "answer", one.prompt + one.answer) for one in asked]
+        context = structure.card.max_positions
+        suffix = judgement.suffix if judgement is not None else ()
+        self.suffixes: Sequence[tuple[int, ...]] = [
+            suffix if context is None or len(text.ids) + len(suffix) <= context else () for text in self.texts
+        ]
+
+    def first_logit(self, rows: Sequence[int]) -> int | None:
+        """The last token of the shortest prompt."""
+        return min(len(self._asked[row].prompt) for row in rows) - 1
+
+    def observe(self, rows: Sequence[int | None]) -> Observed:
+        """The chosen sites at the fifteen tokens and at the published spans, every head's output, received attention."""
+        some = next(row for row in rows if row is not None)  # stands in for texts of other studies, which are dropped
+        asked = [self._asked[some if row is None else row] for row in rows]
+        tokens = [self.texts[some if row is None else row] for row in rows]
+        places = torch.tensor(np.stack([one.places for one in asked]))
+        published = torch.tensor(np.stack([one.published for one in asked]))
+        for row, index in enumerate(rows):
+            if index is None:
+                places[row] = published[row] = 0
+        at, at_published = Activations(self._sites, places), Activations(self._sites[:1], published)
+        outputs, received = HeadOutputs(places[:, [POSITIONS.index(LAST)]]), AttentionReceived(places)
+        judged = [index is not None and bool(self.suffixes[index]) for index in rows]
+
+        def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
+            assert logits is not None
+            scores = np.stack(
+                [
+                    np.full(len(LOGPROBS), np.nan, np.float32) if index is None else _logprobs(logits, row, one)
+                    for row, (index, one) in enumerate(zip(rows, asked, strict=True))
+                ]
+            )
+            true = [
+                self._p_true(logits, row, len(text.ids)) if had else np.nan
+                for row, (had, text) in enumerate(zip(judged, tokens, strict=True))
+            ]
+            return lambda: xr.Dataset(
+                {
+                    "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _halved(at.result()["activation"].values)),
+                    "published": (
+                        (EXAMPLE, LAYER, _EXACT, WIDTH),
+                        _halved(at_published.result()["activation"].values[:, 0]),
+                    ),
+                    "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _halved(outputs.result()["z"].values[:, :, :, 0])),
+                    "received": ((EXAMPLE, LAYER, TOKEN), _over_heads(received.result()["received"].values)),
+                    "logprob": ((EXAMPLE, STATISTIC), scores),
+                    "p_true": ((EXAMPLE,), np.array(true, dtype=np.float32)),
+                },
+                coords={
+                    SITE: list(self._sites), TOKEN: list(POSITIONS), _EXACT: list(EXACT), STATISTIC: list(LOGPROBS),
+                },
+            )  # fmt: skip
+
+        return Observed((at, at_published, outputs, received), collect)
+
+    def _p_true(self, logits: Logits, row: int, length: int) -> float:
+        """P(True) at the last token of the appended question."""
+        assert self._judgement is not None
+        end = length + len(self._judgement.suffix) - 1 - logits.first
+        return float(self._judgement.probability(logits.values[row, end][None]).cpu()[0])
+
+
 def read(
     structure: Structure,
     asked: Sequence[Asked],
@@ -63,77 +137,18 @@ def read(
     batch_tokens: int,
 ) -> xr.Dataset:
     """The readings of some questions, in the order they were given."""
-    most = structure.card.max_positions
-    suffix = judgement.suffix if judgement is not None else ()
-    examples = []
-    for one in asked:
-        ids = one.prompt + one.answer
-        fits = most is None or len(ids) + len(suffix) <= most
-        examples.append(Example(one.id, "answer", ids + suffix if fits else ids))
-    return observe_examples(
-        examples,
-        batch_tokens,
-        structure.device,
-        lambda batch: _pass(structure, batch, [asked[index] for index in batch.indices], sites, judgement),
-    )
+    reader = ProbingReader(structure, asked, sites, judgement, batch_tokens)
+    return read_together({"probing": reader}, [one.id for one in asked])["probing"]
 
 
-def _pass(
-    structure: Structure, batch: Batch, rows: Sequence[Asked], sites: Sequence[str], judgement: SelfJudgement | None
-) -> xr.Dataset:
-    lengths = torch.tensor([len(one.prompt) + len(one.answer) for one in rows])
-    valid = torch.arange(batch.ids.shape[1]) < lengths[:, None]  # what is asked behind the answer does not count
-    places = torch.tensor(np.stack([one.places for one in rows]))
-    published = torch.tensor(np.stack([one.published for one in rows]))
-    at, at_published = Activations(sites, places), Activations(sites[:1], published)
-    outputs, received = HeadOutputs(places[:, [POSITIONS.index(LAST)]]), AttentionReceived(places)
-    first = min(len(one.prompt) for one in rows) - 1
-    with (
-        torch.no_grad(),
-        observe(structure, at, at_published, outputs, received, valid=valid.to(batch.ids.device)),
-    ):
-        logits = _logits(structure, batch.ids, batch.ids.shape[1] - first)  # of the tokens from `first` on
-    judged = [np.nan] * len(rows) if judgement is None else _p_true(judgement, logits, batch, lengths, first)
-    variables = {
-        "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _halved(at.result()["activation"].values)),
-        "published": (
-            (EXAMPLE, LAYER, _EXACT, WIDTH),
-            _halved(at_published.result()["activation"].values[:, 0]),
-        ),
-        "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _halved(outputs.result()["z"].values[:, :, :, 0])),
-        "received": ((EXAMPLE, LAYER, TOKEN), _over_heads(received.result()["received"].values)),
-        "logprob": ((EXAMPLE, STATISTIC), np.array([_logprobs(logits[i], one, first) for i, one in enumerate(rows)])),
-        "p_true": ((EXAMPLE,), np.array(judged, dtype=np.float32)),
-    }
-    return xr.Dataset(
-        variables, coords={SITE: list(sites), TOKEN: list(POSITIONS), _EXACT: list(EXACT), STATISTIC: list(LOGPROBS)}
-    )
-
-
-def _logits(structure: Structure, ids: Tensor, keep: int) -> Tensor:
-    """(batch, keep, vocabulary), of the last tokens."""
-    keeps = "logits_to_keep" in inspect.signature(structure.hf.forward).parameters
-    more: dict[str, Any] = {"logits_to_keep": keep} if keeps else {}
-    logits: Tensor = structure.hf(input_ids=ids, use_cache=False, **more).logits
-    return logits[:, -keep:]
-
-
-def _logprobs(logits: Tensor, one: Asked, first: int) -> NDArray[np.float32]:
-    """The six statistics of one answer; `logits` begin at token `first` of the text."""
-    start = len(one.prompt) - 1 - first
-    own = logits[start : start + len(one.answer)].float().log_softmax(dim=-1)
+def _logprobs(logits: Logits, row: int, one: Asked) -> NDArray[np.float32]:
+    """The six statistics of one answer."""
+    start = len(one.prompt) - 1 - logits.first
+    own = logits.values[row, start : start + len(one.answer)].float().log_softmax(dim=-1)
     target = torch.tensor(one.answer, device=own.device)
     every = own.gather(1, target[:, None])[:, 0].cpu().numpy()
     exact = every[one.span[0] : one.span[1] + 1]
     return np.array([f(part) for part in (every, exact) for f in (np.mean, np.min, np.max)], dtype=np.float32)
-
-
-def _p_true(judgement: SelfJudgement, logits: Tensor, batch: Batch, lengths: Tensor, first: int) -> list[float]:
-    ends = lengths + len(judgement.suffix) - 1 - first  # the last token of the suffix
-    asked = batch.valid.sum(dim=1).cpu() > lengths  # rows that had room for it
-    last = torch.stack([logits[row, end] for row, end in enumerate(ends.clamp(max=logits.shape[1] - 1).tolist())])
-    found = judgement.probability(last).cpu()
-    return torch.where(asked, found, torch.nan).tolist()
 
 
 def _halved(values: NDArray[np.float32]) -> NDArray[Any]:

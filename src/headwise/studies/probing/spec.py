@@ -239,5 +239,6 @@ SPEC = StudySpec(
     options=ProbingOptions,
     produces=(PROBING,),
     depends_on=("answers",),
+    shares_pass="answers",
     cost=_cost,
 )

@@ -15,7 +15,7 @@ it stand the ten tests of one rank each, combined into one p (`p_cauchy`, `p_min
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,15 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.core.errors import DataError
 from headwise.core.provenance import Provenance
-from headwise.corpora import Batch, Example
+from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments import PARTS, TOP_K, Activations, AnswerSpectrum
 from headwise.model import Model
 from headwise.probes import KS
-from headwise.seam import Structure, observe
+from headwise.seam import Structure
 from headwise.stats import combine_ranks, mann_whitney_maps, match_lengths, permutation_null
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.passes import observe_examples
+from headwise.studies.passes import Observed, read_together
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
 from headwise.studies.spectral.spec import SPEC, SpectralOptions
@@ -71,8 +71,12 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
 
+    reader = SpectralReader(structure, kept, options)
+
     def measure(shard: Shard) -> xr.Dataset:
-        return read(structure, kept.isel({EXAMPLE: slice(shard.start, shard.stop)}), options)
+        return read_together({SPEC.name: reader}, [text.id for text in reader.texts[shard.start : shard.stop]])[
+            SPEC.name
+        ]
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         readings = xr.concat(shards, dim=EXAMPLE, data_vars="all")
@@ -90,7 +94,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
         fitted = detection.fit_best(readings, kept, datasets[detection.NAME], options.seed, about)
         fitted.save(atlas / detection.SAVED)
 
-    return StudyRun(provenance, kept.sizes[EXAMPLE], options.shard, measure, conclude, leave)
+    return StudyRun(provenance, kept.sizes[EXAMPLE], options.shard, measure, conclude, leave, reader)
 
 
 def _counts(answers: xr.Dataset) -> dict[str, int]:
@@ -188,27 +192,39 @@ def _combined(readings: xr.Dataset, wrong: np.ndarray, like: xr.DataArray, metho
     return combined
 
 
+class SpectralReader:
+    """Reads the spectral features of answers, and the residual stream at their last token."""
+
+    def __init__(self, structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> None:
+        self.structure, self.batch_tokens = structure, options.batch_tokens
+        self._eigenvalues = options.k or max(KS)
+        self._prompt_tokens = [int(count) for count in answers["prompt_tokens"].values]
+        rows = zip(answers[EXAMPLE].values, answers["prompt_ids"].values, answers["answer_ids"].values, strict=True)
+        self.texts: Sequence[Example] = [
+            Example(str(name), "answer", _ids(prompt) + _ids(answer)) for name, prompt, answer in rows
+        ]
+        self.suffixes: Sequence[tuple[int, ...]] = [()] * len(self.texts)
+
+    def first_logit(self, rows: Sequence[int]) -> int | None:
+        """It needs no logits."""
+        return None
+
+    def observe(self, rows: Sequence[int | None]) -> Observed:
+        """The eigenvalues and other features of every head, and the last token's residual stream."""
+        prompts = torch.tensor([1 if row is None else self._prompt_tokens[row] for row in rows])
+        spectrum, residual = AnswerSpectrum(prompts, self._eigenvalues), Activations(("residual",), "last")
+
+        def collect() -> xr.Dataset:
+            hidden = residual.result()["activation"].isel({SITE: 0, TOKEN: 0}, drop=True)
+            return spectrum.result().assign(hidden=hidden)
+
+        return Observed((spectrum, residual), lambda logits: collect)
+
+
 def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
     """The readings of some answers (rows of the study `answers`), in the order they were given."""
-    names = answers[EXAMPLE].values.tolist()
-    prompts = answers["prompt_tokens"].values
-    tokens = zip(answers["prompt_ids"].values, answers["answer_ids"].values, strict=True)
-    examples = [
-        Example(name, "answer", _ids(prompt) + _ids(said)) for name, (prompt, said) in zip(names, tokens, strict=True)
-    ]
-
-    def measure_batch(batch: Batch) -> Callable[[], xr.Dataset]:
-        spectrum = AnswerSpectrum(torch.tensor(prompts[list(batch.indices)]), options.k or max(KS))
-        with (
-            torch.no_grad(),
-            observe(structure, spectrum, Activations(("residual",), "last"), valid=batch.valid) as seen,
-        ):
-            structure.decoder(input_ids=batch.ids, use_cache=False)
-        return lambda: seen["answers"].assign(
-            hidden=seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0}, drop=True)
-        )
-
-    return observe_examples(examples, options.batch_tokens, structure.device, measure_batch)
+    reader = SpectralReader(structure, answers, options)
+    return read_together({SPEC.name: reader}, [text.id for text in reader.texts])[SPEC.name]
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -234,5 +234,6 @@ SPEC = StudySpec(
     options=SpectralOptions,
     produces=(DETECTION, SPECTRAL),
     depends_on=("answers",),
+    shares_pass="answers",
     cost=_cost,
 )
