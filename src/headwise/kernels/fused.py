@@ -256,7 +256,7 @@ def _row_stats(layer: _Layer, request: ReductionRequest, some: Named, found: Red
         "N_KEYED": len(of_kind["key_weights"]), "N_MATCHES": len(of_kind["token_matches"]),
         "N_COUNTS": len(of_kind["count_above"]), "N_RANGES": len(of_kind["offsets"]),
         "ABOVE": tuple(max(threshold, VANISHING) for threshold in of_kind["count_above"]),
-        "NEAR": tuple(near for near, _ in of_kind["offsets"]), "FURTHER": tuple(far for _, far in of_kind["offsets"]),
+        "NEAR": tuple(near for near, _ in of_kind["offsets"]), "UPTO": tuple(far for _, far in of_kind["offsets"]),
         "WANT_ENTROPY": found is not None and request.entropy, "WANT_ROW_MAX": found is not None and request.row_max,
         "WANT_DISTANCE": found is not None and request.distance,
     }  # fmt: skip

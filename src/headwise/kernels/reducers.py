@@ -12,6 +12,7 @@ sums over keys are written as the latter.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +57,8 @@ class Reducer:
 class PerRow(Reducer):
     """A reducer with one value (or a short vector) per query."""
 
-    name: str
+    field: str  # of `Reductions`
+    key: Any = None  # of the result in a field that holds several
 
     def __init__(self, attention: Attention, *extra: int):
         self.with_keys = attention.mask.rows_with_keys(attention.q.shape[0])  # (batch, head or 1, query)
@@ -71,7 +73,10 @@ class PerRow(Reducer):
         return self.rows.masked_fill_(~with_keys, torch.nan)
 
     def finish(self, out: Reductions) -> None:
-        setattr(out, self.name, self.result())
+        if self.key is None:
+            setattr(out, self.field, self.result())
+        else:
+            getattr(out, self.field)[self.key] = self.result()
 
 
 class ColumnSums(Reducer):
@@ -106,7 +111,7 @@ class QueryWeighted(ColumnSums):
 class LogDiagonal(PerRow):
     """The log-weight each query puts on its own token; -inf where that is hidden, or not among the keys."""
 
-    name = "log_diagonal"
+    field = "log_diagonal"
 
     def __init__(self, attention: Attention):
         super().__init__(attention)
@@ -127,7 +132,7 @@ class LogDiagonal(PerRow):
 class RowMax(PerRow):
     """The largest weight of a row, from the log-weights."""
 
-    name = "row_max"
+    field = "row_max"
 
     def on_logs(self, block: Block) -> None:
         self.put(block, block.logs.amax(dim=-1).exp_())
@@ -142,7 +147,7 @@ def mass_of(block: Block) -> Tensor:
 class Entropy(PerRow):
     """-sum p log p, with p = a / mass: log(mass) - sum(a log a) / mass."""
 
-    name = "entropy"
+    field = "entropy"
     needs_logs = True
 
     def __init__(self, attention: Attention):
@@ -187,25 +192,26 @@ class Distance(PerRow):
 class KeyWeighted(PerRow):
     """Weighted sum over keys."""
 
+    field = "key_weights"
+
     def __init__(self, attention: Attention, name: str, key_weights: Tensor):
         super().__init__(attention)
-        self.name = name
+        self.key = name
         self.key_weights = key_weights.to(attention.q.device, torch.float32)  # (batch, key)
 
     def on_weights(self, block: Block) -> None:
         keys = self.key_weights[block.batch, block.low : block.high]
         self.put(block, torch.stack([one @ keyed for one, keyed in zip(block.weights, keys, strict=True)]))
 
-    def finish(self, out: Reductions) -> None:
-        out.key_weights[self.name] = self.result()
-
 
 class Offset(PerRow):
     """Mass within a range of distance, near <= distance < far. Touches the range's keys only."""
 
+    field = "offsets"
+
     def __init__(self, attention: Attention, near: int, far: int):
         super().__init__(attention)
-        self.near, self.far = near, far
+        self.near, self.far = self.key = near, far
 
     def on_weights(self, block: Block) -> None:
         device = block.weights.device
@@ -216,33 +222,28 @@ class Offset(PerRow):
         inside = ((distance >= self.near) & (distance < self.far)).float()
         self.put(block, (block.weights[..., first - block.low : last - block.low] * inside).sum(dim=-1))
 
-    def finish(self, out: Reductions) -> None:
-        out.offsets[self.near, self.far] = self.result()
-
 
 class TokenMatches(PerRow):
     """Mass on earlier keys that match the query (induction, duplicates): few, so they are gathered one by one."""
 
+    field = "token_matches"
+
     def __init__(self, attention: Attention, name: str, match: Match):
         super().__init__(attention)
-        self.name = name
+        self.key = name
         self.rows.zero_()
         indices = match.indices(attention.mask.offset)
-        self.batch, self.query, self.key = (index.to(attention.q.device) for index in indices)
+        self.indices = [index.to(attention.q.device) for index in indices]  # batch, query, key
         self.queries = indices[1].cpu()
 
     def on_weights(self, block: Block) -> None:
         first, last = torch.searchsorted(self.queries, torch.tensor([block.start, block.stop])).tolist()
-        batch = self.batch[first:last] - block.batch.start
-        query = self.query[first:last] - block.start
-        key = self.key[first:last] - block.low
+        batch, query, key = (index[first:last] for index in self.indices)
+        batch, query, key = batch - block.batch.start, query - block.start, key - block.low
         inside = (batch >= 0) & (batch < len(block.weights)) & (key >= 0) & (key < block.high - block.low)
         batch, query, key = batch[inside], query[inside], key[inside]
         rows = self.rows[block.batch, block.heads, block.start : block.stop].transpose(1, 2)  # (batch, query, head)
         rows.index_put_((batch, query), block.weights[batch, :, query, key], accumulate=True)
-
-    def finish(self, out: Reductions) -> None:
-        out.token_matches[self.name] = self.result()
 
 
 class Top(PerRow):
@@ -270,15 +271,14 @@ class Top(PerRow):
 class CountAbove(PerRow):
     """How many weights of a row are above a threshold."""
 
+    field = "count_above"
+
     def __init__(self, attention: Attention, threshold: float):
         super().__init__(attention)
-        self.threshold = threshold
+        self.threshold = self.key = threshold
 
     def on_weights(self, block: Block) -> None:
         self.put(block, (block.weights > max(self.threshold, VANISHING)).sum(dim=-1).float())
-
-    def finish(self, out: Reductions) -> None:
-        out.count_above[self.threshold] = self.result()
 
 
 def reducers_for(request: ReductionRequest, attention: Attention) -> list[Reducer]:

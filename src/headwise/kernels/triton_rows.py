@@ -63,9 +63,9 @@ def _load_keyed(
 
 
 @triton.jit
-def _add_named(
+def _add(
     slot: tl.constexpr, total, a, position, key, keyed, mine,
-    N_KEYED: tl.constexpr, N_MATCHES: tl.constexpr, ABOVE: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
+    N_KEYED: tl.constexpr, N_MATCHES: tl.constexpr, ABOVE: tl.constexpr, NEAR: tl.constexpr, UPTO: tl.constexpr,
     N_COUNTS: tl.constexpr, N_RANGES: tl.constexpr, EDGE: tl.constexpr,
 ):  # fmt: skip
     """Add a tile to one named sum: slots are key weights, then matches, then thresholds, then ranges."""
@@ -82,7 +82,7 @@ def _add_named(
         total += part_sums((a > ABOVE[slot - counts]).to(tl.float32))
     elif slot < ranges + N_RANGES:
         lag = position[:, None] - key[None, :]
-        total += part_sums(tl.where((lag >= NEAR[slot - ranges]) & (lag < FURTHER[slot - ranges]), a, 0.0))
+        total += part_sums(tl.where((lag >= NEAR[slot - ranges]) & (lag < UPTO[slot - ranges]), a, 0.0))
     return total
 
 
@@ -93,7 +93,7 @@ def _sum_over_keys(
     qk_scale, softcap, window, KEY_WEIGHTS, KEY_IDS, mine0, mine1, mine2, mine3, weights_stride, ids_stride,
     COLUMNS, EDGE: tl.constexpr, LINES: tl.constexpr, WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr,
     WANT_ROW_MAX: tl.constexpr,
-    N_KEYED: tl.constexpr, N_MATCHES: tl.constexpr, ABOVE: tl.constexpr, NEAR: tl.constexpr, FURTHER: tl.constexpr,
+    N_KEYED: tl.constexpr, N_MATCHES: tl.constexpr, ABOVE: tl.constexpr, NEAR: tl.constexpr, UPTO: tl.constexpr,
     N_COUNTS: tl.constexpr, N_RANGES: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VALID: tl.constexpr,
     HAS_WINDOW: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -147,74 +147,10 @@ def _sum_over_keys(
                 m2 += spread + delta * delta * mass * share
                 mean += delta * share
             mass += own
-        x0 = _add_named(
-            0,
-            x0,
-            a,
-            position,
-            key,
-            k0,
-            mine0,
-            N_KEYED,
-            N_MATCHES,
-            ABOVE,
-            NEAR,
-            FURTHER,
-            N_COUNTS,
-            N_RANGES,
-            EDGE,
-        )
-        x1 = _add_named(
-            1,
-            x1,
-            a,
-            position,
-            key,
-            k1,
-            mine1,
-            N_KEYED,
-            N_MATCHES,
-            ABOVE,
-            NEAR,
-            FURTHER,
-            N_COUNTS,
-            N_RANGES,
-            EDGE,
-        )
-        x2 = _add_named(
-            2,
-            x2,
-            a,
-            position,
-            key,
-            k2,
-            mine2,
-            N_KEYED,
-            N_MATCHES,
-            ABOVE,
-            NEAR,
-            FURTHER,
-            N_COUNTS,
-            N_RANGES,
-            EDGE,
-        )
-        x3 = _add_named(
-            3,
-            x3,
-            a,
-            position,
-            key,
-            k3,
-            mine3,
-            N_KEYED,
-            N_MATCHES,
-            ABOVE,
-            NEAR,
-            FURTHER,
-            N_COUNTS,
-            N_RANGES,
-            EDGE,
-        )
+        x0 = _add(0, x0, a, position, key, k0, mine0, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO, N_COUNTS, N_RANGES, EDGE)
+        x1 = _add(1, x1, a, position, key, k1, mine1, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO, N_COUNTS, N_RANGES, EDGE)
+        x2 = _add(2, x2, a, position, key, k2, mine2, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO, N_COUNTS, N_RANGES, EDGE)
+        x3 = _add(3, x3, a, position, key, k3, mine3, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO, N_COUNTS, N_RANGES, EDGE)
     return mass, a_log_a, mean, m2, row_max, x0, x1, x2, x3
 
 
@@ -231,7 +167,7 @@ def row_stats_kernel(
     Q, K, VALID, q_b, q_h, q_t, q_d, k_b, k_h, k_t, k_d, H, GROUP, TQ, TK, OFFSET, D: tl.constexpr, qk_scale, softcap, window,
     LSE2, KEY_WEIGHTS, weights_stride, KEY_IDS, ids_stride, QUERY_IDS, query_stride, OUT, out_stride,
     COLUMNS, FIRST, LINES: tl.constexpr, N_KEYED: tl.constexpr, N_MATCHES: tl.constexpr, ABOVE: tl.constexpr,
-    NEAR: tl.constexpr, FURTHER: tl.constexpr, N_COUNTS: tl.constexpr, N_RANGES: tl.constexpr,
+    NEAR: tl.constexpr, UPTO: tl.constexpr, N_COUNTS: tl.constexpr, N_RANGES: tl.constexpr,
     WANT_ENTROPY: tl.constexpr, WANT_DISTANCE: tl.constexpr, WANT_ROW_MAX: tl.constexpr, HAS_CAP: tl.constexpr,
     HAS_VALID: tl.constexpr, HAS_WINDOW: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, PRECISION: tl.constexpr,
@@ -267,13 +203,13 @@ def row_stats_kernel(
         mass, a_log_a, mean, m2, row_max, x0, x1, x2, x3 = _sum_over_keys(
             mass, a_log_a, mean, m2, row_max, x0, x1, x2, x3, q, lse2, position, low, edge, keys, VALID, k_t, k_d, TK, D,
             d, b, qk_scale, softcap, window, KEY_WEIGHTS, KEY_IDS, mine0, mine1, mine2, mine3, weights_stride, ids_stride,
-            columns, False, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_ROW_MAX, N_KEYED, N_MATCHES, ABOVE, NEAR, FURTHER,
+            columns, False, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_ROW_MAX, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO,
             N_COUNTS, N_RANGES, HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
         )  # fmt: skip
     mass, a_log_a, mean, m2, row_max, x0, x1, x2, x3 = _sum_over_keys(
         mass, a_log_a, mean, m2, row_max, x0, x1, x2, x3, q, lse2, position, edge, high, keys, VALID, k_t, k_d, TK, D,
         d, b, qk_scale, softcap, window, KEY_WEIGHTS, KEY_IDS, mine0, mine1, mine2, mine3, weights_stride, ids_stride,
-        columns, True, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_ROW_MAX, N_KEYED, N_MATCHES, ABOVE, NEAR, FURTHER,
+        columns, True, LINES, WANT_ENTROPY, WANT_DISTANCE, WANT_ROW_MAX, N_KEYED, N_MATCHES, ABOVE, NEAR, UPTO,
         N_COUNTS, N_RANGES, HAS_CAP, HAS_VALID, HAS_WINDOW, BN, PRECISION,
     )  # fmt: skip
     base = OUT + bh * TQ + row
