@@ -28,7 +28,7 @@ from torch import Tensor
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.kernels.attention import Attention, AttentionMask
 
-__all__ = ["KINDS", "Rows", "SparsityRule", "row_blocks", "sparse_output"]
+__all__ = ["KINDS", "RowBlock", "SparsityRule", "row_blocks", "sparse_output"]
 
 BLOCK = 4_000_000  # numbers per block
 KINDS = ("top", "over", "window", "entmax", "random")
@@ -66,7 +66,7 @@ class SparsityRule:
         """Such as "top 8" or "window 16 + 4"."""
         return f"{self.kind} {self.amount:g}" + (f" + {self.sink}" if self.sink else "")
 
-    def apply(self, rows: Rows) -> Tensor:
+    def apply(self, rows: RowBlock) -> Tensor:
         """New weights of a block of rows, (batch, head, query, key)."""
         weights = rows.weights
         if self.kind == "entmax":
@@ -77,7 +77,7 @@ class SparsityRule:
         sums = retained.sum(dim=-1, keepdim=True)
         return torch.where(sums > 0, retained * (weights.sum(dim=-1, keepdim=True) / sums.clamp(min=1e-30)), retained)
 
-    def _is_retained(self, rows: Rows) -> Tensor:
+    def _is_retained(self, rows: RowBlock) -> Tensor:
         weights, amount = rows.weights, int(self.amount)
         if self.kind == "over":
             return (weights > self.amount) | (weights >= weights.amax(dim=-1, keepdim=True))
@@ -91,7 +91,7 @@ class SparsityRule:
             return torch.ones_like(weights, dtype=torch.bool)
         return order >= order.topk(amount, dim=-1).values[..., -1:]
 
-    def _drawn(self, rows: Rows) -> Tensor:
+    def _drawn(self, rows: RowBlock) -> Tensor:
         """Random numbers of a block's shape that depend on the row and not on the block."""
         batch, heads = rows.weights.shape[:2]
         drawn = []
@@ -102,7 +102,7 @@ class SparsityRule:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowBlock:
     """A block of rows of a layer's weights; its keys begin at `low`, and the layer has `of` keys."""
 
     start: int
@@ -138,7 +138,7 @@ def entmax(weights: Tensor, alpha: float) -> Tensor:
     return result * weights.sum(dim=-1, keepdim=True)
 
 
-def row_blocks(attention: Attention, block: int = BLOCK) -> Iterator[Rows]:
+def row_blocks(attention: Attention, block: int = BLOCK) -> Iterator[RowBlock]:
     """All rows of a layer, a block at a time, from the first query to the last."""
     batch, heads, queries, _ = attention.q.shape
     height = max(1, block // (batch * heads * attention.k.shape[2]))
@@ -146,7 +146,7 @@ def row_blocks(attention: Attention, block: int = BLOCK) -> Iterator[Rows]:
         yield _rows(attention, start, min(start + height, queries))
 
 
-def sparse_output(rows: Rows, weights: Tensor, v: Tensor) -> Tensor:
+def sparse_output(rows: RowBlock, weights: Tensor, v: Tensor) -> Tensor:
     """(batch, query, head, value width): the output of a block of rows with these weights; v is that of the layer."""
     values = v[:, :, rows.keys].to(weights.dtype)  # (batch, kv_head, key, width)
     grouped = weights.unflatten(1, (values.shape[1], -1)).flatten(2, 3)  # (batch, kv_head, group x query, key)
@@ -154,7 +154,7 @@ def sparse_output(rows: Rows, weights: Tensor, v: Tensor) -> Tensor:
     return z.transpose(1, 2)
 
 
-def _rows(attention: Attention, start: int, stop: int) -> Rows:
+def _rows(attention: Attention, start: int, stop: int) -> RowBlock:
     mask = attention.mask
     low, high = mask.span(start, stop)
     part = AttentionMask(
@@ -169,4 +169,4 @@ def _rows(attention: Attention, start: int, stop: int) -> Rows:
     )
     cut = replace(attention, q=attention.q[:, :, start:stop], k=attention.k[:, :, low:high], mask=part, lse=None)
     own = torch.arange(start, stop, device=mask.device) + mask.offset
-    return Rows(start, stop, low, mask.keys, cut.weights(), part.matrix(), own)
+    return RowBlock(start, stop, low, mask.keys, cut.weights(), part.matrix(), own)

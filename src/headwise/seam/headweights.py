@@ -46,7 +46,14 @@ ROWS = 2048  # embedding rows per run of the first block
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer's heads, float32."""
+    """W_V and W_O of all heads of one layer, float32.
+
+    Examples:
+        >>> from headwise.seam import HeadWeights
+        >>> layer = HeadWeights(model).layer(0)
+        >>> tuple(layer.value.shape), tuple(layer.output.shape), layer.group
+        ((6, 384, 64), (6, 64, 384), 1)
+    """
 
     value: Tensor  # (kv_head, hidden, value width)
     output: Tensor  # (head, value width, hidden)
