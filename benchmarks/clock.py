@@ -26,17 +26,17 @@ class Ratio(NamedTuple):
 
 
 def in_turn(
-    cases: Mapping[str, Callable[[], object]], rounds: int, settle: Callable[[], object] = lambda: None
+    cases: Mapping[str, Callable[[], object]], rounds: int, set_frozen: Callable[[], object] = lambda: None
 ) -> dict[str, list[float]]:
-    """Seconds of every case in every round, after one round to warm up; `settle` waits for a device's queue."""
+    """Seconds of every case in every round, after one round to warm up; `set_frozen` waits for a device's queue."""
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     order, dice = list(cases.items()), random.Random(0)
     for turn in range(rounds + 1):
         for name, case in order:
-            settle()
+            set_frozen()
             start = time.perf_counter()
             case()
-            settle()
+            set_frozen()
             if turn:
                 seconds[name].append(time.perf_counter() - start)
         dice.shuffle(order)

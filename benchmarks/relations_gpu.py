@@ -107,14 +107,14 @@ def straightforward(shape: Shape, value: Tensor, output: Tensor, head: int) -> t
 
 
 def clock(shape: Shape, what: Any, *args: Any) -> tuple[float, Any]:
-    settle(shape)
+    set_frozen(shape)
     start = time.perf_counter()
     result = what(shape, *args)
-    settle(shape)
+    set_frozen(shape)
     return time.perf_counter() - start, result
 
 
-def settle(shape: Shape) -> None:
+def set_frozen(shape: Shape) -> None:
     if shape.device.type == "cuda":
         torch.cuda.synchronize()
 

@@ -16,7 +16,7 @@ from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.figures import Heatmap, Tiles, from_payload, save, to_payload
-from headwise.figures.drawing.mosaic import mosaic
+from headwise.figures.drawing.tile_grid import tile_picture
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import HIDDEN, pooled, pooled_levels, to_levels
 from headwise.studies.patterns.figure.subjects import token_labels
@@ -135,14 +135,14 @@ def test_the_average_is_drawn_when_asked_for(two: xr.Dataset) -> None:
 @pytest.mark.parametrize(("tokens", "size"), [(64, 16), (61, 16), (33, 20), (10, 16)])
 def test_a_single_bright_pixel_survives_pooling_and_painting(tokens: int, size: int) -> None:
     scale = Scale("weight", 0.0, 1.0, "Blues")
-    dark = mosaic(_tiles(np.full((1, 1, 1), 254, dtype=np.uint8)), scale, 12)[5, 5]
+    dark = tile_picture(_tiles(np.full((1, 1, 1), 254, dtype=np.uint8)), scale, 12)[5, 5]
     for place in range(0, tokens * tokens, 173):
         one = np.zeros((1, tokens, tokens), dtype=np.float32)
         one.reshape(-1)[place] = 1.0
         small = to_levels(pooled(one, size), 0, 1)
         assert small.max() == 254
         for dots in (9, 17, 27, 72):
-            picture = mosaic(_tiles(small), scale, dots)
+            picture = tile_picture(_tiles(small), scale, dots)
             assert (picture == dark).all(axis=-1).any(), (place, dots)
 
 
@@ -157,7 +157,7 @@ def test_hidden_pixels_stay_hidden_only_where_all_are() -> None:
 def test_the_mask_is_painted_as_a_texture() -> None:
     levels = np.zeros((1, 20, 20), dtype=np.uint8)
     levels[0][np.triu_indices(20, 1)] = HIDDEN
-    picture = mosaic(_tiles(levels), Scale("weight", 0.0, 1.0, "Blues"), 66)
+    picture = tile_picture(_tiles(levels), Scale("weight", 0.0, 1.0, "Blues"), 66)
     upper, lower = picture[5:20, 40:60].reshape(-1, 3), picture[40:60, 5:20].reshape(-1, 3)
     assert len(np.unique(upper, axis=0)) == 2 and len(np.unique(lower, axis=0)) == 1
     assert not set(map(tuple, upper.tolist())) & set(map(tuple, lower.tolist()))

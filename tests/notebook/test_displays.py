@@ -21,7 +21,7 @@ from headwise.analysis.agreement import Agreement, AgreementPair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Description
-from headwise.figures import Figure, Heatmap, display
+from headwise.figures import Figure, Heatmap, drawing
 from headwise.figures.panels import Axis, Curve, Curves
 from headwise.figures.scale import Scale
 from headwise.figures.thumbnail import thumbnail
@@ -122,7 +122,7 @@ def test_a_small_figure_is_a_vector_drawing_and_a_large_one_pixels(monkeypatch):
     panel = Heatmap("a", EVIL, np.array([[0.0, 1.0]]), *axes, scale="s")
     small = Figure(EVIL, (panel,), 1, {"s": Scale("x", 0, 1)}, alt=EVIL)
     assert "data:image/svg+xml;base64," in small._repr_html_() and "script" not in seen(small).tags
-    monkeypatch.setattr(display, "MOST", 100)
+    monkeypatch.setattr(drawing, "MAX_SVG_BYTES", 100)
     kind, data, width = re.search(r'data:([\w/+]+);base64,([^"]+)".*width:(\d+)px', small._repr_html_()).groups()
     drawn = Image.open(BytesIO(base64.b64decode(data)))
     assert kind == "image/png" and int(width) == pytest.approx(drawn.width * 96 / 144, abs=1)

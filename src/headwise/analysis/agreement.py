@@ -38,7 +38,7 @@ from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.core.markup import card, paragraph, table
-from headwise.figures.origin import model_name, origin_of, small_print
+from headwise.figures.provenance import model_name, provenance_caption, provenance_of
 from headwise.stats.correlation import rank_vectors
 
 __all__ = ["AGREEMENT", "Agreement", "AgreementPair", "HeadSet", "agreement", "agreement_of"]
@@ -74,7 +74,7 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
     """The same for Datasets in memory."""
     check_same_model(datasets)
     maps, left_out = _usable(datasets)
-    origin = origin_of(datasets[maps[0].study])
+    origin = provenance_of(datasets[maps[0].study])
     measured = np.logical_and.reduce([np.isfinite(one.strength) for one in maps])
     names, strata, how = _strata(measured, int(origin.get("model", {}).get("kv_heads") or 0))
     if len(names) < measured.size:
@@ -104,7 +104,7 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
         by_chance=found["overlap", True].by_chance,
         correlation_by_chance=found["rank", True].by_chance,
         left_out=tuple(left_out),
-        provenance=small_print(
+        provenance=provenance_caption(
             {"model": origin.get("model", {}), "seed": seed, "environment": origin.get("environment", {})}
         ),
     )

@@ -37,7 +37,7 @@ from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
 from headwise.describe.writer import significant
-from headwise.figures.origin import model_name
+from headwise.figures.provenance import model_name
 from headwise.studies.registry import dataset_spec
 
 __all__ = ["Comparison", "StudyMatch", "compare"]

@@ -28,7 +28,7 @@ from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
-from headwise.figures.origin import model_name, origin_of
+from headwise.figures.provenance import model_name, provenance_of
 from headwise.studies.registry import datasets
 
 __all__ = ["HeadReports", "head_report", "head_reports"]
@@ -53,7 +53,7 @@ class HeadReports(Mapping[str, HeadReport]):
         self.columns = columns_of(datasets)
         self._percentile, self._rank, self._measured = rank_stats(self.columns.matrix())
         self._names = {name: row for row, name in enumerate(self.columns.names)}
-        self._model = model_name(origin_of(next(iter(datasets.values())))) or "the model"
+        self._model = model_name(provenance_of(next(iter(datasets.values())))) or "the model"
         self._titles = {study: str(one.attrs.get("title", study)) for study, one in datasets.items()}
         self.neighbourhood = Neighbourhood(self.columns)
         functions, relations = datasets.get("functions"), datasets.get("relations")

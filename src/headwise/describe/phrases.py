@@ -16,7 +16,7 @@ import xarray as xr
 
 from headwise.describe.maps import HeadValue
 from headwise.describe.writer import Writer, listed
-from headwise.figures.origin import model_name, origin_of
+from headwise.figures.provenance import model_name, provenance_of
 
 __all__ = [
     "HasAnswers", "HasHeads", "HasOrigin", "answers_of", "best", "grid_of", "model_in", "model_of", "named",
@@ -59,7 +59,7 @@ def model_of(accessor: HasOrigin) -> str:
 
 def model_in(dataset: xr.Dataset) -> str:
     """The same for a Dataset."""
-    return model_name(origin_of(dataset)) or "the model"
+    return model_name(provenance_of(dataset)) or "the model"
 
 
 def grid_of(writer: Writer, layers: Sequence[int], heads: Sequence[int]) -> str:

@@ -1,6 +1,6 @@
 """Figures as data, and how they are written.
 
-    figure = atlas.figure("profile")            # a Figure: panels, scales, notes; numbers, not ink
+    figure = atlas.figure("profile")            # a Figure: panels, scales, notes; data, not a drawing
     save(figure, "profile.pdf")                 # or .svg, .png
     to_payload(figure)                          # JSON for the browser
 

@@ -27,7 +27,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Tree:
-    """The rows from top to bottom, like beside like, and the joins from the nearest to the farthest."""
+    """The rows from top to bottom, similar rows adjacent, and the joins from the nearest to the farthest."""
 
     order: tuple[int, ...]
     joins: tuple[Join, ...]
@@ -56,7 +56,7 @@ def tree_of(correlations: np.ndarray) -> Tree:
 
 
 def _joins(order: tuple[int, ...], merges: list[tuple[tuple[int, ...], tuple[int, ...], float]]) -> tuple[Join, ...]:
-    middle: dict[tuple[int, ...], float] = {(row,): float(place) for place, row in enumerate(order)}
+    middle: dict[tuple[int, ...], float] = {(row,): float(position) for position, row in enumerate(order)}
     came: dict[tuple[int, ...], float] = {(row,): 0.0 for row in order}
     joins = []
     for one, other, distance in merges:

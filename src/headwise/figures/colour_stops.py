@@ -17,7 +17,7 @@ def stops_of(colours: str) -> tuple[str, ...]:
     ('#440154', '#fde725', 65)
     """
     packed = _TABLE[colours]
-    return tuple(f"#{packed[place : place + 6]}" for place in range(0, len(packed), 6))
+    return tuple(f"#{packed[start : start + 6]}" for start in range(0, len(packed), 6))
 
 
 _TABLE = {

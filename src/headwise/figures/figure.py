@@ -2,7 +2,7 @@
 
 A study makes one of these from its Dataset, and everything that shows it starts here: the drawing for a paper
 (`drawing.py`), the JSON for the browser (`payload.py`). The two cannot disagree, because neither computes a number.
-Wording that describes the figure (`alt`) is attached by whoever has it: this folder writes none.
+Wording that describes the figure (`alt`) is attached by the caller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.figures.display import figure_html
 from headwise.figures.panels import Heatmap, Panel
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import Tiles
@@ -20,7 +19,7 @@ from headwise.figures.tiles import Tiles
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """Panels in reading order, ``columns`` to a row. A panel's place is its place in the list.
+    """Panels in reading order, ``columns`` to a row. A panel's position is its index in the list.
 
     Examples:
         >>> figure = atlas.figure("profile", statistics=["sink", "induction"])
@@ -36,8 +35,8 @@ class Figure:
     scales: Mapping[str, Scale] = field(default_factory=dict)  # by the key that panels name
     subtitle: str = ""  # under the title
     notes: tuple[str, ...] = ()  # under the panels
-    alt: str = ""  # the figure in one or two sentences, for who cannot see it
-    provenance: str = ""  # model, data and versions on one line, small print
+    alt: str = ""  # the figure in one or two sentences, for readers who cannot see it
+    provenance: str = ""  # model, data and versions on one line, as a caption
 
     def __post_init__(self) -> None:
         if not self.panels or self.columns < 1:
@@ -73,4 +72,6 @@ class Figure:
         return f"<Figure {self.title!r}: {', '.join(panel.key for panel in self.panels[:6])}{', …' * (len(self.panels) > 6)}>"
 
     def _repr_html_(self) -> str:
+        from headwise.figures.drawing import figure_html  # matplotlib loads when the first figure is drawn
+
         return figure_html(self)

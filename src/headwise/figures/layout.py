@@ -2,7 +2,7 @@
 
 The page is as wide as a paper's text block and as high as its contents need. Panels of a grid are equally wide, and as
 high as they want to be (cells near square, within limits). A panel writes its tick labels only where its neighbour does
-not already say the same, and a scale has one colour bar: beside the last panel that uses it, or, when all maps share
+not already say the same, and a scale has one colour bar: next to the last panel that uses it, or, when all maps share
 one scale, once at the right of the whole grid.
 """
 
@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from headwise.figures.figure import Figure
-from headwise.figures.lettering import line_height, text_width, wrap
 from headwise.figures.panels import Axis, CategoryMap, Curves, Heatmap, Intervals, Legend, Panel, Scatter
+from headwise.figures.text_metrics import line_height, text_width, wrap
 from headwise.figures.ticks import tick_text
 from headwise.figures.tiles import Tiles
+
+if TYPE_CHECKING:
+    from headwise.figures.figure import Figure
 
 # points
 TITLE, SUBTITLE, PANEL_TITLE, SMALL, NOTE = 9.0, 7.0, 7.0, 5.6, 5.6
@@ -293,7 +296,7 @@ def _axis(panel: Panel | None, side: str) -> Axis | None:
 
 
 def _bars(figure: Figure) -> tuple[frozenset[int], bool]:
-    """The panels that have a colour bar beside them, and whether there is one bar for the whole grid instead."""
+    """The panels that have a colour bar next to them, and whether there is one bar for the whole grid instead."""
     last: dict[str, int] = {}
     maps = [(index, panel) for index, panel in enumerate(figure.panels) if isinstance(panel, Heatmap | Tiles)]
     for index, panel in maps:

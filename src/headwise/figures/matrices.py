@@ -1,10 +1,17 @@
-"""Small matrices of names against names, with the numbers written in the cells."""
+"""Small matrices of names by names, with the numbers in the cells and short names on the axes.
+
+Long names become letters that a note explains.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from headwise.figures.panels import Axis, Frame, Heatmap, Mark
+
+MAX_NAME_LETTERS = 16  # that fit next to a map
 
 
 def written_matrix(
@@ -22,7 +29,7 @@ def written_matrix(
 
 
 def short_number(value: float) -> str:
-    """Two decimals without the nought in front.
+    """Two decimals without the leading zero.
 
     >>> short_number(0.123), short_number(-0.5), short_number(1.0), short_number(-0.001)
     ('.12', '−.50', '1', '.00')
@@ -33,3 +40,22 @@ def short_number(value: float) -> str:
     if abs(float(text)) >= 1:
         return f"{value:.2g}".replace("-", "−")
     return text.replace("0.", ".", 1).replace("-", "−")
+
+
+def short_names(topics: Sequence[str]) -> dict[str, str]:
+    """What is written at each topic.
+
+    >>> short_names(["art", "body"])
+    {'art': 'art', 'body': 'body'}
+    >>> short_names(["animals, art, body", "rivers"])
+    {'animals, art, body': 'A', 'rivers': 'B'}
+    """
+    if all(len(topic) <= MAX_NAME_LETTERS for topic in topics):
+        return {topic: topic for topic in topics}
+    return {topic: chr(ord("A") + index) for index, topic in enumerate(topics)}
+
+
+def letter_note(names: dict[str, str]) -> str:
+    """What the letters stand for, as a sentence; nothing where there are none."""
+    entries = [f"{letter}: {topic}" for topic, letter in names.items() if letter != topic]
+    return f"{'; '.join(entries)}." if entries else ""

@@ -4,7 +4,7 @@ Every dataclass becomes an object with its class under ``type``; arrays become n
 are written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small.
 A scale also carries what follows from it (``kind``, ``ticks``, and ``stops``: its colours), so that a browser needs no
 rules of its own; on the way back these are recomputed. Infinite values do not exist in JSON: they become null too.
-Pixels (bytes) are kept compact: packed by zlib (what browsers call "deflate") and written in base64.
+Pixels (bytes) are compressed by zlib (what browsers call "deflate") and written in base64.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.ticks import decades_between, round_up, tick_text, ticks_between
 
-# All of them can be told apart by colour-blind readers and keep their order in grey.
+# All are safe for colour-blind readers and keep their order in greyscale.
 COLOURS = {
     "viridis": "sequential",
     "cividis": "sequential",
@@ -81,25 +81,25 @@ class Scale:
         """How far along the scale: 0 at ``low``, 1 at ``high``, beyond both where values are."""
         values = np.asarray(values, dtype=float)
         if self.log:
-            least = self.low * 1e-9  # nought has no logarithm: far below the end
+            least = self.low * 1e-9  # 0 has no logarithm: far below the end
             return np.log(np.maximum(values, least) / self.low) / np.log(self.high / self.low)
         return (values - self.low) / (self.high - self.low)
 
     def ticks(self, *, most: int = 4) -> tuple[tuple[float, str], ...]:
         """Where the colour bar has ticks, and what is written there."""
-        places = (decades_between if self.log else ticks_between)(self.low, self.high, most=most)
-        last = len(places) - 1
+        values = (decades_between if self.log else ticks_between)(self.low, self.high, most=most)
+        last = len(values) - 1
         return tuple(
             (
-                place,
+                value,
                 tick_text(
-                    place,
+                    value,
                     over=self.over and index == last,
                     under=self.under and index == 0,
                     decimals=self.decimals,
                 ),
             )
-            for index, place in enumerate(places)
+            for index, value in enumerate(values)
         )
 
 

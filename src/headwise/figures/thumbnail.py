@@ -1,6 +1,6 @@
-"""A figure's first map as a picture of a few hundred bytes: a cell is a pixel. For lists of studies, not for reading.
+"""A figure's first map as a picture of a few hundred bytes: one pixel per cell. For lists of studies, not for reading.
 
-Steps: take the first panel that is a map; turn its values into places on its scale and these into colours (`colour_stops`,
+Steps: take the first panel that is a map; map its values to the colours of its scale (`colour_stops`,
 so that no drawing library is loaded); stand it so that the longer side lies across; write it as PNG. Of small maps (`Tiles`)
 the first few dozen stand side by side. What was not measured is grey. A figure without a map has no thumbnail.
 
@@ -35,7 +35,7 @@ def thumbnail(figure: Figure) -> bytes | None:
         if isinstance(panel, CategoryMap):
             return png(_across(_categories(panel)))
         if isinstance(panel, Tiles):
-            return png(_mosaic(panel, figure.scales[panel.scale]))
+            return png(_tile_sheet(panel, figure.scales[panel.scale]))
     return None
 
 
@@ -60,25 +60,25 @@ def png(pixels: np.ndarray) -> bytes:
 
 def _palette(scale: Scale) -> np.ndarray:
     """One colour a level, by straight lines between the stops."""
-    stops = np.array([[int(stop[place : place + 2], 16) for place in (1, 3, 5)] for stop in stops_of(scale.colours)])
+    stops = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops_of(scale.colours)])
     at = np.linspace(0, len(stops) - 1, LEVELS)
     return np.stack([np.interp(at, np.arange(len(stops)), stops[:, channel]) for channel in range(3)], axis=-1).round()
 
 
 def _categories(panel: CategoryMap) -> np.ndarray:
-    colours = [[int(one.colour[place : place + 2], 16) for place in (1, 3, 5)] for one in panel.categories]
+    colours = [[int(one.colour[start : start + 2], 16) for start in (1, 3, 5)] for one in panel.categories]
     return np.array([*colours, GREY])[panel.values]  # -1, not measured, is the last
 
 
-def _mosaic(panel: Tiles, scale: Scale) -> np.ndarray:
+def _tile_sheet(panel: Tiles, scale: Scale) -> np.ndarray:
     count = min(len(panel.names), TILES)
     columns = min(count, TILES // 2)
     small = pooled_levels(panel.levels[:count], TILE)
     palette = np.vstack([_palette(scale), [GREY]])
     size = small.shape[1] + 1
     sheet = np.full((-(-count // columns) * size, columns * size, 3), 255)
-    for place, tile in enumerate(small):
-        row, column = divmod(place, columns)
+    for index, tile in enumerate(small):
+        row, column = divmod(index, columns)
         sheet[row * size :, column * size :][: tile.shape[0], : tile.shape[1]] = palette[
             np.where(tile == HIDDEN, LEVELS, tile)
         ]

@@ -84,10 +84,10 @@ def thinned(labels: Sequence[str], most: int) -> tuple[int, ...]:
     """
     size, most = len(labels), max(most, 1)
     step = next((step for step in _CELL_STEPS if math.ceil(size / step) <= most), size)
-    places = list(range(0, size, step))
-    if size - 1 - places[-1] >= 0.6 * step:
-        places.append(size - 1)
-    return tuple(places)
+    indices = list(range(0, size, step))
+    if size - 1 - indices[-1] >= 0.6 * step:
+        indices.append(size - 1)
+    return tuple(indices)
 
 
 def _divides(low: float, step: float) -> bool:

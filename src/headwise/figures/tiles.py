@@ -1,7 +1,7 @@
-"""Many small maps in one panel: a picture a head, in a grid, each with its name.
+"""Many small maps in one panel: one picture per head, in a grid, each with its name.
 
 The pixels of all tiles are one array of bytes: 0 to 254 are the levels of the colour scale from its low end to its high
-one, 255 is a pixel that was hidden by the mask (drawn as texture, never as nought). So 270 maps of 64 x 64 pixels are a
+one, 255 is a pixel that was hidden by the mask (drawn as texture, never as zero). So 270 maps of 64 x 64 pixels are a
 megabyte in memory, and less in a file. A map that is larger than its tile is made smaller by `pooled`: the largest
 value of each rectangle, never by skipping rows, so that a single bright pixel stays.
 """
@@ -32,14 +32,14 @@ class Tiles:
     key: str  # its name in the figure
     title: str  # over the panel
     levels: np.ndarray  # (tile, row, column), uint8
-    names: tuple[str, ...]  # one a tile
+    names: tuple[str, ...]  # one per tile
     columns: int  # tiles in a row
     scale: str  # key of a scale of the figure
     subtitle: str = ""  # under the title
     row_name: str = ""  # what the rows of tiles are, such as "Head"
-    row_labels: tuple[str, ...] = ()  # one a row of tiles
+    row_labels: tuple[str, ...] = ()  # one per row of tiles
     column_name: str = ""  # what the columns of tiles are, such as "Layer"
-    column_labels: tuple[str, ...] = ()  # one a column of tiles
+    column_labels: tuple[str, ...] = ()  # one per column of tiles
     missing: str = "masked"  # what a hidden pixel means
 
     def __post_init__(self) -> None:

@@ -18,15 +18,15 @@ from headwise.figures.panels import Axis, Curve, Curves, Guide
 COLOURS = ("#31688e", "#35a35d", "#b5500b", "#7b4fa3", "#8c6d1f", "#c23b75", "#1f9e9e", "#8c8c8c")
 
 
-def figure(told: dict[str, Any]) -> Figure:
-    """All four panels; `told` is the content of training.json."""
-    model, recipe = told["model"], told["recipe"]
-    zero = [row for row in told["final"] if row["bias"] == 0.0]
-    biases = ", ".join(f"{bias:g}" for bias in sorted({row["bias"] for row in told["final"]}))
+def figure(record: dict[str, Any]) -> Figure:
+    """All four panels; `record` is the content of training.json."""
+    model, recipe = record["model"], record["recipe"]
+    zero = [row for row in record["final"] if row["bias"] == 0.0]
+    biases = ", ".join(f"{bias:g}" for bias in sorted({row["bias"] for row in record["final"]}))
     share = np.mean([row["share"] for row in zero if row["texts"] == "held-out"])
     return Figure(
         title=f"Sparse post-training: {str(model['id']).rsplit('/', 1)[-1]}",
-        panels=(_edges(told), _losses(told), _pressing(told), _costs(told)),
+        panels=(_edges(record), _losses(record), _pressing(record), _costs(record)),
         columns=2,
         notes=(
             f"{recipe['steps']} steps of {recipe['batch']} x {recipe['length']} tokens; the {recipe['hold']} was held "
@@ -35,7 +35,7 @@ def figure(told: dict[str, Any]) -> Figure:
             f"{biases}; the model was trained for 0; "
             "dashed: kinds of text that were never trained on.",
         ),
-        provenance=f"{model['id']} · texts {told['texts_digest'][:12]} · seed {recipe['seed']}",
+        provenance=f"{model['id']} · texts {record['texts_digest'][:12]} · seed {recipe['seed']}",
     )
 
 
@@ -43,15 +43,15 @@ def _column(rows: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([row[name] for row in rows], dtype=float)
 
 
-def _of_looks(told: dict[str, Any], name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def _of_looks(record: dict[str, Any], name: str, times: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and the mean over kinds of held-out text."""
-    looks = told["evaluations"] if "evaluations" in told else told["looks"]  # "looks" in records of version 0.1
+    looks = record["evaluations"] if "evaluations" in record else record["looks"]  # "looks" in records of version 0.1
     means = [np.mean([kind[name] for kind in look["kinds"]]) for look in looks]
     return _column(looks, "step"), times * np.array(means)
 
 
-def _edges(told: dict[str, Any]) -> Curves:
-    curve = told["curve"]
+def _edges(record: dict[str, Any]) -> Curves:
+    curve = record["curve"]
     steps = _column(curve, "step")
     return Curves(
         "edges",
@@ -59,7 +59,7 @@ def _edges(told: dict[str, Any]) -> Curves:
         (
             Curve("expected", "expected, training text", steps, 100 * _column(curve, "share"), colour=COLOURS[0]),
             Curve(
-                "hard", "hard gates, held-out text", *_of_looks(told, "share", 100), colour=COLOURS[2], style="points"
+                "hard", "hard gates, held-out text", *_of_looks(record, "share", 100), colour=COLOURS[2], style="points"
             ),
         ),
         Axis("Step"),
@@ -67,25 +67,25 @@ def _edges(told: dict[str, Any]) -> Curves:
     )
 
 
-def _losses(told: dict[str, Any]) -> Curves:
-    curve = told["curve"]
+def _losses(record: dict[str, Any]) -> Curves:
+    curve = record["curve"]
     steps = _column(curve, "step")
     return Curves(
         "losses",
         "Loss over the dense model's",
         (
             Curve("train", "training text", steps, _column(curve, "loss") - _column(curve, "dense"), colour=COLOURS[0]),
-            Curve("held", "held-out, hard gates", *_of_looks(told, "excess"), colour=COLOURS[2], style="points"),
+            Curve("held", "held-out, hard gates", *_of_looks(record, "excess"), colour=COLOURS[2], style="points"),
             Curve("distance", "KL, training text", steps, _column(curve, "distance"), colour=COLOURS[7]),
         ),
         Axis("Step"),
         Axis("Nats a token"),
-        guides=(Guide("y", float(told["recipe"]["slack"]), "held"),),
+        guides=(Guide("y", float(record["recipe"]["slack"]), "held"),),
     )
 
 
-def _pressing(told: dict[str, Any]) -> Curves:
-    curve = told["curve"]
+def _pressing(record: dict[str, Any]) -> Curves:
+    curve = record["curve"]
     steps = _column(curve, "step")
     return Curves(
         "pressing",
@@ -99,13 +99,13 @@ def _pressing(told: dict[str, Any]) -> Curves:
     )
 
 
-def _costs(told: dict[str, Any]) -> Curves:
-    kinds = list(dict.fromkeys((row["texts"], row["kind"]) for row in told["final"]))
+def _costs(record: dict[str, Any]) -> Curves:
+    kinds = list(dict.fromkeys((row["texts"], row["kind"]) for row in record["final"]))
     curves = []
-    for place, (texts, kind) in enumerate(kinds):
-        rows = [row for row in told["final"] if (row["texts"], row["kind"]) == (texts, kind)]
+    for index, (texts, kind) in enumerate(kinds):
+        rows = [row for row in record["final"] if (row["texts"], row["kind"]) == (texts, kind)]
         style = "dashed" if texts == "unseen" else "line"
-        colour = COLOURS[place % len(COLOURS)]
+        colour = COLOURS[index % len(COLOURS)]
         curves.append(
             Curve(
                 f"{texts}/{kind}",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwise.atlas import Provenance
-from headwise.figures.origin import UNKNOWN, model_name
+from headwise.figures.provenance import UNKNOWN, model_name
 from headwise.studies.registry import dataset_spec
 
 __all__ = ["data_facts", "model_card", "provenance_facts", "version_facts"]

@@ -2,7 +2,7 @@
 
 Texts stay texts (searchable, editable), the same figure gives the same bytes (no dates, no random ids), and the file
 carries its title and its description. Nothing of matplotlib's global state is touched beyond the call: no pyplot, no
-backend, the user's own style neither used nor changed. This folder is the only place that knows matplotlib.
+backend, the user's own style neither used nor changed. Only this folder uses matplotlib.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 import matplotlib.style
@@ -21,9 +22,9 @@ from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from headwise.core.errors import DataError
-from headwise.figures.drawing import maps, mosaic, plots
-from headwise.figures.drawing.ink import GREY, INK
-from headwise.figures.figure import Figure
+from headwise.core.markup import Html, image
+from headwise.figures.drawing import maps, plots, tile_grid
+from headwise.figures.drawing.style import GREY, INK
 from headwise.figures.layout import (
     MARGIN,
     NOTE,
@@ -37,11 +38,16 @@ from headwise.figures.layout import (
     bar_label,
     lay_out,
 )
-from headwise.figures.lettering import line_height
 from headwise.figures.panels import CategoryMap, Curves, Heatmap, Intervals, Legend, Scatter
+from headwise.figures.text_metrics import line_height
 from headwise.figures.tiles import Tiles
 
+if TYPE_CHECKING:
+    from headwise.figures.figure import Figure
+
 SUFFIXES = (".pdf", ".png", ".svg")
+MAX_SVG_BYTES = 300_000  # in a notebook, which stores every picture; larger ones become PNG
+NOTEBOOK_DPI, CSS_DPI = 144, 96
 STYLE = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure is the same on every machine
     "font.size": SMALL,
@@ -83,6 +89,16 @@ def render(figure: Figure, suffix: str, *, width: float = 7.2, dpi: int = 300) -
     return file.getvalue()
 
 
+def figure_html(figure: Figure) -> Html:
+    """An ``<img>`` for a notebook's cell, its description as alternative text: SVG where it is small, else PNG."""
+    alt = f"{figure.title}. {figure.alt}".strip()
+    svg = render(figure, ".svg")
+    if len(svg) <= MAX_SVG_BYTES:
+        return image(svg, "image/svg+xml", alt)
+    drawn = render(figure, ".png", dpi=NOTEBOOK_DPI)
+    return image(drawn, "image/png", alt, width=int.from_bytes(drawn[16:20], "big") * CSS_DPI // NOTEBOOK_DPI)
+
+
 def draw(figure: Figure, *, width: float = 7.2, dpi: int = 300) -> Canvas:
     """The figure as a matplotlib Figure, for those who want to go on from there."""
     page = lay_out(figure, width=width)
@@ -105,7 +121,7 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
         if slot.bar is not None:
             maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, Tiles):
-        mosaic.paint_tiles(axes, panel, figure.scales[panel.scale], slot)
+        tile_grid.paint_tiles(axes, panel, figure.scales[panel.scale], slot)
         if slot.bar is not None:
             maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, CategoryMap):

@@ -1,7 +1,7 @@
 """Maps on paper: heatmaps, category maps, and the colour bar.
 
 A map is painted as one path per colour, runs of equal neighbours joined: a figure of eleven 80 x 64 maps stays a true
-vector drawing of less than a megabyte, where one object a cell would take several and an embedded picture would blur in
+vector drawing of less than a megabyte, where one object per cell would take several and an embedded picture would blur in
 some viewers. Each path has a hair-thin edge of its own colour, so that no white seams show between the cells.
 """
 
@@ -19,15 +19,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
-from headwise.figures.drawing.ink import INK, outline, small_ticks, texture, thin_spines
+from headwise.figures.drawing.style import INK, outline, small_ticks, texture, thin_spines
 from headwise.figures.layout import SMALL, Slot, upright
-from headwise.figures.lettering import LEADING, text_width, wrap
 from headwise.figures.panels import Axis, CategoryMap, Heatmap, Mark
 from headwise.figures.scale import Scale
+from headwise.figures.text_metrics import LEADING, text_width, wrap
 from headwise.figures.ticks import thinned
 
 LEVELS = 128  # steps of a colour scale: finer than the eye tells apart, and half the file of the usual 256
-MOST_TICKS = 8
+MAX_TICKS = 8
 
 
 def paint_heatmap(axes: Axes, panel: Heatmap, scale: Scale, slot: Slot) -> None:
@@ -41,7 +41,7 @@ def paint_heatmap(axes: Axes, panel: Heatmap, scale: Scale, slot: Slot) -> None:
 
 
 def paint_categories(axes: Axes, panel: CategoryMap, slot: Slot) -> None:
-    """A square or a dot a cell, in the colour of its category."""
+    """One square or dot per cell, in the colour of its category."""
     colours = [category.colour for category in panel.categories]
     if panel.shape == "dot":
         rows, columns = panel.values.shape
@@ -57,16 +57,16 @@ def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
     _paint_cells(axes, np.arange(LEVELS - 1, -1, -1)[:, None], colours_of(scale))
     axes.set(xlim=(-0.5, 0.5), ylim=(LEVELS - 0.5, -0.5))
 
-    def place(value: float) -> float:
+    def height(value: float) -> float:
         return float(1 - scale.share(np.array(value))) * LEVELS - 0.5
 
     axes.yaxis.tick_right()
     axes.set_xticks([])
-    axes.set_yticks([place(value) for value, _ in scale.ticks()], [text for _, text in scale.ticks()])
+    axes.set_yticks([height(value) for value, _ in scale.ticks()], [text for _, text in scale.ticks()])
     small_ticks(axes)
     for mark in scale.marks:
         if scale.low <= mark.value <= scale.high:
-            y = place(mark.value)
+            y = height(mark.value)
             axes.plot([-0.5, 0.5], [y, y], color="white", linewidth=0.7)
             axes.plot([-0.5], [y], ">", markersize=2.8, markeredgewidth=0, color=INK, clip_on=False, zorder=5)
     if label:
@@ -133,9 +133,9 @@ def _paint_dots(axes: Axes, marks: Sequence[Mark], levels: np.ndarray, cell: flo
     dots = [mark for mark in marks if mark.sign == "dot"]
     for ink, wanted in ((INK, False), ("white", True)):
         own = [mark for mark in dots if dark[int(levels[mark.row, mark.column])] is wanted]
-        places = [mark.column for mark in own], [mark.row for mark in own]
+        positions = [mark.column for mark in own], [mark.row for mark in own]
         if own:
-            axes.scatter(*places, s=min(0.34 * cell, 2.4) ** 2, color=ink, linewidths=0, zorder=3)
+            axes.scatter(*positions, s=min(0.34 * cell, 2.4) ** 2, color=ink, linewidths=0, zorder=3)
 
 
 def _is_dark(colour: Any) -> bool:
@@ -176,8 +176,8 @@ def _label_cells(axes: Axes, x: Axis, y: Axis, slot: Slot) -> None:
         (slot.labelled_x, x, axes.xaxis, slot.box.width / pitch),
         (slot.labelled_y, y, axes.yaxis, slot.box.height / (SMALL * 1.15 / 72)),
     ):
-        places = thinned(axis.labels, min(int(room), MOST_TICKS) if upright(axis.labels) else int(room))
-        side.set_ticks(places, [axis.labels[place] if labelled else "" for place in places])
+        positions = thinned(axis.labels, min(int(room), MAX_TICKS) if upright(axis.labels) else int(room))
+        side.set_ticks(positions, [axis.labels[index] if labelled else "" for index in positions])
         if labelled and axis.name:
             side.set_label_text(axis.name, fontsize=SMALL + 0.6, color=INK)
             side.labelpad = 1.5

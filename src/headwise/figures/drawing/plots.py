@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from headwise.figures.drawing.ink import FAINT, GREY, INK, outline, small_ticks, texture, thin_spines
+from headwise.figures.drawing.style import FAINT, GREY, INK, outline, small_ticks, texture, thin_spines
 from headwise.figures.layout import PANEL_TITLE, SMALL, Slot
-from headwise.figures.lettering import line_height, text_width
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Legend, Scatter
+from headwise.figures.text_metrics import line_height, text_width
 from headwise.figures.ticks import tick_text
 
 _STYLES: dict[str, dict[str, Any]] = {
@@ -25,7 +25,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 _BLUE = "#31688e"
 KEY = 0.125  # inches of a line in a legend: two dashes and the gap between them
-_FEW = 6  # places on a logarithmic axis that each get a tick
+_MAX_OWN_TICKS = 6  # values on a logarithmic axis that each get a tick
 
 
 def paint_curves(axes: Axes, panel: Curves) -> None:
@@ -38,12 +38,12 @@ def paint_curves(axes: Axes, panel: Curves) -> None:
             curve.x, curve.y, color=curve.colour, linewidth=0.9, label=curve.label, markersize=3, **_STYLES[curve.style]
         )
     _finish(axes, panel.x, panel.y, panel.guides)
-    places = np.unique(np.concatenate([curve.x for curve in panel.curves])) if panel.curves else np.empty(0)
-    if panel.x.log and 0 < places.size <= _FEW:  # what was measured, rather than powers of two
-        axes.set_xticks(places, [tick_text(float(place)) for place in places])
+    values = np.unique(np.concatenate([curve.x for curve in panel.curves])) if panel.curves else np.empty(0)
+    if panel.x.log and 0 < values.size <= _MAX_OWN_TICKS:  # what was measured, rather than powers of two
+        axes.set_xticks(values, [tick_text(float(value)) for value in values])
     if not panel.y.labels and all((curve.y == np.round(curve.y)).all() for curve in panel.curves):  # counts
-        whole = [place for place in axes.get_yticks() if float(place).is_integer()]
-        axes.set_yticks(whole, [tick_text(float(place)) for place in whole])
+        whole = [value for value in axes.get_yticks() if float(value).is_integer()]
+        axes.set_yticks(whole, [tick_text(float(value)) for value in whole])
     if len(panel.curves) > 1 and any(curve.label for curve in panel.curves):  # else a legend of the figure names them
         _name_groups(axes)
 
@@ -58,7 +58,7 @@ def _stretched(curve: Curve) -> Curve:
 
 
 def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
-    """Points by group, and the names of the chosen ones beside them."""
+    """Points by group, and the names of the chosen ones next to them."""
     groups = np.array(panel.groups or [0] * panel.x_values.size)
     for index, category in enumerate(panel.categories or (Category("all", "", _BLUE),)):
         x, y = panel.x_values[groups == index], panel.y_values[groups == index]
@@ -70,7 +70,7 @@ def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
 
 
 def paint_intervals(axes: Axes, panel: Intervals) -> None:
-    """A dot and its line a row, the first row on top."""
+    """One dot with its line per row, the first row on top."""
     rows = np.arange(len(panel.y.labels))
     groups = np.array(panel.groups or [0] * rows.size)
     for index, category in enumerate(panel.categories or (Category("all", "", _BLUE),)):
@@ -95,7 +95,7 @@ def paint_intervals(axes: Axes, panel: Intervals) -> None:
 
 
 def paint_legend(axes: Axes, panel: Legend, slot: Slot) -> None:
-    """Signs and what they mean, from the top of the place it was given."""
+    """Signs and what they mean, from the top of its box."""
     axes.set(xlim=(0, slot.box.width), ylim=(slot.box.height, 0))  # inches
     axes.axis("off")
     y = line_height(SMALL) / 2
@@ -136,10 +136,10 @@ def _name_groups(axes: Axes) -> None:
 
 def _name_points(axes: Axes, panel: Scatter, slot: Slot) -> None:
     """Names towards the middle, from the highest point down, each at least one line below the one before."""
-    places = axes.transLimits.transform(axes.transScale.transform(np.c_[panel.x_values, panel.y_values]))
+    values = axes.transLimits.transform(axes.transScale.transform(np.c_[panel.x_values, panel.y_values]))
     free = slot.box.height * 72 - SMALL / 2  # points
-    for index in sorted(panel.shown, key=lambda shown: -places[shown, 1]):
-        right, y = places[index, 0] > 0.5, places[index, 1] * slot.box.height * 72
+    for index in sorted(panel.shown, key=lambda shown: -values[shown, 1]):
+        right, y = values[index, 0] > 0.5, values[index, 1] * slot.box.height * 72
         free = min(y + 1, free)
         axes.annotate(
             panel.names[index], (panel.x_values[index], panel.y_values[index]), (-3 if right else 3, free - y),
@@ -159,9 +159,9 @@ def _finish(axes: Axes, x: Axis, y: Axis, guides: tuple[Guide, ...]) -> None:
         low, high = sorted(side.get_view_interval())
         counts = side is axes.xaxis and low >= 0.5  # of heads, of examples: they double
         locator = _log_locator(low, high, counts) if axis.log else MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
-        places = [place for place in locator.tick_values(low, high) if low <= place <= high]
-        places = _that_fit(axes, places) if axis.log and side is axes.xaxis else places
-        side.set_ticks(places, [tick_text(place) for place in places])
+        values = [value for value in locator.tick_values(low, high) if low <= value <= high]
+        values = _that_fit(axes, values) if axis.log and side is axes.xaxis else values
+        side.set_ticks(values, [tick_text(value) for value in values])
         if axis.labels and side is axes.yaxis:
             side.set_ticks(range(len(axis.labels)), axis.labels)
         side.set_minor_locator(NullLocator())
@@ -180,15 +180,15 @@ def _log_locator(low: float, high: float, counts: bool) -> LogLocator:
     return LogLocator(base=10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=9 if few else 5)
 
 
-def _that_fit(axes: Axes, places: list[float]) -> list[float]:
-    """Every second place (or fourth, ...) of a logarithmic axis whose numbers would stand on each other."""
+def _that_fit(axes: Axes, values: list[float]) -> list[float]:
+    """Every second tick (or fourth, ...) of a logarithmic axis whose labels would overlap."""
     canvas: Any = axes.get_figure()
     room = axes.get_position().width * float(canvas.get_size_inches()[0])
     low, high = np.log(axes.get_xlim())
-    for step in (1, 2, 3, len(places) or 1):
-        chosen = places[::step]
-        middles = [(np.log(place) - low) / (high - low) * room for place in chosen]
-        halves = [text_width(tick_text(place), SMALL) / 2 + 0.03 for place in chosen]
+    for step in (1, 2, 3, len(values) or 1):
+        chosen = values[::step]
+        middles = [(np.log(value) - low) / (high - low) * room for value in chosen]
+        halves = [text_width(tick_text(value), SMALL) / 2 + 0.03 for value in chosen]
         ends = [(middle - half, middle + half) for middle, half in zip(middles, halves, strict=True)]
         ends = [end for end in ends if end[1] <= room + 0.12]
         if all(a[1] <= b[0] for a, b in pairwise(ends)):

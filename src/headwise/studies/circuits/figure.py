@@ -19,8 +19,8 @@ from headwise.core.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale
 from headwise.figures.ticks import round_up, tick_text
 
@@ -53,14 +53,14 @@ def _curves(dataset: xr.Dataset) -> Figure:
         _task(dataset.sel({TASK: task, UNIT: unit}), str(task), unit) for task in dataset[TASK].values for unit in units
     ]
     panels += [_needed(dataset, unit) for unit in units]
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(KINDS["curves"], origin),
         panels=tuple(panels),
         columns=4 if len(units) > 1 else 3,
         subtitle=_signs(dataset),
         notes=_curve_notes(dataset),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 
@@ -165,7 +165,7 @@ def _maps(dataset: xr.Dataset) -> Figure:
         _map(dataset.sel({TASK: task}), variable, str(task)) for variable, _ in names for task in dataset[TASK].values
     ]
     every = np.concatenate([dataset[variable].values.ravel() for variable, _ in names])
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     agreement = dataset["agreement"].isel({SUBJECT: 0}).values
     counts = json.loads(dataset.attrs["prompts"])
     return Figure(
@@ -183,7 +183,7 @@ def _maps(dataset: xr.Dataset) -> Figure:
             + ", ".join(f"{value:.2f}" for value in agreement)
             + ".",
         ),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -22,8 +22,8 @@ from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import written_matrix
-from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around
 from headwise.studies.functions.figure.grid import Parts, columns_for, shown_functions
 
@@ -50,14 +50,14 @@ def figure(dataset: xr.Dataset, *, kind: str = "masking", functions: Iterable[st
         raise StudyError(f"The function_masking figure has no kind {kind!r}. {did_you_mean(kind, TITLES)}")
     names = shown_functions(dataset, functions, "The function_masking study")
     parts = _KINDS[kind](dataset.sel({FUNCTION: names, MASKED: names}))
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(TITLES[kind], origin),
         panels=parts.panels,
         columns=parts.columns,
         scales=parts.scales,
         notes=parts.notes,
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -21,10 +21,10 @@ import xarray as xr
 from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
+from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
-from headwise.figures.topics import letters_told, short_names
 from headwise.studies.spec import FigureVariant
 
 SITE_LABELS = {
@@ -66,14 +66,14 @@ def figure(
         raise StudyError(f"This probing study did not probe the site {site!r}. {did_you_mean(site, known)}")
     chosen = dataset.sel({SITE: site, TOKEN: _positions(dataset, positions)})
     panels, columns, scales, notes = _KINDS[kind](chosen, site, layers)
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(_TITLES.get(kind) or dataset.attrs.get("title") or "Probing", origin),
         panels=panels,
         columns=columns,
         scales=scales,
         notes=(f"{_counts(dataset)} {notes}".strip(),),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 
@@ -257,7 +257,7 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         "gain": scale_around(np.append(gain, 0.1), "difference", colours="PuOr_r"),
     }
     note = f"Rings: cross-validated inside the group. The probe reads the {SITE_NAMES.get(site, site)} at the exact answer."
-    return panels, 2, scales, f"{note} {letters_told(written)}".strip()
+    return panels, 2, scales, f"{note} {letter_note(written)}".strip()
 
 
 def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:

@@ -19,8 +19,8 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC, head_name
 from headwise.core.errors import StudyError
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Heatmap, Legend, Mark, Panel
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
 
@@ -44,14 +44,14 @@ def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, rela
     panels: list[Panel] = [panel for panel, _ in drawn]
     if len(panels) > 1:
         panels.append(_legend(dataset, keys, relative))
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=_title(dataset, origin, relative),
         panels=tuple(panels),
         columns=_columns(len(panels), dataset.sizes[LAYER], dataset.sizes[HEAD]),
         scales={panel.key: scale for panel, scale in drawn},
         notes=_notes(dataset, keys, relative, without),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -20,8 +20,8 @@ import xarray as xr
 from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 
 KINDS = {  # kind: title
     "outputs": "Heads in texts against their weights",
@@ -57,13 +57,13 @@ def figure(dataset: xr.Dataset, *, kind: str = "outputs", relations: Iterable[st
 
 
 def _figure(dataset: xr.Dataset, kind: str, panels: list[Panel], columns: int, notes: tuple[str, ...]) -> Figure:
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(KINDS[kind], origin),
         panels=tuple(panels),
         columns=columns,
         notes=notes,
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

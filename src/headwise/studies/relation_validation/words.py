@@ -14,7 +14,7 @@ import xarray as xr
 from headwise.core.dims import RELATION, REMOVED, TASK
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
-from headwise.figures.origin import origin_of
+from headwise.figures.provenance import provenance_of
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
 NAMED, LOWEST = 5, 3  # relations named at the upper end and at the lower
@@ -186,7 +186,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
         "A correlation over heads is carried by the few heads with a score, and those of similar relations are alike; its "
         "interval is over heads, and other prompts would move it too where scores are small. Tasks "
         "are asked only on prompts that the whole model completes right, so any change can only lower their accuracy: the "
-        f"random heads show by how much. {DRAWN[bool(origin_of(dataset).get('parameters', {}).get('same_layers'))]}",
+        f"random heads show by how much. {DRAWN[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}",
     )
     unsolved = json.loads(dataset.attrs["unsolved"])
     if unsolved:

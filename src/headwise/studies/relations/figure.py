@@ -24,8 +24,8 @@ from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import ScaleMark, scale_over
 
 KINDS = ("categories", "relations", "layers")
@@ -142,13 +142,13 @@ def _layers(dataset: xr.Dataset, beyond_null: bool) -> Figure:
 
 
 def _figure(dataset: xr.Dataset, panels: list[Panel], columns: int, notes: list[str], **rest: object) -> Figure:
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(dataset.attrs.get("title") or "What each head computes, from its weights", origin),
         panels=tuple(panels),
         columns=columns,
         notes=(" ".join(note for note in notes if note),),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
         **rest,  # type: ignore[arg-type]
     )
 

@@ -12,8 +12,8 @@ import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Category, Guide, Intervals, Panel
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 
 LABELS = {
     "greedy": "Greedy",
@@ -42,13 +42,13 @@ def figure(dataset: xr.Dataset) -> Figure:
     known = [name for name in there if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
     if known:
         panels.append(_probes(dataset, known))
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(dataset.attrs.get("title") or "Asked many times", origin),
         panels=tuple(panels),
         columns=min(2, len(panels)),
         notes=_notes(dataset),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

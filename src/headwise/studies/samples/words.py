@@ -11,7 +11,7 @@ import xarray as xr
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
-from headwise.figures.origin import origin_of
+from headwise.figures.provenance import provenance_of
 
 NAMES = {
     "greedy": "the greedy answer",
@@ -137,7 +137,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
         "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
         "samples. Types are told from the same samples that are chosen from. Wrong answers are called equal by their words.",
     )
-    if not origin_of(dataset).get("parameters", {}).get("judge"):
+    if not provenance_of(dataset).get("parameters", {}).get("judge"):
         writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
     writer.add("caveats", "This is one model on one set of questions.")
 

@@ -19,8 +19,8 @@ from headwise.core.dims import HEAD, LAYER, RULE
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Curve, Curves, Heatmap, Panel
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_over
 
 KINDS = {"costs": "What dropping attention weights costs", "maps": "Heads that can bear dropped weights"}
@@ -62,7 +62,7 @@ def _costs(dataset: xr.Dataset) -> Figure:
             named=True,
         ),
     ]
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     scaled = "What stays of a row is scaled to the row's sum. " if dataset.attrs["renormalised"] else ""
     return Figure(
         title=with_model(KINDS["costs"], origin),
@@ -74,7 +74,7 @@ def _costs(dataset: xr.Dataset) -> Figure:
             f"{float(dataset['dense']):.2f} nats). The share kept runs from {100 * shares.min():.1f} % to "
             f"{100 * shares.max():.1f} % of visible edges. Right: each head alone, with everything before it untouched.",
         ),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 
@@ -129,7 +129,7 @@ def _maps(dataset: xr.Dataset, rules: Iterable[str] | str | None) -> Figure:
         "needed": scale_over(one["needed"].values, "keys"),
         "change": scale_over(changes, "||z' - z|| / ||z||", clip=0.99),
     }
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(KINDS["maps"], origin),
         panels=tuple(panels),
@@ -139,7 +139,7 @@ def _maps(dataset: xr.Dataset, rules: Iterable[str] | str | None) -> Figure:
             f"{int(dataset.attrs['prompts'])} prompts of {int(dataset.attrs['tokens'])} tokens, means over prompts. Each head "
             "alone, with everything before it untouched. Keys: the least number that holds 99 % of a row's weight.",
         ),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

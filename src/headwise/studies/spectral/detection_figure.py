@@ -12,10 +12,10 @@ import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
+from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around
-from headwise.figures.topics import letters_told, short_names
 
 FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
@@ -39,7 +39,7 @@ def figure(dataset: xr.Dataset) -> Figure:
     moved = _transfer(dataset)
     if moved is not None:
         panels.insert(min(3, len(panels)), moved)  # under the names of the detectors: both need room at their left
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     title = dataset.attrs.get("title") or "How well wrong answers are told from correct ones"
     return Figure(
         title=with_model(title, origin),
@@ -47,7 +47,7 @@ def figure(dataset: xr.Dataset) -> Figure:
         columns=min(3, len(panels)),
         scales=_scales(moved),
         notes=_notes(dataset),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 
@@ -178,7 +178,7 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     if length_row(dataset) is None:
         notes.append("The answer's length, a confounder, is not in this table.")
     if TOPIC in dataset.coords:
-        notes.append(letters_told(short_names([str(topic) for topic in dataset[TOPIC].values])))
+        notes.append(letter_note(short_names([str(topic) for topic in dataset[TOPIC].values])))
     return (" ".join(note for note in notes if note),)
 
 

@@ -22,8 +22,8 @@ from headwise.core.dims import FEATURE, HEAD, LAYER, PART
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around
 
 LEVEL = 0.05
@@ -59,14 +59,14 @@ def figure(
         raise StudyError(f"The spectral study has no part {part!r}. {did_you_mean(part, parts)}")
     chosen = dataset.sel({PART: part, FEATURE: keys})
     panels = [_panel(chosen, key, row, matched) for row in rows for key in keys]
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(_title(dataset, part, matched), origin),
         panels=tuple(panels),
         columns=_columns(chosen, len(keys), len(panels)),
         scales={row: _scale(chosen, row, matched, log=scale == "log") for row in rows},
         notes=_notes(chosen, keys, rows, matched, log=scale == "log"),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -21,8 +21,8 @@ import xarray as xr
 from headwise.core.dims import FUNCTION, HEAD, LAYER, SEED
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around, scale_over
 from headwise.studies.functions.figure.companions import COMPANIONS, TITLES
 from headwise.studies.functions.figure.grid import columns_for, shown_functions
@@ -50,17 +50,17 @@ def figure(
     if cap is not None and not (math.isfinite(cap) and cap > 0):
         raise StudyError(f"The cap of the colour scale is {cap}; give a number above 0, such as 0.004.")
     chosen = dataset.sel({FUNCTION: shown_functions(dataset, functions, "The functions study")})
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     title = with_model(TITLES.get(kind) or dataset.attrs.get("title") or "Functions of heads", origin)
     if kind != "maps":
         parts = COMPANIONS[kind](chosen)
         return Figure(
-            title, parts.panels, parts.columns, parts.scales, notes=parts.notes, provenance=small_print(origin)
+            title, parts.panels, parts.columns, parts.scales, notes=parts.notes, provenance=provenance_caption(origin)
         )
     panels = tuple(_map(chosen.sel({FUNCTION: name}), str(name), value) for name in chosen[FUNCTION].values)
     scales = {value: scale_of(chosen, value, cap)}
     notes = (_meaning(dataset, value), _probe(dataset))
-    return Figure(title, panels, columns_for(len(panels)), scales, notes=notes, provenance=small_print(origin))
+    return Figure(title, panels, columns_for(len(panels)), scales, notes=notes, provenance=provenance_caption(origin))
 
 
 def scale_of(dataset: xr.Dataset, value: str = "magnitude", cap: float | None = None) -> Scale:

@@ -18,7 +18,7 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, SUBJECT, head_name
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import Tiles, pooled, to_levels
@@ -46,7 +46,7 @@ def grid_figure(
         _panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, place)
         for place, (name, picture) in enumerate(zip(names, pictures, strict=True))
     )
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(str(dataset.attrs.get("title") or "What the attention maps look like"), origin),
         panels=panels,
@@ -54,7 +54,7 @@ def grid_figure(
         scales={"weight": scale},
         subtitle=told[:1].upper() + told[1:],
         notes=(_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {told}." if told else ""),),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 
@@ -121,7 +121,7 @@ def _note(dataset: xr.Dataset, average: bool, pixels: int) -> str:
         length = None
     else:
         tokens = [str(token) for token in dataset["token_text"].values]
-        text = origin_of(dataset).get("parameters", {}).get("prompt") or "".join(tokens)
+        text = provenance_of(dataset).get("parameters", {}).get("prompt") or "".join(tokens)
         shown = text if len(text) <= 120 else f"{text[:119]}…"
         what, length = (
             f"Each tile is one head's attention map of the prompt “{shown}” ({len(tokens)} tokens)",

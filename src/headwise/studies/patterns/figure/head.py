@@ -10,8 +10,8 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name
 from headwise.figures.figure import Figure
-from headwise.figures.origin import origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale
 from headwise.studies.patterns.figure.subjects import chosen_heads, names_of, prompts_of, token_labels
 
@@ -36,14 +36,14 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
         )
         for place, subject in enumerate(names_of(dataset))
     )
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model(f"Attention of {head_name(*head)}", origin),
         panels=panels,
         columns=len(panels),
         scales={"weight": Scale("Attention weight", 0.0, 1.0, "Blues")},
         notes=(_note(dataset, head, len(labels)),),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -15,8 +15,8 @@ import xarray as xr
 from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT
 from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
-from headwise.figures.origin import cell_names, origin_of, small_print, with_model
 from headwise.figures.panels import Axis, Heatmap, Mark
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.studies.patterns.figure.subjects import names_of, prompts_of
 
@@ -42,14 +42,14 @@ def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) 
         if len(names) == 2:
             scales[f"{key} change"] = scale_around(one["change"].values, "change")
             panels.append(_change(one, key))
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     return Figure(
         title=with_model("The attention maps in numbers", origin),
         panels=tuple(panels),
         columns=_columns(len(keys), len(names)),
         scales=scales,
         notes=(_note(dataset, keys, names, same),),
-        provenance=small_print(origin),
+        provenance=provenance_caption(origin),
     )
 
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_heads
 from headwise.core.errors import DataError, StudyError, did_you_mean
-from headwise.figures.origin import origin_of
+from headwise.figures.provenance import provenance_of
 
 ALIKE = ("change", "similarity")  # two names of one order: least similar first
 LONGEST = 14  # letters of a token that are written
@@ -95,7 +95,7 @@ def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tupl
 
 def prompts_of(dataset: xr.Dataset) -> str:
     """How many prompts of how many tokens the numbers are over."""
-    origin = origin_of(dataset)
+    origin = provenance_of(dataset)
     tokens = origin.get("parameters", {}).get("tokens")
     count = dataset.sizes.get("example", 0)
     return f"{count} prompts of {tokens} tokens" if tokens else f"{count} prompts"

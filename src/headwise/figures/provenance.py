@@ -1,9 +1,6 @@
-"""Where a figure's numbers came from, as it is written around them: the model in the title, the origin in small print.
+"""The provenance of a figure as text: the model in the title, model, data, seed and version in a caption.
 
-A picture is shown to others, and how somebody's folders are called is none of their business: a model that was loaded from
-a path is named by the path's last part.
-
-This module does not know what any study measures.
+Figures are shown to others, so folder names stay private: a model loaded from a path is named by its last part.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ import xarray as xr
 
 from headwise.studies.registry import dataset_spec
 
-UNKNOWN = "not installed"  # the version that was written down where nobody knew it
+UNKNOWN = "not installed"  # the recorded version where it was unknown
 
 
-def origin_of(dataset: xr.Dataset) -> dict[str, Any]:
+def provenance_of(dataset: xr.Dataset) -> dict[str, Any]:
     """The provenance of a Dataset; empty where it has none."""
     found: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
     return found
@@ -43,7 +40,7 @@ def with_model(title: str, origin: dict[str, Any]) -> str:
     return f"{title}: {model}" if model else title
 
 
-def small_print(origin: dict[str, Any]) -> str:
+def provenance_caption(origin: dict[str, Any]) -> str:
     """Model, data, seed and version on one line."""
     model, data = origin.get("model", {}), origin.get("data", {})
     version = origin.get("environment", {}).get("headwise", UNKNOWN)
@@ -78,8 +75,8 @@ def _data(data: dict[str, Any], made_from: str | None) -> str:
 
 def cell_names(dataset: xr.Dataset, dim: str) -> tuple[str, ...]:
     """What is written at the cells of an axis of layers or heads."""
-    places = dataset[dim].values if dim in dataset.coords else range(dataset.sizes[dim])
-    return tuple(str(int(place)) for place in places)
+    indices = dataset[dim].values if dim in dataset.coords else range(dataset.sizes[dim])
+    return tuple(str(int(index)) for index in indices)
 
 
 def _count(model: dict[str, Any], noun: str) -> str:

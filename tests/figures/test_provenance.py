@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwise.figures.origin import model_name, small_print, with_model
+from headwise.figures.provenance import model_name, provenance_caption, with_model
 
 
 def origin(name: str) -> dict:
@@ -27,8 +27,8 @@ def origin(name: str) -> dict:
 )
 def test_no_figure_tells_where_somebody_keeps_a_model(name: str, shown: str) -> None:
     assert model_name(origin(name)) == shown
-    assert small_print(origin(name)).startswith(f"{shown} (2 layers, 1 head, float32)")
-    assert "jane" not in small_print(origin(name)) + with_model("Title", origin(name))
+    assert provenance_caption(origin(name)).startswith(f"{shown} (2 layers, 1 head, float32)")
+    assert "jane" not in provenance_caption(origin(name)) + with_model("Title", origin(name))
 
 
 def test_an_unknown_model_is_not_named() -> None:
@@ -38,6 +38,6 @@ def test_an_unknown_model_is_not_named() -> None:
 
 def test_a_version_that_nobody_knew_is_left_out() -> None:
     known = origin("m") | {"environment": {"headwise": "0.1.0"}}
-    assert small_print(known).endswith("seed 0 · headwise 0.1.0")
+    assert provenance_caption(known).endswith("seed 0 · headwise 0.1.0")
     for environment in ({"headwise": "not installed"}, {}):
-        assert small_print(origin("m") | {"environment": environment}).endswith("seed 0")
+        assert provenance_caption(origin("m") | {"environment": environment}).endswith("seed 0")

@@ -23,7 +23,7 @@ def text_width(text: str, points: float) -> float:
 
 
 def wrap(text: str, inches: float, points: float) -> tuple[str, ...]:
-    """The text in lines that are no wider than this; line ends in the text are kept."""
+    """The text in lines that are no wider than this; line ends in the text are preserved."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         line = ""
