@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.studies.sparsity.measure import conclude
+from headwise.studies.sparsity.measure import conclude, rules_of
 from headwise.studies.sparsity.spec import SparsityOptions
 from synthetic.origin import provenance
 
@@ -18,7 +18,7 @@ PROMPTS = 30
 def sparsity_dataset(layers: int = 30, heads: int = 9, seed: int = 0) -> xr.Dataset:
     """All default rules."""
     generator = np.random.default_rng(seed)
-    rules = SparsityOptions().droppings
+    rules = rules_of(SparsityOptions())
     share = {"top": 0.03, "random": 0.03, "window": 0.025}
     kept = np.array([
         min(0.9, share[rule.kind] * rule.amount) if rule.kind in share else
