@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import stats
 
 from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 from headwise.core.errors import StudyError
-from headwise.stats import wilson_interval
+from headwise.stats import spearman, t_half_width, wilson_interval
 from headwise.studies.circuits.curve import needed
 
 __all__ = ["UNITS", "to_dataset"]
@@ -126,21 +125,19 @@ class _Task:
     def effect(self) -> list[Floats]:
         """(layer, head): mean and ends of its interval."""
         mean = self.effects.mean(0) / self.gap
-        error = self.effects.std(0, ddof=1) / abs(self.gap) / np.sqrt(len(self.effects))
-        half = stats.t.ppf(0.975, len(self.effects) - 1) * error
+        half = t_half_width(self.effects) / abs(self.gap)
         return [mean, mean - half, mean + half]
 
     def agreement(self) -> float:
         """Spearman's correlation of effects by gradient and by patching."""
-        known = np.isfinite(self.exact).all(0)
-        return float(stats.spearmanr(*self.exact[:, known]).statistic) if known.sum() > 2 else np.nan
+        return spearman(*self.exact)
 
     def numbers(self) -> dict[str, float]:
         """What is one number a task."""
         right = (self.all_clean > 0).mean()
         low, high = wilson_interval(right, len(self.all_clean))
         gaps = self.all_clean - self.all_corrupt
-        half = stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps))
+        half = float(t_half_width(gaps))
         return {
             "accuracy": right, "accuracy_low": float(low), "accuracy_high": float(high),
             "clean": self.all_clean.mean(), "corrupt": self.all_corrupt.mean(),

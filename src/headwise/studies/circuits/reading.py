@@ -20,14 +20,13 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
 from headwise.core.errors import SeamError, StudyError
 from headwise.corpora import TaskPairs
 from headwise.instruments import RawHeadOutputs
 from headwise.seam import Structure, observe
-from headwise.stats import wilson_interval
+from headwise.stats import t_half_width, wilson_interval
 from headwise.studies.circuits.attribution import effects, head_effects
 from headwise.studies.circuits.bench import Bench
 from headwise.studies.circuits.curve import sizes_up_to, trace
@@ -204,7 +203,7 @@ def not_done(clean: Floats, corrupt: Floats) -> str:
     if float(wilson_interval(np.array(right), np.array(len(clean)))[0]) <= CHANCE:
         return f"right in {100 * right:.0f} % of {len(clean)} prompts, which is not above chance"
     gaps = clean - corrupt
-    half = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    half = float(t_half_width(gaps))
     if gaps.mean() - half <= 0:
         return f"clean prompts score {gaps.mean():.2f} more than corrupt ones, which is not above 0"
     return ""

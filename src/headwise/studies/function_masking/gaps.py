@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from headwise.stats import sum_of_means_half_width, wilson_interval
+from headwise.stats import sum_of_means_half_width, t_half_width, wilson_interval
 
 __all__ = ["Interval", "gap", "mean_over", "over_draws", "share"]
 
@@ -42,7 +41,7 @@ def over_draws(right: NDArray) -> Interval:
     value = float(means.mean())
     if len(means) < 2:
         return value, np.nan, np.nan
-    half = float(stats.t.ppf(0.975, len(means) - 1) * means.std(ddof=1) / np.sqrt(len(means)))
+    half = float(t_half_width(means))
     return value, max(0.0, value - half), min(1.0, value + half)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.stats import benjamini_hochberg
+from headwise.stats import benjamini_hochberg, pooled_null_p
 
 __all__ = ["Chance", "against_shuffled"]
 
@@ -39,10 +39,6 @@ def against_shuffled(maps: Floats, null: Floats) -> Chance:
     if not len(flat):
         nothing = np.full(maps.shape, np.nan)
         return Chance(nothing, nothing.copy(), nothing.copy())
-    mean, spread = flat.mean(axis=0), np.maximum(flat.std(axis=0, ddof=1), 1e-12)
-    pooled = np.sort((np.abs(flat - mean) / spread).ravel())
-    far = np.abs(maps - mean) / spread
-    p = (1 + len(pooled) - np.searchsorted(pooled, far, side="left")) / (1 + len(pooled))
-    p = np.where(np.isnan(maps), np.nan, p)
+    p = pooled_null_p(maps, flat.T, two_sided=True)
     high = np.broadcast_to(np.quantile(np.abs(flat), 0.95, axis=0), maps.shape).copy()
     return Chance(p, np.array([benjamini_hochberg(row) for row in p]), high)

@@ -23,7 +23,7 @@ from scipy import stats
 from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
-from headwise.stats import correlation, wilson_interval
+from headwise.stats import correlation, rank_vectors, t_half_width, wilson_interval
 from headwise.studies.functions.chance import against_shuffled
 from headwise.studies.functions.confounds import form_of, told_by_form
 from headwise.studies.functions.directions import direction
@@ -86,7 +86,7 @@ def _answers(readings: xr.Dataset, rows: Rows) -> xr.Dataset:
 def _maps(rows: Rows, fits: JointFits, refused: NDArray[np.bool_]) -> xr.Dataset:
     seeds = np.where(refused[:, None], np.nan, fits.importance.astype(np.float64))  # (seed, function, head)
     mean, spread = seeds.mean(axis=0), seeds.std(axis=0, ddof=1)
-    half = stats.t.ppf(0.975, len(seeds) - 1) * spread / np.sqrt(len(seeds))
+    half = t_half_width(seeds)
     worth = against_shuffled(mean, fits.null_importance.astype(np.float64))
     size = np.abs(mean)
     order = np.argsort(-np.nan_to_num(size, nan=-1), axis=1, kind="stable")
@@ -120,8 +120,8 @@ def _agreement(maps: Floats) -> float:
     """Mean rank correlation of every pair of seeds' maps, (seed, head)."""
     if not np.isfinite(maps).all() or len(maps) < 2:
         return float("nan")
-    table = np.corrcoef(stats.rankdata(maps, axis=1))
-    return float(table[np.triu_indices(len(maps), 1)].mean())
+    vectors = rank_vectors(maps)
+    return float((vectors @ vectors.T)[np.triu_indices(len(maps), 1)].mean())
 
 
 def _best(functions: Sequence[str], size: Floats, beyond: NDArray[np.bool_]) -> NDArray[Any]:

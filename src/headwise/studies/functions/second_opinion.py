@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 from headwise.probes.cell_maps import OneStepProbes, device_auroc
-from headwise.stats import benjamini_hochberg, wilson_interval
+from headwise.stats import benjamini_hochberg, pooled_null_p, wilson_interval
+from headwise.stats.permutation import permuted_rows
 
 __all__ = ["Alone", "each_alone"]
 
@@ -45,7 +46,8 @@ def each_alone(z: Any, labels: Ints, groups: Any, classes: int, *, shuffles: int
     """`z` (row, head, width), `labels` (row,) from 0, `groups` (row,): rows of one question stay in one fold."""
     fold_of = folds_of(labels, groups, seed)
     own = np.eye(classes, dtype=bool)[labels]  # (row, function)
-    sets = np.concatenate([own, *(_dealt(own, fold_of, seed + number) for number in range(shuffles))], axis=1)
+    orders = [permuted_rows(fold_of, np.random.default_rng([seed + number, 3])) for number in range(shuffles)]
+    sets = np.concatenate([own, *(own[order] for order in orders)], axis=1)
     rows, heads = z.shape[:2]
     areas, right = np.empty((heads, sets.shape[1])), np.empty(heads)
     told, labelled = torch.from_numpy(sets), torch.from_numpy(own)
@@ -58,7 +60,7 @@ def each_alone(z: Any, labels: Ints, groups: Any, classes: int, *, shuffles: int
         named = (scores[:, :, :classes] + prior).argmax(dim=2)
         right[start : start + len(some)] = (named == torch.from_numpy(labels)).double().mean(dim=1).numpy()
     real, null = areas[:, :classes].T, areas[:, classes:]  # (function, head), (head, set)
-    p = _one_sided(real, null) if shuffles else np.full(real.shape, np.nan)
+    p = pooled_null_p(real, null) if shuffles else np.full(real.shape, np.nan)
     return Alone(real, p, np.array([benjamini_hochberg(row) for row in p]), right, *wilson_interval(right, rows))
 
 
@@ -70,21 +72,3 @@ def folds_of(labels: Ints, groups: Any, seed: int) -> Ints:
     for fold, (_, rows) in enumerate(cut.split(np.zeros(len(labels)), labels, names)):
         folds[rows] = fold
     return folds
-
-
-def _dealt(own: NDArray[np.bool_], fold_of: Ints, seed: int) -> NDArray[np.bool_]:
-    """The labels of each fold in another order."""
-    random, new = np.random.default_rng([seed, 3]), own.copy()
-    for fold in np.unique(fold_of):
-        place = np.flatnonzero(fold_of == fold)
-        new[place] = own[random.permutation(place)]
-    return new
-
-
-def _one_sided(real: Floats, null: Floats) -> Floats:
-    """How often a null value lies as far above its head's mean, in its head's spread, all heads' nulls pooled."""
-    mean, spread = null.mean(axis=1), np.maximum(null.std(axis=1, ddof=1), 1e-9)
-    pooled = np.sort(((null - mean[:, None]) / spread[:, None]).ravel())
-    return np.asarray(
-        (1 + len(pooled) - np.searchsorted(pooled, (real - mean) / spread, side="left")) / (1 + len(pooled))
-    )

@@ -17,7 +17,6 @@ from dataclasses import asdict
 import numpy as np
 import torch
 import xarray as xr
-from scipy import stats
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.core.errors import DataError, StudyError
@@ -27,6 +26,7 @@ from headwise.engines import Shard
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Structure, observe
+from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import observe_examples
 from headwise.studies.profile.spec import SPEC, ProfileOptions
@@ -73,16 +73,13 @@ def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
     readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, STATISTIC, LAYER, HEAD)
     on_repeats = (readings["register"] == REPEATS) == readings[STATISTIC].isin(ON_REPEATS)
     kept = readings.where(on_repeats)
-    count = kept["value"].notnull().sum(EXAMPLE)
-    mean = kept["value"].mean(EXAMPLE)
-    error = kept["value"].std(EXAMPLE, ddof=1) / np.sqrt(count)
-    half = error * stats.t.ppf(0.975, np.maximum(count - 1, 1))
+    interval = mean_interval(kept["value"], EXAMPLE)
     labels, units, definitions = zip(*(FACES[name] for name in readings[STATISTIC].values), strict=True)
     result = xr.Dataset(
         {
-            "value": mean,
-            "low": mean - half,
-            "high": mean + half,
+            "value": interval["mean"],
+            "low": interval["low"],
+            "high": interval["high"],
             "uniform": kept["uniform"].mean(EXAMPLE),
             "per_example": kept["value"],
         }

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy import stats
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
-from headwise.stats import correlation, correlation_table, sum_of_means_half_width, wilson_interval
+from headwise.stats import correlation, correlation_table, sum_of_means_half_width, t_half_width, wilson_interval
 
 __all__ = ["to_dataset"]
 
@@ -133,7 +132,7 @@ class _Asked:
     def curves(self) -> list[Floats]:
         """Accuracy without its own heads, and without random ones, each with its interval; (removed,) each."""
         share, draws = self.own.mean(0), self.random.mean(1)
-        half = stats.t.ppf(0.975, len(draws) - 1) * draws.std(0, ddof=1) / np.sqrt(len(draws))
+        half = t_half_width(draws)
         mean = draws.mean(0)
         return [
             share,

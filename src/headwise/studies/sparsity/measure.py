@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from scipy import stats
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
@@ -37,6 +36,7 @@ from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
+from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import observe_examples
 from headwise.studies.patterns.prompts import cut_prompts
@@ -143,7 +143,5 @@ def conclude(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.
 
 def _interval(values: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     """Mean over prompts, and the ends of its interval."""
-    count = values.sizes[EXAMPLE]
-    mean, error = values.mean(EXAMPLE), values.std(EXAMPLE, ddof=1) / np.sqrt(count)
-    half = stats.t.ppf(0.975, count - 1) * error
-    return mean, mean - half, mean + half
+    found = mean_interval(values, EXAMPLE)
+    return found["mean"], found["low"], found["high"]

@@ -105,14 +105,3 @@ class SpectralReading:
     def _names(self, dim: str) -> list[int]:
         coords = self.dataset.coords
         return [int(name) for name in coords[dim].values] if dim in coords else list(range(self.dataset.sizes[dim]))
-
-
-def auroc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """How often a positive is larger than a negative, ties counted half.
-
-    >>> auroc(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
-    0.875
-    """
-    below = np.searchsorted(np.sort(negative), positive, side="left")
-    at_most = np.searchsorted(np.sort(negative), positive, side="right")
-    return float((below + at_most).sum() / (2 * positive.size * negative.size))

@@ -13,7 +13,8 @@ import numpy as np
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
-from headwise.studies.spectral.accessor import LEVEL, WHOLE, SpectralReading, auroc
+from headwise.stats import auroc_rows
+from headwise.studies.spectral.accessor import LEVEL, WHOLE, SpectralReading
 from headwise.studies.spectral.words_findings import PAIR, add_details, add_observations
 
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
@@ -104,9 +105,11 @@ def _length(writer: Writer, reading: SpectralReading) -> str:
         writer.number(float(np.median(tokens)), f"length {kind}")
         for tokens, kind in ((wrong, "wrong"), (correct, "correct"))
     ]
+    is_wrong = np.arange(wrong.size + correct.size) < wrong.size
+    area = float(auroc_rows(np.concatenate([wrong, correct]), is_wrong))
     text = (
         f"Length is a confounder: wrong answers have {medians[0]} tokens and correct ones {medians[1]} (medians), and "
-        f"length alone tells them apart with an AUROC of {writer.number(auroc(wrong, correct), 'length auroc')} "
+        f"length alone tells them apart with an AUROC of {writer.number(area, 'length auroc')} "
         "over all answers at once"
     )
     if not any(reading.has(key, "p_matched") for key in reading.measured):
