@@ -133,7 +133,7 @@ def test_a_folder_that_may_not_be_written_can_be_read(atlas):
 
 
 def test_a_figure_takes_the_options_and_carries_the_words(atlas, monkeypatch):
-    import headwise.figures as module
+    import headwise.studies.present as module
 
     given = {}
     whole = atlas.figure("profile")

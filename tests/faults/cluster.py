@@ -21,7 +21,7 @@ from faults.experiment import STUDIES, Experiment
 from faults.zygote import Run
 
 ON_RAY = ("--engine", "ray", "--workers", "2", "--threads-per-worker", "1")
-NAMES = {"worker": "ray::Worker", "node": "raylet", "head": "gcs_server"}
+NAMES = {"worker": "ray::RayWorker", "node": "raylet", "head": "gcs_server"}
 PATIENCE = 240.0  # seconds
 PLANTED = Path(__file__).with_name("planted")
 
