@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headwise"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
-BASELINE: dict[str, int] = {"identifiers": 67, "strings": 202, "comments": 17, "web": 168}
+BASELINE: dict[str, int] = {"identifiers": 67, "strings": 202, "comments": 17}
 DUPLICATED_CLASSES = 31
 
 WORDS = ("anew", "nought", "beside", "told", "dealt", "hitherto", "whence", "whoever")

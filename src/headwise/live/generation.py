@@ -81,7 +81,7 @@ class Generation:
 
 
 def max_prompt_tokens(model: Model, reserved: int, limit: int = MAX_PROMPT_TOKENS) -> int:
-    """How many tokens a prompt may have.
+    """The maximum number of prompt tokens.
 
     Args:
         model: whose context it has to fit into.
