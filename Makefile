@@ -11,7 +11,7 @@ READY  := $(VENV)/.ready
 
 help:
 	@sed -n 's/^#   //p' Makefile
-	@echo "make check   linters and types;  make format   rewrite in the house style;  make bench   speed on this machine"
+	@echo "make check   linters and types (JavaScript too, where npm exists);  make format   rewrite in the house style;  make bench   speed on this machine"
 	@echo "make soak    faults and long runs, for as long as MINUTES says;  make docs   the site, in build/site"
 	@echo "make clean   remove the environment, the site and the demo"
 
