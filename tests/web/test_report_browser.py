@@ -302,7 +302,7 @@ def test_it_can_be_read_without_a_mouse(at):
 def test_a_page_that_is_not_there_says_so(at):
     page = at("head/L99H9")
     assert "L99H9" in page.locator("[role=alert]").inner_text()
-    page.get_by_role("button", name="To the opening page").click()
+    page.get_by_role("button", name="Home").click()
     page.wait_for_selector("body[data-ready=overview]")
 
 

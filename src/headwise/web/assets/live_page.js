@@ -55,7 +55,7 @@ class LivePage {
         "header",
         {class: "study-header"},
         el("p", {class: "label"}, "Live"),
-        el("h1", {}, "Run a prompt and inspect its heads"),
+        el("h1", {}, "Inspect the heads of a prompt"),
         this.title,
       ),
       this.container,
