@@ -212,8 +212,8 @@ def _head_columns(
     known: dict[bytes, tuple[nn.Module, int]] = {}
     for module in _linear_maps(attention, tracer):
         if _same(tracer.inputs.get(module), hidden):
-            for place, column in enumerate(_columns(tracer.outputs[module][0])):
-                known[column] = (module, place)
+            for index, column in enumerate(_columns(tracer.outputs[module][0])):
+                known[column] = (module, index)
     found = [known.get(column) for column in _columns(target.transpose(0, 1).flatten(1))]
     modules = {one[0] for one in found if one is not None}
     if None in found or len(modules) != 1:
