@@ -1,16 +1,18 @@
-"""A griffe extension: the fields of dataclasses and named tuples as a table, told by the comments at their line ends.
+"""A griffe extension: the fields of dataclasses and named tuples as a table, described by the comments at their line ends.
 
-    shard: int = 10  # examples between two commits          ->   name, type, what the comment says, default
+    shard: int = 10  # examples between two commits                ->   name, type, comment, default
+    shard: int = option(10, "examples between two commits")        ->   the same, for a study's options
 
-The sources keep one comment a field, which is what a reader of the code wants; this makes the reference from the same
-words. A docstring under a field goes before its comment. Fields without either keep an empty place, which
-`tests/docs/test_reference.py` counts.
+The sources keep one comment per field, which is what a reader of the code wants; the reference uses the same words. A
+docstring under a field takes precedence. Fields without either keep an empty cell, which `tests/docs/test_reference.py`
+counts.
 
 `mkdocs.yml` names this file under the handler's `extensions`. It imports nothing of Headwise.
 """
 
 from __future__ import annotations
 
+import ast
 import tokenize
 from functools import cache
 from pathlib import Path
@@ -62,9 +64,11 @@ def fields_of(cls: griffe.Class) -> list[griffe.Attribute]:
 
 
 def text_of(field: griffe.Attribute) -> str:
-    """What is said of a field: its docstring, or the comment at the end of its last line."""
+    """The description of a field: its docstring, the help text of its option, or the comment at the end of its last line."""
     if field.docstring is not None:
         return field.docstring.value
+    if (arguments := _option(field)) is not None:
+        return str(ast.literal_eval(arguments["help"]))
     comments = comments_of(Path(str(field.filepath)))
     said = comments.get(field.endlineno or -1, "")
     return "" if said.startswith(("fmt:", "type:", "noqa")) else said
@@ -73,12 +77,24 @@ def text_of(field: griffe.Attribute) -> str:
 def default_of(field: griffe.Attribute) -> str | None:
     """As a caller would write it: ``field(default=None, repr=False)`` is None, a factory is called."""
     value = field.value
+    if (arguments := _option(field)) is not None:
+        return arguments["default"]
     if value is None or not str(value).startswith("field("):
         return None if value is None else str(value)
     given = {str(one.name): str(one.value) for one in getattr(value, "arguments", ()) if hasattr(one, "name")}
     if "default_factory" in given:
         return f"{given['default_factory']}()"
     return given.get("default")
+
+
+def _option(field: griffe.Attribute) -> dict[str, str] | None:
+    """The arguments of ``option(default, help, ...)``; None for other fields."""
+    if not str(field.value).startswith("option("):
+        return None
+    call = ast.parse(str(field.value), mode="eval").body
+    assert isinstance(call, ast.Call)
+    given = dict(zip(("default", "help"), map(ast.unparse, call.args), strict=False))
+    return given | {str(one.arg): ast.unparse(one.value) for one in call.keywords}
 
 
 @cache

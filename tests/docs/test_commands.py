@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from headwise.cli.main import app
-from headwise.cli.unused import LOOKED_AT, refuse_unused
+from headwise.cli.unused import READ_AS, refuse_unused
 from headwise.studies.present import figure_types, has_figure
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_every_option_of_a_build_is_looked_at(page: Path):
             after = dict(pairwise(words))
             studies, redo = after.get("--studies"), after.get("--redo", "")
             settings = [value for name, value in pairwise(words) if name == "--set"]
-            given = {option: after.get(option) for option in LOOKED_AT}
+            given = {option: after.get(option) for option in READ_AS}
             refuse_unused(studies.split(",") if studies else None, given, settings, redo.split(",") if redo else ())
 
 

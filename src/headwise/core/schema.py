@@ -130,7 +130,7 @@ class Schema:
 
     name: str  # of the Dataset in an atlas
     version: int  # of the study
-    variables: tuple[Variable, ...] = ()
+    variables: tuple[Variable, ...] = ()  # in the order of the documentation
     attrs: tuple[str, ...] = ()  # attributes that must be present, in addition to the provenance
     renames: Mapping[int, Renames] = field(default_factory=dict)  # version -> what that version called differently
 

@@ -31,11 +31,11 @@ Floats = NDArray[np.float64]
 
 
 class InputError(DataError, ValueError):
-    """Features or labels that an estimator cannot use."""
+    """Features or labels that an estimator cannot use (docs/errors/labels.md)."""
 
 
 class UnfittedError(DataError, NotFittedError):
-    """An estimator that has to be fitted first."""
+    """An estimator that has to be fitted first (docs/errors/labels.md)."""
 
 
 @contextmanager

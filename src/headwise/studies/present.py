@@ -4,7 +4,7 @@
     describe("profile", dataset).text()               # a Description
     figures_on_page("profile", dataset)               # the variants that the report's page shows
 
-MemoryNeeds neither torch nor matplotlib. This module knows no study; see `headwise.studies.registry`.
+Needs neither torch nor matplotlib. This module knows no study; see `headwise.studies.registry`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ __all__ = ["describe", "figure_defaults", "figure_of", "figure_types", "figures_
 
 
 def has_figure(name: str) -> bool:
-    """Whether a Dataset is drawn; `answers`, for one, is a table.
+    """Whether a Dataset has a figure; `answers`, for one, is a table.
+
+    Args:
+        name: of the Dataset, such as ``"profile"``.
+
+    Returns:
+        False also for unknown names.
 
     Examples:
         >>> has_figure("profile"), has_figure("answers")
@@ -37,7 +43,13 @@ def has_figure(name: str) -> bool:
 
 
 def figure_types(name: str) -> dict[str, Any]:
-    """The options of a Dataset's figure and their types; empty where it has no figure.
+    """The options of a Dataset's figure and their types.
+
+    Args:
+        name: of the Dataset, such as ``"profile"``.
+
+    Returns:
+        Option -> type; empty if there is no figure.
 
     Examples:
         >>> figure_types("profile")
@@ -53,6 +65,12 @@ def figure_types(name: str) -> dict[str, Any]:
 
 def figure_defaults(name: str) -> dict[str, Any]:
     """The options of a Dataset's figure and their defaults.
+
+    Args:
+        name: of the Dataset, such as ``"profile"``.
+
+    Returns:
+        Option -> default; empty if there is no figure.
 
     Examples:
         >>> figure_defaults("profile")

@@ -47,7 +47,7 @@ class StudyRun:
     """
 
     provenance: Provenance  # determines the numbers: two runs with the same identity give the same result
-    examples: int
+    examples: int  # how many there are
     shard_size: int  # examples per commit
     measure: Callable[[Shard], xr.Dataset]  # readings of the examples [start, stop)
     finalize: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
