@@ -19,9 +19,9 @@ BAR = re.compile(r"^(\w+)\b.*?(\d+)(?:/| of )(\d+)\s+\w+,\s+(?:done in )?(\d+):(
 def parts(log: str) -> dict[str, tuple[int, int]]:
     r"""Study -> examples, seconds, of the bars and lines that came to their end; the last one of a study counts.
 
-    >>> parts("profile   ━━━━ 100/100 examples, 0:01:37 gone, 0:00:00 left")
+    >>> parts("profile   ━━━━ 100/100 examples, 0:01:37 elapsed, 0:00:00 left")
     {'profile': (100, 97)}
-    >>> parts("profile: 60 of 100 examples, 0:01:00 gone\nprofile: 100 of 100 examples, done in 0:01:37")
+    >>> parts("profile: 60 of 100 examples, 0:01:00 elapsed\nprofile: 100 of 100 examples, done in 0:01:37")
     {'profile': (100, 97)}
     """
     found = {}

@@ -152,17 +152,17 @@ def test_sections_are_written_between_their_marks_only(tmp_path):
 def test_times_of_the_demo_come_from_finished_bars_only(tmp_path):
     demo, log = import_module("demo"), tmp_path / "log"
     bars = [
-        "profile             ━━━━━━━━━━━━━━━ 100/100 examples, 0:01:37 gone, 0:00:00 left",
-        "relations: reading  ━━━━━━━━━━━━━━━ 30/30   examples, 1:00:05 gone, 0:00:00 left",
-        "probing             ━━━━━━━         200/466 examples, 0:01:28 gone, 0:00:40 left",
+        "profile             ━━━━━━━━━━━━━━━ 100/100 examples, 0:01:37 elapsed, 0:00:00 left",
+        "relations: reading  ━━━━━━━━━━━━━━━ 30/30   examples, 1:00:05 elapsed, 0:00:00 left",
+        "probing             ━━━━━━━         200/466 examples, 0:01:28 elapsed, 0:00:40 left",
     ]
     log.write_text("pip said 3/3 things\n" + "\n".join(bars), encoding="utf-8")
     assert demo.parts(log.read_text(encoding="utf-8")) == {"profile": (100, 97), "relations": (30, 3605)}
     assert "| together | | 3702 s |" in demo.section(log)
     lines = [
         "profile: 0 of 100 examples",
-        "profile: 50 of 100 examples, 0:01:00 gone",
-        "profile: 100 of 100 examples, 0:02:00 gone",
+        "profile: 50 of 100 examples, 0:01:00 elapsed",
+        "profile: 100 of 100 examples, 0:02:00 elapsed",
     ]
     log.write_text("\n".join([*lines, "profile: 100 of 100 examples, done in 0:02:09", lines[1]]), encoding="utf-8")
     assert demo.parts(log.read_text(encoding="utf-8")) == {"profile": (100, 129)}

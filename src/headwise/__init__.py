@@ -3,11 +3,11 @@
     import headwise as hw
 
     model = hw.load()                                      # SmolLM2-135M-Instruct, or any decoder transformers loads
-    with hw.observe(model, hw.Spectrum(k=10)) as seen:     # watch heads while the model runs
+    with hw.observe(model, hw.Spectrum(k=10)) as seen:     # observe heads while the model runs
         model(**model.encode("The cat sat on the mat."))
     seen["spectrum"].laplacian                             # an xarray.DataArray (example, layer, head, rank)
     atlas = hw.build(model, studies=["profile"])           # or: headwise build
-    atlas.heads()                                          # a pandas.DataFrame, one row a head
+    atlas.heads()                                          # a pandas.DataFrame, one row per head
 
 Names are loaded when first used: `import headwise` alone loads neither torch nor transformers.
 """
@@ -19,27 +19,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` brings them
+    from headwise import studies
+    from headwise.analysis import compare
     from headwise.atlas import Atlas
     from headwise.core.errors import HeadwiseError
     from headwise.engines import RayEngine
     from headwise.instruments import Activations, HeadOutputs, Patterns, Profile, Spectrum
     from headwise.interventions import MeanAblation, ResampleAblation, ScaleHeads, Steer
     from headwise.model import Model, ModelCard, load
-    from headwise.seam import check, observe
-    from headwise.studies import AnswerScorer, build
+    from headwise.seam import HeadWeights, Instrument, Intervention, check, observe, run
+    from headwise.studies import AnswerScorer, StudyOptions, StudySpec, build, detect, plan
     from headwise.training import sparsify
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "headwise.analysis": ("compare",),
     "headwise.atlas": ("Atlas",),
     "headwise.engines": ("RayEngine",),
     "headwise.core.errors": ("HeadwiseError",),
     "headwise.instruments": ("Activations", "HeadOutputs", "Patterns", "Profile", "Spectrum"),
     "headwise.interventions": ("MeanAblation", "ResampleAblation", "ScaleHeads", "Steer"),
     "headwise.model": ("Model", "ModelCard", "load"),
-    "headwise.seam": ("check", "observe"),
-    "headwise.studies": ("AnswerScorer", "build"),
+    "headwise.seam": ("HeadWeights", "Instrument", "Intervention", "check", "observe", "run"),
+    "headwise.studies": ("AnswerScorer", "StudyOptions", "StudySpec", "build", "detect", "plan"),
     "headwise.training": ("sparsify",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -48,9 +51,10 @@ _DEPRECATED = {  # names of version 0.1, for one release
 }  # fmt: skip
 
 __all__ = [
-    "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadwiseError", "MeanAblation", "Model", "ModelCard",
-    "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum", "Steer", "build", "check", "load",
-    "observe", "sparsify",
+    "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadWeights", "HeadwiseError", "Instrument", "Intervention",
+    "MeanAblation", "Model", "ModelCard", "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum",
+    "Steer", "StudyOptions", "StudySpec", "build", "check", "compare", "detect", "load", "observe", "plan", "run", "sparsify",
+    "studies",
 ]  # fmt: skip
 
 
@@ -59,6 +63,8 @@ def __getattr__(name: str) -> Any:
         new = _DEPRECATED[name]
         warnings.warn(f"headwise.{name} is now headwise.{new}; use the new name", DeprecationWarning, stacklevel=2)
         return __getattr__(new)
+    if name == "studies":
+        return import_module("headwise.studies")
     if name not in _HOME:
         raise AttributeError(f"headwise has no {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(_HOME[name]), name)

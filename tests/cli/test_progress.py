@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from headwise.cli.lines import EVERY, Lines
-from headwise.cli.progress import Bars, progress_bars
+from headwise.studies.progress import SECONDS_BETWEEN_LINES, ProgressBars, ProgressLines, progress_display
 
 STARTED, ENDED = (
     re.compile(r"profile: 0 of (\d+) examples"),
@@ -46,7 +45,7 @@ def test_a_log_gets_a_line_when_a_study_starts_and_one_when_it_ends(headwise, ti
 def test_a_long_study_gets_a_line_a_minute():
     told: list[str] = []
     clock = Clock()
-    lines = Lines(told.append, clock=clock)
+    lines = ProgressLines(told.append, clock=clock)
     for done in range(101):
         lines.update("spectral", done, 100)
         clock.now += 1.8
@@ -54,16 +53,16 @@ def test_a_long_study_gets_a_line_a_minute():
     lines.close()  # says nothing twice
     assert told == [
         "spectral: 0 of 100 examples",
-        "spectral: 34 of 100 examples, 0:01:01 gone",
-        "spectral: 68 of 100 examples, 0:02:02 gone",
+        "spectral: 34 of 100 examples, 0:01:01 elapsed",
+        "spectral: 68 of 100 examples, 0:02:02 elapsed",
         "spectral: 100 of 100 examples, done in 0:03:02",
     ]
-    assert EVERY == 60
+    assert SECONDS_BETWEEN_LINES == 60
 
 
 def test_what_was_not_finished_is_not_said_to_be():
     told: list[str] = []
-    lines = Lines(told.append, of="steps")
+    lines = ProgressLines(told.append, of="steps")
     lines.update("training", 3, 8, note="loss 3.1")
     lines.update("report", 0, 2)
     lines.update("report", 2, 2)
@@ -71,12 +70,12 @@ def test_what_was_not_finished_is_not_said_to_be():
     assert told == ["training: 3 of 8 steps; loss 3.1", "report: 0 of 2 steps", "report: 2 of 2 steps, done in 0:00:00"]
 
 
-@pytest.mark.parametrize(("stream", "kind"), [(Terminal, Bars), (io.StringIO, Lines)])
+@pytest.mark.parametrize(("stream", "kind"), [(Terminal, ProgressBars), (io.StringIO, ProgressLines)])
 def test_bars_are_for_terminals(monkeypatch, stream, kind):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")  # a CI that wants colours is no terminal
     monkeypatch.setattr(sys, "stderr", stream())
-    with progress_bars() as progress:
+    with progress_display() as progress:
         assert isinstance(progress, kind)
         progress.update("profile", 1, 2)
 
@@ -84,5 +83,5 @@ def test_bars_are_for_terminals(monkeypatch, stream, kind):
 def test_a_terminal_that_cannot_draw_gets_lines(monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress_bars() as progress:
-        assert isinstance(progress, Lines)
+    with progress_display() as progress:
+        assert isinstance(progress, ProgressLines)

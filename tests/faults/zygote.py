@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 HEAVY = (
     "faults.injection",
-    "headwise.cli.pictures", "headwise.cli.progress", "headwise.cli.settings", "headwise.studies", "headwise.web.report",
+    "headwise.cli.pictures", "headwise.studies.progress", "headwise.cli.settings", "headwise.studies", "headwise.web.report",
     "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 PATIENCE = 120.0  # seconds that a build of the tiny model may take, however loaded the machine

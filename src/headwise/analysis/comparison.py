@@ -20,6 +20,7 @@ Cost: seconds.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -46,12 +47,17 @@ PERMUTATIONS = 1000
 
 
 def compare(
-    a: Atlas, b: Atlas, *, studies: Iterable[str] | None = None, unlike: bool = False, seed: int = 0
+    a: Atlas | str | os.PathLike[str],
+    b: Atlas | str | os.PathLike[str],
+    *,
+    studies: Iterable[str] | None = None,
+    unlike: bool = False,
+    seed: int = 0,
 ) -> Comparison:
     """What changed between two atlases?
 
     Args:
-        a: the first, such as that of the base model.
+        a: the first atlas or its location, such as that of the base model.
         b: the second.
         studies: to compare; None: all that both have.
         unlike: whether to compare studies of different data too.
@@ -66,6 +72,7 @@ def compare(
         >>> found.same, found.changed, found.tested
         (True, 0, 396)
     """
+    a, b = (one if isinstance(one, Atlas) else Atlas.open(one) for one in (a, b))
     matches = _matches(a, b, studies, unlike)
     shared = [match.study for match in matches if match.status in ("compared", "warned")]
     one, other = ({study: atlas[study] for study in shared} for atlas in (a, b))

@@ -26,6 +26,7 @@ import xarray as xr
 from headwise.atlas import hub
 from headwise.atlas.format import ATTRS, ROOT, check_is_atlas
 from headwise.atlas.head_table import heads
+from headwise.atlas.selection import select
 from headwise.atlas.storage import Location, open_location
 from headwise.atlas.store import copy_studies, open_store
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
@@ -34,6 +35,7 @@ from headwise.core.schema import annotate, check, upgrade
 from headwise.studies.registry import dataset_spec, datasets, schema_of
 
 if TYPE_CHECKING:
+    from headwise.analysis import HeadReport
     from headwise.describe import Description
     from headwise.figures import Figure
 
@@ -254,6 +256,49 @@ class Atlas:
         """
         words: Description = import_module("headwise.studies.present").describe(study, self[study], **options)
         return words
+
+    def head(self, name: str) -> HeadReport:
+        """Everything the atlas knows about one head.
+
+        Args:
+            name: such as ``"L18H6"``.
+
+        Returns:
+            A report that shows itself in a notebook; ``headwise head`` prints it.
+
+        Examples:
+            >>> atlas.head("L3H2").values["profile"][3].label
+            'Previous token'
+        """
+        found: HeadReport = import_module("headwise.analysis").head_report(self, name)
+        return found
+
+    def select(self, condition: str) -> pd.DataFrame:
+        """The rows of the head table that satisfy a condition.
+
+        Args:
+            condition: such as ``"profile.induction > 0.3 and layer > 5"``.
+
+        Returns:
+            A part of `heads`.
+
+        Examples:
+            >>> atlas.select("profile.previous > 0.8").index.tolist()
+            ['L3H2']
+        """
+        return select(self.heads(), condition)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report: one self-contained HTML page.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The file.
+        """
+        written: Path = import_module("headwise.web.report").write(self, Path(path))
+        return written
 
     def copy_to(self, where: str | os.PathLike[str] | Location) -> Atlas:
         """Copy all studies to another location, such as from a folder to a bucket; every byte is verified.

@@ -152,13 +152,12 @@ def build(
         "relations": None if relations is None else read_relations(relations),
         "steps": None if steps is None else read_steps(steps),
     }
-    from headwise.cli.listening import Listening
     from headwise.cli.pictures import write_pictures
-    from headwise.cli.progress import progress_bars
     from headwise.cli.settings import study_options
     from headwise.studies import AnsweringOptions
     from headwise.studies import build as run_build
     from headwise.studies.present import has_figure
+    from headwise.studies.progress import ProgressListener, progress_display
     from headwise.web.report import write as write_report
 
     chosen = study_options(settings or [])
@@ -166,9 +165,9 @@ def build(
         chosen["answers"] = replace(chosen.get("answers") or AnsweringOptions(), **served)
     if off:
         _refuse_missing_heads(off, model, revision)
-    with progress_bars(quiet=as_json) as bars:
+    with progress_display(quiet=as_json) as bars:
         if engine == "local":
-            bars.say(f"loading {model or 'the default model'}")
+            bars.message(f"loading {model or 'the default model'}")
         loading: dict[str, Any] = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
         loading |= {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
         atlas = run_build(
@@ -180,14 +179,14 @@ def build(
             output=output,
             options=chosen,
             redo=again,
-            progress=Listening(bars),
+            progress=ProgressListener(bars),
             loading={**loading, "trust_remote_code": trust_remote_code},
             engine=runs,
         )
-        bars.below([])
-        bars.say("drawing")
+        bars.worker_lines([])
+        bars.message("drawing")
         files = write_pictures(atlas, beside(output, "-figures"))
-        bars.say("writing the report")
+        bars.message("writing the report")
         report = write_report(atlas, beside(output, "-report.html"))
     if as_json:
         written = [str(file) for file in (report, *files)]

@@ -75,8 +75,7 @@ def plan(
 
     from headwise.model import DEFAULT, choose_device, choose_dtype, read_card
     from headwise.studies.inputs import StudyInputs
-    from headwise.studies.planning import plan as estimate
-    from headwise.studies.planning import planned_inputs
+    from headwise.studies.planning import estimate, planned_inputs
 
     inputs = StudyInputs(data, questions, at_most(limit), steps_source=steps)
     names = with_dependencies(split(studies) or default_studies())

@@ -26,15 +26,15 @@ def report(
     What was found, every figure to point at, every head with all that is known of it, a table to sort and filter.
     """
     from headwise.atlas import Atlas
-    from headwise.cli.progress import progress_bars
     from headwise.core.errors import DataError
+    from headwise.studies.progress import progress_display
     from headwise.web.report import write
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
         raise DataError(f"A report is HTML, and {output} does not end in .html or .htm; give such a file with -o.")
     opened = Atlas.open(atlas)
     target = output or beside(atlas.resolve() if opened.location.folder == atlas else atlas, "-report.html")
-    with progress_bars(quiet=as_json, of="parts") as bars:
+    with progress_display(quiet=as_json, of="parts") as bars:
         path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
     if as_json:
         typer.echo(json.dumps({"report": str(path), "bytes": path.stat().st_size, "studies": opened.studies}))

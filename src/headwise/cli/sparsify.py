@@ -75,9 +75,9 @@ def sparsify(
         for place in places:
             refuse_missing_file(option, place)
     refuse_unwritable("-o", output)
-    from headwise.cli.progress import progress_bars
     from headwise.cli.settings import fields_of
     from headwise.model import load
+    from headwise.studies.progress import progress_display
     from headwise.training import Recipe, read_texts, require_readable, require_unfinished
     from headwise.training import sparsify as run
 
@@ -93,10 +93,10 @@ def sparsify(
     require_unfinished(output)
     for places in (data, held_out, unseen or []):
         require_readable(places)
-    with progress_bars(quiet=as_json, of="steps") as bars:
-        bars.say(f"loading {model or 'the default model'}")
+    with progress_display(quiet=as_json, of="steps") as bars:
+        bars.message(f"loading {model or 'the default model'}")
         loaded = load(model, dtype=dtype, device=device, revision=revision)
-        bars.say("reading the texts")
+        bars.message("reading the texts")
         kept = output / "tokens"
         texts, held = read_texts(data, loaded, kept), read_texts(held_out, loaded, kept)
         other = read_texts(unseen, loaded, kept) if unseen else None

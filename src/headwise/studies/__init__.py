@@ -3,6 +3,7 @@
 In reading order: ``spec`` (what a study is), ``registry`` (which there are), ``inputs`` (what the model is shown), ``run``
 (a study prepared on a model), ``building`` (all of them into an atlas), ``cost`` and ``planning`` (before a build),
 ``present`` (their figures and words). Names are loaded when first used: importing a spec or the registry loads no torch.
+``Profile``, ``Spectral``, ``Probing`` and so on are the options of the study of that name, which `build` takes in its place.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from headwise.studies.function_masking.spec import FunctionMaskingOptions
     from headwise.studies.functions.spec import FunctionsOptions
     from headwise.studies.patterns.spec import PatternsOptions
+    from headwise.studies.planning import Plan, plan
     from headwise.studies.probing.spec import ProbingOptions
     from headwise.studies.profile.spec import ProfileOptions
     from headwise.studies.relation_validation.spec import RelationValidationOptions
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from headwise.studies.samples.spec import SamplingOptions
     from headwise.studies.sparsity.spec import SparsityOptions
     from headwise.studies.spec import StudyOptions, StudySpec, option
-    from headwise.studies.spectral.scoring import AnswerScorer, Score
+    from headwise.studies.spectral.scoring import AnswerScorer, Score, detect
     from headwise.studies.spectral.spec import SpectralOptions
 
 _HOMES = {
@@ -43,20 +45,43 @@ _HOMES = {
     "samples.spec": ("SamplingOptions",),
     "sparsity.spec": ("SparsityOptions",),
     "spec": ("StudyOptions", "StudySpec", "option"),
-    "spectral.scoring": ("AnswerScorer", "Score"),
+    "planning": ("Plan", "plan"),
+    "spectral.scoring": ("AnswerScorer", "Score", "detect"),
     "spectral.spec": ("SpectralOptions",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AnswerScorer", "AnsweringOptions", "CircuitsOptions", "FunctionMaskingOptions", "FunctionsOptions", "PatternsOptions",
-    "ProbingOptions", "ProfileOptions", "RelationValidationOptions", "RelationsOptions", "SamplingOptions", "Score",
-    "SparsityOptions", "SpectralOptions", "StudyOptions", "StudyRun", "StudySpec", "build", "option",
+    "AnswerScorer",
+    "AnsweringOptions",
+    "CircuitsOptions",
+    "FunctionMaskingOptions",
+    "FunctionsOptions",
+    "PatternsOptions",
+    "Plan",
+    "ProbingOptions",
+    "ProfileOptions",
+    "RelationValidationOptions",
+    "RelationsOptions",
+    "SamplingOptions",
+    "Score",
+    "SparsityOptions",
+    "SpectralOptions",
+    "StudyOptions",
+    "StudyRun",
+    "StudySpec",
+    "build",
+    "detect",
+    "option",
+    "plan",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
+        for study, spec in import_module("headwise.studies.registry").studies().items():
+            if name == study.title().replace("_", ""):
+                return spec.options  # hw.studies.Profile(period=64) is what `build` takes in place of "profile"
         raise AttributeError(f"headwise.studies has no {name!r}")
     value = getattr(import_module(f"headwise.studies.{_HOME[name]}"), name)
     globals()[name] = value

@@ -8,7 +8,8 @@ different models never share an atlas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,11 @@ from headwise.engines import (
 )
 from headwise.model import Model
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.progress import ProgressListener, progress_display, shows_progress
 from headwise.studies.registry import dataset_spec, default_studies, producers, with_dependencies
 from headwise.studies.registry import studies as all_studies
 from headwise.studies.runner import BuildSpec
+from headwise.studies.spec import StudyOptions
 
 __all__ = ["Progress", "build", "engine_of"]
 
@@ -41,7 +44,7 @@ ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}  # classes of `headwise.e
 
 def build(
     model: Any = None,
-    studies: Sequence[str] | None = None,
+    studies: Sequence[str | StudyOptions] | None = None,
     *,
     data: str | Path | Passages | None = None,
     questions: str | Path | Questions | None = None,
@@ -52,7 +55,7 @@ def build(
     output: str | Path = "atlas",
     options: dict[str, Any] | None = None,
     redo: Collection[str] = (),
-    progress: Progress | Listener | None = None,
+    progress: Progress | Listener | bool | None = None,
     loading: Mapping[str, Any] | None = None,
     engine: str | Engine = "local",
 ) -> Atlas:
@@ -63,7 +66,8 @@ def build(
 
     Args:
         model: what `load` takes or gave; None is the default model.
-        studies: their names; None is all but samples, circuits and sparsity, which take long and are made when named.
+        studies: names, or study objects such as ``hw.studies.Profile(period=64)``; None: all but samples, circuits and
+            sparsity, which take long.
         data: texts, or a file of them; None: the packaged ones, as for the three that follow.
         questions: questions, a file of them, or the name of a known set.
         limit: at most so many questions, evenly over topics; None: all.
@@ -74,7 +78,8 @@ def build(
         output: where the atlas is, or will be.
         options: by study, such as ``{"profile": ProfileOptions(period=64)}``.
         redo: studies to measure anew even if the atlas holds them.
-        progress: called with the study, the examples done, and the examples in all; or a `Listener`, which hears more.
+        progress: a function that is called with the study, the examples done and their total; a `Listener`; True or False.
+            By default progress is shown on a terminal and in a notebook.
         loading: what `load` takes beside the model, where it is only named, such as ``{"dtype": "bfloat16"}``.
         engine: "local" is this process; "ray", or a `RayEngine`, is the workers of a cluster, which load the model themselves.
 
@@ -93,13 +98,30 @@ def build(
         >>> built["profile"].value.sel(statistic="induction", layer=1).values.round(2)  # L1H4 does induction
         array([0.  , 0.06, 0.05, 0.04, 1.  , 0.05], dtype=float32)
     """
-    names = with_dependencies(default_studies() if studies is None else studies)
+    names = with_dependencies(
+        default_studies() if studies is None else [one if isinstance(one, str) else one.study for one in studies]
+    )
+    chosen = {one.study: one for one in studies or () if not isinstance(one, str)} | dict(options or {})
     inputs = StudyInputs(data, questions, limit, relations, steps, reference)
-    spec = BuildSpec(model, tuple(names), inputs, options or {}, loading or {})
-    listener = progress if isinstance(progress, Listener) else _Calling(progress)
-    building = _Build(output, producers(redo), listener)
-    with engine_of(engine).open(spec, listener) as session:
-        return building.run(session, names)
+    spec = BuildSpec(model, tuple(names), inputs, chosen, loading or {})
+    with _listener(progress) as listener:
+        building = _Build(output, producers(redo), listener)
+        with engine_of(engine).open(spec, listener) as session:
+            return building.run(session, names)
+
+
+@contextmanager
+def _listener(progress: Progress | Listener | bool | None) -> Iterator[Listener]:
+    """Who hears of progress: a listener, a function, or a display on a terminal or in a notebook."""
+    if isinstance(progress, Listener):
+        yield progress
+    elif callable(progress):
+        yield _Calling(progress)
+    elif shows_progress() if progress is None else progress:
+        with progress_display() as display:
+            yield ProgressListener(display)
+    else:
+        yield Listener()
 
 
 def engine_of(engine: str | Engine) -> Engine:
@@ -115,12 +137,11 @@ def engine_of(engine: str | Engine) -> Engine:
 class _Calling(Listener):
     """A plain function that hears of progress only."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._call = progress
 
     def progress(self, study: str, done: int, total: int) -> None:
-        if self._call is not None:
-            self._call(study, done, total)
+        self._call(study, done, total)
 
 
 class _Together(Listener):

@@ -22,13 +22,14 @@ import torch
 
 from headwise.core.markup import card, paragraph, table
 from headwise.engines.cluster import Cluster
-from headwise.model import ModelCard, choose_dtype
+from headwise.model import DEFAULT, ModelCard, choose_device, choose_dtype, read_card
 from headwise.studies.cluster_plan import ClusterPlan, cluster_plan_of
 from headwise.studies.cost import PlannedInputs, StudyCost
 from headwise.studies.functions.choice import choose
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.memory import DISK, MemoryNeeds, Offload, from_disk, memory_needs, memory_there, offloaded
+from headwise.studies.registry import default_studies, with_dependencies
 from headwise.studies.registry import studies as all_studies
 
 PROFILE_STATISTICS = 11  # per head, in the largest reduction
@@ -164,6 +165,48 @@ def time_text(seconds: float | None) -> str:
 
 
 def plan(
+    model: Any = None,
+    studies: Sequence[str] | None = None,
+    *,
+    data: Any = None,
+    questions: Any = None,
+    limit: int | None = 500,
+    steps: Any = None,
+    dtype: Any = "auto",
+    device: Any = None,
+    revision: str | None = None,
+) -> Plan:
+    """Estimate the memory, disk and time of `build`, from the model's config alone.
+
+    Args:
+        model: what `load` takes; None is the default model.
+        studies: names; None: all that `build` measures by default.
+        data: texts, or a file of them; as for `build`.
+        questions: questions, a file of them, or the name of a known set.
+        limit: at most so many questions; None: all.
+        steps: questions worked out in steps, or a file of them.
+        dtype: the dtype the model will be loaded in.
+        device: the device it will run on.
+        revision: of a model on the hub.
+
+    Returns:
+        The estimate; ``fits`` says whether the memory is there.
+
+    Examples:
+        >>> found = hw.plan(studies=["relations"])
+        >>> found.fits, list(found.studies)
+        (True, ['relations'])
+    """
+    card = read_card(model, revision=revision)
+    inputs = planned_inputs(
+        StudyInputs(data, questions, limit, steps_source=steps), reference=card.id == DEFAULT
+    )  # an adapter to compare with ships for the default model
+    where = choose_device(device)
+    names = with_dependencies(default_studies() if studies is None else studies)
+    return estimate(card, inputs, names, dtype=choose_dtype(dtype, card.config, where), device=where)
+
+
+def estimate(
     card: ModelCard,
     inputs: PlannedInputs,
     studies: Sequence[str],

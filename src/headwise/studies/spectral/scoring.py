@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,33 @@ class Score:
         doubt = f"Unlike any answer the detector knows in: {', '.join(self.unusual)}. Distrust the probability."
         note = (paragraph(doubt),) if self.unusual else ()
         return card(self.question, paragraph(self.answer or "(no answer)"), told, *note, facts(rows))
+
+
+def detect(
+    atlas: str | os.PathLike[str] | Atlas, questions: str | Question | Iterable[str | Question], model: Any = None
+) -> list[Score]:
+    """Score answers with the detector that was fitted on the model's answers.
+
+    Args:
+        atlas: an atlas with a spectral study, or its location.
+        questions: one question or several; a `Question` with a ``response`` has that answer scored, any other is answered.
+        model: what `headwise.load` takes or gave, where the model is not at the id the atlas names.
+
+    Returns:
+        One score per question: the answer, the probability that it is wrong, and the heads that drive it.
+
+    Examples:
+        >>> from headwise.corpora import Question
+        >>> asked = Question("a", "where was the river ?", (), response="under the old house")
+        >>> round(hw.detect(answered.path, asked, model)[0].probability, 2)
+        0.16
+    """
+    given = [questions] if isinstance(questions, str | Question) else list(questions)
+    items = [
+        Question(f"question {n}", one, ()) if isinstance(one, str) else one for n, one in enumerate(given, start=1)
+    ]
+    where = atlas.path if isinstance(atlas, Atlas) else atlas
+    return AnswerScorer.open(where, model).scores(items)
 
 
 class AnswerScorer:
