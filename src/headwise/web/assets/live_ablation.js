@@ -43,7 +43,7 @@ export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, o
     el(
       "p",
       {class: "small"},
-      "A factor of 0 switches the head off, 1 leaves it unchanged, 2 doubles its output. As a control, as many other heads are drawn at random and scaled by unchanged factors.",
+      "A factor of 0 switches the head off, 1 leaves it unchanged, 2 doubles its output. As a control, as many other heads are drawn at random and scaled by the same factors.",
     ),
     addForm,
     list,
