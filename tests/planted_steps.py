@@ -39,7 +39,7 @@ def planted_readings(
     strength: float = 2.5,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Readings of the functions study, as `Reader.read` gives them; `strength` 0: nothing to be known."""
+    """Readings of the functions study, as `StepReader.read` gives them; `strength` 0: nothing to be known."""
     rng = np.random.default_rng(seed)
     count = per_function * len(functions)
     of = np.array([functions[row % len(functions)] for row in range(count)], dtype=object)
@@ -93,7 +93,7 @@ def planted_maps(steps: Steps, answered: dict[str, bool], model: Model) -> xr.Da
     names = [[f"L{layer}H{head}" for layer, head in row] for row in ranked]
     items = list(steps)
     data = {"name": steps.name, "digest": steps.digest}
-    origin = Provenance("functions", 1, model.identity(), data, {"max_new_tokens": 1}, 0)
+    origin = Provenance("functions", 2, model.identity(), data, {"max_new_tokens": 1}, 0)
     return xr.Dataset(
         {
             "refused": ("function", [False, False]),

@@ -50,11 +50,11 @@ def test_plan_counts_questions(headwise, tiny):
 
 def test_plan_counts_what_each_study_is_asked(headwise, tiny):
     from headwise.corpora import packaged_steps
-    from headwise.studies.functions.choice import choose
     from headwise.studies.functions.spec import FunctionsOptions
+    from headwise.studies.functions.step_sampling import sample_steps
 
     rows = json.loads(headwise("plan", tiny, "--json").out)["studies"]
-    asked = choose(packaged_steps(), FunctionsOptions().steps, FunctionsOptions().seed)
+    asked = sample_steps(packaged_steps(), FunctionsOptions().steps, FunctionsOptions().seed)
     steps = sum(map(len, asked.chains))
     assert rows["functions"]["examples"] == len(asked.chains) == 108
     assert rows["functions"]["unit"] == f"questions of {steps} steps"

@@ -11,7 +11,7 @@ from synthetic.patterns import patterns_dataset
 
 from headwise.describe.maps import strongest
 from headwise.describe.phrases import best, others_as_large
-from headwise.studies.functions.figure.grid import PUBLISHED
+from headwise.studies.functions.figure import PUBLISHED
 from headwise.studies.present import describe, figure_of
 
 
@@ -55,7 +55,7 @@ def test_layers_with_as_many_heads_are_all_named() -> None:
     for heads, told in (
         ([(1, 0), (1, 1), (4, 0), (4, 1), (2, 0)], "the layers with most of them are 1 and 4."),
         ([(1, 0), (1, 1), (2, 0)], "the layer with most of them is 1."),
-        ([(layer, 0) for layer in range(layers)], f"no layer stands out: {layers} have as many."),
+        ([(layer, 0) for layer in range(layers)], f"no layer stands out: {layers} tie."),
     ):
         chosen[:] = False
         for layer, head in heads:
@@ -67,15 +67,15 @@ def test_layers_with_as_many_heads_are_all_named() -> None:
 
 def test_functions_and_heads_that_share_the_end_of_a_range() -> None:
     dataset = functions_dataset()
-    dataset["alone_q"][:] = 0.5
+    dataset["single_head_q"][:] = 0.5
     names = [str(name) for name in dataset["function"].values]
     for name in names[:3]:
-        dataset["alone_q"].loc[{"function": name}] = 0.01
-    dataset["alone_accuracy"].values.flat[[3, 5]] = dataset["alone_accuracy"].max() + 0.01
+        dataset["single_head_q"].loc[{"function": name}] = 0.01
+    dataset["single_head_accuracy"].values.flat[[3, 5]] = dataset["single_head_accuracy"].max() + 0.01
     said = text_of("functions", dataset)
     shared = [name for name in PUBLISHED if name in names[:3]]
-    assert f"to 100 % ({shared[0]}, {shared[1]} and {shared[2]}) tell a function" in said
-    assert "0 % (5 functions)" in said and "(1 other as good), the best of" in said
+    assert f"and 100 % ({shared[0]}, {shared[1]} and {shared[2]}) of the heads distinguish" in said
+    assert "0 % (5 functions)" in said and "(tied with 1 other), predicts" in said
 
 
 # ---- masking --------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_rows_whose_largest_loss_is_shared() -> None:
     assert f"largest of its row in {len(own)} of {len(own)} rows. Off" in said
     dataset["cross_effect"].loc[{"masked": own[0], "function": own[1]}] = 0.4
     said = text_of("function_masking", dataset)
-    assert f"in {len(own) - 1} of {len(own)} rows, and as large as the largest in 1. Off" in said
+    assert f"in {len(own) - 1} of {len(own)} rows, and tied with the largest in 1. Off" in said
 
 
 def test_amounts_that_do_equally_well() -> None:
@@ -102,7 +102,7 @@ def test_amounts_that_do_equally_well() -> None:
     for amount in amounts[1:3]:
         dataset["gain"].loc[{"function": name, "amount": amount}] = 0.25
     entry = next(entry for entry in describe("function_masking", dataset).detail if entry.startswith(name))
-    assert f"by alpha {amounts[1]:g} and {amounts[2]:g}, where it does equally well, accuracy changes" in entry
+    assert f"works equally well with alpha {amounts[1]:g} and {amounts[2]:g}: accuracy changes" in entry
 
 
 # ---- patterns -------------------------------------------------------------------------------------------------------

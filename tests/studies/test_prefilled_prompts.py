@@ -10,7 +10,7 @@ from headwise.interventions import PerExample, ScaleHeads
 from headwise.model import load
 from headwise.seam import observe
 from headwise.studies.decoding import POSITIONS, PrefixCachedDecoder, common_prefix_length
-from headwise.studies.functions.rounds import batches_of, rounds
+from headwise.studies.functions.measure import step_batches
 
 BEGINNING = tuple(range(20, 32))
 HEADS = [(0, 1), (1, 2), (1, 0)]
@@ -97,7 +97,7 @@ def test_one_row_at_a_time_says_the_same(model, prompts):
         assert decoder.answer([prompt], 5, ends)[0].ids == plainly(model, prompt, 5, "answer", False)
 
 
-def test_rounds_read_what_prompts_share_once_and_answer_the_same(model):
+def test_step_batches_read_what_prompts_share_once_and_answer_the_same(model):
     rng = np.random.default_rng(1)
     chains = []
     for count in (3, 1, 2):
@@ -108,9 +108,9 @@ def test_rounds_read_what_prompts_share_once_and_answer_the_same(model):
         chains.append(own)
     decoder = PrefixCachedDecoder(model, BEGINNING, longest=60)
     seen = {}
-    for number, one in enumerate(rounds(decoder, chains)):
-        replies = decoder.answer(one.prompts, 4, ends)
-        seen |= {(line, number): reply.ids for line, reply in zip(one.lines, replies, strict=True)}
+    for number, (lines, some) in enumerate(step_batches(decoder, chains)):
+        replies = decoder.answer(some, 4, ends)
+        seen |= {(line, number): reply.ids for line, reply in zip(lines, replies, strict=True)}
     assert sorted(seen) == [(0, 0), (0, 1), (0, 2), (1, 0), (2, 0), (2, 1)]
     for (line, number), said in seen.items():
         assert said == plainly(model, chains[line][number], 4, "answer", False)
@@ -118,4 +118,3 @@ def test_rounds_read_what_prompts_share_once_and_answer_the_same(model):
 
 def test_what_two_prompts_share_leaves_each_a_token():
     assert common_prefix_length([(1, 2, 3), (1, 2, 3, 4)]) == 2 and common_prefix_length([(5,), (5,)]) == 0
-    assert batches_of([3, 9, 5], 2) == [[1, 2], [0]]

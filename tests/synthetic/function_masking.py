@@ -56,7 +56,7 @@ def function_masking_dataset(
     variables: dict[str, Any] = {
         **_ends("own", by_removed, own, 0.08), **_ends("random", by_removed, random, 0.03),
         **_ends("effect", by_removed, effect, 0.09),
-        **_ends("whole", ("function",), np.linspace(0.4, 0.9, count), 0.1),
+        **_ends("intact", ("function",), np.linspace(0.4, 0.9, count), 0.1),
         **_ends("mean_effect", ("function",), effect.mean(1), 0.06), **_ends("spill", ("function",), spill, 0.04),
         **_ends("pooled_effect", ("removed",), _mean(effect), 0.04),
         **_ends("pooled_mean_effect", (), np.array(_mean(effect).mean()), 0.03),
@@ -77,8 +77,8 @@ def function_masking_dataset(
     dataset["heads"] = (by_removed, named)
     dataset["reason"] = ("function", np.where(out, REASON, "").astype(object))
     dataset["augment_reason"] = ("function", np.where(out, REASON, np.where(no_direction, FEW, "")).astype(object))
-    counts = {"tried": 30, "right": 24, "asked": 20, "wrong_asked": 6, "augment_asked": 30, "train_right": 40}
-    counts |= {"train_wrong": 20, "chain_steps": 15 if chains else 0}
+    counts = {"held_out_steps": 30, "solved_steps": 24, "masked_steps": 20, "failed_steps": 6, "augmented_steps": 30}
+    counts |= {"train_right": 40, "train_wrong": 20, "chain_steps": 15 if chains else 0}
     return dataset.assign_coords(
         {
             "function": np.array(names, dtype=object), "masked": np.array(names, dtype=object),
@@ -103,7 +103,7 @@ def _chains(names: list[str], masked: np.ndarray, chains: int) -> tuple[np.ndarr
     own = chain[:, high].mean(1) if high.any() else np.full(count, np.nan)
     random = np.where(there, whole[high].mean() - 0.05, np.nan) if high.any() else own
     return chain, {
-        "chain_whole": ("function", whole), "chain_high_own": ("function", own), "chain_high_random": ("function", random),
+        "chain_intact": ("function", whole), "chain_high_own": ("function", own), "chain_high_random": ("function", random),
         "chain_random": ("function", whole - 0.05),
         **_ends("chain_effect", ("function",), random - own, 0.1),
     }  # fmt: skip

@@ -20,6 +20,7 @@ HIGH = ("Math Calculation", "Inference", "Logical Reasoning", "Decision-making")
 EIGHT = (*LOW, *HIGH)
 ELEVEN = (*EIGHT, "Induction", "Self-Evaluation", "Lexical Knowledge of rare words")
 SEEDS, STEPS, SHARED = 5, 60, (2, 1)
+ACCURACY = ("single_head_accuracy", "single_head_accuracy_low", "single_head_accuracy_high")
 REASON = "the probe tells it from the others with an AUROC of 0.54 (0.47 to 0.61), no more than chance"
 SMALL = np.float32
 
@@ -55,8 +56,8 @@ def functions_dataset(
     found = {
         "importance": importance, "importance_low": importance - half, "importance_high": importance + half,
         "importance_sd": spread, "magnitude": magnitude, "null_high": np.where(np.isnan(q), np.nan, maps["null_high"]),
-        "p": q / 2, "q": q, "alone": maps["alone"], "alone_p": np.where(maps["alone"] > 0.62, 0.001, 0.3),
-        "alone_q": np.where(maps["alone"] > 0.62, 0.005, 0.5),
+        "p": q / 2, "q": q, "single_head_auroc": maps["alone"], "single_head_p": np.where(maps["alone"] > 0.62, 0.001, 0.3),
+        "single_head_q": np.where(maps["alone"] > 0.62, 0.005, 0.5),
     }  # fmt: skip
     dims = ("function", "layer", "head")
     strongest = np.where(q < 0.05, np.nan_to_num(magnitude), -1)
@@ -69,7 +70,7 @@ def functions_dataset(
     )
     variables |= {
         **{name: (("layer", "head"), (maps["alone"].mean(0) - 0.3 + move).astype(SMALL))
-           for name, move in (("alone_accuracy", 0), ("alone_accuracy_low", -0.05), ("alone_accuracy_high", 0.05))},
+           for name, move in zip(ACCURACY, (0, -0.05, 0.05), strict=True)},
         "importance_seeds": (("seed", *dims), by_seed.astype(SMALL)),
         "seed_accuracy": ("seed", np.linspace(0.7, 0.76, SEEDS).astype(SMALL)),
         "confusion": (("function", "predicted"), _confusion(len(names))),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headwise.studies.registry import dataset_spec
+
 
 def provenance(
     study: str, layers: int, heads: int, *, data: str, size: int, parameters: dict[str, Any] | None = None
@@ -13,7 +15,7 @@ def provenance(
     return json.dumps(
         {
             "study": study,
-            "study_version": 1,
+            "study_version": spec.version if (spec := dataset_spec(study)) else 1,
             "model": {
                 "id": "HuggingFaceTB/SmolLM2-135M-Instruct", "digest": "4f0c1b9a77de", "layers": layers, "heads": heads,
                 "kv_heads": max(heads // 3, 1), "dtype": "float32", "device": "cpu",

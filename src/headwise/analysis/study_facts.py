@@ -48,7 +48,8 @@ THRESHOLD_TOLERANCE = 1e-7  # scores are float32 shares
 _SIGNS = {"score": ("promotes", "mapped"), "suppression": ("suppresses", "suppressed")}  # -> verb, hits per pair
 _ENDS = ("", "_low", "_high", "_null", "_null_high")
 _FUNCTION_MAPS = (
-    "importance", "importance_low", "importance_high", "magnitude", "null_high", "p", "q", "alone", "alone_q",
+    "importance", "importance_low", "importance_high", "magnitude", "null_high", "p", "q", "single_head_auroc",
+    "single_head_q",
 )  # fmt: skip
 _MASKING_CURVES = {"own": "own", "random": "random", "effect": "effect", "effect_low": "low", "effect_high": "high"}
 
@@ -90,8 +91,8 @@ class FunctionFacts:
             q=at["q"],
             chosen=bool(self._chosen[index, layer, head]),
             best=self._best[layer, head] == name,
-            alone=at["alone"],
-            alone_q=at["alone_q"],
+            alone=at["single_head_auroc"],
+            alone_q=at["single_head_q"],
             refused=self._reason[index],
             masking=next((fact for heads, fact in self._masked.get(name, []) if head_name(layer, head) in heads), None),
         )
@@ -104,7 +105,7 @@ def _masked_sets(masking: xr.Dataset) -> dict[str, list[tuple[frozenset[str], Ma
     heads = masking["heads"].transpose(FUNCTION, REMOVED).values
     found = {}
     for row, name in enumerate(masking[FUNCTION].values.astype(str)):
-        asked = int(masking["asked"].values[row])
+        asked = int(masking["masked_steps"].values[row])
         facts = [
             (
                 frozenset(str(heads[row, column]).split(", ")),

@@ -25,8 +25,8 @@ from headwise.engines.cluster import Cluster
 from headwise.model import DEFAULT, ModelCard, choose_device, choose_dtype, read_card
 from headwise.studies.cluster_plan import ClusterPlan, cluster_plan_of
 from headwise.studies.cost import PlannedInputs, StudyCost
-from headwise.studies.functions.choice import choose
 from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.functions.step_sampling import sample_steps
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.memory import DISK, MemoryNeeds, Offload, from_disk, memory_needs, memory_there, offloaded
 from headwise.studies.registry import default_studies, with_dependencies
@@ -265,7 +265,7 @@ def estimate(
 def planned_inputs(inputs: StudyInputs, *, reference: bool) -> PlannedInputs:
     """The sizes of what the model will be shown, without a tokenizer; ``reference``: whether a second model is compared."""
     options = FunctionsOptions()
-    chosen = choose(inputs.steps, options.steps, options.seed)
+    chosen = sample_steps(inputs.steps, options.steps, options.seed)
     return PlannedInputs(
         passage_tokens=tuple(round(len(item.text) / CHARACTERS_PER_TOKEN) for item in inputs.passages.items),
         questions=len(inputs.questions),

@@ -7,19 +7,20 @@ run it (in this process or on a cluster) and need to know no more than this file
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
+from headwise.studies.spec import StudySpec
 
 if TYPE_CHECKING:
     from headwise.studies.passes import PassReader
 
-__all__ = ["StudyRun"]
+__all__ = ["StudyRun", "provenance_of"]
 
 WriteArtifacts = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  # folder, Datasets, shards
 
@@ -33,6 +34,7 @@ class StudyRun:
 
         >>> from headwise.corpora import Passage, Passages
         >>> from headwise.engines import Shard
+    from headwise.studies.spec import StudySpec
         >>> from headwise.studies import ProfileOptions
         >>> from headwise.studies.inputs import StudyInputs
         >>> from headwise.studies.profile.measure import prepare
@@ -54,3 +56,9 @@ class StudyRun:
     write_artifacts: WriteArtifacts | None = None  # writes files next to the maps, such as a fitted detector
     reader: PassReader | None = None  # reads texts that other studies may read in the same forward pass
     parts: Mapping[str, StudyRun] = field(default_factory=dict)  # the runs that this one joins (`passes.join_runs`)
+
+
+def provenance_of(spec: StudySpec, model: Any, data: Mapping[str, Any], options: Any, **parameters: Any) -> Provenance:
+    """The origin of a study's numbers: the options but for the seed, and what else in ``parameters`` determines them."""
+    given = {key: value for key, value in asdict(options).items() if key != "seed"}
+    return Provenance(spec.name, spec.version, model.identity(), dict(data), given | parameters, options.seed)

@@ -1,88 +1,362 @@
 """The masking study in words: does the model need a function's heads, and for that function only?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings`. Every number is
-computed from the Dataset and kept, with what it is, in `Description.numbers`:
-"own 16 of Retrieval" is the accuracy at so many heads.
+A difference is called significant only where its whole 95 % confidence interval is on one side of 0 and at least five steps
+were answered. Every number is recorded with its source in `Description.numbers`: "own 16 of Retrieval" is the accuracy with
+16 heads masked.
 """
 
 from __future__ import annotations
 
-from headwise.core.dims import DRAW
+import json
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of
+from headwise.describe.phrases import best, model_of, with_interval
 from headwise.describe.writer import Writer, listed
-from headwise.studies.function_masking.accessor import MaskingReading
-from headwise.studies.function_masking.figure import where_masked
-from headwise.studies.function_masking.words_findings import add_details, add_observations
+from headwise.studies.function_masking.figure import MIN_STEPS, where_masked
+from headwise.studies.functions.figure import shown_functions
 
-FEW = 50  # steps below which an accuracy is called coarse
+FEW_STEPS = 50  # below, an accuracy is called coarse
 
 
-def _add_overview(writer: Writer, reading: MaskingReading) -> None:
-    factor = writer.number(float(reading.dataset.attrs["factor"]), "factor")
-    counts = listed(writer.number(count, "constant") for count in reading.removed)
-    draws = writer.count(reading.dataset.sizes[DRAW], "draws", "draw")
+class MaskingAccessor:
+    """The parts of a masking Dataset by name."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.functions = shown_functions(dataset, None, "The function_masking study")  # in the figures' order
+        self.masked = [name for name in self.functions if not self.of("reason", name)]
+        self.augmented = [name for name in self.functions if not self.of("augment_reason", name)]
+        self.tested = [name for name in self.masked if int(self.of("masked_steps", name)) >= MIN_STEPS]
+        self.needed = [name for name in self.tested if self.of("mean_effect_low", name) > 0]
+        self.amounts = [float(amount) for amount in dataset[AMOUNT].values]
+        self.size = int(dataset.attrs["size"])
+
+    def of(self, variable: str, function: str) -> Any:
+        """A variable with one entry per function."""
+        return self.dataset[variable].sel({FUNCTION: function}).item()
+
+    def overall(self, variable: str) -> float:
+        """A variable with a single entry."""
+        return float(self.dataset[variable])
+
+    def at(self, variable: str, function: str, step: float) -> float:
+        """A point of a curve: at a number of heads, or at an amount."""
+        dim = REMOVED if REMOVED in self.dataset[variable].dims else AMOUNT
+        return float(self.dataset[variable].sel({FUNCTION: function, dim: step}))
+
+    def cell(self, variable: str, masked: str, function: str) -> float:
+        """A cell of a matrix."""
+        return float(self.dataset[variable].sel({MASKED: masked, FUNCTION: function}))
+
+    def known_sizes(self, function: str) -> list[int]:
+        """The numbers of heads at which the function was masked."""
+        counts = [int(count) for count in self.dataset[REMOVED].values]
+        return [count for count in counts if np.isfinite(self.at("own", function, count))]
+
+    def known_amounts(self, function: str) -> list[float]:
+        """The amounts above 0 at which the function was augmented."""
+        return [one for one in self.amounts[1:] if np.isfinite(self.at("augmented", function, one))]
+
+    def raising_amounts(self, function: str) -> list[float]:
+        """The amounts at which accuracy rises significantly, over nothing added and over random directions."""
+        return [
+            one
+            for one in self.known_amounts(function)
+            if self.at("gain_low", function, one) > 0 and self.at("gain_over_random_low", function, one) > 0
+        ]
+
+
+def _of(writer: Writer, data: MaskingAccessor, variable: str, name: str) -> str:
+    return with_interval(writer, lambda key: float(data.of(key, name)), variable, f"of {name}")
+
+
+def _at(writer: Writer, data: MaskingAccessor, variable: str, name: str, step: float) -> str:
+    return with_interval(writer, lambda key: data.at(key, name, step), variable, f"{step:g} of {name}")
+
+
+def _verdict(low: float, high: float) -> str:
+    if low > 0:
+        return "significantly more than with random heads"
+    return "significantly less than with random heads" if high < 0 else "not significantly more than with random heads"
+
+
+# ---- overview, axes, caveats ----------------------------------------------------------------------------------------
+
+
+def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
+    factor = writer.number(float(data.dataset.attrs["factor"]), "factor")
+    counts = listed(writer.number(int(count), "constant") for count in data.dataset[REMOVED].values)
+    draws = writer.count(data.dataset.sizes[DRAW], "draws", "draw")
     writer.add(
         "overview",
-        f"What {model_of(reading)} still answers right when a function's most important heads are masked, which is to say "
-        f"multiplied by {factor} {where_masked(reading.dataset)}: {counts} heads, against {draws} of as many random "
-        "heads that are not among them. Asked are held-out steps that the whole model does.",
+        f"What {model_of(data)} still answers correctly when a function's most important heads are masked (multiplied by "
+        f"{factor} {where_masked(data.dataset)}): {counts} heads, against {draws} of as many random heads outside the set, on "
+        "held-out steps that the intact model solves.",
     )
-    masked = writer.count(len(reading.masked), "masked", "function")
-    writer.add("overview", f"{masked} of {writer.count(len(reading.functions), 'functions')} were masked.")
-    if data := reading.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The steps are those of '{data}'.")
+    masked = writer.count(len(data.masked), "masked", "function")
+    writer.add("overview", f"{masked} of {writer.count(len(data.functions), 'functions')} were masked.")
+    if name := data.origin.get("data", {}).get("name"):
+        writer.add("overview", f"The steps are those of '{name}'.")
 
 
-def _add_axes(writer: Writer, reading: MaskingReading) -> None:
+def _add_axes(writer: Writer, data: MaskingAccessor) -> None:
     writer.add(
         "axes",
-        "What is lost is accuracy with random heads masked less accuracy with the function's own masked; ranges in brackets "
-        "are 95 % intervals. An answer counts when it matches the right answer, whatever the whole model says.",
+        "The loss is accuracy with random heads masked minus accuracy with the function's own heads masked; ranges in brackets "
+        "are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact model "
+        "answers.",
     )
     writer.add(
         "axes",
-        f"In the matrix rows are functions whose {writer.count(reading.size, 'size', 'head')} are masked, columns functions "
-        "whose steps are asked. To augment is to add to each head the direction from wrong to correct answers, alpha standard "
+        f"In the matrix, rows are functions whose {writer.count(data.size, 'size', 'head')} are masked, columns functions "
+        "whose steps are answered. Augmenting adds to each head the direction from wrong to correct answers, alpha standard "
         "deviations long.",
     )
 
 
-def _add_caveats(writer: Writer, reading: MaskingReading) -> None:
-    asked = [int(reading.of("asked", name)) for name in reading.masked]
-    if asked and min(asked) < FEW:
-        writer.add("caveats", f"Accuracies are of as few as {writer.count(min(asked), 'fewest', 'step')}.")
+def _add_caveats(writer: Writer, data: MaskingAccessor) -> None:
+    counts = [int(data.of("masked_steps", name)) for name in data.masked]
+    if counts and min(counts) < FEW_STEPS:
+        writer.add("caveats", f"Some accuracies are over only {writer.count(min(counts), 'fewest', 'step')}.")
     writer.add(
         "caveats",
-        "Only steps that the whole model does are asked with heads masked, so any change can only lower the accuracy there: "
-        "the random heads show by how much. Heads were ranked by importance, and masking many of any kind hurts. Intervals "
-        "are not corrected for the number of functions, numbers of heads and amounts that were tried.",
+        "Only steps that the intact model solves are answered with heads masked, so a change can only lower the accuracy; the "
+        "random heads show by how much. Heads were ranked by importance, and masking many heads of any kind hurts. Intervals "
+        "are not corrected for the number of functions, numbers of heads and amounts.",
     )
-    left = [(name, reading.of("reason", name)) for name in reading.functions if reading.of("reason", name)]
-    if left:
-        writer.add("caveats", f"Not masked: {listed(f'{name} ({reason})' for name, reason in left)}.")
+    left_out = [f"{name} ({reason})" for name in data.functions if (reason := data.of("reason", name))]
+    if left_out:
+        writer.add("caveats", f"Not masked: {listed(left_out)}.")
     writer.add("caveats", "This is one model on one set of steps.")
 
 
-def _headline(writer: Writer, reading: MaskingReading) -> str:
-    names = reading.needed()
-    total = writer.count(len(reading.masked), "masked", "function")
-    first = f"Steps of {model_of(reading)} with a function's heads masked."
-    if not reading.masked:
+def _headline(writer: Writer, data: MaskingAccessor) -> str:
+    total = writer.count(len(data.masked), "masked", "function")
+    first = f"Accuracy of {model_of(data)} with a function's heads masked."
+    if not data.masked:
         return f"{first} No function could be masked."
-    if not names:
-        return f"{first} Of {total} none loses more than with random heads by its 95 % interval."
-    count, verb = writer.count(len(names), "needed"), "loses" if len(names) == 1 else "lose"
-    told = (f"{name} ({writer.count(int(reading.of('asked', name)), f'asked of {name}', 'step')})" for name in names)
+    if not data.needed:
+        return f"{first} Of {total} none loses significantly more than with random heads."
+    count, verb = writer.count(len(data.needed), "needed"), "loses" if len(data.needed) == 1 else "lose"
+    rows = (
+        f"{name} ({writer.count(int(data.of('masked_steps', name)), f'masked_steps of {name}', 'step')})"
+        for name in data.needed
+    )
     return (
-        f"{first} Of {total} {count} {verb} more than with random heads by 95 % intervals that are not corrected for the "
-        f"number of functions: {listed(told)}."
+        f"{first} Of {total} {count} {verb} more than with random heads by 95 % confidence intervals that are not corrected "
+        f"for the number of functions: {listed(rows)}."
     )
 
 
+# ---- one entry per function -----------------------------------------------------------------------------------------
+
+
+def _add_details(writer: Writer, data: MaskingAccessor) -> None:
+    for name in data.functions:
+        if name in data.masked:
+            parts = [f"{name}: {_steps(writer, data, name)} {_curve(writer, data, name)}"]
+            parts += [_loss(writer, data, name), _spill(writer, data, name), _recovered(writer, data, name)]
+        else:
+            parts = [f"{name} was not masked: {data.of('reason', name)}."]
+        parts.append(_augmented(writer, data, name))
+        writer.add("detail", " ".join(part for part in parts if part))
+
+
+def _steps(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    keys = ("solved_steps", "held_out_steps", "masked_steps")
+    solved, held_out, masked = (writer.count(int(data.of(key, name)), f"{key} of {name}") for key in keys)
+    verb = "is" if int(data.of("masked_steps", name)) == 1 else "are"
+    return (
+        f"the intact model solves {solved} of {held_out} held-out steps, {_of(writer, data, 'intact', name)}; {masked} of them "
+        f"{verb} answered again."
+    )
+
+
+def _curve(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    known = data.known_sizes(name)
+    if not known:
+        return ""
+    parts = []
+    for count in dict.fromkeys((known[0], known[len(known) // 2], known[-1])):
+        heads = writer.count(count, f"removed {count}", "head")
+        own, random = (writer.fixed(data.at(key, name, count), f"{key} {count} of {name}") for key in ("own", "random"))
+        parts.append(f"{own} with {heads} masked (random: {random})")
+    return f"Of these it still solves {listed(parts)}."
+
+
+def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
+    if not math.isfinite(low):
+        return ""
+    text = f"The loss beyond random heads is {_of(writer, data, 'mean_effect', name)}, mean over all numbers of heads: "
+    if name not in data.tested:
+        return f"{text}too few steps for a conclusion."
+    text += _verdict(low, high)
+    single = [count for count in data.known_sizes(name) if data.at("effect_low", name, count) > 0]
+    if single:
+        counts = listed(writer.number(count, f"removed {count}") for count in single)
+        text += f"; for single numbers of heads, the interval is above zero at {counts}"
+    return f"{text}."
+
+
+def _spill(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    if not math.isfinite(data.of("spill", name)):
+        return ""
+    size = writer.count(data.size, "size", "head")
+    return f"With its {size} masked, the steps of other functions lose {_of(writer, data, 'spill', name)}."
+
+
+def _recovered(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    own, random = (data.of(f"recovered_{key}", name) for key in ("own", "random"))
+    count = int(data.of("failed_steps", name))
+    if not (count and math.isfinite(own) and math.isfinite(random)):
+        return ""
+    steps = writer.count(count, f"failed_steps of {name}", "step")
+    return (
+        f"Of {steps} that the intact model fails, {writer.fixed(own, f'recovered_own of {name}')} are then correct "
+        f"(random: {writer.fixed(random, f'recovered_random of {name}')})."
+    )
+
+
+def _augmented(writer: Writer, data: MaskingAccessor, name: str) -> str:
+    if name not in data.augmented:
+        return f"Not augmented: {data.of('augment_reason', name)}." if name in data.masked else ""
+    amounts = data.known_amounts(name)
+    if not amounts:
+        return ""
+    first = best({one: data.at("gain", name, one) for one in amounts})
+    zero = writer.fixed(data.at("augmented", name, data.amounts[0]), f"augmented {data.amounts[0]:g} of {name}")
+    if not first or data.at("gain", name, first[0]) <= 0:
+        return f"Augmenting by any of the amounts does not raise its accuracy from {zero}."
+    alpha = listed(writer.number(amount, "constant") for amount in first)
+    most = "equally well" if len(first) > 1 else "best"
+    random = listed(_at(writer, data, "gain_over_random", name, amount) for amount in first)
+    return (
+        f"Augmenting works {most} with alpha {alpha}: accuracy changes from {zero} by "
+        f"{_at(writer, data, 'gain', name, first[0])}"
+        f", and compared with random directions by {random}."
+    )
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _add_observations(writer: Writer, data: MaskingAccessor) -> None:
+    for part in (_needed, _pooled, _specific, _matrix, _overlap, _raised, _hierarchy):
+        writer.add("observations", part(writer, data))
+
+
+def _needed(writer: Writer, data: MaskingAccessor) -> str:
+    if not data.masked:
+        return ""
+    total = writer.count(len(data.masked), "masked", "function")
+    text = f"In none of {total} does masking the function's heads cost significantly more than masking random heads."
+    if data.needed:
+        count = writer.count(len(data.needed), "needed")
+        text = (
+            f"Masking a function's heads costs its steps significantly more than masking random heads in {count} of {total}: "
+            f"{listed(data.needed)}."
+        )
+    less = [name for name in data.tested if data.of("mean_effect_high", name) < 0]
+    if less:
+        text += f" It costs significantly less in {writer.count(len(less), 'spared')}: {listed(less)}."
+    return text
+
+
+def _pooled(writer: Writer, data: MaskingAccessor) -> str:
+    low, high = (data.overall(f"pooled_mean_effect_{end}") for end in ("low", "high"))
+    if not math.isfinite(low):
+        return ""
+    loss = with_interval(writer, data.overall, "pooled_mean_effect")
+    return f"Over the steps of all functions together, the loss beyond random heads is {loss}: {_verdict(low, high)}."
+
+
+def _specific(writer: Writer, data: MaskingAccessor) -> str:
+    if not data.needed:
+        return ""
+    names = [
+        name for name in data.needed if data.cell("cross_effect_low", name, name) > data.of("spill_high", name)
+    ]  # the intervals do not overlap
+    if names:
+        count = writer.count(len(names), "specific")
+        return f"In {count} of these the own steps lose significantly more than those of the others: {listed(names)}."
+    spill = [name for name in data.needed if data.of("spill_low", name) > 0]
+    also = f" The others' steps lose significantly with the heads of {listed(spill)}." if spill else ""
+    return (
+        f"At {writer.count(data.size, 'size', 'head')}, in none of these do the function's own steps lose significantly more "
+        f"than those of the others.{also}"
+    )
+
+
+def _matrix(writer: Writer, data: MaskingAccessor) -> str:
+    own = [value for name in data.masked if np.isfinite(value := data.cell("cross_effect", name, name))]
+    pairs = [(one, other) for one in data.masked for other in data.functions if one != other]
+    others = [value for one, other in pairs if np.isfinite(value := data.cell("cross_effect", one, other))]
+    if not own or not others:
+        return ""
+    lows = [data.cell("cross_effect_low", a, b) for a in data.masked for b in data.tested if a != b]
+    largest, tied = 0, 0
+    for name in data.masked:
+        first = best({other: data.cell("cross_effect", name, other) for other in data.functions})
+        largest, tied = largest + (first == [name]), tied + (name in first and len(first) > 1)
+    diagonal = f"{writer.count(largest, 'tops')} of {writer.count(len(own), 'rows', 'row')}"
+    if tied:
+        diagonal += f", and tied with the largest in {writer.count(tied, 'tied-tops')}"
+    return (
+        f"In the matrix, at {writer.count(data.size, 'size', 'head')}, a function's own steps lose "
+        f"{writer.fixed(float(np.mean(own)), 'mean-own')} on average beyond random heads, and those of the others "
+        f"{writer.fixed(float(np.mean(others)), 'mean-others')}; the own loss is the largest of its row in {diagonal}. Off the "
+        f"diagonal, {writer.count(sum(low > 0 for low in lows), 'sure-others')} of "
+        f"{writer.count(len(lows), 'cells-others', 'cell')} (those with enough steps) have an interval above zero."
+    )
+
+
+def _overlap(writer: Writer, data: MaskingAccessor) -> str:
+    found = [data.cell("overlap", one, other) for one in data.masked for other in data.masked if one != other]
+    found = [value for value in found if math.isfinite(value)]
+    if not found:
+        return ""
+    return f"Two functions share {writer.percent(float(np.mean(found)), 'overlap')} of these heads on average."
+
+
+def _raised(writer: Writer, data: MaskingAccessor) -> str:
+    if not data.augmented:
+        return ""
+    total = writer.count(len(data.augmented), "augmented", "function")
+    raised = {name: amounts for name in data.augmented if (amounts := data.raising_amounts(name))}
+    rule = "significantly over both nothing added and random directions"
+    if not raised:
+        return f"Augmenting raises the accuracy of none of {total} {rule}."
+    rows = []
+    for name, amounts in raised.items():
+        first = best({one: data.at("gain", name, one) for one in amounts})
+        alpha = listed(writer.number(amount, "constant") for amount in first)
+        rows.append(f"{name} (alpha {alpha}: {_at(writer, data, 'gain', name, first[0])})")
+    return f"Augmenting raises the accuracy of {writer.count(len(raised), 'raised')} of {total} {rule}: {listed(rows)}."
+
+
+def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
+    names = [name for name in data.functions if np.isfinite(data.of("chain_effect", name))]
+    if not names:
+        reason = str(data.dataset.attrs["chain_reason"])
+        return f"The hierarchy was not tested: {reason}." if reason else ""
+    chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
+    rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
+    text = f"In {chains}, the loss of high-order steps beyond random heads is, with masked heads of {listed(rows)}"
+    significant = [name for name in names if data.of("chain_effect_low", name) > 0]
+    return f"{text}: significant for {listed(significant) if significant else 'none'}."
+
+
 describe = Narrative(
-    "Steps without a function's heads",
-    MaskingReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    "Accuracy without a function's heads",
+    MaskingAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

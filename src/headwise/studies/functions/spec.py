@@ -1,9 +1,9 @@
-"""The spec of the study `functions`."""
+"""Study `functions`: which heads carry which cognitive function?"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, PREDICTED, RANK, SEED, WIDTH
 from headwise.core.schema import TEXT
@@ -14,6 +14,7 @@ from headwise.studies.spec import (
     FigureVariant,
     HeadColumn,
     Method,
+    Renames,
     StudyOptions,
     StudySpec,
     Variable,
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
 
 
 QUESTION_TOKENS, STEP_TOKENS = 170, 24  # of a question with its steps; of a step's answer, generated and read again
+KEY_TOKEN_RULES = {
+    "content": "the tokens of content words",
+    "all": "all tokens",
+    "first": "the first token",
+    "last": "the last token with a letter or a digit",
+}
 
 
 @dataclass(frozen=True)
 class FunctionsOptions(StudyOptions):
-    """What can be chosen about the study `functions`: which heads carry which cognitive function?
+    """Options of the study `functions`: which heads carry which cognitive function?
 
     Examples:
         All packaged steps, read at every token of the answer.
@@ -40,20 +47,22 @@ class FunctionsOptions(StudyOptions):
 
     study = "functions"
     steps: int | None = option(
-        360, "about so many are asked, whole questions of them, evenly over functions; None: all"
+        360, "approximate number of steps, in whole questions and balanced over functions; None: all"
     )
-    max_new_tokens: int = option(8, "of an answer", minimum=1)
+    max_new_tokens: int = option(8, "maximum number of tokens in an answer", minimum=1)
     key_tokens: str = option(
         "content",
-        'or "all", "first", "last": which tokens of an answer heads are read at',
-        choices=("content", "all", "first", "last"),
+        "tokens of an answer at which heads are read: content words, all, first or last",
+        choices=tuple(KEY_TOKEN_RULES),
     )
-    seeds: int = option(5, "probes", minimum=2)
-    shuffles: int = option(2, "probes with shuffled labels", minimum=1)
-    most_epochs: int = option(20, "of training; how many are made is chosen inside the training steps", minimum=1)
-    batch: int = option(32, "questions at a time", minimum=1)
-    shard: int = option(32, "questions between two commits", minimum=1)
-    seed: int = option(0, "of the choice of steps, and the first of the probes'")
+    seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2)
+    shuffles: int = option(2, "number of joint probes fitted on permuted labels, for the null", minimum=1)
+    max_epochs: int = option(
+        20, "maximum number of training epochs; the number is chosen within the training steps", minimum=1
+    )
+    batch: int = option(32, "questions per batch", minimum=1)
+    shard: int = option(32, "questions per commit", minimum=1)
+    seed: int = option(0, "seed of the sample of steps; the first of the probes' seeds")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
@@ -67,168 +76,105 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     )  # fmt: skip
 
 
+def _head_map(name: str, long_name: str, **more: Any) -> Variable:
+    return Variable(name, (FUNCTION, LAYER, HEAD), long_name, dtype="float32", **more)
+
+
+def _per_function(name: str, long_name: str, **more: Any) -> Variable:
+    return Variable(name, (FUNCTION,), long_name, dtype="float32", **more)
+
+
+def _per_step(name: str, long_name: str) -> Variable:
+    return Variable(name, (EXAMPLE,), long_name, dtype=TEXT)
+
+
+def _overall(name: str, long_name: str, **more: Any) -> Variable:
+    return Variable(name, (), long_name, dtype="float32", **more)
+
+
 FUNCTIONS = DatasetSpec(
     name="functions",
     question="Which heads carry which cognitive function?",
     method=Method(
-        "Questions are split into steps, each labelled with the cognitive function it asks for. One probe "
-        "over the outputs of all heads together names the function of a step; a head's importance is "
-        "gradient times activation of that function's logit, on held-out steps, averaged over seeds. A "
-        "function the probe cannot tell has no map. A simpler probe on each head alone is the second "
-        "opinion.",
+        "Questions are split into steps, each labelled with the cognitive function that it requires. One probe over the "
+        "outputs of all heads predicts the function of a step; a head's importance is gradient times activation of that "
+        "function's logit, on held-out steps, averaged over seeds. A function that the probe does not distinguish from the "
+        "others has no map. Probes on single heads are an independent check.",
         "Ma et al., Cognitive Mirrors",
         "https://arxiv.org/abs/2512.10978",
     ),
     variables=(
-        Variable(
+        _head_map(
             "importance",
-            (FUNCTION, LAYER, HEAD),
-            "importance of the head for the function (gradient x activation, signed), mean over seeds; NaN "
-            "where refused",
-            dtype="float32",
+            "importance of the head for the function (gradient x activation, signed), mean over seeds; NaN where refused",
             interval=True,
         ),
-        Variable(
-            "importance_sd", (FUNCTION, LAYER, HEAD), "standard deviation of the importance over seeds", dtype="float32"
+        _head_map("importance_sd", "standard deviation of the importance over seeds"),
+        _head_map("magnitude", "absolute value of the importance: what is drawn and ranked"),
+        _head_map("null_high", "95th percentile of this head's magnitude under permuted labels"),
+        _head_map("p", "p-value of the importance against permuted labels, two-sided"),
+        _head_map("q", "q-value of the importance (Benjamini-Hochberg over the heads of a function)"),
+        _head_map(
+            "single_head_auroc", "AUROC of this function against the others, from this head alone, cross-validated"
         ),
-        Variable(
-            "magnitude",
-            (FUNCTION, LAYER, HEAD),
-            "size of the importance, without its sign: what is drawn and ranked",
-            dtype="float32",
-        ),
-        Variable(
-            "null_high",
-            (FUNCTION, LAYER, HEAD),
-            "magnitude that 95 % of this head's maps with shuffled labels stay below",
-            dtype="float32",
-        ),
-        Variable(
-            "p",
-            (FUNCTION, LAYER, HEAD),
-            "p-value of the importance against shuffled labels, two-sided",
-            dtype="float32",
-        ),
-        Variable(
-            "q",
-            (FUNCTION, LAYER, HEAD),
-            "q-value of the importance (Benjamini-Hochberg over the heads of a function)",
-            dtype="float32",
-        ),
-        Variable(
-            "alone",
-            (FUNCTION, LAYER, HEAD),
-            "AUROC of this function against the others, from this head alone, cross-validated",
-            dtype="float32",
-        ),
-        Variable("alone_p", (FUNCTION, LAYER, HEAD), "p-value of alone against shuffled labels", dtype="float32"),
-        Variable("alone_q", (FUNCTION, LAYER, HEAD), "q-value of alone (Benjamini-Hochberg)", dtype="float32"),
+        _head_map("single_head_p", "p-value of single_head_auroc against permuted labels"),
+        _head_map("single_head_q", "q-value of single_head_auroc (Benjamini-Hochberg)"),
         Variable("beyond_null", (FUNCTION, LAYER, HEAD), "whether q of the importance is below 0.05", dtype="bool"),
         Variable(
             "chosen",
             (FUNCTION, LAYER, HEAD),
-            "whether the head is among the function's heads up to the elbow",
+            "whether the head is among the function's heads: those up to the elbow",
             dtype="bool",
         ),
-        Variable(
-            "accuracy",
-            (FUNCTION,),
-            "share of the function's steps that the model answers right",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable(
+        _per_function("accuracy", "share of the function's steps that the model answers correctly", interval=True),
+        _per_function(
             "recall",
-            (FUNCTION,),
-            "share of the function's held-out steps that the probe names right, mean over seeds",
-            dtype="float32",
+            "share of the function's held-out steps that the probe predicts correctly, mean over seeds",
             interval=True,
         ),
-        Variable(
-            "recall_chance", (FUNCTION,), "recall that guessing by the training shares would get", dtype="float32"
+        _per_function("recall_chance", "expected recall of guessing by the training shares"),
+        _per_function("auroc", "AUROC of this function against the others on held-out steps", interval=True),
+        _per_function("agreement", "rank correlation of the magnitude maps of two seeds, mean over pairs"),
+        _per_function(
+            "rank_correlation", "Spearman correlation, over heads, of magnitude with single_head_auroc", interval=True
         ),
-        Variable(
-            "auroc",
-            (FUNCTION,),
-            "AUROC of this function against the others on held-out steps",
-            dtype="float32",
-            interval=True,
+        _per_function(
+            "confound_recall", "recall of a probe that sees only the answer's length and the kind of its first token"
         ),
-        Variable(
-            "agreement",
-            (FUNCTION,),
-            "rank correlation of the seeds' maps of magnitude, mean over pairs",
-            dtype="float32",
-        ),
-        Variable(
-            "rank_correlation",
-            (FUNCTION,),
-            "Spearman correlation, over heads, of magnitude with alone",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable(
-            "confound_recall",
-            (FUNCTION,),
-            "recall of a probe that sees only the answer's length and the kind of its first token",
-            dtype="float32",
-        ),
-        Variable(
+        _per_function(
             "confound_auroc",
-            (FUNCTION,),
             "AUROC of a probe that sees only the answer's length and the kind of its first token",
-            dtype="float32",
             interval=True,
         ),
-        Variable(
-            "probe_accuracy",
-            (),
-            "accuracy of the joint probe on held-out steps, mean over seeds",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable(
-            "majority",
-            (),
-            "accuracy on held-out steps of always naming the function that is most frequent in training",
-            dtype="float32",
-        ),
-        Variable(
-            "permuted", (), "mean accuracy on held-out steps of probes trained on shuffled labels", dtype="float32"
-        ),
-        Variable(
-            "permuted_high",
-            (),
-            "highest accuracy on held-out steps of probes trained on shuffled labels",
-            dtype="float32",
-        ),
-        Variable(
+        _overall("probe_accuracy", "accuracy of the joint probe on held-out steps, mean over seeds", interval=True),
+        _overall("majority", "accuracy on held-out steps of always predicting the most frequent training function"),
+        _overall("permuted", "mean accuracy on held-out steps of probes fitted on permuted labels"),
+        _overall("permuted_high", "highest accuracy on held-out steps of probes fitted on permuted labels"),
+        _overall(
             "confound_accuracy",
-            (),
             "accuracy of a probe that sees only the answer's length and the kind of its first token",
-            dtype="float32",
             interval=True,
         ),
         Variable(
-            "alone_accuracy",
+            "single_head_accuracy",
             (LAYER, HEAD),
-            "accuracy of telling all functions apart from this head alone, cross-validated",
+            "accuracy of predicting the function from this head alone, cross-validated",
             dtype="float32",
             interval=True,
         ),
-        Variable("function_of", (EXAMPLE,), "function of the step", dtype=TEXT),
-        Variable("split_of", (EXAMPLE,), "train or held-out", dtype=TEXT),
-        Variable("chain", (EXAMPLE,), "question whose step it is", dtype=TEXT),
-        Variable("question", (EXAMPLE,), "the whole question", dtype=TEXT),
-        Variable("subquestion", (EXAMPLE,), "what the step asks", dtype=TEXT),
-        Variable("answer", (EXAMPLE,), "what the model said", dtype=TEXT),
-        Variable("gold", (EXAMPLE,), "right answer", dtype=TEXT),
-        Variable("rule", (EXAMPLE,), "what decided right or wrong", dtype=TEXT),
-        Variable("key_text", (EXAMPLE,), "the answer's key tokens, joined by |", dtype=TEXT),
-        Variable("number", (EXAMPLE,), "place of the step in its chain", dtype="int64"),
+        _per_step("function_of", "function of the step"),
+        _per_step("split_of", "train or held-out"),
+        _per_step("chain", "question that the step belongs to"),
+        _per_step("question", "the whole question"),
+        _per_step("subquestion", "subquestion of the step"),
+        _per_step("answer", "answer of the model"),
+        _per_step("gold", "correct answer"),
+        _per_step("rule", "rule that judged the answer"),
+        _per_step("key_text", "the answer's key tokens, joined by |"),
+        Variable("number", (EXAMPLE,), "index of the step in its question, from 1", dtype="int64"),
         Variable("answer_tokens", (EXAMPLE,), "length of the answer", dtype="int64", unit="tokens"),
         Variable("key_tokens", (EXAMPLE,), "number of key tokens", dtype="int64", unit="tokens"),
-        Variable("right", (EXAMPLE,), "whether the answer is right", dtype="bool"),
+        Variable("right", (EXAMPLE,), "whether the answer is correct", dtype="bool"),
         Variable(
             "importance_seeds",
             (SEED, FUNCTION, LAYER, HEAD),
@@ -239,7 +185,7 @@ FUNCTIONS = DatasetSpec(
         Variable(
             "confusion",
             (FUNCTION, PREDICTED),
-            "share of the function's held-out steps that the probe names so",
+            "share of the function's held-out steps that the probe predicts as this function",
             dtype="float32",
         ),
         Variable("sorted", (FUNCTION, RANK), "magnitude, largest first", dtype="float32"),
@@ -254,43 +200,29 @@ FUNCTIONS = DatasetSpec(
         Variable(
             "refused",
             (FUNCTION,),
-            "whether the probe does not tell this function from the others, so that there is no map",
+            "whether the function has no map because the probe does not distinguish it from the others",
             dtype="bool",
         ),
-        Variable("reason", (FUNCTION,), "why the map is refused; empty where it stands", dtype=TEXT),
+        Variable("reason", (FUNCTION,), "why the map is refused; empty where it is not", dtype=TEXT),
         Variable(
             "direction",
             (FUNCTION, LAYER, HEAD, WIDTH),
-            "direction from wrong to right training answers in the head's output, one standard deviation long",
+            "direction from wrong to correct training answers in the head's output, one standard deviation long",
             dtype="float32",
         ),
         Variable(
-            "train_right",
-            (FUNCTION,),
-            "right training steps that the direction was made from",
-            dtype="int64",
-            unit="steps",
+            "train_right", (FUNCTION,), "correct training steps behind the direction", dtype="int64", unit="steps"
         ),
-        Variable(
-            "train_wrong",
-            (FUNCTION,),
-            "wrong training steps that the direction was made from",
-            dtype="int64",
-            unit="steps",
-        ),
+        Variable("train_wrong", (FUNCTION,), "wrong training steps behind the direction", dtype="int64", unit="steps"),
         Variable(
             "best",
             (LAYER, HEAD),
-            "function for which the head matters most, among those with q < 0.05; empty if none",
+            "function that the head matters most for, among those with q < 0.05; empty if none",
             dtype=TEXT,
         ),
         Variable("function", (FUNCTION,), dtype=TEXT, coordinate=True),
         Variable(
-            "order",
-            (FUNCTION,),
-            "low-order or high-order function; empty where it is not known",
-            dtype=TEXT,
-            coordinate=True,
+            "order", (FUNCTION,), "low-order or high-order function; empty where unknown", dtype=TEXT, coordinate=True
         ),
         Variable("train", (FUNCTION,), "training steps of the function", dtype="int64", unit="steps", coordinate=True),
         Variable(
@@ -306,30 +238,29 @@ FUNCTIONS = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "maps: importance of every head; sorted: the same, largest first; layers: heads by layer; "
-            "similarity: which maps are alike; probe: how well functions are told apart; confusion: what is "
-            "taken for what.",
+            "maps: importance of every head; sorted: the same, largest first; layers: heads per layer; "
+            "similarity: correlation of the maps; probe: quality of the probe; confusion: its confusion matrix.",
             "sorted",
         ),
         "value": FigureOption(
-            "magnitude: absolute importance; importance: with its sign; alone: AUROC of a probe on the head alone.",
-            "alone",
+            "magnitude: absolute importance; importance: signed; single_head_auroc: AUROC of a probe on the head alone.",
+            "single_head_auroc",
             needs={"kind": ("maps",)},
         ),
         "functions": FigureOption(
-            "Which functions, comma-separated, in this order; all by default.", "Retrieval,Inference"
+            "Functions to show, comma-separated, in this order; all by default.", "Retrieval,Inference"
         ),
-        "cap": FigureOption("Where the colour scale ends.", "0.004", needs={"kind": ("maps",)}),
+        "cap": FigureOption("Upper end of the colour scale.", "0.004", needs={"kind": ("maps",)}),
     },
     variants=(
         FigureVariant("maps", "Importance"),
-        FigureVariant("signed", "With sign", {"value": "importance"}),
-        FigureVariant("alone", "Each head alone", {"value": "alone"}),
+        FigureVariant("signed", "Signed", {"value": "importance"}),
+        FigureVariant("single-heads", "Single heads", {"value": "single_head_auroc"}),
         FigureVariant("sorted", "Sorted", {"kind": "sorted"}),
         FigureVariant("layers", "By layer", {"kind": "layers"}),
-        FigureVariant("similarity", "Alike", {"kind": "similarity"}),
-        FigureVariant("probe", "The probe", {"kind": "probe"}),
-        FigureVariant("confusion", "Its confusions", {"kind": "confusion"}),
+        FigureVariant("similarity", "Similarity", {"kind": "similarity"}),
+        FigureVariant("probe", "Probe", {"kind": "probe"}),
+        FigureVariant("confusion", "Confusion", {"kind": "confusion"}),
     ),
     words="words:describe",
     head_columns=(
@@ -340,18 +271,31 @@ FUNCTIONS = DatasetSpec(
             p="p",
             q="q",
             level=0.0,
-            baseline_name="no part in it",
+            baseline_name="no importance",
             definition="gradient x activation in the joint probe, signed",
         ),
     ),
     default_columns=("functions.best",),
     on_own_answers=True,
+    renames={
+        1: Renames(
+            variables={
+                "alone": "single_head_auroc",
+                "alone_p": "single_head_p",
+                "alone_q": "single_head_q",
+                "alone_accuracy": "single_head_accuracy",
+                "alone_accuracy_low": "single_head_accuracy_low",
+                "alone_accuracy_high": "single_head_accuracy_high",
+            },
+            parameters={"most_epochs": "max_epochs"},
+        )
+    },
 )
 
 SPEC = StudySpec(
     name="functions",
     package=__package__,
-    version=1,
+    version=2,
     options=FunctionsOptions,
     produces=(FUNCTIONS,),
     inputs=("steps",),

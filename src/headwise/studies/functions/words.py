@@ -1,57 +1,129 @@
-"""The functions study in words: which heads carry which cognitive function, and how sure is that?
+"""The functions study in words: which heads carry which cognitive function, and how certain is that?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings`. Every number is computed
-from the Dataset and kept, with what it is, in `Description.numbers`: "auroc of Retrieval" is that variable at that function.
+Every number is recorded with its source in `Description.numbers`: "auroc of Retrieval" is that variable at that function.
+Thresholds are fixed and stated in the sentence.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
+from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import best, model_of, size_of, with_interval
+from headwise.describe.phrases import best, model_of, named, others_as_large, size_of, with_interval
 from headwise.describe.writer import Writer, listed
-from headwise.studies.functions.accessor import FunctionsReading
-from headwise.studies.functions.words_findings import add_details, add_observations
+from headwise.studies.functions.figure import correlations, scale_of, shown_functions
 
-FEW = 50  # held-out steps of a function below which its intervals are called wide
-HALF = 0.5  # of the steps answered right, below which a function's features are mostly of wrong answers
+NAMED_HEADS, NAMED_SHARED_HEADS, NAMED_PAIRS = 3, 4, 3
+MIN_LAYERS_FOR_THIRDS = 6
+MAX_NAMED_LAYERS = 4
+PUBLISHED_THRESHOLD = 0.001  # of the published maps
+ALPHA = 0.05
+MIN_HELD_OUT_STEPS = 50  # with fewer, intervals are called wide
+MIN_ACCURACY = 0.5  # below, a function's features come mostly from wrong answers
 
 
-def _functions(writer: Writer, reading: FunctionsReading) -> str:
-    return writer.count(len(reading.functions), "functions", "cognitive function")
+class FunctionsAccessor:
+    """The parts of a functions Dataset by name. Maps are (layer, head)."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.functions = shown_functions(dataset, None, "The functions study")  # in the figures' order
+        self.layers = [int(layer) for layer in dataset[LAYER].values]
+        self.heads = [int(head) for head in dataset[HEAD].values]
+        self.refused = [name for name in self.functions if bool(self.of("refused", name))]
+        self.mapped = [name for name in self.functions if name not in self.refused]
+        self.scale = scale_of(dataset)
+        self.owners: dict[
+            str, list[str]
+        ] = {}  # head -> the functions that it belongs to, heads of most functions first
+        for function in self.mapped:
+            for head in sorted(self.selected(function)):
+                self.owners.setdefault(head, []).append(function)
+        self.owners = dict(sorted(self.owners.items(), key=lambda item: -len(item[1])))
+
+    def of(self, variable: str, function: str) -> Any:
+        """A variable with one entry per function."""
+        return self.dataset[variable].sel({FUNCTION: function}).item()
+
+    def overall(self, variable: str) -> float:
+        """A variable with a single entry."""
+        return float(self.dataset[variable])
+
+    def map(self, function: str, variable: str = "magnitude") -> xr.DataArray:
+        """A function's map."""
+        return self.dataset[variable].sel({FUNCTION: function}).astype(float)
+
+    def selected(self, function: str) -> set[str]:
+        """The names of the heads up to the elbow."""
+        cells = np.argwhere(self.dataset["chosen"].sel({FUNCTION: function}).transpose(LAYER, HEAD).values)
+        return {head_name(self.layers[row], self.heads[column]) for row, column in cells}
+
+    def share_over(self, threshold: float) -> maps.Share:
+        """Cells of all maps over a threshold."""
+        values = self.dataset["magnitude"].values
+        return maps.Share(int((values > threshold).sum()), int(np.isfinite(values).sum()))
+
+    def pairs(self) -> list[tuple[str, str, float]]:
+        """Pairs of functions with the correlation of their maps, most similar first."""
+        found = correlations(self.dataset.sel({FUNCTION: self.functions}))
+        names = [str(name) for name in found[FUNCTION].values]
+        rows = [(names[i], names[j], float(found.values[i, j])) for i, j in combinations(range(len(names)), 2)]
+        return sorted((row for row in rows if np.isfinite(row[2])), key=lambda row: -row[2])
 
 
-def _add_overview(writer: Writer, reading: FunctionsReading) -> None:
+def _of(writer: Writer, data: FunctionsAccessor, variable: str, name: str) -> str:
+    return with_interval(writer, lambda key: float(data.of(key, name)), variable, f"of {name}")
+
+
+def _n_functions(writer: Writer, data: FunctionsAccessor) -> str:
+    return writer.count(len(data.functions), "functions", "cognitive function")
+
+
+# ---- overview, axes, caveats ----------------------------------------------------------------------------------------
+
+
+def _add_overview(writer: Writer, data: FunctionsAccessor) -> None:
+    dataset = data.dataset
     writer.add(
         "overview",
-        f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) carry which of "
-        f"{_functions(writer, reading)}: how much each head matters to a probe that names the function of a step from what "
-        "all heads put out while the model answers it.",
+        f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) carry which of {_n_functions(writer, data)}: how "
+        "important each head is to a probe that predicts the function of a step from the outputs of all heads while the model "
+        "answers it.",
     )
-    train, held_out = (
-        writer.count(int(reading.dataset[split].sum()), f"all {split}") for split in ("train", "held_out")
-    )
+    train, held_out = (writer.count(int(dataset[split].sum()), f"all {split}") for split in ("train", "held_out"))
+    steps = writer.count(int(dataset.sizes[EXAMPLE]), "steps", "step")
+    chains = writer.count(len(set(dataset["chain"].values.tolist())), "chains", "question")
+    right = writer.percent(float(dataset["right"].mean()), "right")
     writer.add(
         "overview",
-        f"{writer.count(reading.steps(), 'steps', 'step')} of {writer.count(reading.chains(), 'chains', 'question')}, "
-        f"{train} to learn from and {held_out} held out; the model answers {writer.percent(reading.right(), 'right')} of them "
-        "right.",
+        f"{steps} of {chains}, {train} for training and {held_out} held out; the model answers {right} of them correctly.",
     )
-    if data := reading.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The steps are those of '{data}'.")
-    if reading.left_out:
-        writer.add("overview", f"Left out: {'; '.join(reading.left_out.values())}.")
+    if name := data.origin.get("data", {}).get("name"):
+        writer.add("overview", f"The steps are those of '{name}'.")
+    if left_out := json.loads(dataset.attrs.get("left_out", "{}")):
+        writer.add("overview", f"Left out: {'; '.join(left_out.values())}.")
 
 
-def _add_axes(writer: Writer, reading: FunctionsReading) -> None:
-    layers, heads, scale = reading.layers, reading.heads, reading.scale
+def _add_axes(writer: Writer, data: FunctionsAccessor) -> None:
+    layers, heads, scale = data.layers, data.heads, data.scale
     for edge in (layers[0], layers[-1], heads[0], heads[-1]):
         writer.number(edge, "edge")
     writer.add(
         "axes",
-        f"One map a function: rows are layers, {layers[0]} (next to the embedding) at the top to {layers[-1]}; columns are "
+        f"One map per function: rows are layers, {layers[0]} (next to the embedding) at the top to {layers[-1]}; columns are "
         f"heads, {heads[0]} to {heads[-1]}.",
     )
-    clipped = reading.clipped()
+    clipped = data.share_over(scale.high * (1 + 1e-6))
     beyond = "no cell lies beyond it"
     if clipped.count:
         share = writer.percent(clipped.share, "clipped-share")
@@ -62,71 +134,289 @@ def _add_axes(writer: Writer, reading: FunctionsReading) -> None:
         f"All maps share one colour scale of head importance, from {writer.number(0, 'edge')} to "
         f"{writer.number(scale.high, 'cap')}; {beyond}.",
     )
+    seeds = writer.count(data.dataset.sizes[SEED], "seeds", "seed")
     writer.add(
         "axes",
-        "Importance is the gradient of the function's logit times the head's features, a mean over the function's held-out "
-        f"steps and over {writer.count(reading.seeds, 'seeds', 'seed')}; the maps show its absolute value. Features are taken "
-        f"at the key tokens: {reading.dataset.attrs['key_rule']}.",
+        "Importance is the gradient of the function's logit times the head's features, averaged over the function's held-out "
+        f"steps and over {seeds}; the maps show its absolute value. Features are taken at the key tokens: "
+        f"{data.dataset.attrs['key_rule']}.",
     )
-    if reading.refused:
-        why = "the probe does not tell it from the others"
-        writer.add("axes", f"A panel without a map stands for a function that is refused, because {why}.")
+    if data.refused:
+        writer.add("axes", "A panel without a map is a function that the probe does not distinguish from the others.")
 
 
-def _add_caveats(writer: Writer, reading: FunctionsReading) -> None:
+def _add_caveats(writer: Writer, data: FunctionsAccessor) -> None:
     writer.add(
         "caveats",
-        "Importance says which heads this probe reads a function from, not which heads the model needs for it: that is what "
-        "masking tells. A function is a label on a kind of question, and heads that tell the kinds of questions apart may do "
-        "so by their wording, their topic or the form of their answers.",
+        "Importance shows which heads this probe reads a function from, not which heads the model needs for it; masking tests "
+        "that. A function is a label of a kind of question, and heads that distinguish the kinds may do so by wording, topic "
+        "or the form of the answers.",
     )
-    fewest = int(reading.dataset["held_out"].min())
-    if fewest < FEW:
-        writer.add(
-            "caveats",
-            f"The smallest function has {writer.count(fewest, 'fewest', 'held-out step')}, so intervals are wide.",
-        )
-    wrong = sorted(
-        (name for name in reading.functions if reading.of("accuracy", name) < HALF),
-        key=lambda name: float(reading.of("accuracy", name)),
-    )
-    if wrong and len(wrong) == len(reading.functions):
-        shares = {name: float(reading.of("accuracy", name)) for name in wrong}
+    fewest = int(data.dataset["held_out"].min())
+    if fewest < MIN_HELD_OUT_STEPS:
+        steps = writer.count(fewest, "fewest", "held-out step")
+        writer.add("caveats", f"The smallest function has {steps}, so its intervals are wide.")
+    accuracy = {name: float(data.of("accuracy", name)) for name in data.functions}
+    wrong = sorted((name for name in accuracy if accuracy[name] < MIN_ACCURACY), key=lambda name: accuracy[name])
+    if wrong and len(wrong) == len(data.functions):
         low, high = (
-            f"{writer.percent(shares[names[0]], f'accuracy of {names[0]}')} ({listed(names)})"
-            for names in (best(shares, smallest=True), best(shares))
+            f"{writer.percent(accuracy[names[0]], f'accuracy of {names[0]}')} ({listed(names)})"
+            for names in (best(accuracy, smallest=True), best(accuracy))
         )
-        writer.add("caveats", f"The model answers fewer than half of the steps of any function right, {low} to {high}.")
+        writer.add(
+            "caveats", f"The model answers fewer than half of the steps of every function correctly, {low} to {high}."
+        )
     elif wrong:
-        named = listed(
-            f"{name} ({writer.percent(reading.of('accuracy', name), f'accuracy of {name}')})" for name in wrong
-        )
-        writer.add("caveats", f"The model answers fewer than half of the steps right of {named}.")
+        rows = listed(f"{name} ({writer.percent(accuracy[name], f'accuracy of {name}')})" for name in wrong)
+        writer.add("caveats", f"The model answers fewer than half of the steps correctly for {rows}.")
     writer.add(
         "caveats",
-        "Where the sorted curve bends is a convention, not a boundary; intervals of importance are over seeds of the probe "
-        "only, not over other steps. The scale of importance depends on the probe and cannot be compared between models. This "
-        "is one model on one set of steps.",
+        "The elbow of the sorted curve is a convention, not a boundary; intervals of importance are over seeds of the probe, "
+        "not over other steps. The scale of importance depends on the probe and cannot be compared between models. This is one "
+        "model on one set of steps.",
     )
 
 
-def _headline(writer: Writer, reading: FunctionsReading) -> str:
-    first = (
-        f"Layer x head maps of importance for {_functions(writer, reading)} in {model_of(reading)} "
-        f"({size_of(writer, reading)})."
+def _headline(writer: Writer, data: FunctionsAccessor) -> str:
+    accuracy = with_interval(writer, data.overall, "probe_accuracy")
+    majority = writer.fixed(data.overall("majority"), "majority")
+    text = (
+        f"Layer x head maps of importance for {_n_functions(writer, data)} in {model_of(data)} ({size_of(writer, data)}). The "
+        f"probe predicts {accuracy} of the held-out steps correctly (most frequent function: {majority})"
     )
-    told = with_interval(writer, reading.level, "probe_accuracy")
-    majority = writer.fixed(reading.level("majority"), "majority")
-    second = f"The probe names {told} of held-out steps right; the most frequent function would get {majority}"
-    if not reading.refused:
-        return f"{first} {second}."
-    refused = writer.count(len(reading.refused), "refused", "function")
-    return f"{first} {second}, and {refused} {'is' if len(reading.refused) == 1 else 'are'} refused."
+    if not data.refused:
+        return f"{text}."
+    refused = writer.count(len(data.refused), "refused", "function")
+    return f"{text}; {refused} {'is' if len(data.refused) == 1 else 'are'} refused."
+
+
+# ---- one entry per function -----------------------------------------------------------------------------------------
+
+
+def _add_details(writer: Writer, data: FunctionsAccessor) -> None:
+    for name in data.functions:
+        order = {"low": " (low order)", "high": " (high order)"}.get(data.of("order", name), "")
+        chance = writer.fixed(data.of("recall_chance", name), f"recall_chance of {name}")
+        held_out = writer.count(int(data.of("held_out", name)), f"held_out of {name}", "held-out step")
+        sentences = [
+            f"{name}{order}: the model answers {_of(writer, data, 'accuracy', name)} of its steps correctly; the probe "
+            f"predicts {_of(writer, data, 'recall', name)} of its {held_out} (guessing: {chance}), AUROC "
+            f"{_of(writer, data, 'auroc', name)}."
+        ]
+        if name in data.refused:
+            sentences.append(f"No map: {data.of('reason', name)}.")
+        else:
+            sentences += [
+                part(writer, data, name) for part in (_strongest, _elbow, _depth, _significance, _agreement_of)
+            ]
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+
+
+def _strongest(writer: Writer, data: FunctionsAccessor, name: str) -> str:
+    spread = data.map(name, "importance_sd")
+    found = []
+    for head in maps.strongest(data.map(name), NAMED_HEADS):
+        value = writer.number(head.value, f"magnitude {head.name} of {name}", digits=2)
+        deviation = float(spread.sel({LAYER: head.layer, HEAD: head.head}))
+        found.append(
+            f"{head.name} ({value} ± {writer.number(deviation, f'importance_sd {head.name} of {name}', digits=2)})"
+        )
+    return f"The most important heads, with the standard deviation over seeds, are {listed(found)}."
+
+
+def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
+    values, own = data.map(name), data.selected(name)
+    total = int(values.notnull().sum())
+    mass = float(values.where(data.dataset["chosen"].sel({FUNCTION: name})).sum() / values.sum())
+    text = (
+        f"Up to the elbow there are {writer.count(len(own), f'elbow of {name}', 'head')} of "
+        f"{writer.count(total, f'measured of {name}')} ({writer.percent(len(own) / total, f'elbow-share of {name}')}), with "
+        f"{writer.percent(mass, f'mass of {name}')} of the total importance"
+    )
+    if len(data.mapped) > 1:
+        exclusive = sum(data.owners[head] == [name] for head in own)
+        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them belong to no other function"
+    return f"{text}."
+
+
+def _depth(writer: Writer, data: FunctionsAccessor, name: str) -> str:
+    trend = maps.depth_trend(data.map(name, "chosen"))
+    if trend is None or len(data.layers) < MIN_LAYERS_FOR_THIRDS or not data.selected(name):
+        return ""
+    early, middle, late = (
+        writer.percent(share, f"third {index} of {name}") for index, share in enumerate(trend.shares)
+    )
+    counts = data.dataset["chosen"].sel({FUNCTION: name}).sum(HEAD)
+    layers = [int(layer) for layer in counts[LAYER].values[(counts == counts.max()).values]]
+    if len(layers) > MAX_NAMED_LAYERS:
+        most = f"no layer stands out: {writer.count(len(layers), f'fullest of {name}')} tie"
+    else:
+        peaks = listed(writer.number(layer, f"peak {layer} of {name}") for layer in layers)
+        noun, verb = ("layer", "is") if len(layers) == 1 else ("layers", "are")
+        most = f"the {noun} with most of them {verb} {peaks}"
+    return f"Of these heads {early} are in the early, {middle} in the middle and {late} in the late third; {most}."
+
+
+def _significance(writer: Writer, data: FunctionsAccessor, name: str) -> str:
+    count = int(data.dataset["beyond_null"].sel({FUNCTION: name}).sum())
+    heads, level = writer.count(count, f"beyond of {name}", "head"), writer.number(ALPHA, "constant")
+    text = f"{heads} {'has' if count == 1 else 'have'} an importance beyond permuted labels (q < {level})."
+    found = maps.concentration(data.map(name))
+    if found is None:
+        return text
+    top = writer.count(found.heads, f"top-heads of {name}", "head")
+    return (
+        f"The top {top} (5 %) have {writer.percent(found.share, f'top-share of {name}')} of the importance; the Gini "
+        f"coefficient is {writer.fixed(found.gini, f'gini of {name}')}. {text}"
+    )
+
+
+def _agreement_of(writer: Writer, data: FunctionsAccessor, name: str) -> str:
+    if not math.isfinite(data.of("rank_correlation", name)):
+        return ""
+    text = f"The rank correlation with single-head probes is {_of(writer, data, 'rank_correlation', name)}"
+    seeds = data.of("agreement", name)
+    if math.isfinite(seeds):
+        text += f", and between the maps of two seeds {writer.fixed(seeds, f'agreement of {name}')}"
+    return f"{text}."
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _add_observations(writer: Writer, data: FunctionsAccessor) -> None:
+    for part in (_probe, _form, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds):
+        writer.add("observations", part(writer, data))
+
+
+def _probe(writer: Writer, data: FunctionsAccessor) -> str:
+    accuracy = with_interval(writer, data.overall, "probe_accuracy")
+    majority, permuted, high = (
+        writer.fixed(data.overall(key), key) for key in ("majority", "permuted", "permuted_high")
+    )
+    return (
+        f"The probe on all heads predicts {accuracy} of the held-out steps correctly; the most frequent function gets "
+        f"{majority}, and probes fitted on permuted labels get {permuted} on average and {high} at most."
+    )
+
+
+def _form(writer: Writer, data: FunctionsAccessor) -> str:
+    accuracy = with_interval(writer, data.overall, "confound_accuracy")
+    text = f"A probe that sees only the answer's length and the kind of its first token gets {accuracy}"
+    names = [name for name in data.mapped if data.of("confound_auroc", name) >= data.of("auroc_low", name)]
+    if not names:
+        return f"{text}; for no function does its AUROC reach the interval of the probe on all heads."
+    rows = (f"{name} ({writer.fixed(data.of('confound_auroc', name), f'confound_auroc of {name}')})" for name in names)
+    return (
+        f"{text}. Its AUROC reaches the interval of the probe on all heads, or exceeds it, for {listed(rows)}: there the map "
+        "may show the form of answers rather than the function."
+    )
+
+
+def _single_heads(writer: Writer, data: FunctionsAccessor) -> str:
+    accuracy = data.dataset["single_head_accuracy"]
+    (first,) = maps.strongest(accuracy, 1)
+    at = {LAYER: first.layer, HEAD: first.head}
+    value = with_interval(writer, lambda key: float(data.dataset[key].sel(at)), "single_head_accuracy", first.name)
+    tied = others_as_large(accuracy, [first])
+    ties = f" (tied with {writer.count(tied, 'tied-alone', 'other')})" if tied else ""
+    heads = writer.count(int(accuracy.notnull().sum()), "total", "head")
+    q = {name: data.dataset["single_head_q"].sel({FUNCTION: name}) for name in data.functions}
+    shares = {name: float((values < ALPHA).sum() / values.notnull().sum()) for name, values in q.items()}
+    low, high = _range(writer, shares, "alone", writer.percent)
+    return (
+        f"The best of {heads} in a cross-validated probe on one head, {first.name}{ties}, predicts {value} of all steps; as "
+        f"the best of many it is too high. Between {low} and {high} of the heads distinguish a function from the others (q < "
+        f"{writer.number(ALPHA, 'constant')})."
+    )
+
+
+def _range(writer: Writer, values: dict[str, float], source: str, write: Callable[[float, str], str]) -> list[str]:
+    """The smallest and the largest value, each with all the functions that have it."""
+    found = {end: best(values, smallest=end == "least") for end in ("least", "most")}
+    return [
+        f"{write(values[names[0]], f'{source} of {names[0]}')} ({named(names, writer, f'{end} {source}', 'function')})"
+        for end, names in found.items()
+    ]
+
+
+def _sparsity(writer: Writer, data: FunctionsAccessor) -> str:
+    half = data.scale.high / 2
+    found = data.share_over(half)
+    if not found.total:
+        return ""
+    total, upper = writer.count(found.total, "cells", "head x function cell"), writer.percent(found.share, "over-half")
+    over = writer.percent(data.share_over(PUBLISHED_THRESHOLD).share, "over-published")
+    return (
+        f"Of {total}, {upper} are over {writer.number(half, 'half-cap')}, half of the colour scale, and {over} over "
+        f"{writer.number(PUBLISHED_THRESHOLD, 'constant')}, the threshold of the published maps."
+    )
+
+
+def _shared(writer: Writer, data: FunctionsAccessor) -> str:
+    owners = data.owners
+    if len(data.mapped) < 2 or not owners:
+        return ""
+    shared = {head: functions for head, functions in owners.items() if len(functions) > 1}
+    text = (
+        f"{writer.count(len(owners), 'owned', 'head')} {'is' if len(owners) == 1 else 'are'} up to the elbow of a function, "
+        f"{writer.count(len(owners) - len(shared), 'exclusive')} of one only and {writer.count(len(shared), 'shared')} "
+        "of several"
+    )
+    if not shared:
+        return f"{text}."
+    rows = [f"{head} ({', '.join(functions)})" for head, functions in list(shared.items())[:NAMED_SHARED_HEADS]]
+    return f"{text}{', among them' if len(shared) > NAMED_SHARED_HEADS else ':'} {listed(rows)}."
+
+
+def _similarity(writer: Writer, data: FunctionsAccessor) -> str:
+    pairs = data.pairs()
+    texts = [f"{a} and {b} ({writer.fixed(r, f'correlation of {a} | {b}')})" for a, b, r in pairs[:NAMED_PAIRS]]
+    if len(pairs) < 2:
+        return f"The correlation of the two maps over heads: {texts[0]}." if texts else ""
+    (a, b, r), mean = pairs[-1], writer.fixed(sum(pair[2] for pair in pairs) / len(pairs), "mean-correlation")
+    last = f"{a} and {b} ({writer.fixed(r, f'correlation of {a} | {b}')})"
+    most = ", ".join(texts[: len(pairs) - 1])
+    return (
+        f"By correlation over heads the most similar maps are those of {most}; the least similar are those of {last}. The mean "
+        f"over all pairs is {mean}."
+    )
+
+
+def _agreement(writer: Writer, data: FunctionsAccessor) -> str:
+    values = {name: float(data.of("rank_correlation", name)) for name in data.mapped}
+    values = {name: value for name, value in values.items() if math.isfinite(value)}
+    if not values:
+        return ""
+    low, high = _range(writer, values, "rank_correlation", writer.fixed)
+    positive = sum(data.of("rank_correlation_low", name) > 0 for name in values)
+    mean = writer.fixed(sum(values.values()) / len(values), "mean-rank_correlation")
+    text = (
+        f"Single-head probes rank the heads as the maps do with a correlation of {mean} on average, from {low} to {high}; the "
+        f"interval is above zero for {writer.count(positive, 'sure')} of {writer.count(len(values), 'ranked', 'function')}."
+    )
+    seeds = [value for name in data.mapped if math.isfinite(value := float(data.of("agreement", name)))]
+    if seeds:
+        between = writer.fixed(sum(seeds) / len(seeds), "mean-agreement")
+        text += f" The mean rank correlation between the maps of two seeds is {between}."
+    return text
+
+
+def _thirds(writer: Writer, data: FunctionsAccessor) -> str:
+    trends = {name: maps.depth_trend(data.map(name)) for name in data.mapped}
+    peaks = {name: trend.peak_third for name, trend in trends.items() if trend is not None}
+    if len(data.layers) < MIN_LAYERS_FOR_THIRDS or not trends or len(peaks) < len(trends):
+        return ""
+    parts = []
+    for third in maps.THIRDS:
+        if names := [name for name, peak in peaks.items() if peak == third]:
+            parts.append(f"in the {third} third for {listed(names) if len(names) < len(peaks) else 'every function'}")
+    return f"The mean importance of a head is largest {'; '.join(parts)}."
 
 
 describe = Narrative(
     "Which heads carry which function",
-    FunctionsReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    FunctionsAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

@@ -75,8 +75,8 @@ const EXTRA_LABELS = {
   q_matched: "q, matched",
   importance: "signed",
   importance_sd: "SD over seeds",
-  alone: "single-head AUROC",
-  alone_q: "single-head q",
+  single_head_auroc: "single-head AUROC",
+  single_head_q: "single-head q",
 };
 
 /** @param {string} name */

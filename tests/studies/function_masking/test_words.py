@@ -65,7 +65,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "overlap": lambda: 100 * off_diagonal(own["overlap"].values).mean(),
         "augmented": lambda: augmented.sizes["function"],
         "raised": lambda: int(raised.any("amount").sum()),
-        "fewest": lambda: int(own["asked"].min()),
+        "fewest": lambda: int(own["masked_steps"].min()),
     }
     if kind == "constant":
         return number.value
@@ -94,64 +94,67 @@ def test_a_difference_is_told_only_where_the_interval_is() -> None:
     ds = function_masking_dataset()
     words = describe("function_masking", ds)
     lines = {line.split(":")[0]: line for line in words.detail}
-    assert "0.30 (0.24 to 0.36), mean over all numbers of heads: more than random heads cost" in lines["Retrieval"]
-    assert "the interval is above nought at 4, 8, 16, 32 and 64 heads" in lines["Retrieval"]
-    assert "no more than random heads cost, as far as can be told" in lines["Decision-making"]
-    assert "the interval is above nought" not in lines["Decision-making"]
-    assert "more than random heads in 5 of 7 functions: Knowledge Recall, Retrieval" in "\n".join(words.observations)
+    assert (
+        "0.30 (0.24 to 0.36), mean over all numbers of heads: significantly more than with random heads"
+        in lines["Retrieval"]
+    )
+    assert "the interval is above zero at 4, 8, 16, 32 and 64" in lines["Retrieval"]
+    assert "not significantly more than with random heads" in lines["Decision-making"]
+    assert "the interval is above zero" not in lines["Decision-making"]
+    assert "more than masking random heads in 5 of 7 functions: Knowledge Recall, Retrieval" in "\n".join(
+        words.observations
+    )
     ds["mean_effect_high"].loc[{"function": "Inference"}] = -0.01
     ds["mean_effect_low"].loc[{"function": "Inference"}] = -0.2
     text = describe("function_masking", ds).text()
-    assert "It costs less than random heads in 1: Inference." in text
+    assert "It costs significantly less in 1: Inference." in text
 
 
 def test_no_effect_is_told_as_none() -> None:
     words = describe("function_masking", function_masking_dataset(needed=0.0))
     assert (
-        "In none of 7 functions does masking the function's heads cost more than random heads beyond doubt."
+        "In none of 7 functions does masking the function's heads cost significantly more than masking random heads."
         in words.text()
     )
-    assert "none loses more than with random heads" in words.short()
+    assert "none loses significantly more than with random heads" in words.short()
 
 
 def test_the_headline_tells_steps_and_that_nothing_is_corrected() -> None:
     ds = function_masking_dataset()
     words = describe("function_masking", ds)
-    asked = int(ds["asked"].sel(function="Retrieval"))
+    asked = int(ds["masked_steps"].sel(function="Retrieval"))
     assert (
         f"Retrieval ({asked} steps)" in words.short() and "not corrected for the number of functions" in words.short()
     )
-    assert "beyond doubt" not in words.short()
+    assert "significant" not in words.short()
 
 
 def test_no_effect_is_not_called_specific() -> None:
     words = describe("function_masking", function_masking_dataset(needed=0.0))
-    assert "Its own steps lose" not in words.text()
+    assert "own steps lose significantly more" not in words.text()
 
 
 def test_a_handful_of_steps_decides_nothing() -> None:
     ds = function_masking_dataset()
-    ds = ds.assign_coords(asked=("function", np.where(ds["function"].values == "Retrieval", 1, 20)))
+    ds = ds.assign_coords(masked_steps=("function", np.where(ds["function"].values == "Retrieval", 1, 20)))
     words = describe("function_masking", ds)
-    assert "1 of them is asked again." in words.text() and "too few steps to tell." in words.text()
+    assert "1 of them is answered again." in words.text() and "too few steps for a conclusion." in words.text()
     assert "in 4 of 7 functions: Knowledge Recall" in words.text()
 
 
 def test_chains_are_told_with_their_interval() -> None:
     ds = function_masking_dataset()
-    assert (
-        "more than random heads cost for Knowledge Recall, Retrieval and Syntactic"
-        in describe("function_masking", ds).text()
-    )
+    assert "significant for Knowledge Recall, Retrieval and Syntactic" in describe("function_masking", ds).text()
     ds["chain_effect_low"] = ds["chain_effect_low"] - 1
-    assert "in no case more than random heads cost, as far" in describe("function_masking", ds).text()
+    assert ": significant for none." in describe("function_masking", ds).text()
 
 
 def test_heads_that_others_need_too_are_not_called_specific() -> None:
     ds = function_masking_dataset()
     ds["spill_high"][:] = 0.9
     assert (
-        "in none of these do the function's own steps lose beyond doubt more" in describe("function_masking", ds).text()
+        "in none of these do the function's own steps lose significantly more"
+        in describe("function_masking", ds).text()
     )
 
 
@@ -168,7 +171,7 @@ def test_what_was_not_done_is_told_with_its_reason() -> None:
     text = describe("function_masking", function_masking_dataset(chains=0)).text()
     assert f"Semantic Understanding was not masked: {REASON}." in text
     assert f"Not augmented: {FEW}." in text
-    assert "Whole chains were not run without heads: no held-out chain has" in text
+    assert "The hierarchy was not tested: no held-out chain has" in text
     assert (
         "No function could be masked." in describe("function_masking", function_masking_dataset(left_out=EIGHT)).short()
     )

@@ -14,7 +14,7 @@ from headwise.engines import split_shards
 from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.decoding import POSITIONS
-from headwise.studies.function_masking.measure import Masking, prepare
+from headwise.studies.function_masking.measure import MaskingRun, prepare
 from headwise.studies.function_masking.spec import FunctionMaskingOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import dataset_spec
@@ -23,13 +23,13 @@ OPTIONS = FunctionMaskingOptions(
     heads=(1, 2, 4),
     size=1,
     draws=3,
-    items=6,
-    failed=3,
-    mixed=0,
+    solved_steps=6,
+    failed_steps=3,
+    augmented_steps=0,
     chains=4,
     chain_draws=2,
-    low=("alpha",),
-    high=("beta",),
+    low_order=("alpha",),
+    high_order=("beta",),
 )
 
 
@@ -92,10 +92,10 @@ def test_the_other_functions_head_is_not_needed(found):
 
 
 def test_random_heads_are_outside_the_set(model, steps, maps):
-    work = Masking(model, steps, maps, OPTIONS, limit=1)
+    work = MaskingRun(model, steps, maps, OPTIONS, limit=1)
     for name in ("alpha", "beta"):
-        own = set(work.sets.own(name, 4))
-        orders = work.sets.draws(name, 4, 5)
+        own = set(work.heads.most_important(name, 4))
+        orders = work.heads.random_orders([own], 5, name)
         assert len({tuple(order) for order in orders}) == 5
         assert all(not own & set(order) and len(order) == 14 for order in orders)
 
@@ -104,17 +104,17 @@ def test_whole_questions_lose_the_masked_steps_and_no_others(found):
     assert int(found.attrs["chains"]) == 4 and found.attrs["chain_reason"] == ""
     assert float(found["chain"].sel(masked="alpha", function="alpha")) == 0
     assert float(found["chain"].sel(masked="alpha", function="beta")) == float(
-        found["chain_whole"].sel(function="beta")
+        found["chain_intact"].sel(function="beta")
     )
     assert np.isnan(found["chain"].sel(masked="beta")).all()
     assert abs(float(found["chain_effect"].sel(function="alpha"))) < 0.3
 
 
 def test_what_was_asked_is_counted_and_named(found, maps):
-    assert (found["asked"] == 6).all() and (found["tried"] == 21).all()
+    assert (found["masked_steps"] == 6).all() and (found["held_out_steps"] == 21).all()
     assert found["heads"].sel(function="beta", removed=1).item() == "L{}H{}".format(*HEADS["beta"])
-    assert (found["whole"] == found["right"] / found["tried"]).all()
-    assert (found["augment_reason"] == "no augmenting was asked for").all()
+    assert (found["intact"] == found["solved_steps"] / found["held_out_steps"]).all()
+    assert (found["augment_reason"] == "no augmenting was requested").all()
 
 
 def test_the_dataset_is_as_promised(found):
@@ -124,10 +124,10 @@ def test_the_dataset_is_as_promised(found):
 @pytest.mark.parametrize("where", POSITIONS)
 def test_where_heads_are_masked(model, steps, maps, where):
     """An answer of one token is made at the last prompt token: masking decode steps alone comes too late."""
-    small = replace(OPTIONS, where=where, heads=(1,), items=3, failed=0, chains=0, draws=2)
+    small = replace(OPTIONS, where=where, heads=(1,), solved_steps=3, failed_steps=0, chains=0, draws=2)
     found = masked(model, steps, maps, small)
     assert (found["own"] == (1 if where == "decode" else 0)).all()
-    assert found.attrs["chain_reason"] == "no whole questions were asked for" and found["chain"].isnull().all()
+    assert found.attrs["chain_reason"] == "no whole questions were requested" and found["chain"].isnull().all()
 
 
 def test_augmenting_along_the_right_direction_mends_and_a_random_one_does_not(model, steps, maps):
@@ -147,7 +147,7 @@ def test_augmenting_along_the_right_direction_mends_and_a_random_one_does_not(mo
     only = Steps("planted steps", tuple(same + [step for step in steps if step.function == "beta"]))
     answered = {step.id: answers_step(step, said(weak, step)) for step in only}
     told = planted_maps(only, answered, weak).assign(direction=(("function", "layer", "head", "width"), vector))
-    options = replace(OPTIONS, mixed=2, turned=3, amounts=(1.0,), chains=0, failed=0)
+    options = replace(OPTIONS, augmented_steps=2, random_directions=3, amounts=(1.0,), chains=0, failed_steps=0)
     found = masked(weak, only, told, options)
     assert found["augmented"].sel(function="alpha").values.tolist() == [0, 1]
     assert float(found["augmented_random"].sel(function="alpha", amount=1)) < 0.5
@@ -166,10 +166,10 @@ def test_a_refused_function_is_not_masked_and_says_why(model, steps, maps):
 def test_a_function_that_the_model_cannot_do_is_not_judged(model, steps, maps):
     right = maps["right"].values & ~((maps["function_of"] == "beta") & (maps["split_of"] == "held-out")).values
     right[np.flatnonzero(maps["function_of"].values == "beta")[1]] = True
-    found = masked(model, steps, maps.assign(right=("example", right)), replace(OPTIONS, chains=0, items=3))
+    found = masked(model, steps, maps.assign(right=("example", right)), replace(OPTIONS, chains=0, solved_steps=3))
     beta = found.sel(function="beta")
     assert beta["own"].isnull().all() and beta["effect"].isnull().all() and beta["cross"].isnull().all()
-    assert "does 1 of its 21 held-out steps, fewer than the 3" in str(beta["reason"].item())
+    assert "solves 1 of its 21 held-out steps, fewer than the 3" in str(beta["reason"].item())
     assert float(found["pooled_mean_effect"]) == float(found["mean_effect"].sel(function="alpha"))
 
 
@@ -181,11 +181,11 @@ def test_other_steps_than_those_of_the_map_are_refused(model, steps, maps):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"size": 3}, "none of heads"),
-        ({"heads": (4, 2), "size": 2}, "do not rise"),
-        ({"where": "prompt"}, "cannot be masked"),
+        ({"size": 3}, "size must be one of"),
+        ({"heads": (4, 2), "size": 2}, "increasing numbers above 0"),
+        ({"where": "prompt"}, "cannot be .prompt.. Known: answer, decode, everywhere"),
         ({"draws": 1}, "at least 2"),
-        ({"amounts": ("x",)}, "do not rise"),
+        ({"amounts": ("x",)}, "increasing numbers above 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(given, says):
@@ -194,5 +194,5 @@ def test_options_that_make_no_sense_are_refused(given, says):
 
 
 def test_more_heads_than_a_model_can_spare_are_refused(model, steps, maps):
-    with pytest.raises(StudyError, match="18 that"):
+    with pytest.raises(StudyError, match="has 18"):
         prepare(model, StudyInputs(steps_source=steps, maps={"functions": maps}), FunctionMaskingOptions())

@@ -16,18 +16,16 @@ from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.decoding import PrefixCachedDecoder
 from headwise.studies.function_masking.spec import FunctionMaskingOptions
-from headwise.studies.functions.choice import choose
-from headwise.studies.functions.confounds import form_of, told_by_form
-from headwise.studies.functions.key_tokens import key_places
-from headwise.studies.functions.measure import prepare
-from headwise.studies.functions.reading import Reader, prompts_of
+from headwise.studies.functions.measure import StepReader, key_token_indices, prepare, prompts_of
+from headwise.studies.functions.probe_quality import form_features, form_log_probabilities
 from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.functions.step_sampling import sample_steps
 from headwise.studies.inputs import StudyInputs
 
 OPTIONS = {
     "functions": FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shuffles=2, shard=40, key_tokens="all"),
     "function_masking": FunctionMaskingOptions(
-        heads=(1, 2), size=1, draws=2, items=4, failed=1, mixed=4, amounts=(1.0,), chains=0
+        heads=(1, 2), size=1, draws=2, solved_steps=4, failed_steps=1, augmented_steps=4, amounts=(1.0,), chains=0
     ),
 }
 
@@ -69,7 +67,7 @@ def test_z_is_the_mean_over_the_answers_key_tokens(steps):
     chains = [(step,) for step in steps.items[:5]]
     prompts = prompts_of(model, chains, 3)
     decoder = PrefixCachedDecoder(model, (), longest=80)
-    found = Reader(model, decoder, limit=3, key_tokens="all").read(chains, prompts)
+    found = StepReader(model, decoder, limit=3, key_tokens="all").read(chains, prompts)
     for row, ((step,), (prompt,)) in enumerate(zip(chains, prompts, strict=True)):
         assert prompt == step_ids(model, step)
         ids = list(prompt)
@@ -101,7 +99,7 @@ def of(function: str, count: int, split: str, first: int = 0) -> list[Step]:
 
 def test_whole_questions_are_chosen_evenly_over_functions():
     steps = packaged_steps()
-    chosen = choose(steps, 200, seed=0)
+    chosen = sample_steps(steps, 200, seed=0)
     there = steps.chains()
     assert all(chain == there[chain[0].chain] for chain in chosen.chains)
     counts = Counter(step.function for chain in chosen.chains for step in chain)
@@ -109,26 +107,26 @@ def test_whole_questions_are_chosen_evenly_over_functions():
     assert 195 <= sum(counts.values()) <= 215
     share = np.mean([step.split == HELD_OUT for chain in chosen.chains for step in chain])
     assert share == pytest.approx(np.mean([step.split == HELD_OUT for step in steps]), abs=0.05)
-    assert choose(steps, 200, seed=0) == chosen != choose(steps, 200, seed=1)
+    assert sample_steps(steps, 200, seed=0) == chosen != sample_steps(steps, 200, seed=1)
 
 
 def test_a_function_with_too_few_steps_is_left_out_and_named():
     items = of("a", 30, TRAIN) + of("a", 10, HELD_OUT, 30) + of("b", 20, TRAIN) + of("b", 10, HELD_OUT, 20)
-    chosen = choose(Steps("mine", tuple(items + of("c", 8, TRAIN) + of("c", 6, HELD_OUT, 8))), None, 0)
+    chosen = sample_steps(Steps("mine", tuple(items + of("c", 8, TRAIN) + of("c", 6, HELD_OUT, 8))), None, 0)
     assert chosen.functions == ("a", "b") and chosen.left_out == {"c": "c has 14 steps, fewer than 20"}
 
 
 @pytest.mark.parametrize(
     ("items", "says"),
     [
-        (of("a", 30, TRAIN) + of("a", 10, HELD_OUT, 30), "at least two of them.*all are of a"),
-        (of("a", 40, TRAIN) + of("b", 4, TRAIN), "a has 40 steps to learn from and 0 held out.*b has 4 steps"),
-        ([], "hold no steps"),
+        (of("a", 30, TRAIN) + of("a", 10, HELD_OUT, 30), "At least two functions.*all are of a"),
+        (of("a", 40, TRAIN) + of("b", 4, TRAIN), "a has 40 training and 0 held-out steps.*b has 4 steps"),
+        ([], "holds no steps"),
     ],
 )
 def test_what_cannot_be_told_apart_is_refused(items, says):
     with pytest.raises(StudyError, match=says):
-        choose(Steps("mine", tuple(items)), None, 0)
+        sample_steps(Steps("mine", tuple(items)), None, 0)
 
 
 def test_a_step_that_does_not_fit_is_refused(steps):
@@ -142,7 +140,10 @@ def test_a_step_that_does_not_fit_is_refused(steps):
         )
 
 
-@pytest.mark.parametrize(("given", "says"), [({"seeds": 1}, "at least 2"), ({"key_tokens": "best"}, "no rule 'best'")])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [({"seeds": 1}, "at least 2"), ({"key_tokens": "best"}, "must be one of content, all, first, last, not 'best'")],
+)
 def test_options_that_make_no_sense_are_refused(given, says):
     with pytest.raises((StudyError, DataError), match=says):
         FunctionsOptions(**given)
@@ -164,14 +165,14 @@ def test_options_that_make_no_sense_are_refused(given, says):
     ],
 )
 def test_key_tokens(pieces, rule, places):
-    assert key_places(pieces, rule) == places
+    assert key_token_indices(pieces, rule) == places
 
 
 def test_form_alone_tells_numbers_from_names():
     answers, keys = ["7", "Paris", "12", "Anna"] * 20, ["7", "Paris", "12", "Anna"] * 20
-    form = form_of(answers, keys, [1] * 80, [1] * 80)
+    form = form_features(answers, keys, [1] * 80, [1] * 80)
     labels, trains = np.array([0, 1] * 40), np.arange(80) % 4 < 2
-    said = told_by_form(form, labels, trains, 3)
+    said = form_log_probabilities(form, labels, trains, 3)
     assert (said.argmax(axis=1) == labels[~trains]).all() and np.isneginf(said[:, 2]).all()
 
 
@@ -190,7 +191,7 @@ def test_the_default_models_heads_tell_arithmetic_from_grammar(tmp_path):
     for function in ("Math Calculation", "Syntactic Understanding"):
         for split, count in ((TRAIN, 14), (HELD_OUT, 10)):
             few += [step for step in every if (step.function, step.split) == (function, split)][:count]
-    options = {"functions": FunctionsOptions(steps=None, max_new_tokens=6, seeds=2, shuffles=1, most_epochs=8)}
+    options = {"functions": FunctionsOptions(steps=None, max_new_tokens=6, seeds=2, shuffles=1, max_epochs=8)}
     atlas = hw.build(model, ["functions"], steps=Steps("few", tuple(few)), output=tmp_path / "atlas", options=options)
     found = atlas["functions"]
     assert found["importance"].shape == (2, 30, 9) and not found["refused"].any()

@@ -9,12 +9,9 @@ from scipy import stats
 from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
-from headwise.studies.functions.chance import against_shuffled
-from headwise.studies.functions.directions import direction
-from headwise.studies.functions.elbow import elbow
-from headwise.studies.functions.maps import attributes, to_dataset
-from headwise.studies.functions.rows import Rows, joined
-from headwise.studies.functions.second_opinion import each_alone, folds_of
+from headwise.stats import pooled_null_p
+from headwise.studies.functions.finalize import direction, elbow, finalize
+from headwise.studies.functions.probe_quality import ProbeData, question_folds, single_head_probes
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.registry import dataset_spec
 
@@ -24,8 +21,7 @@ OPTIONS = FunctionsOptions(seeds=3, shuffles=3)
 
 @pytest.fixture(scope="module")
 def maps() -> xr.Dataset:
-    found = to_dataset(planted_readings(strength=4.0), NAMES, OPTIONS)
-    return found.assign_attrs(attributes({}, "the tokens of content words"))
+    return finalize(planted_readings(strength=4.0), NAMES, OPTIONS)
 
 
 def test_the_planted_heads_and_no_others_come_first(maps):
@@ -44,10 +40,10 @@ def test_heads_that_know_nothing_are_rarely_beyond_chance(maps):
 
 def test_each_head_alone_agrees(maps):
     for name in NAMES:
-        best = maps["alone"].sel(function=name).values
+        best = maps["single_head_auroc"].sel(function=name).values
         top = np.argsort(-best.ravel())[: len(CARRIES[name])]
         assert {divmod(int(place), 5) for place in top} == set(CARRIES[name])
-        assert (maps["alone_q"].sel(function=name).values[tuple(zip(*CARRIES[name], strict=True))] < 0.05).all()
+        assert (maps["single_head_q"].sel(function=name).values[tuple(zip(*CARRIES[name], strict=True))] < 0.05).all()
     assert (maps["rank_correlation_low"] <= maps["rank_correlation"]).all()
     assert float(maps["rank_correlation"].mean()) > 0.2
 
@@ -81,13 +77,13 @@ def test_means_spreads_and_curves_are_those_of_the_seeds(maps):
 
 
 def test_the_dataset_is_as_promised(maps):
-    origin = Provenance("functions", 1, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
+    origin = Provenance("functions", 2, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
     check(maps.assign_attrs(origin.to_attrs()), dataset_spec("functions").schema)
 
 
 def test_a_probe_at_chance_is_refused():
-    with pytest.raises(StudyError, match="tells no function from the others"):
-        to_dataset(planted_readings(strength=0.0), NAMES, FunctionsOptions(seeds=2, shuffles=1))
+    with pytest.raises(StudyError, match="distinguishes no function from the others"):
+        finalize(planted_readings(strength=0.0), NAMES, FunctionsOptions(seeds=2, shuffles=1))
 
 
 def test_a_function_that_is_not_told_has_no_map():
@@ -98,7 +94,7 @@ def test_a_function_that_is_not_told_has_no_map():
     z[rows] = z[shuffled]
     readings = readings.assign(z=(readings["z"].dims, z))
     names = ("alpha", "beta", "gamma")
-    found = to_dataset(readings, names, FunctionsOptions(seeds=2, shuffles=1, most_epochs=6))
+    found = finalize(readings, names, FunctionsOptions(seeds=2, shuffles=1, max_epochs=6))
     assert not bool(found["refused"].sel(function="alpha"))
     for place, name in enumerate(names):
         refused = bool(found["refused"].values[place])
@@ -107,23 +103,24 @@ def test_a_function_that_is_not_told_has_no_map():
         assert (int(found["elbow"].values[place]) == 0) == refused or not refused
 
 
-def test_heads_are_joined_with_the_mean_of_their_layer():
-    z = np.random.default_rng(0).standard_normal((3, 2, 4, 5))
-    there = np.ones((2, 4), dtype=bool)
-    there[1, 3] = False  # a head that the layer has not
-    z[:, 1, 3] = 0
-    found = joined(z, there)
-    assert found.shape == (3, 7, 10)
-    plain = [np.concatenate([z[0, 1, 2], z[0, 1, :3].mean(axis=0)]), np.concatenate([z[2, 0, 1], z[2, 0].mean(axis=0)])]
-    np.testing.assert_allclose(found[0, 6], plain[0], rtol=1e-5)
-    np.testing.assert_allclose(found[2, 1], plain[1], rtol=1e-5)
+def test_features_are_z_and_the_mean_of_the_layer():
+    readings = planted_readings()
+    z = readings["z"].values.copy()
+    z[:, 1, 3] = np.nan  # a head that the layer does not have
+    data = ProbeData(readings.assign(z=(readings["z"].dims, z)), NAMES)
+    found = data.features()
+    assert found.shape == (len(data.labels), 29, 16)
+    np.testing.assert_allclose(
+        found[0, 7], np.concatenate([z[0, 1, 2], z[0, 1, [0, 1, 2, 4]].mean(axis=0)]), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(found[2, 1], np.concatenate([z[2, 0, 1], z[2, 0].mean(axis=0)]), rtol=1e-5, atol=1e-6)
 
 
 def test_answers_without_a_token_are_left_out():
     readings = planted_readings()
     tokens = readings["key_tokens"].values.copy()
     tokens[:6] = 0
-    rows = Rows(readings.assign(key_tokens=("example", tokens)), NAMES)
+    rows = ProbeData(readings.assign(key_tokens=("example", tokens)), NAMES)
     assert len(rows.labels) == readings.sizes["example"] - 6
 
 
@@ -131,7 +128,7 @@ def test_too_few_answers_are_refused():
     readings = planted_readings()
     none = (readings["function_of"].values != "gamma").astype(np.int64)
     with pytest.raises(StudyError, match="'gamma'"):
-        Rows(readings.assign(key_tokens=("example", none)), NAMES)
+        ProbeData(readings.assign(key_tokens=("example", none)), NAMES)
 
 
 @pytest.mark.parametrize("curve", [[10, 9, 8, 1, 0.9, 0.8, 0.7, 0.6, 0.5, 0], [5, 1, 1, 1, 1, 1], [4, 3, 2, 1, 0]])
@@ -146,12 +143,11 @@ def test_the_elbow_is_the_point_furthest_from_the_chord(curve):
 def test_p_values_are_shares_of_the_null():
     rng = np.random.default_rng(0)
     null, maps = rng.standard_normal((4, 3, 6)), rng.standard_normal((3, 6)) * 3
-    found = against_shuffled(maps, null)
     flat = null.reshape(-1, 6)
+    found = pooled_null_p(maps, flat.T, two_sided=True)
     far = np.abs(flat - flat.mean(axis=0)) / flat.std(axis=0, ddof=1)
     own = abs(maps[1, 2] - flat[:, 2].mean()) / flat[:, 2].std(ddof=1)
-    assert found.p[1, 2] == pytest.approx((1 + (far >= own).sum()) / (1 + far.size))
-    assert found.high[0, 4] == pytest.approx(np.quantile(np.abs(flat[:, 4]), 0.95))
+    assert found[1, 2] == pytest.approx((1 + (far >= own).sum()) / (1 + far.size))
 
 
 def test_a_direction_is_one_deviation_from_wrong_to_right():
@@ -167,10 +163,10 @@ def test_a_direction_is_one_deviation_from_wrong_to_right():
 
 def test_folds_hold_whole_questions_and_a_head_that_knows_all_is_right():
     labels, groups = np.arange(90) % 3, np.arange(90) // 3
-    fold_of = folds_of(labels, groups, 0)
+    fold_of = question_folds(labels, groups, 0)
     assert len(set(fold_of)) == 5 and all(len(set(fold_of[groups == one])) == 1 for one in range(30))
     z = np.random.default_rng(0).standard_normal((90, 2, 3)).astype(np.float32)
     z[:, 1] = np.eye(3)[labels] + 0.01 * z[:, 1]
-    found = each_alone(z, labels, groups, 3)
+    found = single_head_probes(z, labels, groups, 3)
     assert found.accuracy[1] == 1.0 and found.accuracy[0] < 0.6 and found.auroc[:, 1].min() == 1.0
     assert found.q[:, 1].max() < 0.05 < found.q[:, 0].min()

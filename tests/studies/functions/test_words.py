@@ -68,7 +68,7 @@ def of_function(what: str, name: str, ds: xr.Dataset) -> float:
     rules: dict[str, Callable[..., float]] = {
         "magnitude": lambda head: magnitude.values[tuple(map(int, HEAD.fullmatch(head).groups()))],  # type: ignore[union-attr]
         "importance_sd": lambda head: one["importance_sd"].values[tuple(map(int, HEAD.fullmatch(head).groups()))],  # type: ignore[union-attr]
-        "alone": lambda: 100 * float((one["alone_q"] < 0.05).mean()),
+        "alone": lambda: 100 * float((one["single_head_q"] < 0.05).mean()),
         "elbow": lambda: int(one["elbow"]),
         "elbow-share": lambda: 100 * int(one["elbow"]) / magnitude.size,
         "measured": lambda: magnitude.size,
@@ -87,7 +87,7 @@ def of_function(what: str, name: str, ds: xr.Dataset) -> float:
 
 def shares(ds: xr.Dataset, of: str) -> np.ndarray:
     """What every function has, told by its ends."""
-    return (ds["alone_q"] < 0.05).mean(("layer", "head")).values if of == "alone" else ds[of].values
+    return (ds["single_head_q"] < 0.05).mean(("layer", "head")).values if of == "alone" else ds[of].values
 
 
 def recomputed(number: Number, ds: xr.Dataset) -> float:
@@ -127,17 +127,17 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "sure": lambda: int((ds["rank_correlation_low"] > 0).sum()),
         "ranked": lambda: known.size,
         "fewest": lambda: int(ds["held_out"].min()),
-        "tied-alone": lambda: (ds["alone_accuracy"] == ds["alone_accuracy"].max()).sum() - 1,
+        "tied-alone": lambda: (ds["single_head_accuracy"] == ds["single_head_accuracy"].max()).sum() - 1,
         "least": lambda of: (shares(ds, of) == np.nanmin(shares(ds, of))).sum(),
         "most": lambda of: (shares(ds, of) == np.nanmax(shares(ds, of))).sum(),
     }
     if kind in ("constant", "edge"):
         return number.value
-    if kind.startswith("alone_accuracy"):
-        assert rest[0] == f"L{ds['alone_accuracy'].values.argmax() // ds.sizes['head']}H" + str(
-            ds["alone_accuracy"].values.argmax() % ds.sizes["head"]
+    if kind.startswith("single_head_accuracy"):
+        assert rest[0] == f"L{ds['single_head_accuracy'].values.argmax() // ds.sizes['head']}H" + str(
+            ds["single_head_accuracy"].values.argmax() % ds.sizes["head"]
         )
-        return float(ds[kind].values.flat[ds["alone_accuracy"].values.argmax()])
+        return float(ds[kind].values.flat[ds["single_head_accuracy"].values.argmax()])
     return float(rules[kind](*rest)) if kind in rules else float(ds[kind])
 
 
@@ -165,8 +165,8 @@ def test_planted_heads_are_named() -> None:
     retrieval = next(line for line in words.detail if line.startswith("Retrieval (low order):"))
     assert "are L2H1 (0.02 ±" in retrieval and "L3H0 (0.012 ±" in retrieval
     assert "Up to the elbow there are 6 heads of 270 (2.2 %)" in retrieval
-    assert "5 of them of no other function" in retrieval
-    assert "Of these heads 100 % stand in the early" in retrieval
+    assert "5 of them belong to no other function" in retrieval
+    assert "Of these heads 100 % are in the early" in retrieval
     inference = next(line for line in words.detail if line.startswith("Inference (high order):"))
     assert "the layer with most of them is 13." in inference
     said = "\n".join(words.observations)
@@ -179,7 +179,9 @@ def test_a_refused_function_is_told_as_refused() -> None:
     line = next(line for line in words.detail if line.startswith("Semantic Understanding"))
     assert line.endswith(f"No map: {REASON}.") and not HEAD.search(line)
     assert "1 function is refused." in words.short()
-    of_maps = [line for line in words.observations if "by themselves" not in line]  # probes on single heads need no map
+    of_maps = [
+        line for line in words.observations if "probe on one head" not in line
+    ]  # probes on single heads need no map
     assert not any("Semantic Understanding" in line for line in of_maps)
     nothing = describe("functions", functions_dataset(refused=EIGHT))
     assert not any(HEAD.search(line) for line in nothing.detail)
@@ -189,11 +191,11 @@ def test_the_answers_form_is_told_where_it_would_do() -> None:
     ds = functions_dataset()
     said = "\n".join(describe("functions", ds).observations)
     assert (
-        "or above it, for Knowledge Recall (0.85) and Retrieval (0.90): there the map may show the form of answers"
+        "or exceeds it, for Knowledge Recall (0.85) and Retrieval (0.90): there the map may show the form of answers"
         in said
     )
     ds["confound_auroc"][:] = 0.5
-    assert "for no function does it come within the interval" in describe("functions", ds).text()
+    assert "for no function does its AUROC reach the interval" in describe("functions", ds).text()
 
 
 def test_clipping_is_told_as_the_figure_has_it() -> None:
@@ -210,7 +212,7 @@ def test_a_model_that_fails_most_steps_is_told_once() -> None:
     ds = functions_dataset()
     ds["accuracy"][:] = np.linspace(0.1, 0.4, 8)
     assert (
-        "fewer than half of the steps of any function right, 10 % (Retrieval) to 40 % (Decision-making)."
+        "fewer than half of the steps of every function correctly, 10 % (Retrieval) to 40 % (Decision-making)."
         in " ".join(describe("functions", ds).caveats)
     )
 

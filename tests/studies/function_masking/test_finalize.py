@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from headwise.stats import wilson_interval
-from headwise.studies.function_masking.gaps import gap, mean_over, over_draws, share
+from headwise.studies.function_masking.finalize import gap, mean_over, over_draws, share
 
 
 def test_a_gap_is_the_mean_difference_with_both_errors():

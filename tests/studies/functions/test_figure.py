@@ -93,7 +93,7 @@ def test_signed_and_alone(functions: xr.Dataset) -> None:
     np.testing.assert_array_equal(
         signed.panel("Retrieval").values, functions["importance"].sel(function="Retrieval").values
     )  # type: ignore[union-attr]
-    alone = figure_of("functions", functions, value="alone").panel("Semantic Understanding")
+    alone = figure_of("functions", functions, value="single_head_auroc").panel("Semantic Understanding")
     assert isinstance(alone, Heatmap) and np.isfinite(alone.values).all()
 
 

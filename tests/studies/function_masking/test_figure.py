@@ -42,7 +42,7 @@ def test_every_function_has_its_curves_beside_random_heads(masking: xr.Dataset) 
         np.testing.assert_array_equal(own.x, one["removed"].values)
         np.testing.assert_array_equal(own.y, one["own"].values)
         np.testing.assert_array_equal(random.low, one["random_low"].values)
-        assert f"lost {float(one['mean_effect']):.2f}".replace("-0.00", "0.00") in panel.subtitle
+        assert f"loss {float(one['mean_effect']):.2f}".replace("-0.00", "0.00") in panel.subtitle
 
 
 def test_heads_that_could_not_be_masked_are_left_out(masking: xr.Dataset) -> None:
@@ -70,7 +70,7 @@ def test_effects_and_spill(masking: xr.Dataset) -> None:
     own, spill = figure_of("function_masking", masking, kind="effects").panels
     assert isinstance(own, Intervals) and isinstance(spill, Intervals)
     names = list(spill.y.labels)
-    assert own.y.labels == (*names, "all of them together")
+    assert own.y.labels == (*names, "all functions together")
     np.testing.assert_array_equal(spill.high, masking["spill_high"].sel(function=names).values)
     np.testing.assert_array_equal(own.high[:-1], masking["mean_effect_high"].sel(function=names).values)
     assert own.low[-1] == masking["pooled_mean_effect_low"]
@@ -96,10 +96,10 @@ def test_whole_chains_stand_under_the_whole_model(masking: xr.Dataset) -> None:
     asked = [label.rsplit(" (", 1)[0] for label in labels]
     assert labels == [f"{name} ({int(masking['chain_steps'].sel(function=name))})" for name in asked]
     here, high = masking.sel(function=asked), masking["order"].sel(function=asked).values == "high"
-    np.testing.assert_array_equal(matrix.values[0, :-1], here["chain_whole"].values)
+    np.testing.assert_array_equal(matrix.values[0, :-1], here["chain_intact"].values)
     np.testing.assert_array_equal(matrix.values[1, :-1], here["chain_random"].values)
     np.testing.assert_array_equal(matrix.values[3, :-1], here["chain"].sel(masked="Retrieval").values)
-    whole, steps = here["chain_whole"].values[high], here["chain_steps"].values[high]
+    whole, steps = here["chain_intact"].values[high], here["chain_steps"].values[high]
     assert last == f"all high-order ({steps.sum()})"
     assert matrix.values[0, -1] == pytest.approx(float((whole * steps).sum() / steps.sum()))
     assert matrix.values[1, -1] == pytest.approx(float(masking["chain_high_random"].sel(function="Retrieval")))

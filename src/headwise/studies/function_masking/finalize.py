@@ -1,0 +1,322 @@
+"""From answers under every change to the Dataset of the masking study: curves, matrices, gains. Pure functions.
+
+95 % confidence intervals: Wilson's over steps for an accuracy, Student's over draws for a mean over random draws. A difference
+to random heads is on the same steps, and one of the two is a mean over draws:
+
+    value = mean over steps and draws of (random - own)
+    SE²   = (variance over steps) / steps + (variance over draws) / draws
+
+with Student's t and Satterthwaite's degrees of freedom, cut at -1 and 1; where nothing varies, or there is one step, the
+interval has Wilson's worst-case width. `mean_effect` averages over all numbers of heads per step, so that a step that is
+answered five times counts once. In the cross-masking matrix the control of a column is its own random sets, which are outside
+the column's heads but may contain some of the row's.
+
+Hierarchy: `chain` (masked, function) is the accuracy on every function's steps in whole questions; `chain_effect` the accuracy
+on all high-order steps with random heads masked minus that with this function's. NaN for functions that were not masked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED, head_name
+from headwise.stats import sum_of_means_half_width, t_half_width, wilson_interval
+
+__all__ = ["finalize", "gap", "mean_over", "over_draws", "share"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Interval = tuple[float, float, float]  # value, low, high
+UNKNOWN: Interval = (np.nan, np.nan, np.nan)
+COUNTS = ("held_out_steps", "solved_steps", "masked_steps", "failed_steps", "augmented_steps")
+
+
+def finalize(
+    shards: Sequence[xr.Dataset],
+    maps: xr.Dataset,
+    heads: Mapping[str, Sequence[tuple[int, int]]],
+    options: Any,
+    orders: Mapping[str, str],
+    chain_reason: str,
+) -> xr.Dataset:
+    """The Dataset. `shards`: one per function, then the hierarchy; `heads`: each function's most important heads, ranked."""
+    names = list(heads)
+    outcomes = [StepOutcomes(table, options.min_solved_steps) for table in shards[:-1]]
+    parts = [
+        _curves(outcomes, options),
+        _matrix(outcomes, [set(heads[name][: options.size]) for name in names], options.size),
+        _augmented(outcomes, options),
+        _intact(outcomes, options.size),
+        _chains(shards[-1], names, orders),
+        _reasons(maps, outcomes, options),
+    ]
+    named = [[", ".join(head_name(*head) for head in heads[name][:count]) for count in options.heads] for name in names]
+    whole = xr.merge(parts, compat="override", join="override").assign_coords(
+        {
+            FUNCTION: np.array(names, dtype=object),
+            MASKED: np.array(names, dtype=object),
+            REMOVED: np.array(options.heads, dtype=np.int64),
+            AMOUNT: np.array((0.0, *options.amounts), dtype=np.float32),
+            "order": (FUNCTION, np.array([orders[name] for name in names], dtype=object)),
+        }
+        | {name: (FUNCTION, np.array([one.counts[name] for one in outcomes], dtype=np.int64)) for name in COUNTS}
+        | {name: (FUNCTION, maps[name].values.astype(np.int64)) for name in ("train_right", "train_wrong")}
+    )
+    whole["heads"] = ((FUNCTION, REMOVED), np.array(named, dtype=object))
+    floats = {name: array.astype(np.float32) for name, array in whole.data_vars.items() if array.dtype == np.float64}
+    return whole.assign(floats).assign_attrs(
+        title="What the model still answers without a function's heads",
+        record=json.dumps([]),
+        size=options.size,
+        factor=options.factor,
+        positions=options.where,
+        chains=int(shards[-1]["chains"]),
+        chain_reason=chain_reason,
+    )
+
+
+class StepOutcomes:
+    """Which steps of a function are right under which change; with fewer than `minimum` solved steps, these are ignored."""
+
+    def __init__(self, table: xr.Dataset, minimum: int):
+        self.kind, self.count, self.which = (table[name].values for name in ("kind", "count", "which"))
+        self.solved, self.right = table["solved"].values, table["right"].values
+        self.counts = {name: int(table[name]) for name in COUNTS}
+        self.enough = self.counts["masked_steps"] >= minimum
+
+    def of(self, kind: str, count: int, *, solved: bool | None = True) -> Bools:
+        """(draw, step) under one kind of change; (0, 0) where it was not tried. `solved` None: all steps."""
+        rows = (self.kind == kind) & (self.count == count)
+        if solved is not None:
+            rows &= self.solved == solved
+        if solved and not self.enough:
+            rows &= False
+        draws = np.unique(self.which[rows])
+        if not len(draws):
+            return np.zeros((0, 0), dtype=bool)
+        return np.stack([self.right[rows & (self.which == draw)] for draw in draws])
+
+    def one(self, kind: str, count: int, *, solved: bool | None = True) -> Bools:
+        """(step,) under a change without draws."""
+        found = self.of(kind, count, solved=solved)
+        return found[0] if len(found) else np.zeros(0, dtype=bool)
+
+    def cross(self, count: int, other: int) -> Bools:
+        """(step,) with the heads of another function masked."""
+        rows = (self.kind == "cross") & (self.count == count) & (self.which == other) & self.enough
+        return np.asarray(self.right[rows])
+
+
+# ---- intervals ------------------------------------------------------------------------------------------------------
+
+
+def share(right: NDArray) -> Interval:
+    """Of (step,), with Wilson's interval; NaN where there is no step."""
+    if not len(right):
+        return UNKNOWN
+    value = float(np.mean(right))
+    low, high = wilson_interval(value, len(right))
+    return value, float(low), float(high)
+
+
+def over_draws(right: NDArray) -> Interval:
+    """The mean of (draw, step), with Student's interval over draws."""
+    if not right.size:
+        return UNKNOWN
+    means = right.mean(axis=1, dtype=np.float64)
+    value, half = float(means.mean()), float(t_half_width(means))
+    return (value, max(0.0, value - half), min(1.0, value + half)) if len(means) > 1 else (value, np.nan, np.nan)
+
+
+def gap(own: NDArray, random: NDArray) -> Interval:
+    """Random - own, from own (step,) and random (draw, step)."""
+    if not len(own) or not random.size:
+        return UNKNOWN
+    return _mean_of_gaps(random.astype(np.float64) - own.astype(np.float64))
+
+
+def _mean_of_gaps(gaps: Floats | None) -> Interval:
+    """Of (draw, step)."""
+    return UNKNOWN if gaps is None else mean_over(float(gaps.mean()), [gaps.mean(axis=0), gaps.mean(axis=1)])
+
+
+def mean_over(value: float, samples: Sequence[Floats]) -> Interval:
+    """A value whose error is the sum of the errors of several means."""
+    samples = [sample for sample in samples if len(sample) > 1]
+    half = sum_of_means_half_width(samples)
+    if half == 0:  # nothing varied: this many steps could still have missed a rarer difference
+        size = max((len(sample) for sample in samples), default=1)
+        half = float(wilson_interval(0.0, size)[1])
+    return value, max(-1.0, value - half), min(1.0, value + half)
+
+
+def _with_interval(name: str, dims: Any, values: Sequence[Any]) -> dict[str, Any]:
+    """A variable and the ends of its interval, from (..., 3)."""
+    table = np.asarray(values, dtype=np.float64)
+    return {f"{name}{end}": (dims, table[..., index]) for index, end in enumerate(("", "_low", "_high"))}
+
+
+# ---- masking --------------------------------------------------------------------------------------------------------
+
+
+def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
+    dims, heads = (FUNCTION, REMOVED), options.heads
+    own = [[one.one("own", n) for n in heads] for one in outcomes]
+    random = [[one.of("random", n) for n in heads] for one in outcomes]
+    pairs = [list(zip(*both, strict=True)) for both in zip(own, random, strict=True)]
+    found = _with_interval("own", dims, [[share(cell) for cell in row] for row in own])
+    found |= _with_interval("random", dims, [[over_draws(cell) for cell in row] for row in random])
+    found |= _with_interval("effect", dims, [[gap(*cell) for cell in row] for row in pairs])
+    found |= _with_interval("mean_effect", FUNCTION, [_mean_of_gaps(_gaps(row)) for row in pairs])
+    drawn = np.full((len(outcomes), options.draws, len(heads)), np.nan)
+    for row, cells in enumerate(random):
+        for column, each in enumerate(cells):
+            if each.size:
+                drawn[row, :, column] = each.mean(axis=1)
+    found["random_draws"] = ((FUNCTION, DRAW, REMOVED), drawn)
+    pooled = [_pooled([row[column : column + 1] for row in pairs]) for column in range(len(heads))]
+    found |= _with_interval("pooled_effect", REMOVED, pooled)
+    return xr.Dataset(found | _with_interval("pooled_mean_effect", (), _pooled(pairs)))
+
+
+def _gaps(pairs: Sequence[tuple[Bools, Bools]]) -> Floats | None:
+    """(draw, step): random - own, mean over several numbers of heads; None where there is nothing to compare."""
+    if any(not len(own) or not random.size for own, random in pairs):
+        return None
+    return np.mean([random.astype(float) - own.astype(float) for own, random in pairs], axis=0)
+
+
+def _pooled(functions: Sequence[Sequence[tuple[Bools, Bools]]]) -> Interval:
+    """Over the steps of all functions; every function has its own draws, so draws vary around the function's mean."""
+    every = [gaps for pairs in functions if (gaps := _gaps(pairs)) is not None]
+    if not every:
+        return UNKNOWN
+    steps = np.concatenate([gaps.mean(axis=0) for gaps in every])
+    draws = np.concatenate([gaps.mean(axis=1) - gaps.mean() for gaps in every])
+    return mean_over(float(steps.mean()), [steps, draws])
+
+
+def _matrix(outcomes: Sequence[StepOutcomes], own: Sequence[set[tuple[int, int]]], size: int) -> xr.Dataset:
+    """Rows: whose heads are masked; columns: whose steps are answered."""
+    right = [
+        [one.one("own", size) if row == column else one.cross(size, row) for column, one in enumerate(outcomes)]
+        for row in range(len(own))
+    ]
+    control = [one.of("random", size) for one in outcomes]
+    effects = [[gap(cell, random) for cell, random in zip(row, control, strict=True)] for row in right]
+    dims = (MASKED, FUNCTION)
+    found = _with_interval("cross", dims, [[share(cell) for cell in row] for row in right])
+    found |= _with_interval("cross_effect", dims, effects)
+    found |= _with_interval("spill", FUNCTION, [_spill(row, index, control) for index, row in enumerate(right)])
+    found["cross_random"] = (FUNCTION, [_mean(random) for random in control])
+    found["overlap"] = (dims, np.array([[len(a & b) / len(a) if a and b else np.nan for b in own] for a in own]))
+    return xr.Dataset(found)
+
+
+def _spill(row: Sequence[NDArray], own: int, control: Sequence[NDArray]) -> Interval:
+    """What the other functions' steps lose by these heads beyond random ones; every function has the same weight."""
+    losses = [
+        random.mean(axis=0) - cell.astype(float)
+        for column, (cell, random) in enumerate(zip(row, control, strict=True))
+        if column != own and len(cell) and random.size
+    ]
+    if not losses:
+        return UNKNOWN
+    return mean_over(float(np.mean([loss.mean() for loss in losses])), [loss / len(losses) for loss in losses])
+
+
+def _intact(outcomes: Sequence[StepOutcomes], size: int) -> xr.Dataset:
+    """The intact model on all held-out steps, and what masking leaves of that."""
+    intact = [share(np.arange(one.counts["held_out_steps"]) < one.counts["solved_steps"]) for one in outcomes]
+    found, part = _with_interval("intact", FUNCTION, intact), np.array([value for value, *_ in intact])
+    for name in ("own", "random"):
+        solved = np.array([_mean(one.of(name, size)) for one in outcomes])
+        failed = np.array([_mean(one.of(name, size, solved=False)) for one in outcomes])
+        found[f"recovered_{name}"] = (FUNCTION, failed)
+        mixed = np.where(part == 1, solved, np.where(part == 0, failed, part * solved + (1 - part) * failed))
+        found[f"all_{name}"] = (FUNCTION, mixed)
+    return xr.Dataset(found)
+
+
+def _mean(right: NDArray) -> float:
+    return float(right.mean()) if right.size else float("nan")
+
+
+# ---- augmenting, hierarchy, reasons ---------------------------------------------------------------------------------
+
+
+def _augmented(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
+    amounts = range(len(options.amounts) + 1)
+    own = [[one.one("augment", index, solved=None) for index in amounts] for one in outcomes]
+    random = [[one.of("random direction", index, solved=None) for index in amounts] for one in outcomes]
+    dims = (FUNCTION, AMOUNT)
+    found = _with_interval("augmented", dims, [[share(cell) for cell in row] for row in own])
+    found |= _with_interval("augmented_random", dims, [[over_draws(cell) for cell in row] for row in random])
+    found |= _with_interval("gain", dims, [[_paired(cell, row[0]) for cell in row] for row in own])
+    over = [[gap(*cell) for cell in zip(*row, strict=True)] for row in zip(own, random, strict=True)]
+    own_less_random = [[(-value, -high, -low) for value, low, high in row] for row in over]
+    return xr.Dataset(found | _with_interval("gain_over_random", dims, own_less_random))
+
+
+def _paired(now: NDArray, before: NDArray) -> Interval:
+    if not len(now) or len(now) != len(before):
+        return UNKNOWN
+    change = now.astype(float) - before.astype(float)
+    return mean_over(float(change.mean()), [change])
+
+
+def _chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]) -> xr.Dataset:
+    """`table`: one row per condition and step; masked_of is "" for the intact model, "random" for random heads."""
+    masked, of, right, condition = (table[name].values for name in ("masked_of", "function_of", "right", "condition"))
+
+    def outcomes_of(name: str, functions: Sequence[str]) -> Bools:
+        """(condition of this name, step of these functions)."""
+        there = (masked == name) & np.isin(of.astype(str), functions)
+        each = np.unique(condition[there])
+        return np.stack([right[there & (condition == one)] for one in each]) if len(each) else np.zeros((0, 0), bool)
+
+    def accuracy(name: str, functions: Sequence[str]) -> Interval:
+        found = outcomes_of(name, functions)
+        return share(found[0]) if found.size else UNKNOWN
+
+    high = [name for name in names if orders[name] == "high"]
+    random = outcomes_of("random", high)
+    own = [outcomes_of(name, high) for name in names]
+    high_own = np.array([accuracy(name, high)[0] for name in names])
+    found = _with_interval(
+        "chain", (MASKED, FUNCTION), [[accuracy(name, [other]) for other in names] for name in names]
+    )
+    found |= _with_interval("chain_effect", FUNCTION, [gap(one[0], random) if one.size else UNKNOWN for one in own])
+    found |= {
+        "chain_random": (FUNCTION, np.array([_mean(outcomes_of("random", [name])) for name in names])),
+        "chain_intact": (FUNCTION, np.array([accuracy("", [name])[0] for name in names])),
+        "chain_high_own": (FUNCTION, high_own),
+        "chain_high_random": (FUNCTION, np.where(np.isnan(high_own), np.nan, _mean(random))),
+    }
+    steps = np.array([outcomes_of("", [name]).size for name in names], dtype=np.int64)
+    return xr.Dataset(found, coords={"chain_steps": (FUNCTION, steps)})
+
+
+def _reasons(maps: xr.Dataset, outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
+    """Why a function was not masked, or not augmented."""
+    masking, augmenting = [], []
+    for index, one in enumerate(outcomes):
+        refused = str(maps["reason"].values[index])
+        few = (
+            f"the intact model solves {one.counts['solved_steps']} of its {one.counts['held_out_steps']} held-out steps, fewer "
+            f"than the {options.min_solved_steps} that masking needs"
+        )
+        masking.append(refused or ("" if one.enough else few))
+        right, wrong = (int(maps[part].values[index]) for part in ("train_right", "train_wrong"))
+        without = f"{right} correct and {wrong} wrong training steps give no direction"
+        if not options.augmented_steps:
+            without = "no augmenting was requested"
+        augmenting.append(refused or ("" if (one.kind == "augment").any() else without))
+    reasons = {"reason": masking, "augment_reason": augmenting}
+    return xr.Dataset({name: (FUNCTION, np.array(texts, dtype=object)) for name, texts in reasons.items()})

@@ -1,0 +1,119 @@
+"""Answer steps with changed heads: many head sets in one batch, every prompt read once.
+
+A trial is a step and a `HeadChange`. The rows of a batch are trials: their prompts are prefilled once (`studies.decoding`) and
+copied to each row, and `PerExample` applies each row's change. Answers are compared with the correct answer by the rules of
+`corpora`, without knowledge of the change.
+
+`answer_chains` asks whole questions: the model's own answers replace the correct ones in later prompts. Rows are (condition,
+question). Interventions act where answers are made, and earlier answers are read as text; rows of a question with the same
+answers so far share their prompt.
+
+Cost: one row per trial, from the last prompt token to the end of the answer; for chains, about one pass over each question and
+its answers per condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.corpora import Step, answers_step, step_ids
+from headwise.interventions import PerExample
+from headwise.model import Model
+from headwise.seam import Structure, observe
+from headwise.studies.answers.endings import ending, text_of
+from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
+
+__all__ = ["HeadChange", "Prompter"]
+
+Row = tuple[int, int]  # condition, question
+
+
+class HeadChange(NamedTuple):
+    """What is done to the heads of one row."""
+
+    factor: Tensor  # (layer, head)
+    shift: Tensor | None = None  # (layer, head, width)
+
+
+class Prompter:
+    """A model that answers steps, with changes to its heads."""
+
+    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int):
+        self.model, self.decoder, self.limit = model, decoder, limit
+        self.structure = Structure(model)
+        self.ends = ending(model, numeric=False)
+
+    def answer(self, steps: Sequence[Step], trials: Sequence[tuple[int, HeadChange]]) -> NDArray[np.bool_]:
+        """(trial,): whether the step is answered correctly; a trial is the index of a step, and a change."""
+        prompts = [step_ids(self.model, step) for step in steps]
+        found = np.zeros(len(trials), dtype=bool)
+        rows = self.decoder.rows
+        for start in range(0, len(trials), rows):
+            batch = trials[start : start + rows]
+            own, pick = prompts, [index for index, _ in batch]
+            if rows == 1:
+                own, pick = [prompts[pick[0]]], [0]
+            texts = self._generate(own, pick, [change for _, change in batch])
+            found[start : start + rows] = [
+                answers_step(steps[index], text) for (index, _), text in zip(batch, texts, strict=True)
+            ]
+        self.decoder.clear()
+        return found
+
+    def answer_chains(self, chains: Sequence[Sequence[Step]], changes: Sequence[HeadChange]) -> list[NDArray[np.bool_]]:
+        """For each question (condition, step): whether the step is answered correctly, given its own earlier answers."""
+        found = [np.zeros((len(changes), len(chain)), dtype=bool) for chain in chains]
+        rows = [(condition, question) for condition in range(len(changes)) for question in range(len(chains))]
+        for start in range(0, len(rows), self.decoder.rows):
+            self._answer_chain_rows(chains, changes, rows[start : start + self.decoder.rows], found)
+            self.decoder.clear()
+        return found
+
+    def _generate(self, prompts: Sequence[Ids], pick: Sequence[int], changes: Sequence[HeadChange]) -> list[str]:
+        """The answers of one batch."""
+        factor = torch.stack([change.factor for change in changes])
+        shape = next((change.shift.shape for change in changes if change.shift is not None), None)
+        shift = None
+        if shape is not None:
+            shift = torch.stack([torch.zeros(shape) if one.shift is None else one.shift for one in changes])
+        self.decoder.prepare(prompts)  # before anything is changed
+        with torch.no_grad(), observe(self.structure, PerExample(factor, shift, self.decoder.row_of_batch)):
+            replies = self.decoder.answer(prompts, self.limit, self.ends, pick)
+        return [text_of(self.model, reply.ids) for reply in replies]
+
+    def _answer_chain_rows(
+        self, chains: Sequence[Sequence[Step]], changes: Sequence[HeadChange], rows: list[Row], found: list[NDArray]
+    ) -> None:
+        earlier: dict[Row, tuple[tuple[str, str], ...]] = dict.fromkeys(rows, ())
+        before: dict[Row, Ids] = {}  # what is prefilled of each row,
+        prefilled: list[Ids] = []  # and of all
+        for number in range(max(len(chains[question]) for _, question in rows)):
+            going = [row for row in rows if len(chains[row[1]]) > number]
+            steps = {row: replace(chains[row[1]][number], earlier=earlier[row]) for row in going}
+            prompts = {row: step_ids(self.model, steps[row]) for row in going}
+            first = {prompt: row for row, prompt in reversed(prompts.items())}  # rows with the same answers so far
+            stems = {prompt: prompt[: self._stem(steps[row], prompt)] for prompt, row in first.items()}
+            if self.decoder.where != "everywhere":
+                lines = [prefilled.index(before[row]) for row in first.values()] if prefilled else []
+                start = self.decoder.select(prefilled, lines) if prefilled else None
+                prefilled = list(stems.values())
+                self.decoder.prefill(prefilled, start)
+                self.decoder.prepare(list(first), prefilled)
+            pick = [list(first).index(prompts[row]) for row in going]
+            texts = self._generate(list(first), pick, [changes[condition] for condition, _ in going])
+            for row, text in zip(going, texts, strict=True):
+                found[row[1]][row[0], number] = answers_step(steps[row], text)
+                earlier[row] = (*earlier[row], (steps[row].subquestion, text))
+            before = {row: stems[prompts[row]] for row in going}
+
+    def _stem(self, step: Step, prompt: Ids) -> int:
+        """How many tokens of a prompt the next step's prompt begins with, whatever the answer is."""
+        longer = replace(step, earlier=(*step.earlier, (step.subquestion, "it")))
+        return common_prefix_length([prompt, step_ids(self.model, longer)])

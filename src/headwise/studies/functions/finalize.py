@@ -1,0 +1,206 @@
+"""From the readings to the Dataset of the functions study: the joint probe, importance with its null, and what qualifies it.
+
+A function's importance map is gradient x activation of its logit, signed, on held-out steps, mean over seeds (`probes.joint`).
+It is refused (NaN and a reason) where the probe does not distinguish the function; see `probe_quality`.
+
+- **Null.** Each permutation of the labels gives a map per class. A head's importance, standardised by its own null, is compared
+  with all heads' standardised nulls (`stats.pooled_null_p`, two-sided), so that few permutations give small p too; q is
+  Benjamini-Hochberg over heads. Real maps are means over seeds and null maps single probes, which vary more: the test is
+  conservative. It shows that a head carries information about the function, not that the model uses it.
+- **Elbow.** A function's heads are those up to the elbow of its sorted importance: the point furthest below the chord between
+  the curve's ends, both axes scaled to 0..1. A convention, not a test.
+- **Direction**, for augmenting: d = σ · u with u = unit(mean z of right - mean z of wrong answers) and σ the deviation of z
+  along u, over *training* steps, so an amount of 1 is one standard deviation towards right answers (inference-time
+  intervention, Li et al. 2023). NaN with fewer than `MIN_ANSWERS_PER_CLASS` right or wrong answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from scipy import stats
+
+from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
+from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
+from headwise.probes.joint import JointFits, JointTraining, fit_joint
+from headwise.stats import benjamini_hochberg, correlation, pooled_null_p, rank_vectors, t_half_width, wilson_interval
+from headwise.studies.functions.probe_quality import (
+    ProbeData,
+    form_probe_quality,
+    joint_probe_quality,
+    single_head_probes,
+    with_interval,
+)
+from headwise.studies.functions.spec import KEY_TOKEN_RULES
+
+__all__ = ["direction", "elbow", "finalize"]
+
+Floats = NDArray[np.float64]
+ALPHA = 0.05  # of q
+MIN_ANSWERS_PER_CLASS = 5  # right and wrong training answers, for a direction
+
+
+def finalize(
+    readings: xr.Dataset, functions: Sequence[str], options: Any, *, left_out: Mapping[str, str] | None = None,
+    device: Any = "cpu",
+) -> xr.Dataset:  # fmt: skip
+    """The Dataset, from what `StepReader.read` gives; `left_out`: function -> reason; `device`: of the joint probe."""
+    data = ProbeData(readings, functions)
+    fits = fit_joint(
+        data.features(), data.labels, data.trains, data.groups,
+        classes=len(functions), seeds=options.seeds, shuffles=options.shuffles, seed=options.seed,
+        training=JointTraining(max_epochs=options.max_epochs), device=device,
+    )  # fmt: skip
+    quality, refused = joint_probe_quality(data, fits)
+    maps = _importance(data, fits, refused)
+    parts = [
+        _answers(readings, data), quality, maps, _single_heads(data, maps, options.seed), form_probe_quality(data),
+        _directions(data),
+    ]  # fmt: skip
+    whole = xr.merge(parts, compat="override", join="override")
+    floats = {name: array.astype(np.float32) for name, array in whole.data_vars.items() if array.dtype == np.float64}
+    return whole.assign(floats).assign_attrs(
+        title="Which heads carry which cognitive function",
+        record=json.dumps(["importance", "best"]),
+        key_rule=KEY_TOKEN_RULES[options.key_tokens],
+        left_out=json.dumps(dict(left_out or {}), ensure_ascii=False),
+        shuffles=options.shuffles,
+        epochs=fits.epochs,
+    )
+
+
+def _answers(readings: xr.Dataset, data: ProbeData) -> xr.Dataset:
+    of, right = readings["function_of"].values.astype(str), readings["right"].values
+    split = readings["split_of"].values.astype(str)
+    counts = np.array([(of == name).sum() for name in data.functions])
+    share = np.array([right[of == name].mean() for name in data.functions])
+    trains = np.array([((of == name) & (split == TRAIN)).sum() for name in data.functions], dtype=np.int64)
+    orders = [("low" if name in LOW_ORDER else "high" if name in HIGH_ORDER else "") for name in data.functions]
+    coords = {
+        FUNCTION: np.array(data.functions, dtype=object),
+        "order": (FUNCTION, np.array(orders, dtype=object)),
+        "train": (FUNCTION, trains),
+        "held_out": (FUNCTION, (counts - trains).astype(np.int64)),
+        LAYER: np.arange(data.shape[0]),
+        HEAD: np.arange(data.shape[1]),
+    }
+    accuracy = xr.Dataset(with_interval("accuracy", FUNCTION, share, *wilson_interval(share, counts)))
+    return xr.merge([readings.drop_vars("z"), accuracy]).assign_coords(coords)
+
+
+# ---- importance -----------------------------------------------------------------------------------------------------
+
+
+def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) -> xr.Dataset:
+    seeds = np.where(refused[:, None], np.nan, fits.importance.astype(np.float64))  # (seed, function, head)
+    mean, half = seeds.mean(axis=0), t_half_width(seeds)
+    null = fits.null_importance.astype(np.float64).reshape(-1, seeds.shape[-1])  # (permutation x function, head)
+    p = pooled_null_p(mean, null.T, two_sided=True) if len(null) else np.full(mean.shape, np.nan)
+    q = np.array([benjamini_hochberg(row) for row in p])
+    null_high = np.quantile(np.abs(null), 0.95, axis=0) if len(null) else np.full(mean.shape[1:], np.nan)
+    size = np.abs(mean)
+    order = np.argsort(-np.nan_to_num(size, nan=-1), axis=1, kind="stable")
+    ordered = np.take_along_axis(size, order, axis=1)
+    counts = np.array([0 if out else elbow(row) for row, out in zip(ordered, refused, strict=True)], dtype=np.int64)
+    chosen = np.zeros(size.shape, dtype=bool)
+    for row, count in enumerate(counts):
+        chosen[row, order[row, :count]] = True
+    beyond = np.nan_to_num(q, nan=1.0) < ALPHA
+    names = np.array([head_name(int(layer), int(head)) for layer, head in np.argwhere(data.there)], dtype=object)
+    on_heads = {
+        "importance": mean, "importance_low": mean - half, "importance_high": mean + half,
+        "importance_sd": seeds.std(axis=0, ddof=1), "magnitude": size,
+        "null_high": np.where(refused[:, None], np.nan, null_high), "p": p, "q": q,
+    }  # fmt: skip
+    dims = (FUNCTION, LAYER, HEAD)
+    found: dict[str, Any] = {name: (dims, data.on_map(values)) for name, values in on_heads.items()}
+    found |= {
+        "beyond_null": (dims, data.on_map(beyond, False)),
+        "chosen": (dims, data.on_map(chosen, False)),
+        "importance_seeds": ((SEED, *dims), data.on_map(seeds.astype(np.float32))),
+        "sorted": ((FUNCTION, RANK), ordered),
+        "ranked": ((FUNCTION, RANK), names[order]),
+        "elbow": (FUNCTION, counts),
+        "agreement": (FUNCTION, np.array([_seed_agreement(np.abs(seeds[:, row])) for row in range(len(size))])),
+        "best": ((LAYER, HEAD), data.on_map(_best_function(data.functions, size, beyond), "")),
+    }
+    return xr.Dataset(found, coords={RANK: np.arange(size.shape[1])})
+
+
+def elbow(values: NDArray[np.floating]) -> int:
+    """How many of the values, sorted from the largest, lie up to the elbow; 0 where all are equal.
+
+    >>> elbow(np.array([9.0, 8.0, 1.0, 0.9, 0.8, 0.0]))
+    3
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if len(values) < 3 or np.ptp(values) == 0:
+        return 0
+    height = (values - values[-1]) / (values[0] - values[-1])
+    below = 1 - np.linspace(0, 1, len(values)) - height  # how far the curve lies below the chord
+    return int(below.argmax()) + 1 if below.max() > 0 else 0
+
+
+def _seed_agreement(maps: Floats) -> float:
+    """Mean rank correlation over all pairs of seeds; maps (seed, head)."""
+    if not np.isfinite(maps).all() or len(maps) < 2:
+        return float("nan")
+    vectors = rank_vectors(maps)
+    return float((vectors @ vectors.T)[np.triu_indices(len(maps), 1)].mean())
+
+
+def _best_function(functions: Sequence[str], size: Floats, beyond: NDArray[np.bool_]) -> NDArray[Any]:
+    """The function each head matters most for, relative to that function's largest head; empty where none is significant."""
+    largest = np.nanmax(np.where(np.isnan(size), 0, size), axis=1, keepdims=True)
+    share = np.where(beyond, size / np.where(largest > 0, largest, 1), -1)
+    names = np.array(functions, dtype=object)[share.argmax(axis=0)]
+    return np.where(share.max(axis=0) > 0, names, "")
+
+
+def _single_heads(data: ProbeData, maps: xr.Dataset, seed: int) -> xr.Dataset:
+    """Probes on single heads, and how well they rank the heads as the importance does."""
+    probes = single_head_probes(data.z[:, data.there], data.labels, data.groups, len(data.functions), seed=seed)
+    dims = (FUNCTION, LAYER, HEAD)
+    found: dict[str, Any] = {
+        f"single_head_{name}": (dims, data.on_map(getattr(probes, name))) for name in ("auroc", "p", "q")
+    }
+    accuracy = (data.on_map(part) for part in (probes.accuracy, probes.low, probes.high))
+    found |= with_interval("single_head_accuracy", (LAYER, HEAD), *accuracy)
+    agreement = np.full((len(data.functions), 3), np.nan)
+    for row, size in enumerate(maps["magnitude"].values[:, data.there]):
+        if np.isfinite(size).all():
+            one = correlation(stats.rankdata(size), stats.rankdata(probes.auroc[row]), seed=seed)
+            agreement[row] = one.value, one.low, one.high
+    return xr.Dataset(found | with_interval("rank_correlation", FUNCTION, *agreement.T))
+
+
+# ---- directions -----------------------------------------------------------------------------------------------------
+
+
+def direction(z: NDArray[np.floating], right: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """(layer, head, width) from z (step, layer, head, width) of one function's training steps."""
+    if right.sum() < MIN_ANSWERS_PER_CLASS or (~right).sum() < MIN_ANSWERS_PER_CLASS:
+        return np.full(z.shape[1:], np.nan, dtype=np.float32)
+    gap = z[right].mean(axis=0, dtype=np.float64) - z[~right].mean(axis=0, dtype=np.float64)
+    length = np.linalg.norm(gap, axis=-1, keepdims=True)
+    unit = gap / np.where(length > 0, length, 1)
+    along = np.einsum("nlhw,lhw->nlh", z.astype(np.float64), unit)
+    return np.asarray(along.std(axis=0)[..., None] * unit, dtype=np.float32)
+
+
+def _directions(data: ProbeData) -> xr.Dataset:
+    right = data.readings["right"].values
+    own = [(data.labels == label) & data.trains for label in range(len(data.functions))]
+    found = np.stack([direction(data.z[some], right[some]) for some in own])
+    return xr.Dataset(
+        {
+            "direction": ((FUNCTION, LAYER, HEAD, WIDTH), np.where(data.there[:, :, None], found, np.nan)),
+            "train_right": (FUNCTION, np.array([right[some].sum() for some in own], dtype=np.int64)),
+            "train_wrong": (FUNCTION, np.array([(~right[some]).sum() for some in own], dtype=np.int64)),
+        }
+    )
