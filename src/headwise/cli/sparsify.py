@@ -116,7 +116,7 @@ sparsify.examples = examples(  # type: ignore[attr-defined]
         "your model, trained for longer",
     ),
     ("headwise sparsify --data a.jsonl --held-out b.jsonl --set length=1024", "another setting of the recipe"),
-    ("headwise build --against sparse", "then: the atlas, with the sparse model's maps beside the dense one's"),
+    ("headwise build --reference sparse", "then: the atlas, with the maps of the sparse and the dense model"),
 )
 
 
