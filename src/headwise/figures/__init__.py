@@ -4,7 +4,8 @@
     save(figure, "profile.pdf")                 # or .svg, .png
     to_payload(figure)                          # JSON for the browser
 
-Importing this loads no drawing library; `save` does. Each study makes its own figure (``studies/<name>/figure.py``).
+Importing this loads no drawing library; `save` does. Each study makes its own figure
+(``studies/<name>/figure.py``); one without is drawn by `generic_head_maps`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 from pathlib import Path
 
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import generic_head_maps
 from headwise.figures.panels import (
     Axis,
     Category,
@@ -51,6 +53,7 @@ __all__ = [
     "Scatter",
     "Tiles",
     "from_payload",
+    "generic_head_maps",
     "save",
     "scale_around",
     "scale_over",

@@ -1,7 +1,7 @@
 """The model card, the data and the versions of an atlas, as labelled facts for the home page.
 
 Everything is read from the studies' provenance. Missing facts are omitted; a model loaded from a folder is named by the
-folder's last part (`figures.origin`).
+folder's last part (`figures.provenance`).
 """
 
 from __future__ import annotations

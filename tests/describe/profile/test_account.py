@@ -88,7 +88,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "value": lambda key, name: at(ds, key, name),
         "low": lambda key, name: at(ds, key, name, "low"),
         "high": lambda key, name: at(ds, key, name, "high"),
-        "uniform": lambda key: mean_uniform(ds, key),
+        "baseline": lambda key: mean_uniform(ds, key),
         "uniform-percent": lambda key: 100 * mean_uniform(ds, key),
         "ratio": lambda key, name: at(ds, key, name) / mean_uniform(ds, key),
         "difference": lambda key, name: abs(at(ds, key, name) - mean_uniform(ds, key)),

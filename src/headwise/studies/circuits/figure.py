@@ -17,8 +17,8 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale

@@ -26,9 +26,9 @@ import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.figures.choice import chosen_keys
 from headwise.figures.clustering import Tree, tree_of
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.matrices import written_matrix
 from headwise.figures.panels import Axis, Curve, Curves, Guide, Heatmap, Intervals, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model

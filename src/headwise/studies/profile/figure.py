@@ -17,8 +17,8 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC, head_name
 from headwise.core.errors import StudyError
-from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Heatmap, Legend, Mark, Panel
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over

@@ -1,38 +1,123 @@
-"""The profile study in words: where does each head look?
+"""The profile in words: where does each head look?
 
-Overview, axes and caveats are here; the findings are in `findings.py`. Every number is computed from the
-Dataset and kept, with what it is, in `Description.numbers`.
+The sentences about single maps come from `describe.narrator`; here are the roles (induction head, previous-token head) and
+what is specific to attention.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from headwise.describe import maps
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
-from headwise.studies.profile.accessor import ProfileReading
-from headwise.studies.profile.words_findings import HALF, ROLES, add_details, add_observations, role_heads
+from headwise.figures.head_maps import NamedMap
 
-MOST_REGISTERS = 8
-FEWEST_CELLS = 100  # from how many cells on chance is spoken of
+HALF = 0.5  # of a head's attention on the first token: the head is a sink
+MIN_ROLE_SCORE = 0.4  # a head has a role when the whole interval of its score is above this
+MAX_ROLE_HEADS = 8  # named per role
+MAX_REGISTERS = 8  # named
+MIN_CELLS_FOR_CHANCE = 100  # from which the number of intervals that miss by chance is reported
+
+# statistic: one head with this role, several of them, and whether their absence is worth a sentence
+ROLES = {
+    "previous": ("previous-token head", "previous-token heads", True),
+    "induction": ("induction head", "induction heads", True),
+    "duplicate": ("duplicate-token head", "duplicate-token heads", True),
+    "diagonal": ("head that looks at its own token", "heads that look at their own token", False),
+    "delimiter": ("head that looks at delimiters", "heads that look at delimiters", False),
+}
 
 
-def _add_overview(writer: Writer, reading: ProfileReading) -> None:
-    what = writer.count(len(reading.keys), "statistics", "statistic")
-    each = "its only head" if reading.total == 1 else f"each of its {writer.count(reading.total, 'total', 'head')}"
+class ProfileAccessor:
+    """The maps of a profile by statistic, and the examples behind them. Maps are (layer, head)."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.keys = [str(key) for key in dataset[STATISTIC].values]
+        self.layers, self.heads = self._names(LAYER), self._names(HEAD)
+        self.total = len(self.layers) * len(self.heads)
+        self.measured = [key for key in self.keys if bool(self.map(key).notnull().any())]
+
+    def map(self, key: str, variable: str = "value") -> xr.DataArray:
+        return self.dataset[variable].sel({STATISTIC: key})
+
+    def named(self, key: str) -> NamedMap:
+        ends = self.map(key, "low"), self.map(key, "high")
+        label, unit = self.text(key, "label"), self.text(key, "unit")
+        uniform = self.uniform(key)
+        return NamedMap(key, label, self.map(key).transpose(LAYER, HEAD), *ends, uniform, "a uniform head", unit=unit)
+
+    @property
+    def named_maps(self) -> list[NamedMap]:
+        return [self.named(key) for key in self.measured]
+
+    def text(self, key: str, coord: str) -> str:
+        return str(self.dataset[coord].sel({STATISTIC: key}).values)
+
+    def label(self, key: str) -> str:
+        return self.text(key, "label")
+
+    def labels(self, keys: list[str]) -> list[str]:
+        return [self.label(key) for key in keys]
+
+    def uniform(self, key: str) -> float:
+        """The mean level of a head with uniform attention; NaN where that is meaningless."""
+        level = self.map(key, "uniform").values
+        return float(level[np.isfinite(level)].mean(dtype=float)) if np.isfinite(level).any() else math.nan
+
+    def half_width(self, key: str) -> float:
+        """Half the width of the 95 % confidence interval in the median head; NaN without intervals."""
+        half = ((self.map(key, "high") - self.map(key, "low")) / 2).values
+        return float(np.median(half[np.isfinite(half)])) if np.isfinite(half).any() else math.nan
+
+    def has_intervals(self, key: str) -> bool:
+        return math.isfinite(self.half_width(key))
+
+    def missing(self, key: str) -> int:
+        return int(self.map(key).isnull().sum())
+
+    def example_groups(self) -> list[tuple[list[str], Counter[str]]]:
+        """Statistics measured on the same examples, with the registers of these; the largest group first."""
+        if "per_example" not in self.dataset:
+            return []
+        seen = self.dataset["per_example"].notnull().any((LAYER, HEAD)).transpose(STATISTIC, EXAMPLE).values
+        registers = [str(name) for name in self.dataset["register"].values]
+        groups: dict[tuple[bool, ...], list[str]] = {}
+        for key, row in zip(self.keys, seen, strict=True):
+            if row.any():
+                groups.setdefault(tuple(row.tolist()), []).append(key)
+        found = [
+            (keys, Counter(name for name, used in zip(registers, row, strict=True) if used))
+            for row, keys in groups.items()
+        ]
+        return sorted(found, key=lambda group: -len(group[0]))
+
+    def _names(self, dim: str) -> list[int]:
+        coords = self.dataset.coords
+        return [int(name) for name in coords[dim].values] if dim in coords else list(range(self.dataset.sizes[dim]))
+
+
+def _add_overview(writer: Writer, profile: ProfileAccessor) -> None:
+    what = writer.count(len(profile.keys), "statistics", "statistic")
+    each = "its only head" if profile.total == 1 else f"each of its {writer.count(profile.total, 'total', 'head')}"
     writer.add(
         "overview",
-        f"A profile of where the attention heads of {model_of(reading)} look: {what} for {each} "
-        f"({size_of(writer, reading)}), one layer x head map a statistic.",
+        f"A profile of where the attention heads of {model_of(profile)} look: {what} for {each} "
+        f"({size_of(writer, profile)}), one layer x head map per statistic.",
     )
-    data = reading.origin.get("data", {}).get("name")
+    data = profile.origin.get("data", {}).get("name")
     of_data = f" of the data '{data}'" if data else ""
-    groups = reading.example_groups()
+    groups = profile.example_groups()
     for index, (keys, registers) in enumerate(groups):
         count = writer.count(registers.total(), f"examples {keys[0]}", "example")
         over = f"over {count}{of_data if index == 0 else ''}{_registers(writer, registers)}"
@@ -42,109 +127,175 @@ def _add_overview(writer: Writer, reading: ProfileReading) -> None:
             writer.add("overview", f"Most values are means {over}.")
         else:
             one = len(keys) == 1
-            writer.add("overview", f"{listed(reading.labels(keys))} {'is a mean' if one else 'are means'} {over}.")
+            writer.add("overview", f"{listed(profile.labels(keys))} {'is a mean' if one else 'are means'} {over}.")
 
 
 def _registers(writer: Writer, registers: Counter[str]) -> str:
     if len(registers) == 1:
         return f" ({next(iter(registers))})"
-    if len(registers) > MOST_REGISTERS:
+    if len(registers) > MAX_REGISTERS:
         return f" in {writer.count(len(registers), 'registers', 'register')}"
     return f" ({listed(writer.count(count, 'register') + f' {name}' for name, count in registers.most_common())})"
 
 
-def _add_axes(writer: Writer, reading: ProfileReading) -> None:
-    grid = grid_of(writer, reading.layers, reading.heads)
+def _add_axes(writer: Writer, profile: ProfileAccessor) -> None:
+    grid = grid_of(writer, profile.layers, profile.heads)
     writer.add("axes", f"{grid}. Each panel has a colour scale of its own: colours compare within a panel.")
-    if any(reading.has_intervals(key) for key in reading.measured):
-        writer.add("axes", "In the detail, the range in brackets after a head is the 95 % interval of its mean.")
-    for key in reading.measured:
-        writer.add("axes", _range(writer, reading, key))
+    if any(profile.has_intervals(key) for key in profile.measured):
+        writer.add(
+            "axes", "In the detail, the range in brackets after a head is the 95 % confidence interval of its mean."
+        )
+    for key in profile.measured:
+        writer.add("axes", narrator.value_range(writer, profile.named(key), "no uniform baseline"))
 
 
-def _range(writer: Writer, reading: ProfileReading, key: str) -> str:
-    values = reading.map(key).values.astype(float)
-    low = writer.number(float(np.nanmin(values)), f"min {key}")
-    middle = writer.number(float(np.nanmedian(values)), f"median {key}")
-    high = writer.number(float(np.nanmax(values)), f"max {key}")
-    baseline, unit = "no uniform baseline", reading.text(key, "unit")
-    if math.isfinite(uniform := reading.uniform(key)):
-        baseline = f"a uniform head would get {writer.number(uniform, f'uniform {key}')}"
-    name = f"{reading.label(key)}{f', {unit}' if unit else ''}"
-    if np.isfinite(values).sum() == 1:
-        return f"{name}: {middle}; {baseline}."
-    return f"{name}: {low} to {high}, median {middle}; {baseline}."
+def _add_details(writer: Writer, profile: ProfileAccessor) -> None:
+    """One entry per statistic: what it is, its strongest heads, how far from uniform they are, where they cluster."""
+    for key in profile.keys:
+        intro = f"{profile.label(key)}: {profile.text(key, 'definition')}."
+        if key not in profile.measured:
+            writer.add("detail", f"{intro} It was not measured.")
+            continue
+        sentences = (
+            f"{intro} {_strongest(writer, profile, key)}.",
+            narrator.against_baseline(writer, profile.named(key)),
+            narrator.cluster(writer, profile.named(key)),
+            narrator.missing_heads(writer, key, profile.missing(key)),
+        )
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def _add_caveats(writer: Writer, reading: ProfileReading) -> None:
-    _add_intervals(writer, reading)
-    writer.add("caveats", _unsettled(writer, reading))
-    if "sink" in reading.measured:
+def _add_observations(writer: Writer, profile: ProfileAccessor) -> None:
+    """What holds over the whole model."""
+    writer.add("observations", _sinks(writer, profile))
+    for key in ROLES:
+        if key in profile.measured:
+            writer.add("observations", _role(writer, profile, key))
+    writer.add("observations", _nearer(writer, profile))
+    every = profile.named_maps
+    writer.add("observations", narrator.concentration(writer, every))
+    for entry in (*narrator.depth_trends(writer, every), *narrator.correlated_maps(writer, every)):
+        writer.add("observations", entry)
+
+
+def _role_heads(profile: ProfileAccessor, key: str) -> list[maps.HeadValue]:
+    """The heads whose whole interval (where there is none: whose value) is above the threshold, strongest first."""
+    lowest = profile.map(key, "low" if profile.has_intervals(key) else "value")
+    return maps.strongest(profile.map(key).where(lowest > MIN_ROLE_SCORE), profile.total)
+
+
+def _strongest(writer: Writer, profile: ProfileAccessor, key: str) -> str:
+    text = narrator.strongest_heads(writer, profile.named(key))
+    if key == "entropy" and profile.total > 3:
+        (least,) = maps.strongest(profile.map(key), 1, by="smallest")
+        text += f"; the most focused head is {least.name}, {writer.number(least.value, f'value {key} {least.name}')}"
+    return text
+
+
+def _sinks(writer: Writer, profile: ProfileAccessor) -> str:
+    if "sink" not in profile.measured:
+        return ""
+    over, uniform, reference = maps.share_over(profile.map("sink"), HALF), profile.uniform("sink"), ""
+    if math.isfinite(uniform):
+        reference = f"; a uniform head would put {writer.percent(uniform, 'uniform-percent sink')} there"
+    if not over.count:
+        return f"No head puts more than half of its attention on the first token{reference}."
+    count, total = writer.count(over.count, f"over sink {HALF}"), writer.count(over.total, "measured sink", "head")
+    share = writer.percent(over.share, f"over-percent sink {HALF}")
+    verb = "puts more than half of its" if over.count == 1 else "put more than half of their"
+    return f"{count} of {total} ({share}) {verb} attention on the first token{reference}."
+
+
+def _role(writer: Writer, profile: ProfileAccessor, key: str) -> str:
+    one, several, tell_absence = ROLES[key]
+    heads = _role_heads(profile, key)
+    if not heads and not tell_absence:
+        return ""
+    rule = "95 % interval wholly" if profile.has_intervals(key) else "value"
+    rule += f" above {writer.number(MIN_ROLE_SCORE, 'constant')}"
+    if not heads:
+        (best,) = maps.strongest(profile.map(key), 1)
+        value = writer.number(best.value, f"value {key} {best.name}")
+        return f"No {one} ({rule}); the nearest to it is {best.name} ({value})."
+    names = [
+        f"{head.name} ({writer.number(head.value, f'value {key} {head.name}')})" for head in heads[:MAX_ROLE_HEADS]
+    ]
+    if len(heads) > MAX_ROLE_HEADS:
+        names.append(f"{writer.count(len(heads) - MAX_ROLE_HEADS, f'role-rest {key}')} more")
+    count = writer.count(len(heads), f"role {key}")
+    return f"{count} {one if len(heads) == 1 else several} ({rule}): {listed(names)}."
+
+
+def _nearer(writer: Writer, profile: ProfileAccessor) -> str:
+    if "distance" not in profile.measured or not math.isfinite(profile.uniform("distance")):
+        return ""
+    values, uniform = profile.map("distance"), profile.map("distance", "uniform")
+    near, total = int((values < uniform).sum()), int(values.notnull().sum())
+    if near * 2 <= total or total == 1:
+        return ""
+    all_heads = writer.count(total, "measured distance", "head")
+    who = f"All {all_heads}"
+    if near < total:
+        who = f"{writer.count(near, 'nearer')} of {all_heads} ({writer.percent(near / total, 'nearer-percent')})"
+    return f"{who} look nearer, in the mean, than a uniform head would."
+
+
+def _add_caveats(writer: Writer, profile: ProfileAccessor) -> None:
+    _add_intervals(writer, profile)
+    writer.add("caveats", narrator.unsettled_order(writer, profile.named_maps))
+    if "sink" in profile.measured:
         writer.add(
             "caveats",
-            "A high share on the first token is ordinary in decoder models, a place where unused attention goes; it "
-            "says little about that token.",
+            "A high share on the first token is ordinary in decoder models: unused attention goes there, and it says little "
+            "about that token.",
         )
-    random: list[str] = [key for key in ("induction", "duplicate") if key in reading.measured]
+    random: list[str] = [key for key in ("induction", "duplicate") if key in profile.measured]
     if random:
         are, show = ("is", "it shows") if len(random) == 1 else ("are", "they show")
         writer.add(
             "caveats",
-            f"{listed(reading.labels(random))} {are} measured on repeated random tokens: {show} what a head can do, "
+            f"{listed(profile.labels(random))} {are} measured on repeated random tokens: {show} what a head can do, "
             "not how often it does so in text.",
         )
 
 
-def _add_intervals(writer: Writer, reading: ProfileReading) -> None:
-    widths = {key: reading.half_width(key) for key in reading.measured if reading.has_intervals(key)}
+def _add_intervals(writer: Writer, profile: ProfileAccessor) -> None:
+    widths = {key: profile.half_width(key) for key in profile.measured if profile.has_intervals(key)}
     if not widths:
-        writer.add("caveats", "There are no intervals, so no value can be told from an accident of the examples.")
+        writer.add("caveats", "There are no intervals, so any value may be due to the choice of examples.")
         return
     parts = [
-        f"± {writer.number(widths[key], f'half-width {key}', digits=2)} for {reading.label(key)}"
+        f"± {writer.number(widths[key], f'half-width {key}', digits=2)} for {profile.label(key)}"
         for key in ("sink", "induction")
         if key in widths
     ]
     typical = f" (of the median head: {listed(parts)})" if parts else ""
     writer.add(
         "caveats",
-        f"The 95 % intervals{typical} tell how the mean would vary with other examples of the same kind, not with "
-        "other kinds of text.",
+        f"The 95 % intervals{typical} show how the mean varies over examples of the same kind, not over other kinds "
+        "of text.",
     )
-    cells = sum(reading.total - reading.missing(key) for key in widths)
-    if cells >= FEWEST_CELLS:
+    cells = sum(profile.total - profile.missing(key) for key in widths)
+    if cells >= MIN_CELLS_FOR_CHANCE:
         writer.add(
             "caveats",
-            f"With {writer.count(cells, 'cells', 'cell')} looked at, about {writer.count(round(cells / 20), 'chance')} "
-            "such intervals miss the true mean by chance alone, and the largest values of a map tend to be a little "
-            "too large.",
+            f"With {writer.count(cells, 'cells', 'cell')}, about {writer.count(round(cells / 20), 'chance')} "
+            "of these intervals miss the true mean by chance, and the largest values of a map tend to be slightly too "
+            "large.",
         )
 
 
-def _unsettled(writer: Writer, reading: ProfileReading) -> str:
-    """Panels in which the strongest head cannot be told from the second."""
-    count = 0
-    for key in reading.measured:
-        heads = maps.strongest(reading.map(key), 2)
-        if len(heads) == 2 and reading.at(heads[0], key, "low") <= reading.at(heads[1], key, "high"):
-            count += 1
-    if not count:
-        return ""
-    panels = writer.count(count, "unsettled", "panel")
-    return f"In {panels} the intervals of the two strongest heads overlap, so their order is not settled."
-
-
-def _headline(writer: Writer, reading: ProfileReading) -> str:
+def _headline(writer: Writer, profile: ProfileAccessor) -> str:
     first = (
-        f"{writer.count(len(reading.keys), 'statistics', 'layer x head map')} of where the attention heads of "
-        f"{model_of(reading)} ({size_of(writer, reading)}) look."
+        f"{writer.count(len(profile.keys), 'statistics', 'layer x head map')} of where the attention heads of "
+        f"{model_of(profile)} ({size_of(writer, profile)}) look."
     )
     found = []
-    if "sink" in reading.measured and reading.total > 1:
-        share = writer.percent(maps.share_over(reading.map("sink"), HALF).share, f"over-percent sink {HALF}")
+    if "sink" in profile.measured and profile.total > 1:
+        share = writer.percent(maps.share_over(profile.map("sink"), HALF).share, f"over-percent sink {HALF}")
         found.append(f"{share} of the heads put more than half of their attention on the first token")
     for key in ("previous", "induction"):
-        heads = role_heads(reading, key) if key in reading.measured else []
+        heads = _role_heads(profile, key) if key in profile.measured else []
         if heads:
             value = writer.number(heads[0].value, f"value {key} {heads[0].name}")
             found.append(f"the strongest {ROLES[key][0]} is {heads[0].name} ({value})")
@@ -156,7 +307,7 @@ def _headline(writer: Writer, reading: ProfileReading) -> str:
 
 describe = Narrative(
     "Where each head looks",
-    ProfileReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    ProfileAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

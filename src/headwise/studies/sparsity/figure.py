@@ -17,8 +17,8 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, RULE
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Curve, Curves, Heatmap, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_over

@@ -13,8 +13,8 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT
-from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap, Mark
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
