@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
@@ -22,6 +23,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headwise"
 GLOSSARY = ROOT / "docs" / "glossary.md"
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 BASELINE: dict[str, int] = {"identifiers": 67, "strings": 202, "comments": 17}
 DUPLICATED_CLASSES = 31
@@ -89,11 +91,14 @@ def python() -> Iterator[tuple[str, Path, list[str]]]:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")), *NOTEBOOKS]
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """A page without its blocks of code; of a notebook the text between its cells."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     return FENCED.sub("", page.read_text(encoding="utf-8"))
 
 
