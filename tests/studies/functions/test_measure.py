@@ -142,7 +142,7 @@ def test_a_step_that_does_not_fit_is_refused(steps):
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [({"seeds": 1}, "at least 2"), ({"key_tokens": "best"}, "must be one of content, all, first, last, not 'best'")],
+    [({"seeds": 1}, "at least 2"), ({"key_tokens": "best"}, "cannot be 'best'. Known: all, content, first, last")],
 )
 def test_options_that_make_no_sense_are_refused(given, says):
     with pytest.raises((StudyError, DataError), match=says):

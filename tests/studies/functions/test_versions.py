@@ -27,7 +27,7 @@ def test_version_1_opens_with_the_new_names(study: str, make: Callable[..., xr.D
     with monkeypatch.context() as patch:
         patch.setattr("headwise.atlas.atlas.check", lambda *_: None)  # as version 1 wrote it
         hw.Atlas.create(tmp_path / "atlas").add(study, old)
-    found = hw.open(tmp_path / "atlas")[study]
+    found = hw.Atlas.open(tmp_path / "atlas")[study]
     for name, values in new.data_vars.items():
         xr.testing.assert_equal(found[name], values)
     assert set(json.loads(found.attrs["provenance"])["parameters"]) == set(renames.parameters.values())

@@ -235,7 +235,7 @@ def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     )
     if len(data.mapped) > 1:
         exclusive = sum(data.owners[head] == [name] for head in own)
-        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them belong to no other function"
+        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them in no other function"
     return f"{text}."
 
 
