@@ -11,9 +11,9 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
-from headwise.analysis import agreement_figure, describe_agreement
+from headwise.analysis import agreement_figure, describe_agreement, head_sets
 from headwise.analysis.agreement import agreement_of
-from headwise.analysis.head_sets import head_set_maps
+from headwise.analysis.head_sets import HeadSetMap, head_set_maps
 from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors_within
 from headwise.core.errors import DataError, StudyError
 from headwise.figures import from_payload, to_payload
@@ -233,3 +233,21 @@ def test_q_of_correlation_is_of_the_correlation_within_layers():
     maps[1] += 0.5 * maps[0]
     whole, left = pair(rank_vectors(maps), within=True), pair(rank_vectors_within(maps, STRATA.stratum), within=True)
     np.testing.assert_allclose(whole.p, left.p, atol=1e-3)
+
+
+def test_a_study_outside_the_table_declares_its_sets(studies, monkeypatch):
+    """As a plug-in does, by ``head_sets`` in its spec."""
+
+    class Spec:
+        def load(self, role):
+            assert role == "head_sets"
+            return lambda dataset: [
+                HeadSetMap(
+                    "mine.all", "mine", "All", "every head", np.ones((LAYERS, HEADS)), np.ones((LAYERS, HEADS), bool)
+                )
+            ]
+
+    known = head_sets.dataset_spec
+    monkeypatch.setattr(head_sets, "dataset_spec", lambda study: Spec() if study == "mine" else known(study))
+    maps, _ = head_set_maps({"profile": studies["profile"], "mine": studies["profile"]})
+    assert maps[-1].key == "mine.all" and maps[0].study == "profile"

@@ -24,7 +24,6 @@ import pandas as pd
 import xarray as xr
 
 from headwise.analysis.head_sets import HeadSetMap, head_set_maps
-from headwise.analysis.jsonable import to_jsonable
 from headwise.analysis.permutation import (
     HeadStrata,
     PermutationResult,
@@ -38,6 +37,7 @@ from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.core.markup import card, paragraph, table
+from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import model_name, provenance_caption, provenance_of
 from headwise.stats.correlation import rank_vectors
 

@@ -1,14 +1,14 @@
-"""What does each study say of a head as a number, with its interval, its test and its baseline? One table, used by all joins.
+"""Which numbers does each study have per head, with which confidence interval, test and baseline?
 
-A study's spec declares `HeadColumn`s: a variable, and where its interval, p, q and baseline stand. `columns_of`
+A study's spec declares `HeadColumn`s: a variable, and the variables that hold its interval, p, q and baseline. `columns_of`
 turns the Datasets of an atlas into `Columns`: one (layer, head) map per column, named as in the head table
 (``profile.induction``, ``relations.copying.score``). A study that declares none gives the numbers of its head table, with
 intervals where it has variables ``x_low`` and ``x_high``.
 
-A study is told once: p and q are about an effect and are no columns of their own, and of the patterns only those of the
-model itself are taken, not those of a second model it was laid beside.
+p and q belong to an effect and are no columns of their own; of the patterns only those of the model itself are included,
+not those of the reference model.
 
-Cost: copies of the maps. This module does not know how anything is measured.
+Cost: copies of the maps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headwise.atlas.head_table import columns_of as record_columns
+from headwise.atlas.head_table import columns_of as table_columns
 from headwise.core.dims import HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.schema import head_table_variables
@@ -33,7 +33,7 @@ COLUMNS_PER_OTHER_STUDY = 2  # of a study that declares no default columns
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One number a head: a map (layer, head), NaN where a head was not measured, and its companions or None.
+    """One number per head: a map (layer, head), NaN where a head was not measured, with interval, test and baseline.
 
     Examples:
         >>> columns = columns_of({"profile": atlas["profile"]})
@@ -46,15 +46,15 @@ class Column:
     study: str  # where it comes from
     label: str  # for readers
     values: np.ndarray  # (layer, head)
-    low: np.ndarray | None = None  # lower ends of the 95 % intervals
+    low: np.ndarray | None = None  # lower ends of the 95 % confidence intervals
     high: np.ndarray | None = None  # upper ends
     p: np.ndarray | None = None  # of the study's test
     q: np.ndarray | None = None  # the same after Benjamini and Hochberg
     q_paired: np.ndarray | None = None  # the same with answers paired by length
-    baseline: np.ndarray | None = None  # what a head without this property would get
+    baseline: np.ndarray | None = None  # the value of a head without this property
     baseline_name: str = ""  # what the baseline is
     unit: str = ""  # of the values
-    definition: str = ""  # in half a sentence
+    definition: str = ""  # a phrase
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Columns:
     """
 
     layers: int  # of the model
-    heads: int  # of a layer
+    heads: int  # per layer
     columns: tuple[Column, ...]  # study by study
 
     @property
@@ -89,13 +89,13 @@ class Columns:
 
 
 def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
-    """The columns of all studies that measured heads, each laid on the same (layer, head) grid.
+    """The columns of all studies that measured heads, all on the same (layer, head) grid.
 
     Args:
         datasets: by study, as an atlas gives them.
 
     Returns:
-        What the joins are made from.
+        The input of all analyses.
 
     Examples:
         >>> columns_of({"profile": atlas["profile"]}).names[:3]
@@ -113,18 +113,18 @@ def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
 
 
 def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Iterator[Column]:
-    for trait in _head_columns(study, dataset):
-        chosen = dataset.sel({dim: [label] for dim, label in trait.only.items() if dim in dataset.dims})
-        beside = {
+    for spec in _head_columns(study, dataset):
+        chosen = dataset.sel({dim: [label] for dim, label in spec.only.items() if dim in dataset.dims})
+        maps_of = {
             role: _maps(study, chosen, variable, layers, heads)
             for role in ("low", "high", "p", "q", "q_paired", "baseline")
-            if (variable := getattr(trait, role)) and variable in chosen
+            if (variable := getattr(spec, role)) and variable in chosen
         }
-        for place, (name, array) in enumerate(record_columns(study, chosen, [trait.variable])):
-            companions = {role: maps[place if len(maps) > 1 else 0] for role, maps in beside.items()}
-            if "baseline" not in companions and np.isfinite(trait.level):
-                companions["baseline"] = np.full((layers, heads), trait.level)
-            words = _words(chosen, trait, place)
+        for index, (name, array) in enumerate(table_columns(study, chosen, [spec.variable])):
+            companions = {role: maps[index if len(maps) > 1 else 0] for role, maps in maps_of.items()}
+            if "baseline" not in companions and np.isfinite(spec.level):
+                companions["baseline"] = np.full((layers, heads), spec.level)
+            words = _words(chosen, spec, index)
             yield Column(
                 name,
                 study,
@@ -136,7 +136,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 q=companions.get("q"),
                 q_paired=companions.get("q_paired"),
                 baseline=companions.get("baseline"),
-                baseline_name=trait.baseline_name,
+                baseline_name=spec.baseline_name,
                 unit=words["unit"],
                 definition=words["definition"],
             )
@@ -144,9 +144,9 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
 
 def _head_columns(study: str, dataset: xr.Dataset) -> tuple[HeadColumn, ...]:
     """As the study's spec declares them; else the numeric variables of the head table, with intervals where there are some."""
-    spec = dataset_spec(study)
-    if spec is not None and spec.head_columns is not None:
-        return spec.head_columns
+    declared = dataset_spec(study)
+    if declared is not None and declared.head_columns is not None:
+        return declared.head_columns
     names = [
         name for name in head_table_variables(dataset) if dataset[name].dtype.kind in "fiub" and name not in ("p", "q")
     ]
@@ -180,7 +180,7 @@ def default_columns(columns: Iterable[object]) -> list[str]:
 
 
 def _maps(study: str, dataset: xr.Dataset, variable: str, layers: int, heads: int) -> list[np.ndarray]:
-    return [_grid(array, layers, heads) for _, array in record_columns(study, dataset, [variable])]
+    return [_grid(array, layers, heads) for _, array in table_columns(study, dataset, [variable])]
 
 
 def _grid(array: xr.DataArray, layers: int, heads: int) -> np.ndarray:
@@ -190,18 +190,18 @@ def _grid(array: xr.DataArray, layers: int, heads: int) -> np.ndarray:
     return grid
 
 
-def _words(dataset: xr.Dataset, trait: HeadColumn, place: int) -> dict[str, str]:
-    """What a reader is told of the column at this place among the variable's."""
-    array = dataset[trait.variable]
-    beside = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
-    places = np.unravel_index(place, [array.sizes[dim] for dim in beside]) if beside else ()
-    told = {"label": [], "definition": [], "unit": []}  # type: dict[str, list[str]]
-    for dim, index in zip(beside, places, strict=True):
-        own = {key: dataset[key] for key in told if key in dataset.coords and dataset[key].dims == (dim,)}
-        told["label"].append(str(own["label"].values[index] if "label" in own else dataset[dim].values[index]))
-        told["definition"] += [str(own["definition"].values[index])] if "definition" in own else []
-        told["unit"] += [str(own["unit"].values[index])] if "unit" in own else []
-    names = [name for dim, name in zip(beside, told["label"], strict=True) if dim not in trait.only]
-    label = trait.label.format(", ".join(names[::-1])) if names else trait.label.replace("{}", trait.variable)
-    definition = "; ".join([*told["definition"], *([trait.definition] if trait.definition else [])])
-    return {"label": label, "definition": definition, "unit": " ".join(told["unit"]).strip()}
+def _words(dataset: xr.Dataset, spec: HeadColumn, column: int) -> dict[str, str]:
+    """Label, definition and unit of one of the columns that a variable with own dims unfolds to."""
+    array = dataset[spec.variable]
+    own_dims = [str(dim) for dim in array.dims if dim not in (LAYER, HEAD)]
+    indices = np.unravel_index(column, [array.sizes[dim] for dim in own_dims]) if own_dims else ()
+    found: dict[str, list[str]] = {"label": [], "definition": [], "unit": []}
+    for dim, index in zip(own_dims, indices, strict=True):
+        own = {key: dataset[key] for key in found if key in dataset.coords and dataset[key].dims == (dim,)}
+        found["label"].append(str(own["label"].values[index] if "label" in own else dataset[dim].values[index]))
+        found["definition"] += [str(own["definition"].values[index])] if "definition" in own else []
+        found["unit"] += [str(own["unit"].values[index])] if "unit" in own else []
+    names = [name for dim, name in zip(own_dims, found["label"], strict=True) if dim not in spec.only]
+    label = spec.label.format(", ".join(names[::-1])) if names else spec.label.replace("{}", spec.variable)
+    definition = "; ".join([*found["definition"], *([spec.definition] if spec.definition else [])])
+    return {"label": label, "definition": definition, "unit": " ".join(found["unit"]).strip()}

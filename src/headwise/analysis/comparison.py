@@ -32,12 +32,12 @@ import xarray as xr
 
 from headwise.analysis.changes import ColumnChange, DepthChange, changes, depths, ranked_heads
 from headwise.analysis.columns import Columns, columns_of
-from headwise.analysis.jsonable import to_jsonable
 from headwise.analysis.permutation import HeadStrata, layer_strata, permute_within, rank_vectors_within
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
 from headwise.describe.writer import significant
+from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import model_name
 from headwise.studies.registry import dataset_spec
 

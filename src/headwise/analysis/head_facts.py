@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from headwise.analysis.head_sections import head_html
-from headwise.analysis.jsonable import to_jsonable
 from headwise.analysis.neighbours import Neighbour
+from headwise.figures.payload import to_jsonable
 
 __all__ = [
     "ConsistencyCheck", "FunctionFact", "HeadReport", "MaskingFact", "Measurement", "PatternFact", "PatternMaps",

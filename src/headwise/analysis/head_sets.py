@@ -11,7 +11,8 @@
 
 Where a study makes a claim (a category, an elbow), that is the set. Where it tests every head, nearly all heads may be
 significant in a large sample, and a set of nearly all heads overlaps everything: then the set is the significant part of the
-strongest tenth.
+strongest tenth. A study outside this table declares its sets by ``head_sets`` in its spec: a function from its Dataset to
+`HeadSetMap`s.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, FEATURE, FUNCTION, HEAD, LAYER, PART, RELATION, STATISTIC, TASK
+from headwise.studies.registry import dataset_spec
 
 __all__ = ["HeadSetMap", "head_set_maps"]
 
@@ -46,7 +48,11 @@ class HeadSetMap:
 
 def head_set_maps(datasets: Mapping[str, xr.Dataset]) -> tuple[list[HeadSetMap], list[str]]:
     """All head sets of an atlas, and sentences about those that were left out."""
-    found = [each for study, make in _TABLE.items() if study in datasets for each in make(datasets[study])]
+    makers = {study: make for study, make in _TABLE.items() if study in datasets}
+    for study in datasets:
+        if (spec := dataset_spec(study)) is not None and (declared := spec.load("head_sets")) is not None:
+            makers[study] = declared
+    found = [each for study, make in makers.items() for each in make(datasets[study])]
     usable = [one for one in found if np.isfinite(one.strength).any()]
     out = [f"{one.study} {one.label}: the study has no map of it" for one in found if one not in usable]
     return usable, out

@@ -1,4 +1,4 @@
-"""A figure as JSON, and back.
+"""A figure as JSON, and back; results of analyses as JSON.
 
 Every dataclass becomes an object with its class under ``type``; arrays become nested lists, NaN becomes null. Numbers
 are written with the fewest digits that bring the same float32 back, so nothing is lost and an 80 x 64 map stays small.
@@ -10,6 +10,7 @@ Pixels (bytes) are compressed by zlib (what browsers call "deflate") and written
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -26,6 +27,7 @@ from headwise.figures.colour_stops import stops_of
 
 FORMAT = "headwise.figure/1"
 PIXELS = "Pixels"
+JSON_DIGITS = 6  # significant digits of a result; finer than any confidence interval
 _CLASSES = {
     name.__name__: name
     for name in (
@@ -91,8 +93,7 @@ def _encode(value: Any) -> Any:
 
 def _encode_array(array: np.ndarray) -> Any:
     if array.dtype == np.uint8:
-        packed = base64.b64encode(zlib.compress(array.tobytes(), 9)).decode()
-        return {"type": PIXELS, "shape": list(array.shape), "deflated": packed}
+        return _pixels(array)
     if array.dtype.kind in "iu":
         return array.tolist()
     flat = [
@@ -119,3 +120,31 @@ def _decode(value: Any) -> Any:
         raise DataError(f"{value['type']!r} is no part of a figure; expected one of {', '.join(sorted(_CLASSES))}.")
     known = {each.name for each in fields(made_of)}
     return made_of(**{name: _decode(each) for name, each in value.items() if name in known})
+
+
+def to_jsonable(value: Any) -> Any:
+    """A result (dataclasses, arrays, mappings) in the form that ``json.dumps(..., allow_nan=False)`` accepts.
+
+    NaN becomes null, pixels are packed.
+
+    >>> to_jsonable({"a": np.float32(0.25), "b": float("nan"), "c": (1, True)})
+    {'a': 0.25, 'b': None, 'c': [1, True]}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: to_jsonable(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, np.ndarray):
+        return _pixels(value) if value.dtype == np.uint8 else to_jsonable(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): to_jsonable(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_jsonable(each) for each in value]
+    if isinstance(value, np.generic):
+        return to_jsonable(value.item())
+    if isinstance(value, float):
+        return float(f"{value:.{JSON_DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+def _pixels(levels: np.ndarray) -> dict[str, Any]:
+    packed = base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 9)).decode()
+    return {"type": PIXELS, "shape": list(levels.shape), "deflated": packed}
