@@ -58,6 +58,7 @@ def run(page: Path) -> int:
     printed, count = "", 0
     for block in blocks(page):
         if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             printed, count = _python("\n" * block.line + block.text, space, page), count + 1

@@ -58,7 +58,7 @@ def study_in(words: Sequence[str]) -> str | None:
     said = [word for before, word in zip(["", *words], words, strict=False)
             if not word.startswith("-") and before not in TAKES_A_VALUE]  # fmt: skip
     named = said[1:2] or said[:1]
-    return named[0] if named and (spec := dataset_spec(named[0])) is not None and spec.figure else None
+    return named[0] if named and (spec := dataset_spec(named[0])) is not None and not spec.read_with else None
 
 
 def _parameters(study: str) -> list[Any]:

@@ -26,6 +26,7 @@ from headwise.cli.report import report
 from headwise.cli.serve import serve
 from headwise.cli.show import show
 from headwise.cli.sparsify import sparsify
+from headwise.cli.studies import studies
 from headwise.cli.usage import UsageError, paragraphs, sentence
 from headwise.core.errors import HeadwiseError
 
@@ -44,7 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VERBS = (
-    build, plan, check, show, describe, heads, head, compare, report, serve, answers, detect, sparsify, export,
+    build, plan, check, studies, show, describe, heads, head, compare, report, serve, answers, detect, sparsify, export,
 )  # fmt: skip
 for verb in VERBS:
     app.command(

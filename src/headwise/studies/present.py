@@ -12,13 +12,16 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import xarray as xr
 
 from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
+from headwise.describe.narrator import generic
 from headwise.describe.writer import Description
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import generic_head_maps
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
 
@@ -39,7 +42,7 @@ def has_figure(name: str) -> bool:
         (True, False)
     """
     spec = dataset_spec(name)
-    return spec is not None and bool(spec.figure)
+    return spec is not None and not spec.read_with
 
 
 def figure_types(name: str) -> dict[str, Any]:
@@ -57,7 +60,7 @@ def figure_types(name: str) -> dict[str, Any]:
     """
     spec = dataset_spec(name)
     function = None if spec is None else spec.load("figure")
-    if function is None:
+    if function is None:  # the generic figure has no options
         return {}
     hints = typing.get_type_hints(function)
     return {option: hints.get(option, str) for option in figure_defaults(name)}
@@ -106,8 +109,7 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
     """
     spec = _spec(name, "figure")
     _refuse_conflicts(spec, options, figure_defaults(name))
-    function = spec.load("figure")
-    assert function is not None
+    function = spec.load("figure") or partial(generic_head_maps, columns=spec.head_columns)
     figure: Figure = function(dataset, **options)
     return figure
 
@@ -128,8 +130,8 @@ def describe(name: str, dataset: xr.Dataset, **options: Any) -> Description:
         >>> list(words.sections())
         ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
     """
-    function = _spec(name, "words").load("words")
-    assert function is not None
+    spec = _spec(name, "words")
+    function = spec.load("words") or partial(generic, columns=spec.head_columns)
     words: Description = function(dataset, **options)
     return words
 
@@ -138,7 +140,7 @@ def variants_of(name: str, dataset: xr.Dataset) -> tuple[FigureVariant, ...]:
     """The figures for a Dataset's page: those of its spec, or what its figure module's ``variants_of`` makes of them."""
     spec = _spec(name, "figure")
     function = spec.load("figure")
-    choose = getattr(inspect.getmodule(function), "variants_of", None)
+    choose = None if function is None else getattr(inspect.getmodule(function), "variants_of", None)
     variants = spec.variants or (FigureVariant("figure", "Figure"),)
     return variants if choose is None else tuple(choose(dataset, variants))
 
@@ -157,9 +159,9 @@ def figures_on_page(name: str, dataset: xr.Dataset) -> Iterator[tuple[FigureVari
 
 def _spec(name: str, role: str) -> DatasetSpec:
     spec = dataset_spec(name)
-    if spec is None or not getattr(spec, role):
+    if spec is None or spec.read_with:
         what = {"figure": "is no figure for", "words": "are no words for"}[role]
-        known = [one.name for one in datasets().values() if getattr(one, role)]
+        known = [one.name for one in datasets().values() if not one.read_with]
         hint = f"read it with {spec.read_with.format(atlas='ATLAS')}" if spec is not None and spec.read_with else ""
         raise StudyError(f"There {what} the study {name!r}{'; ' + hint if hint else '. ' + did_you_mean(name, known)}")
     return spec

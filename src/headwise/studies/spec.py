@@ -41,7 +41,7 @@ def option(default: Any, help: str, *, minimum: float | None = None, choices: tu
 
     Args:
         default: where the user gives none.
-        help: one phrase, shown by ``headwise build --help-studies`` and in the reference.
+        help: one phrase, shown by ``headwise studies STUDY`` and in the reference.
         minimum: the smallest allowed value.
         choices: all allowed values.
     """

@@ -1,0 +1,119 @@
+"""One contract for every study: schema, figure, words, head table, comparison, plan, and old names that still open."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from synthetic.atlas import MAKERS, synthetic_atlas
+
+from headwise.analysis import columns_of, compare
+from headwise.core.provenance import Provenance
+from headwise.core.schema import annotate, check, upgrade
+from headwise.figures import from_payload, to_payload
+from headwise.model import read_card
+from headwise.studies.inputs import StudyInputs
+from headwise.studies.planning import planned_inputs
+from headwise.studies.present import describe, figures_on_page, has_figure
+from headwise.studies.registry import dataset_spec, studies
+
+DRAWN = [name for name in MAKERS if has_figure(name)]
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def made(request: pytest.FixtureRequest) -> tuple[str, xr.Dataset]:
+    return request.param, MAKERS[request.param](8, 6)
+
+
+def test_the_dataset_is_what_its_schema_says(made: tuple[str, xr.Dataset]) -> None:
+    name, dataset = made
+    spec = dataset_spec(name)
+    assert spec is not None
+    check(dataset, spec.schema)
+    annotated = annotate(dataset, spec.schema)
+    assert not [str(one) for one, array in annotated.variables.items() if not array.attrs.get("long_name")]
+
+
+def test_every_figure_survives_the_way_to_the_browser(made: tuple[str, xr.Dataset]) -> None:
+    name, dataset = made
+    if not has_figure(name):
+        pytest.skip("a table, without a figure")
+    drawn = list(figures_on_page(name, dataset))
+    assert drawn
+    for variant, figure in drawn:
+        payload = json.loads(json.dumps(to_payload(figure), allow_nan=False))
+        again = from_payload(payload)
+        assert [panel.key for panel in again.panels] == [panel.key for panel in figure.panels], variant.key
+
+
+def test_every_sentence_has_its_numbers(made: tuple[str, xr.Dataset]) -> None:
+    name, dataset = made
+    if not has_figure(name):
+        pytest.skip("a table, without words")
+    words = describe(name, dataset)
+    text = words.text()
+    assert (words.short() and words.short() in text) or len(words.short()) < len(text)
+    assert all(number.text in text + words.short() for number in words.numbers)
+    assert not {"anew", "nought", "beside", "whoever"} & set(text.lower().replace(",", " ").replace(".", " ").split())
+
+
+def test_its_head_columns_have_companions_of_the_same_shape(made: tuple[str, xr.Dataset]) -> None:
+    name, dataset = made
+    if not {"layer", "head"} <= set(dataset.sizes):
+        pytest.skip("says nothing about single heads")
+    for column in columns_of({name: dataset}).columns:
+        assert column.values.shape == (8, 6) and column.label
+        for companion in (column.low, column.high, column.p, column.q, column.baseline):
+            assert companion is None or companion.shape == (8, 6)
+        if column.low is not None and column.high is not None:
+            measured = np.isfinite(column.low) & np.isfinite(column.high)
+            assert (column.low[measured] <= column.high[measured]).all()
+
+
+def test_an_atlas_compared_with_itself_has_not_changed(made: tuple[str, xr.Dataset], tmp_path) -> None:
+    name, dataset = made
+    if not {"layer", "head"} <= set(dataset.sizes) or not columns_of({name: dataset}).columns:
+        pytest.skip("says nothing about single heads")
+    atlas = synthetic_atlas(tmp_path / "atlas", 8, 6, [name])
+    assert compare(atlas, atlas).changed == 0
+
+
+def test_names_of_older_versions_are_upgraded(made: tuple[str, xr.Dataset]) -> None:
+    """A Dataset under the names of every older version reads as one of today."""
+    name, dataset = made
+    spec = dataset_spec(name)
+    assert spec is not None
+    for version, renames in spec.renames.items():
+        if version != spec.version - 1:
+            continue
+        back = {new: old for old, new in renames.variables.items() if new in dataset.variables or new in dataset.dims}
+        old = dataset.rename(back)
+        for coordinate, labels in renames.labels.items():
+            back_labels = {new: before for before, new in labels.items()}
+            values = [back_labels.get(str(label), str(label)) for label in old[coordinate].values]
+            old = old.assign_coords({coordinate: (old[coordinate].dims, np.array(values, dtype=object))})
+        origin = Provenance.from_attrs(dataset.attrs)
+        parameters = dict(origin.parameters)
+        attrs = {renames_back(renames.variables, str(key)): value for key, value in dataset.attrs.items()}
+        if "record" in attrs:
+            attrs["record"] = json.dumps([renames_back(renames.variables, one) for one in json.loads(attrs["record"])])
+        old.attrs = (
+            attrs | Provenance(origin.study, version, origin.model, origin.data, parameters, origin.seed).to_attrs()
+        )
+        again = upgrade(old, spec.schema)
+        check(again, spec.schema)
+        assert set(again.variables) == set(dataset.variables)
+
+
+def renames_back(renames, name: str) -> str:
+    return {new: old for old, new in renames.items()}.get(name, name)
+
+
+@pytest.mark.parametrize("name", sorted(studies()))
+def test_its_cost_is_estimated(name: str) -> None:
+    spec = studies()[name]
+    assert spec.cost is not None
+    cost = spec.cost(read_card(), planned_inputs(StudyInputs(limit=100), reference=True))
+    assert cost.examples > 0 and cost.flops > 0 and cost.stored > 0 and cost.unit
