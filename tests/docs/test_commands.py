@@ -62,6 +62,8 @@ def test_every_option_of_a_build_is_looked_at(page: Path):
         if verb == "build" and "STUDY" not in words:
             after = dict(pairwise(words))
             studies, redo = after.get("--studies"), after.get("--redo", "")
+            if studies == "recency":  # the plug-in of docs/adding/study.md, which tests/studies/test_plugin.py installs
+                continue
             settings = [value for name, value in pairwise(words) if name == "--set"]
             given = {option: after.get(option) for option in READ_AS}
             refuse_unused(studies.split(",") if studies else None, given, settings, redo.split(",") if redo else ())

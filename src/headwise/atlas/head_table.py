@@ -88,5 +88,5 @@ def check_same_model(studies: Mapping[str, xr.Dataset]) -> None:
         named = "; ".join(f"{study} of {model.get('id')} ({model.get('digest')})" for study, model in models.items())
         raise AtlasError(
             f"The studies are not of the same weights, so their heads are not the same heads: {named}. "
-            "Build each model's atlas in a folder of its own, or run headwise build with --redo for the odd one."
+            "Build each model's atlas in a folder of its own, or measure the other one again (headwise build --redo STUDY)."
         )
