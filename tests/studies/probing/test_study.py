@@ -19,15 +19,17 @@ from headwise.core.errors import DataError, ModelError, StudyError
 from headwise.core.schema import check
 from headwise.corpora import Endpoint, Question, Questions, decode_ids, packaged_questions
 from headwise.engines import split_shards
+from headwise.instruments import Activations
 from headwise.model import Model, load
+from headwise.seam import ForwardContext, Structure, observe
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import read_together
 from headwise.studies.probing import measure as probing
-from headwise.studies.probing.positions import EXACT, POSITIONS, positions_of
-from headwise.studies.probing.reading import LOGPROBS, Asked, read
-from headwise.studies.probing.self_judgement import SelfJudgement
-from headwise.studies.probing.spans import exact_spans
+from headwise.studies.probing.finalize import finalize
+from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
+from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer, ProbingReader, SelfJudgement
 from headwise.studies.probing.spec import ProbingOptions
 from headwise.studies.registry import dataset_spec
 
@@ -74,22 +76,22 @@ def answers_of(wrong: np.ndarray) -> xr.Dataset:
     )
 
 
-def concluded(wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK) -> xr.Dataset:
+def finalized(wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK) -> xr.Dataset:
     spans = [(2, 3)] * len(wrong)
     positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
     asked = [
-        Asked(f"q{i}", tuple(range(20)), tuple(range(9)), (2, 3), positions.index[i], positions.index[i][3:7])
+        ProbedAnswer(f"q{i}", tuple(range(20)), tuple(range(9)), (2, 3), positions.index[i], positions.index[i][3:7])
         for i in range(len(wrong))
     ]
     half = len(wrong) // 2
     shards = [readings.isel(example=slice(None, half)), readings.isel(example=slice(half, None))]
-    return probing.to_dataset(shards, answers_of(wrong), asked, positions, options)
+    return finalize(shards, answers_of(wrong), asked, positions, options)
 
 
 @pytest.fixture(scope="module")
 def planted() -> xr.Dataset:
     wrong = np.random.default_rng(1).random(N) < 0.6
-    return concluded(wrong, readings_of(wrong))
+    return finalized(wrong, readings_of(wrong))
 
 
 @pytest.mark.parametrize("site", ["mlp_in", "residual"])
@@ -140,7 +142,7 @@ def test_what_is_known_carries_over_between_topics(planted):
 
 def test_nothing_is_found_in_nothing():
     wrong = np.random.default_rng(2).random(N) < 0.5
-    found = concluded(wrong, readings_of(wrong, strength=0.0, seed=8))
+    found = finalized(wrong, readings_of(wrong, strength=0.0, seed=8))
     assert float(found["best_p"].min()) > 0.02
     assert float((found["q"] < 0.05).sum()) <= 1
     assert abs(float(found["nested"].mean()) - 0.5) < 0.15
@@ -149,9 +151,9 @@ def test_nothing_is_found_in_nothing():
         assert first == -1 or best > float(found["best_high"].sel(site=site))
 
 
-def test_the_published_protocol_beside_ours():
+def test_the_papers_protocol_next_to_ours():
     wrong = np.random.default_rng(4).random(N) < 0.6
-    found = concluded(wrong, readings_of(wrong), replace(QUICK, paper=True))
+    found = finalized(wrong, readings_of(wrong), replace(QUICK, paper=True))
     assert found["paper"].dims == ("layer", "token")
     assert float(found["paper"].sel(layer=5, token="exact_answer_last")) > 0.8
     assert abs(float(found["paper"].mean()) - 0.5) < 0.1
@@ -192,6 +194,13 @@ def probed(model: Model, answers: xr.Dataset, options: ProbingOptions) -> xr.Dat
     work = probing.prepare(model, StudyInputs(maps={"answers": answers}), options)
     (found,) = work.finalize([work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]).values()
     return found.assign_attrs(work.provenance.to_attrs())
+
+
+def read(
+    model: Model, answers: list[ProbedAnswer], sites: tuple[str, ...], judgement: SelfJudgement | None = None
+) -> xr.Dataset:
+    reader = ProbingReader(Structure(model), answers, sites, judgement, 2048)
+    return read_together({"probing": reader}, [one.id for one in answers])["probing"]
 
 
 @pytest.fixture(scope="module")
@@ -246,18 +255,20 @@ def test_readings_against_a_plain_pass(model, answers):
     ids = [tuple(int(part) for part in str(text).split()) for text in answers["prompt_ids"].values[:5]]
     said = [tuple(int(part) for part in str(text).split()) for text in answers["answer_ids"].values[:5]]
     positions = positions_of([len(one) for one in ids], [len(one) for one in said], [(0, 0)] * 5)
-    rows = [Asked(f"q{i}", ids[i], said[i], (0, 0), positions.index[i], positions.index[i][3:7]) for i in range(5)]
-    found = read(probing.Structure(model), rows, ("residual",), judgement, 2048)
+    rows = [
+        ProbedAnswer(f"q{i}", ids[i], said[i], (0, 0), positions.index[i], positions.index[i][3:7]) for i in range(5)
+    ]
+    found = read(model, rows, ("residual",), judgement)
     model.hf.set_attn_implementation("eager")
     for row, one in enumerate(rows):
         text = torch.tensor([one.prompt + one.answer])
         with torch.no_grad():
             out = model.hf(text, output_hidden_states=True, output_attentions=True)
         for layer in range(2):  # the last hidden state is normalised
-            expected = out.hidden_states[layer + 1][0, one.places].numpy()
+            expected = out.hidden_states[layer + 1][0, one.positions].numpy()
             np.testing.assert_allclose(found["activation"][row, 0, layer].astype(float), expected, atol=3e-3, rtol=3e-3)
         weights = torch.stack(out.attentions)[:, 0].mean(dim=1).numpy()  # (layer, query, key)
-        for place, token in enumerate(one.places):
+        for place, token in enumerate(one.positions):
             later = weights[:, token + 1 :, token]
             expected = later.mean(axis=1) if later.size else np.full(3, np.nan)
             np.testing.assert_allclose(found["received"][row, :, place], expected, atol=1e-5)
@@ -274,16 +285,45 @@ def test_p_true_is_the_models_own(model, answers):
     made = SelfJudgement(suffix=(20, 21), true=(30, 31), false=(40,))
     prompt, said = (5, 6, 7, 8, 9, 10, 11, 12, 13), (14, 15)
     positions = positions_of([9], [2], [(0, 0)])
-    row = Asked("q", prompt, said, (0, 0), positions.index[0], positions.index[0][3:7])
-    found = read(probing.Structure(model), [row], ("residual",), made, 2048)
+    row = ProbedAnswer("q", prompt, said, (0, 0), positions.index[0], positions.index[0][3:7])
+    found = read(model, [row], ("residual",), made)
     with torch.no_grad():
         last = model.hf(torch.tensor([prompt + said + made.suffix])).logits[0, -1].softmax(-1)
     yes, no = float(last[30] + last[31]), float(last[40])
     assert float(found["p_true"][0]) == pytest.approx(yes / (yes + no), abs=1e-5)
-    without = read(probing.Structure(model), [row], ("residual",), None, 2048)
+    without = read(model, [row], ("residual",))
     assert np.isnan(float(without["p_true"][0]))
     np.testing.assert_allclose(found["received"], without["received"], atol=1e-6)
     np.testing.assert_allclose(found["activation"].astype(float), without["activation"].astype(float), atol=4e-3)
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+LENGTHS = (24, 240)
+
+
+def test_readings_have_the_same_size_whatever_the_length_of_the_text(model: Model) -> None:
+    def answer(tokens: int) -> ProbedAnswer:
+        prompt, answer = tuple(5 + index % 90 for index in range(tokens - 10)), tuple(range(7, 17))
+        positions = np.arange(tokens - len(POSITIONS), tokens)
+        return ProbedAnswer("q", prompt, answer, (2, 4), positions, positions[:4])
+
+    assert len({read(model, [answer(tokens)], ("mlp_in", "residual")).nbytes for tokens in LENGTHS}) == 1
+
+
+def test_no_reading_is_a_view_of_a_whole_sequence(model: Model) -> None:
+    """The memory behind the activations, while the pass runs and afterwards: views of whole sequences would show here."""
+    held: list[int] = []
+
+    class Weighed(Activations):
+        def on_forward_end(self, context: ForwardContext) -> None:
+            held.append(sum(found.untyped_storage().nbytes() for found in self._found.values()))
+            super().on_forward_end(context)
+
+    for tokens in LENGTHS:
+        with torch.no_grad(), observe(Structure(model), Weighed(("mlp_in", "residual"), [-3, -1])):
+            model.hf(torch.arange(5, 5 + tokens)[None] % 90)
+    assert held[0] == held[1] == 3 * 2 * 2 * model.card.hidden_size * 4  # layers, sites, tokens, width, float32
 
 
 # ---- what is refused ------------------------------------------------------------------------------------------------
@@ -332,8 +372,8 @@ def test_options_are_checked(options: dict[str, Any], words: str):
 
 
 def test_a_family_without_one_mlp_is_probed_elsewhere():
-    assert probing._usual_sites(probing.Structure(tiny("opt"))) == ("residual", "attention_out")
-    assert probing._usual_sites(probing.Structure(tiny("llama"))) == ("mlp_in", "residual")
+    assert probing._default_sites(Structure(tiny("opt"))) == ("residual", "attention_out")
+    assert probing._default_sites(Structure(tiny("llama"))) == ("mlp_in", "residual")
 
 
 def test_an_endpoint_extracts_from_wrong_answers_alone(model):

@@ -183,7 +183,7 @@ def test_a_stopped_run_goes_on_where_it_was(work, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run_shards(stops, shards, store("stopped"))
-    assert store("stopped").done(shards) == shards[:2]
+    assert store("stopped").committed(shards) == shards[:2]
     (resumed,) = work.finalize(run_shards(goes_on, shards, store("stopped"))).values()
     assert measured == [0, 1, 2]
     (whole,) = work.finalize(run_shards(work.measure, shards, store("whole"))).values()

@@ -1,18 +1,18 @@
 """One teacher-forced pass over questions with their answers, read at the fifteen tokens (and at the published spans').
 
-Kept of a pass, for each example:
+Readings per example:
 
 | reading   | dims                          | what                                                                  |
 |-----------|-------------------------------|-----------------------------------------------------------------------|
 | activation | site, layer, token, width    | the chosen sites at the fifteen tokens                                |
 | published | layer, token, width           | the first site at the four exact-answer tokens of the published spans |
-| z         | layer, head, width            | what each head puts out at the last token of the exact answer         |
+| z         | layer, head, width            | output of each head at the last token of the exact answer             |
 | received  | layer, token                  | attention received from later tokens, mean over heads                 |
 | logprob   | statistic                     | log-probability, mean / min / max, of all and of exact-answer tokens  |
-| p_true    |                               | see `self_judgement`                                                  |
+| p_true    |                               | the model's own judgement of its answer (`SelfJudgement`)             |
 
-Activations are kept in half precision, which is what a probe can use of them, unless a number is too large for that.
-Memory: examples x sites x layers x 15 x width; nothing grows with the length of a text. Cost: one pass.
+Activations are stored in half precision, which is enough for a probe, unless a value exceeds its range.
+Memory: examples x sites x layers x 15 x width; nothing grows with the length of a text. Cost: one forward pass.
 """
 
 from __future__ import annotations
@@ -25,32 +25,89 @@ import numpy as np
 import torch
 import xarray as xr
 from numpy.typing import NDArray
+from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
-from headwise.corpora import Example
+from headwise.corpora import Example, has_chat_template
 from headwise.instruments import Activations, AttentionReceived, HeadOutputs
+from headwise.model import Model
 from headwise.seam import Structure
-from headwise.studies.passes import Logits, Observed, read_together
-from headwise.studies.probing.positions import EXACT, LAST, POSITIONS
-from headwise.studies.probing.self_judgement import SelfJudgement
+from headwise.studies.passes import Logits, Observed
+from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Span
 
-__all__ = ["LOGPROBS", "Asked", "read"]
+__all__ = ["LOGPROBS", "ProbedAnswer", "ProbingReader", "SelfJudgement"]
 
 LOGPROBS = ("mean", "min", "max", "mean_exact", "min_exact", "max_exact")
-_EXACT, _ENTRY = "exact", "entry"  # dims of shards alone: the four exact-answer tokens, the entries of a head's z
-_HALF = 6e4  # larger numbers are no half-precision numbers
+_EXACT, _ENTRY = "exact", "entry"  # dims of shards only: the four exact-answer tokens, the entries of a head's z
+_MAX_HALF = 6e4  # larger values stay in single precision
+
+JUDGEMENT_QUESTION = "Is that answer true? Reply with one word, True or False."
+PLAIN_QUESTION = "\nIs that answer true, True or False?\nAnswer:"  # without a chat template
+_STAND_IN = "QQQQ"  # for the answer, in a chat template
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question with its answer as tokens, and where it is read."""
+class SelfJudgement:
+    """p(True): the model is asked, in the next turn, whether its answer is true.
+
+        prompt | answer | "Is that answer true? ... True or False" -> P(True) / (P(True) + P(False)) of the next token
+
+    The question is the same for every row: a fixed suffix after prompt and answer, so that one pass over all three
+    suffices (in a causal model what comes later changes nothing before it). Kadavath et al. (arXiv 2207.05221) ask in a
+    new prompt; asking in the next turn costs a fraction of that. A model with a chat template is asked in a user's turn,
+    another in plain text.
+    """
+
+    suffix: tuple[int, ...]
+    true: tuple[int, ...]  # first tokens that count as yes
+    false: tuple[int, ...]  # and as no
+
+    @classmethod
+    def of(cls, model: Model, *, chat: bool) -> SelfJudgement | None:
+        """None where the first tokens of the two words are not distinct."""
+        tokenizer: Any = model.tokenizer
+
+        def ids(text: str) -> list[int]:
+            return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+        suffix = ids(_after_answer(tokenizer) if chat and has_chat_template(model) else PLAIN_QUESTION)
+        true, false = (
+            tuple(dict.fromkeys(found[0] for found in (ids(word), ids(f" {word}")) if found))
+            for word in ("True", "False")
+        )
+        distinct = bool(true) and bool(false) and not set(true) & set(false) and suffix
+        unknown = getattr(tokenizer, "unk_token_id", None)
+        return cls(tuple(suffix), true, false) if distinct and unknown not in (*true, *false) else None
+
+    def probability(self, logits: Tensor) -> Tensor:
+        """(row,): P(True) against P(False), from the logits (row, vocabulary) after the suffix."""
+        yes, no = (logits[:, list(ids)].float().logsumexp(dim=1) for ids in (self.true, self.false))
+        return torch.sigmoid(yes - no)
+
+
+def _after_answer(tokenizer: Any) -> str:
+    """What a chat template writes from the end of an answer to the beginning of the next one."""
+    turns = [("user", "?"), ("assistant", _STAND_IN), ("user", JUDGEMENT_QUESTION)]
+    try:
+        text = tokenizer.apply_chat_template(
+            [{"role": role, "content": content} for role, content in turns], tokenize=False, add_generation_prompt=True
+        )
+    except Exception:  # a template may refuse such a chat, with any exception (jinja)
+        return PLAIN_QUESTION
+    _, found, after = str(text).rpartition(_STAND_IN)
+    return after if found else PLAIN_QUESTION
+
+
+@dataclass(frozen=True)
+class ProbedAnswer:
+    """A question with its answer as tokens, and the positions where it is probed."""
 
     id: str
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
-    span: tuple[int, int]  # first and last token of the exact answer, among the answer's
-    places: NDArray[np.int64]  # (position,) of the fifteen
-    published: NDArray[np.int64]  # (4,) of the exact-answer tokens, the published way
+    span: Span
+    positions: NDArray[np.int64]  # (15,)
+    published: NDArray[np.int64]  # (4,), of the exact-answer tokens, found the published way
 
 
 class ProbingReader:
@@ -59,14 +116,14 @@ class ProbingReader:
     def __init__(
         self,
         structure: Structure,
-        asked: Sequence[Asked],
+        answers: Sequence[ProbedAnswer],
         sites: Sequence[str],
         judgement: SelfJudgement | None,
         batch_tokens: int,
     ) -> None:
         self.structure, self.batch_tokens = structure, batch_tokens
-        self._asked, self._sites, self._judgement = asked, sites, judgement
-        self.texts: Sequence[Example] = [Example(one.id, "answer", one.prompt + one.answer) for one in asked]
+        self._answers, self._sites, self._judgement = answers, sites, judgement
+        self.texts: Sequence[Example] = [Example(one.id, "answer", one.prompt + one.answer) for one in answers]
         context = structure.card.max_positions
         suffix = judgement.suffix if judgement is not None else ()
         self.suffixes: Sequence[tuple[int, ...]] = [
@@ -75,43 +132,38 @@ class ProbingReader:
 
     def first_logit(self, rows: Sequence[int]) -> int | None:
         """The last token of the shortest prompt."""
-        return min(len(self._asked[row].prompt) for row in rows) - 1
+        return min(len(self._answers[row].prompt) for row in rows) - 1
 
     def observe(self, rows: Sequence[int | None]) -> Observed:
         """The chosen sites at the fifteen tokens and at the published spans, every head's output, received attention."""
         some = next(row for row in rows if row is not None)  # stands in for texts of other studies, which are dropped
-        asked = [self._asked[some if row is None else row] for row in rows]
-        tokens = [self.texts[some if row is None else row] for row in rows]
-        places = torch.tensor(np.stack([one.places for one in asked]))
-        published = torch.tensor(np.stack([one.published for one in asked]))
+        answers = [self._answers[some if row is None else row] for row in rows]
+        positions = torch.tensor(np.stack([one.positions for one in answers]))
+        published = torch.tensor(np.stack([one.published for one in answers]))
         for row, index in enumerate(rows):
             if index is None:
-                places[row] = published[row] = 0
-        at, at_published = Activations(self._sites, places), Activations(self._sites[:1], published)
-        outputs, received = HeadOutputs(places[:, [POSITIONS.index(LAST)]]), AttentionReceived(places)
-        judged = [index is not None and bool(self.suffixes[index]) for index in rows]
+                positions[row] = published[row] = 0
+        at, at_published = Activations(self._sites, positions), Activations(self._sites[:1], published)
+        outputs, received = HeadOutputs(positions[:, [POSITIONS.index(LAST)]]), AttentionReceived(positions)
 
         def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
             assert logits is not None
             scores = np.stack(
                 [
                     np.full(len(LOGPROBS), np.nan, np.float32) if index is None else _logprobs(logits, row, one)
-                    for row, (index, one) in enumerate(zip(rows, asked, strict=True))
+                    for row, (index, one) in enumerate(zip(rows, answers, strict=True))
                 ]
             )
-            true = [
-                self._p_true(logits, row, len(text.ids)) if had else np.nan
-                for row, (had, text) in enumerate(zip(judged, tokens, strict=True))
-            ]
+            true = [np.nan if index is None else self._p_true(logits, row, index) for row, index in enumerate(rows)]
             return lambda: xr.Dataset(
                 {
-                    "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _halved(at.result()["activation"].values)),
+                    "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _half(at.result()["activation"].values)),
                     "published": (
                         (EXAMPLE, LAYER, _EXACT, WIDTH),
-                        _halved(at_published.result()["activation"].values[:, 0]),
+                        _half(at_published.result()["activation"].values[:, 0]),
                     ),
-                    "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _halved(outputs.result()["z"].values[:, :, :, 0])),
-                    "received": ((EXAMPLE, LAYER, TOKEN), _over_heads(received.result()["received"].values)),
+                    "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _half(outputs.result()["z"].values[:, :, :, 0])),
+                    "received": ((EXAMPLE, LAYER, TOKEN), _mean_over_heads(received.result()["received"].values)),
                     "logprob": ((EXAMPLE, STATISTIC), scores),
                     "p_true": ((EXAMPLE,), np.array(true, dtype=np.float32)),
                 },
@@ -122,26 +174,15 @@ class ProbingReader:
 
         return Observed((at, at_published, outputs, received), collect)
 
-    def _p_true(self, logits: Logits, row: int, length: int) -> float:
-        """P(True) at the last token of the appended question."""
-        assert self._judgement is not None
-        end = length + len(self._judgement.suffix) - 1 - logits.first
+    def _p_true(self, logits: Logits, row: int, index: int) -> float:
+        """P(True) at the last token of the suffix; NaN without one."""
+        if self._judgement is None or not self.suffixes[index]:
+            return np.nan
+        end = len(self.texts[index].ids) + len(self._judgement.suffix) - 1 - logits.first
         return float(self._judgement.probability(logits.values[row, end][None]).cpu()[0])
 
 
-def read(
-    structure: Structure,
-    asked: Sequence[Asked],
-    sites: Sequence[str],
-    judgement: SelfJudgement | None,
-    batch_tokens: int,
-) -> xr.Dataset:
-    """The readings of some questions, in the order they were given."""
-    reader = ProbingReader(structure, asked, sites, judgement, batch_tokens)
-    return read_together({"probing": reader}, [one.id for one in asked])["probing"]
-
-
-def _logprobs(logits: Logits, row: int, one: Asked) -> NDArray[np.float32]:
+def _logprobs(logits: Logits, row: int, one: ProbedAnswer) -> NDArray[np.float32]:
     """The six statistics of one answer."""
     start = len(one.prompt) - 1 - logits.first
     own = logits.values[row, start : start + len(one.answer)].float().log_softmax(dim=-1)
@@ -151,13 +192,13 @@ def _logprobs(logits: Logits, row: int, one: Asked) -> NDArray[np.float32]:
     return np.array([f(part) for part in (every, exact) for f in (np.mean, np.min, np.max)], dtype=np.float32)
 
 
-def _halved(values: NDArray[np.float32]) -> NDArray[Any]:
+def _half(values: NDArray[np.float32]) -> NDArray[Any]:
     finite = np.abs(values[np.isfinite(values)])
-    return values.astype(np.float16) if not finite.size or finite.max() < _HALF else values
+    return values.astype(np.float16) if not finite.size or finite.max() < _MAX_HALF else values
 
 
-def _over_heads(received: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(example, layer, token): mean over the heads that there are; NaN where there are none."""
+def _mean_over_heads(received: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(example, layer, token): NaN where no head has a value."""
     there = np.isfinite(received)
     count = there.sum(axis=2)
     total = np.where(there, received, 0.0).sum(axis=2)

@@ -1,123 +1,436 @@
 """The probing study in words: at which layer and token does the model know that it errs?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is computed
-from the Dataset and kept, with what it is, in `Description.numbers`.
+Where the map peaks and dips, which tokens are most informative, the framed region, heads, leak, baselines. A map whose best
+cell is no better than the best with permuted labels is described as such, without a peak. Every number is computed from the
+Dataset and stored, with its source, in `Description.numbers`.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import json
+import math
+from statistics import fmean
+from typing import Any, NamedTuple
 
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
+from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, model_of
-from headwise.describe.writer import Writer, listed
-from headwise.studies.probing.accessor import NAMES, ProbingReading
-from headwise.studies.probing.words_findings import add_details, add_observations, interval, place
+from headwise.describe.writer import Writer, listed, span
+from headwise.stats.correlation import spearman
 
-FEW = 100  # answers of the rarer kind below which the sample is called small
+SIGNIFICANCE = 0.05
+SMALL_SAMPLE = 100  # answers of the rarer class
+MIN_DIFFERENCE = 0.01  # of means over layers, to be mentioned
+MIN_LAYERS_FOR_THIRDS = 6
+MIN_CELLS_FOR_CORRELATION = 10
+N_TOKENS_NAMED = 3
+SITE_NAMES = {
+    "mlp_in": "the MLP's input",
+    "mlp_out": "the MLP's output",
+    "attention_out": "attention's output",
+    "residual": "the residual stream",
+}
+BEST_HEAD, LENGTH, P_TRUE, OTHERS = "Probe, best head", "Length", "p(True)", "others"
+PROBES_AT = {
+    "Probe, exact answer": "at the exact answer",
+    "Probe, last token": "at the last token",
+    "Probe, end of question": "at the end of the question",
+}
 
 
-def _add_overview(writer: Writer, reading: ProbingReading) -> None:
-    tokens = writer.count(len(reading.tokens), "tokens", "token")
-    layers = writer.count(reading.layers, "layers", "layer")
-    sites = listed(NAMES.get(site, site) for site in reading.sites)
+class BestCell(NamedTuple):
+    """The layer and token with the highest AUROC."""
+
+    layer: int
+    token: str
+    value: float
+
+
+class ProbingAccessor:
+    """The parts of a probing Dataset by name. Maps are (layer, token), of the first site unless another is given."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.sites = [str(site) for site in dataset[SITE].values]
+        self.tokens = [str(token) for token in dataset[TOKEN].values]
+        self.layers = dataset.sizes[LAYER]
+        self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
+        self.leak: dict[str, dict[str, float]] = json.loads(dataset.attrs.get("leak", "{}"))
+
+    def map(self, site: str | None = None, variable: str = "auroc") -> np.ndarray:
+        """(layer, token) in double precision."""
+        found = self.dataset[variable]
+        if SITE in found.dims:
+            found = found.sel({SITE: site or self.sites[0]})
+        return found.transpose(LAYER, TOKEN).values.astype(float)
+
+    def per_site(self, variable: str, site: str | None = None) -> float:
+        """A variable with one number per site, such as ``nested``."""
+        return float(self.dataset[variable].sel({SITE: site or self.sites[0]}))
+
+    def best(self, site: str | None = None) -> BestCell:
+        values = self.map(site)
+        layer, token = np.unravel_index(int(np.nanargmax(values)), values.shape)
+        return BestCell(int(layer), self.tokens[int(token)], float(values[layer, token]))
+
+    def best_interval(self, site: str | None = None) -> tuple[float, float, float]:
+        """AUROC of the best cell and the ends of its interval."""
+        best = self.best(site)
+        at = (best.layer, self.tokens.index(best.token))
+        return best.value, float(self.map(site, "low")[at]), float(self.map(site, "high")[at])
+
+    def nested(self, site: str | None = None) -> tuple[float, float, float]:
+        """The same of the cell that is chosen on other folds than it is evaluated on."""
+        value, low, high = (self.per_site(name, site) for name in ("nested", "nested_low", "nested_high"))
+        return value, low, high
+
+    def beats_chance(self, site: str | None = None) -> bool:
+        """Whether the best cell is better than the best with permuted labels."""
+        return self.per_site("best_p", site) < SIGNIFICANCE
+
+    def token_means(self, site: str | None = None) -> dict[str, float]:
+        """Token -> mean AUROC over layers, where it was measured."""
+        columns = zip(self.tokens, self.map(site).T, strict=True)
+        return {token: float(np.nanmean(column)) for token, column in columns if np.isfinite(column).any()}
+
+    def row(self, name: str) -> tuple[float, float, float] | None:
+        """A row of the table with its interval; None where it is missing."""
+        if name not in [str(one) for one in self.dataset[DETECTOR].values]:
+            return None
+        found = self.dataset.sel({DETECTOR: name})
+        value, low, high = (float(found[f"table_{side}"]) for side in ("auroc", "low", "high"))
+        return value, low, high
+
+    def transfer(self, variable: str) -> dict[str, list[float]] | None:
+        """Inside a group, across (from one to another), and from all others to one; None where there is no matrix."""
+        if variable not in self.dataset:
+            return None
+        grid = self.dataset[variable].transpose(TRAINED_ON, TOPIC)
+        rows, columns = ([str(name) for name in grid[dim].values] for dim in (TRAINED_ON, TOPIC))
+        found: dict[str, list[float]] = {"inside": [], "across": [], OTHERS: []}
+        for row, values in zip(rows, grid.values, strict=True):
+            for column, value in zip(columns, values, strict=True):
+                if math.isfinite(value):
+                    found[OTHERS if row == OTHERS else "inside" if row == column else "across"].append(float(value))
+        return found if all(found.values()) else None
+
+
+def _with_interval(writer: Writer, values: tuple[float, float, float], source: str) -> str:
+    """``0.83 (0.79 to 0.87)``."""
+    value, low, high = values
+    ends = [writer.number(end, f"{side} {source}") for end, side in ((low, "low"), (high, "high"))]
+    return f"{writer.number(value, f'value {source}')} ({ends[0]} to {ends[1]})"
+
+
+def _cell(writer: Writer, cell: BestCell) -> str:
+    """``layer 20 at exact_answer_last``."""
+    return f"layer {writer.number(cell.layer, 'edge')} at {cell.token}"
+
+
+# ---- overview and axes ----------------------------------------------------------------------------------------------
+
+
+def _add_overview(writer: Writer, probing: ProbingAccessor) -> None:
+    tokens = writer.count(len(probing.tokens), "tokens", "token")
+    layers = writer.count(probing.layers, "layers", "layer")
+    sites = listed(SITE_NAMES.get(site, site) for site in probing.sites)
     writer.add(
         "overview",
-        f"At which layer and token {model_of(reading)} knows that its answer is wrong: a linear probe at each of {layers} "
-        f"and {tokens}, on {sites}, fitted to tell {answers_of(writer, reading)} apart.",
+        f"At which layer and token {model_of(probing)} knows that its answer is wrong: a linear probe at each of {layers} "
+        f"and {tokens}, on {sites}, fitted to separate {answers_of(writer, probing)}.",
     )
-    if data := reading.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The questions are those of the data '{data}'.")
-    left = {
-        "refused": reading.counts.get("refused", 0),
-        "without an exact answer": sum(reading.counts.get(f"without_exact_{kind}", 0) for kind in ("wrong", "correct")),
+    if data := probing.origin.get("data", {}).get("name"):
+        writer.add("overview", f"The questions come from the data '{data}'.")
+    excluded = {
+        "refused": probing.counts.get("refused", 0),
+        "without an exact answer": sum(probing.counts.get(f"without_exact_{kind}", 0) for kind in ("wrong", "correct")),
     }
-    parts = [f"{writer.count(count, f'left {what}')} {what}" for what, count in left.items() if count]
+    parts = [f"{writer.count(count, f'left {what}')} {what}" for what, count in excluded.items() if count]
     if parts:
         writer.add("overview", f"Left out: {listed(parts)}.")
 
 
-def _add_axes(writer: Writer, reading: ProbingReading) -> None:
-    last = writer.number(reading.layers - 1, "edge")
+def _add_axes(writer: Writer, probing: ProbingAccessor) -> None:
+    last = writer.number(probing.layers - 1, "edge")
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
     writer.add(
         "axes",
         f"Rows are layers, from {writer.number(0, 'edge')} at the top (next to the embedding) to {last}; columns are "
-        f"tokens in the order of the text: {listed(reading.tokens)}. Negative numbers count from the end of the answer.",
+        f"tokens in the order of the text: {listed(probing.tokens)}. Negative numbers count from the end of the answer.",
     )
     writer.add(
         "axes",
-        f"Each cell is the AUROC on answers the probe has not seen: {half} is a coin toss (white), {one} is perfect (dark "
-        "blue). The second map is the mean weight that later tokens put on each of these tokens.",
+        f"Each cell is the AUROC on held-out answers: {half} is chance (white), {one} is perfect (dark blue). The second map "
+        "is the mean attention that each of these tokens receives from later tokens.",
     )
-    values = reading.map()
+    values = probing.map()
     ends = [writer.number(float(f(values)), f"{name} auroc") for f, name in ((np.nanmin, "min"), (np.nanmax, "max"))]
     middle = writer.number(float(np.nanmedian(values)), "median auroc")
-    writer.add("axes", f"The cells of the first site go from {ends[0]} to {ends[1]}; the median is {middle}.")
+    writer.add("axes", f"The cells of the first site range from {ends[0]} to {ends[1]}; the median is {middle}.")
 
 
-def _add_caveats(writer: Writer, reading: ProbingReading) -> None:
-    rarer = min((reading.counts.get(kind, FEW) for kind in ("wrong", "correct")), default=FEW)
-    if rarer < FEW:
-        writer.add(
-            "caveats", f"The rarer kind of answer has only {writer.count(rarer, 'rarer')}, so intervals are wide."
-        )
-    best = reading.best()
-    wide = reading.at(best, "high") - reading.at(best, "low")
-    writer.add(
-        "caveats",
-        f"The interval of the best cell is {writer.number(wide, 'width best', digits=2)} wide, and neighbouring cells are "
-        "much alike: differences between cells that are smaller than that are not settled. The map's maximum is optimistic.",
+# ---- detail ---------------------------------------------------------------------------------------------------------
+
+
+def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
+    """One entry per site; then heads."""
+    for site in probing.sites:
+        best = _with_interval(writer, probing.best_interval(site), f"best {site}")
+        sentences = [
+            f"Probes on {SITE_NAMES.get(site, site)}: the highest AUROC is {best}, in {_cell(writer, probing.best(site))}.",
+            _chance(writer, probing, site),
+        ]
+        if probing.beats_chance(site):
+            sentences += [
+                "The maximum over many cells is biased upwards; selected on other folds than it is evaluated on, the best "
+                f"cell has {_with_interval(writer, probing.nested(site), f'nested {site}')}.",
+                _tokens(writer, probing, site),
+                _frame(writer, probing, site),
+            ]
+        writer.add("detail", " ".join(sentences))
+    writer.add("detail", _heads(writer, probing))
+
+
+def _chance(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    best_high, values = probing.per_site("best_high", site), probing.map(site)
+    high = writer.number(best_high, f"best_high {site}")
+    p = writer.number(probing.per_site("best_p", site), f"best_p {site}", digits=2)
+    null = f"With permuted labels the best cell of a map stays below {high} in 95 % of permutations (p = {p})"
+    if not probing.beats_chance(site):
+        return f"{null}: this map is consistent with chance, and no cell is a finding."
+    count = writer.count(int((values > best_high).sum()), f"beyond {site}")
+    return f"{null}; {count} of {writer.count(int(np.isfinite(values).sum()), f'cells {site}', 'cell')} exceed that."
+
+
+def _tokens(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    means = probing.token_means(site)
+    order = sorted(means, key=lambda token: -means[token])
+    named = [
+        f"{token} ({writer.number(means[token], f'column {site} {token}')})"
+        for token in (*order[:N_TOKENS_NAMED], order[-1])
+    ]
+    return f"By mean over layers the most informative tokens are {listed(named[:-1])}; the least is {named[-1]}."
+
+
+def _frame(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    first, last = (
+        int(probing.per_site(name, site)) if name in probing.dataset else -1 for name in ("frame_first", "frame_last")
     )
-    writer.add("caveats", _in_prompt(writer, reading))
-    if cut := reading.counts.get("cut", 0):
-        writer.add(
-            "caveats", f"{writer.count(cut, 'count cut', 'answer')} {'was' if cut == 1 else 'were'} cut at the limit."
-        )
-    if reading.dataset.attrs.get("spans") == "blind":
-        writer.add("caveats", "Exact answers were found by rule, without the label; some spans are mistaken.")
-    else:
-        writer.add("caveats", "Exact answers were found with the label in hand: part of what probes see may be that.")
-    if not reading.origin.get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.add(
-        "caveats",
-        "That a probe can read an error does not say that the model uses it. This is one model on one set of questions.",
+    if first < 0:
+        return "Nothing at the exact answer is beyond chance, so nothing is framed."
+    values = probing.map(site)
+    columns = [index for index, token in enumerate(probing.tokens) if token.startswith("exact_answer")]
+    inside = np.zeros(values.shape, dtype=bool)
+    inside[first : last + 1, columns[0] : columns[-1] + 1] = True
+    framed, others = (float(np.nanmean(part)) for part in (values[inside], values[~inside]))
+    for edge in (first, last):
+        writer.number(edge, "edge")
+    return (
+        f"The framed region, the exact answer in {span('layer', first, last)}, has a mean AUROC of "
+        f"{writer.number(framed, f'framed {site}')}, all other cells {writer.number(others, f'unframed {site}')}."
     )
 
 
-def _in_prompt(writer: Writer, reading: ProbingReading) -> str:
-    counts = reading.dataset["in_prompt"].values.astype(int)
-    if not counts.any():
+def _heads(writer: Writer, probing: ProbingAccessor) -> str:
+    q = probing.dataset["head_q"].values
+    count, total = int((q < SIGNIFICANCE).sum()), int(np.isfinite(q).sum())
+    if not total:
         return ""
-    total = sum(reading.counts.get(kind, 0) for kind in ("wrong", "correct"))
-    worst = int(counts.argmax())
+    text = (
+        f"Probes on each head's output at the exact answer: {writer.count(count, 'heads found')} of "
+        f"{writer.count(total, 'heads measured', 'head')} {'has' if count == 1 else 'have'} q < "
+        f"{writer.number(SIGNIFICANCE, 'constant')} against permuted labels"
+    )
+    if not count:
+        return f"{text}."
+    values = probing.dataset["head_auroc"].transpose(LAYER, HEAD).astype(float)
+    names = [f"{head.name} ({writer.number(head.value, f'head {head.name}')})" for head in maps.strongest(values, 3)]
+    text = f"{text}; the highest AUROCs are {listed(names)}."
+    if (row := probing.row(BEST_HEAD)) is None:
+        return text
+    best = _with_interval(writer, row, "row head")
+    return f"{text} The best head, selected on other folds than it is evaluated on, has {best}."
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _add_observations(writer: Writer, probing: ProbingAccessor) -> None:
+    for sentence in (_along_text, _depth, _attended, _baselines, _leak, _paper, _transfer):
+        writer.add("observations", sentence(writer, probing))
+
+
+def _along_text(writer: Writer, probing: ProbingAccessor) -> str:
+    """End of the question, beginning of the answer, exact answer, end."""
+    means = probing.token_means()
+    stops = [token for token in ("last_q", "second_answer", "exact_answer_last", "-1") if token in means]
+    if len(stops) < 4 or not probing.beats_chance():
+        return ""
+    parts = [f"{writer.number(means[token], f'column {probing.sites[0]} {token}')} at {token}" for token in stops]
+    shape = ""
+    first, dip, exact, end = (means[token] for token in stops)
+    if dip < min(first, exact) - MIN_DIFFERENCE:
+        shape = " It dips after the question and rises at the exact answer"
+        shape += ", then falls again." if end < exact - MIN_DIFFERENCE else ", and stays."
+    return f"Along the text the mean AUROC over layers is {listed(parts)}.{shape}"
+
+
+def _depth(writer: Writer, probing: ProbingAccessor) -> str:
+    best = probing.best().token
+    column = probing.map()[:, probing.tokens.index(best)]
+    if probing.layers < MIN_LAYERS_FOR_THIRDS or not np.isfinite(column).all() or not probing.beats_chance():
+        return ""
+    parts = [
+        writer.number(float(part.mean()), f"third {index} {best}")
+        for index, part in enumerate(np.array_split(column, 3))
+    ]
     return (
-        f"Answers of fewer than eight tokens push the first of the last eight into the prompt: at {reading.tokens[worst]} in "
-        f"{writer.count(int(counts[worst]), f'in_prompt {reading.tokens[worst]}')} of {writer.count(total, 'rows')} answers."
+        f"At {best} the mean AUROC is {parts[0]} in the early, {parts[1]} in the middle and {parts[2]} in the late third "
+        "of the layers."
     )
 
 
-def _headline(writer: Writer, reading: ProbingReading) -> str:
+def _attended(writer: Writer, probing: ProbingAccessor) -> str:
+    received, values = probing.map(variable="received").ravel(), probing.map().ravel()
+    there = np.isfinite(received) & np.isfinite(values)
+    rho = spearman(received[there], values[there]) if there.sum() >= MIN_CELLS_FOR_CORRELATION else math.nan
+    if not math.isfinite(rho):
+        return ""
+    what = "hardly related" if abs(rho) < 0.2 else "positively related" if rho > 0 else "negatively related"
+    return f"Attention received and AUROC are {what}: their rank correlation over the cells is {writer.fixed(rho, 'attended')}."
+
+
+def _baselines(writer: Writer, probing: ProbingAccessor) -> str:
+    names, kinds = ([str(one) for one in probing.dataset[name].values] for name in (DETECTOR, "kind"))
+    values = dict(zip(names, probing.dataset["table_auroc"].values, strict=True))
+    scores = [
+        name
+        for name, kind in zip(names, kinds, strict=True)
+        if kind == "score" and name != LENGTH and math.isfinite(values[name])
+    ]
+
+    def row(name: str) -> str:
+        found = probing.row(name)
+        assert found is not None
+        return _with_interval(writer, found, f"row {name}")
+
+    text = f"Answer length alone has an AUROC of {row(LENGTH)}." if LENGTH in names else ""
+    probes = [name for name in PROBES_AT if name in names]
+    if not scores or not probes:
+        return text
+    best = max(scores, key=lambda name: values[name])
+    against = (
+        f"With the layer selected on other folds, a probe has an AUROC of "
+        f"{listed(f'{row(name)} {PROBES_AT[name]}' for name in probes)}; the best score without a probe is {best}, "
+        f"{row(best)}"
+    )
+    if P_TRUE in names and best != P_TRUE:
+        against += f"; p(True) has {row(P_TRUE)}"
+    return f"{against}. {text}".strip()
+
+
+def _leak(writer: Writer, probing: ProbingAccessor) -> str:
+    found = probing.leak.get("exact_answer_last")
+    if not found:
+        return ""
+    differ = probing.counts.get("spans_differ")
+    rows = f" ({writer.count(differ, 'count spans_differ', 'span')} differ)" if differ is not None else ""
+    unclear = "" if found["low"] > 0 or found["high"] < 0 else ", not a clear difference"
+    paired = _with_interval(writer, (found["at_layer"], found["low"], found["high"]), "leak")
+    return (
+        f"With the published spans, which use the label, instead of label-blind ones{rows}, the mean AUROC over layers at "
+        f"exact_answer_last changes from {writer.number(found['blind'], 'leak blind')} to "
+        f"{writer.number(found['published'], 'leak published')}; at layer {writer.number(found['layer'], 'edge')} the "
+        f"difference is {paired}{unclear}."
+    )
+
+
+def _paper(writer: Writer, probing: ProbingAccessor) -> str:
+    values = probing.map(variable="paper") if "paper" in probing.dataset else np.array(math.nan)
+    if not (values > 0).any():
+        return ""
+    best = writer.number(float(np.nanmax(values)), "paper best")
+    return (
+        f"The paper's protocol (no scaling, one split, published spans) would report a best cell of {best}, against "
+        f"{writer.number(probing.best().value, f'value best {probing.sites[0]}')} here."
+    )
+
+
+def _transfer(writer: Writer, probing: ProbingAccessor) -> str:
+    raw, gain = probing.transfer("transfer"), probing.transfer("transfer_gain")
+    if raw is None or gain is None:
+        return ""
+    inside, across, others = (writer.number(fmean(values), f"transfer {what}") for what, values in raw.items())
+    return (
+        f"Across topics, a probe at the exact answer has a mean AUROC of {inside} inside a group of topics, {across} when "
+        f"fitted on one group and tested on another, {others} when fitted on all others; across groups, the mean difference "
+        f"from the AUROC of the log-probability is {writer.number(fmean(gain['across']), 'gain across')}."
+    )
+
+
+# ---- caveats and short form -----------------------------------------------------------------------------------------
+
+
+def _add_caveats(writer: Writer, probing: ProbingAccessor) -> None:
+    rarer = min(probing.counts.get(kind, SMALL_SAMPLE) for kind in ("wrong", "correct"))
+    if rarer < SMALL_SAMPLE:
+        writer.add(
+            "caveats", f"The rarer class has only {writer.count(rarer, 'rarer', 'answer')}, so intervals are wide."
+        )
+    _, low, high = probing.best_interval()
+    writer.add(
+        "caveats",
+        f"The interval of the best cell is {writer.number(high - low, 'width best', digits=2)} wide, and neighbouring cells "
+        "are similar: smaller differences between cells should not be interpreted. The map's maximum is optimistic.",
+    )
+    in_prompt = probing.dataset["in_prompt"].values.astype(int)
+    if in_prompt.any():
+        worst = int(in_prompt.argmax())
+        token, total = probing.tokens[worst], sum(probing.counts.get(kind, 0) for kind in ("wrong", "correct"))
+        writer.add(
+            "caveats",
+            f"In answers of fewer than eight tokens, the first of the last eight are in the prompt: at {token} in "
+            f"{writer.count(int(in_prompt[worst]), f'in_prompt {token}')} of {writer.count(total, 'rows')} answers.",
+        )
+    if cut := probing.counts.get("cut", 0):
+        answers = writer.count(cut, "count cut", "answer")
+        writer.add("caveats", f"{answers} {'was' if cut == 1 else 'were'} truncated at the token limit.")
+    if probing.dataset.attrs.get("spans") == "blind":
+        writer.add("caveats", "Exact answers were found by rule, without the label; some spans are wrong.")
+    else:
+        writer.add("caveats", "Exact answers were found with the label: part of what probes detect may be that.")
+    if not probing.origin.get("parameters", {}).get("judge"):
+        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
+    writer.add(
+        "caveats",
+        "That a probe can decode an error does not show that the model uses it. This is one model on one set of questions.",
+    )
+
+
+def _headline(writer: Writer, probing: ProbingAccessor) -> str:
     first = (
-        f"Layer x token map of probes for errors of {model_of(reading)} on {NAMES.get(reading.sites[0], reading.sites[0])} "
-        f"({writer.count(reading.layers, 'layers', 'layer')}, {writer.count(len(reading.tokens), 'tokens', 'token')}; "
-        f"{answers_of(writer, reading)})."
+        f"Layer x token map of probes for errors of {model_of(probing)} on "
+        f"{SITE_NAMES.get(probing.sites[0], probing.sites[0])} ({writer.count(probing.layers, 'layers', 'layer')}, "
+        f"{writer.count(len(probing.tokens), 'tokens', 'token')}; {answers_of(writer, probing)})."
     )
-    best = reading.best()
-    if not reading.finds():
-        return f"{first} No cell is told from chance; the highest AUROC is {writer.number(best.value, 'value best headline')}."
-    value, low, high = (reading.level(name) for name in ("nested", "nested_low", "nested_high"))
+    best = probing.best()
+    value = writer.number(best.value, "value best headline")
+    if not probing.beats_chance():
+        return f"{first} No cell differs from chance; the highest AUROC is {value}."
     return (
-        f"{first} It peaks in {place(writer, best)}, with an AUROC of "
-        f"{writer.number(best.value, 'value best headline')}; chosen on other folds than it is judged on, the best cell "
-        f"has {interval(writer, value, low, high, 'nested headline')}."
+        f"{first} It peaks in {_cell(writer, best)}, with an AUROC of {value}; selected on other folds than it is evaluated "
+        f"on, the best cell has {_with_interval(writer, probing.nested(), 'nested headline')}."
     )
 
 
 describe = Narrative(
     "Where the model knows that it errs",
-    ProbingReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    ProbingAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

@@ -2,7 +2,7 @@
 
 Shown: some of the questions of the study `answers`, K times each, tokens drawn at a temperature, every draw from its own
 seed. All draws of some questions are made in one batch, and each prompt is read once. Answers are cut, labelled and found
-as there (`answers.study`, `probing.spans`). Observed: the activation at the last token of the exact answer (the answer's
+as there (`answers.study`, `probing.positions`). Observed: the activation at the last token of the exact answer (the answer's
 last token where there is none), at the layer and site where the study `probing` tells wrong answers best there; of every
 sample, and of the greedy answer.
 
@@ -42,8 +42,7 @@ from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.probing.positions import LAST
-from headwise.studies.probing.spans import exact_spans, ids_of
+from headwise.studies.probing.positions import LAST, exact_spans, parse_ids
 from headwise.studies.run import StudyRun
 from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
 from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, trust
@@ -193,7 +192,7 @@ def _as_answered(origin: Provenance, options: SamplingOptions) -> AnsweringOptio
 
 def _beginning(answers: xr.Dataset) -> Ids:
     """What all prompts begin with."""
-    prompts = [ids_of(text) for text in answers["prompt_ids"].values]
+    prompts = [parse_ids(text) for text in answers["prompt_ids"].values]
     return prompts[0][: common_prefix_length(prompts)]
 
 
@@ -219,7 +218,7 @@ class _Reader:
     def read(self, said: xr.Dataset) -> xr.Dataset:
         """Rows of the study `answers`, in their order."""
         spans = exact_spans(self._model, said)
-        prompts, replies = ([ids_of(text) for text in said[name].values] for name in ("prompt_ids", "answer_ids"))
+        prompts, replies = ([parse_ids(text) for text in said[name].values] for name in ("prompt_ids", "answer_ids"))
         heard, texts = [], []
         for reply, span, whole in zip(replies, spans, said["answer"].values, strict=True):
             heard.append(reply if span is None else reply[: span[1] + 1])

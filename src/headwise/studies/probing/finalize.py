@@ -1,0 +1,325 @@
+"""The maps of the probing study: from readings to AUROC at every layer and token, and at every head.
+
+Layer by layer, so that only one layer's activations are in memory at a time:
+
+1. the fifteen tokens of each site: `probes.probe_cells` (AUROC, confidence interval, null, inner folds);
+2. every head's z at the exact answer: the same;
+3. the first site at the published spans: AUROC only, for the leak;
+4. the paper's protocol at the first site: no scaling, scikit-learn's defaults (100 iterations, which do not converge), one
+   80/20 split with seed 0, published spans.
+
+Then a table of detectors of wrong answers:
+
+| row                               | what it is                                                                 |
+|-----------------------------------|----------------------------------------------------------------------------|
+| Probe, best cell                  | layer and token chosen on other folds than it is evaluated on              |
+| Probe, exact answer               | the last token of the exact answer, the layer chosen so                    |
+| Probe, best head                  | a head's output at the exact answer, the head chosen so                    |
+| Probe, last token; end of question | the same at the last token of the answer, and of the prompt               |
+| Log-probability (mean, min, max)  | of the answer's tokens, negated; over all of them and over the exact answer |
+| p(True)                           | the model asked whether its answer is true; 1 - p                          |
+| Length                            | of the answer, in tokens: a confounder, so always there                    |
+
+Probes are fitted, so their AUROC is a mean over folds; scores are not, so theirs is over all answers.
+
+A pure function of readings and labels; no model is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from torch import Tensor
+
+from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN
+from headwise.probes.cell_maps import CellMap, concatenate, nested, probe_cells, significance
+from headwise.probes.crossvalidation import assign_folds
+from headwise.stats import auroc, auroc_by_fold, delong_test
+from headwise.stats.blas import single_threaded_blas
+from headwise.stats.permutation import permuted_labels
+from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Positions
+from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer
+from headwise.studies.probing.spec import ProbingOptions
+from headwise.studies.probing.transfer import transfer
+
+__all__ = ["finalize"]
+
+FRAME_MARGIN = 0.02  # below the best AUROC: layers within it are framed
+BEST_CELL, BEST_HEAD = "Probe, best cell", "Probe, best head"
+PROBES_AT = {"Probe, exact answer": LAST, "Probe, last token": "-1", "Probe, end of question": "last_q"}
+LOGPROB_NAMES = {name: f"Log-probability, {name.replace('_exact', ' of exact answer')}" for name in LOGPROBS}
+_EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Labels = NDArray[np.bool_]
+LayerFeatures = Callable[[int], Tensor]  # layer -> (cell, row, width)
+Coordinates = Variables = dict[str, Any]
+
+
+def finalize(
+    shards: Sequence[xr.Dataset],
+    answers: xr.Dataset,
+    probed: Sequence[ProbedAnswer],
+    positions: Positions,
+    options: ProbingOptions,
+    device: torch.device | None = None,
+) -> xr.Dataset:
+    """The Dataset `probing`, without the texts of exact answers and the counts of answers."""
+    device = device or torch.device("cpu")
+    wrong = np.array([str(label) == "wrong" for label in answers["label"].values])
+    topics = [str(topic) for topic in answers["topic"].values]
+    answer_tokens = answers["answer_tokens"].values.astype(np.int64)
+    fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed)
+    permuted = permuted_labels(wrong, fold_of, sets=options.shuffles, seed=options.seed)
+    probes = _fit(shards, wrong, fold_of, permuted, paper=options.paper, device=device)
+    small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
+    layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]
+    scores = _scores(small, answer_tokens)
+    table, detectors = _table(probes, scores, wrong, fold_of)
+    across, groups = transfer(
+        shards, np.array(topics), wrong, scores[LOGPROB_NAMES["mean_exact"]], options.seed, device
+    )
+    variables = _maps(probes, wrong, fold_of, layers, heads) | {
+        "wrong": ((EXAMPLE,), wrong),
+        "fold_of": ((EXAMPLE,), fold_of),
+        "exact_first": ((EXAMPLE,), np.array([one.span[0] for one in probed], dtype=np.int64)),
+        "exact_last": ((EXAMPLE,), np.array([one.span[1] for one in probed], dtype=np.int64)),
+        "answer_tokens": ((EXAMPLE,), answer_tokens),
+        "topic_of": ((EXAMPLE,), np.array(topics, dtype=object)),
+        "received": ((LAYER, TOKEN), _mean_over_examples(small["received"].values)),
+        "in_prompt": ((TOKEN,), positions.in_prompt),
+        "moved": ((TOKEN,), positions.moved),
+        "p_true": ((EXAMPLE,), small["p_true"].values.astype(np.float32)),
+    }
+    coords: Coordinates = {
+        SITE: np.array([str(site) for site in shards[0][SITE].values], dtype=object),
+        LAYER: np.arange(layers), HEAD: np.arange(heads), TOKEN: np.array(POSITIONS, dtype=object),
+        EXAMPLE: answers[EXAMPLE].values,
+    }  # fmt: skip
+    return xr.Dataset(variables | table | across, coords=coords | detectors | groups).assign_attrs(
+        title="Where the model knows that it errs",
+        record=json.dumps(["head_auroc", "head_q"]),
+        leak=json.dumps(_leak(probes, wrong, fold_of)),
+        folds=options.folds,
+        shuffles=options.shuffles,
+        spans=options.spans,
+    )
+
+
+# ---- probes ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FittedProbes:
+    """All probes that were fitted. Cells are in the order layer, then token or head."""
+
+    sites: Mapping[str, CellMap]
+    heads: CellMap
+    published: CellMap  # layer, then the four exact-answer tokens
+    paper: Floats | None  # (layer, token)
+
+    @property
+    def first_site(self) -> CellMap:
+        """The site of the table and of the published spans."""
+        return next(iter(self.sites.values()))
+
+
+def _fit(
+    shards: Sequence[xr.Dataset], wrong: Labels, fold_of: Ints, permuted: Labels, *, paper: bool, device: torch.device
+) -> FittedProbes:
+    layers, sites = shards[0].sizes[LAYER], [str(site) for site in shards[0][SITE].values]
+
+    def stacked(name: str, *index: int) -> Tensor:
+        """(cell, row, width) in float32, from (row, ..., cell, width) of every shard."""
+        values = np.concatenate([shard[name][(slice(None), *index)].values for shard in shards]).astype(np.float32)
+        return torch.from_numpy(np.ascontiguousarray(values.transpose(1, 0, 2))).to(device)
+
+    def cells(features: LayerFeatures, permuted: Labels | None) -> CellMap:
+        return concatenate([probe_cells(features(layer), wrong, fold_of, permuted) for layer in range(layers)])
+
+    def site(index: int) -> LayerFeatures:
+        return lambda layer: stacked("activation", index, layer)
+
+    def published(layer: int) -> Tensor:
+        return stacked("published", layer)
+
+    return FittedProbes(
+        {name: cells(site(index), permuted) for index, name in enumerate(sites)},
+        cells(lambda layer: stacked("z", layer), permuted),
+        cells(published, None),
+        _paper_protocol(site(0), published, wrong, layers) if paper else None,
+    )
+
+
+@single_threaded_blas
+def _paper_protocol(features: LayerFeatures, published: LayerFeatures, wrong: Labels, layers: int) -> Floats:
+    """(layer, token) AUROC on the held-out fifth."""
+    train, test = train_test_split(np.arange(len(wrong)), test_size=0.2, random_state=0)
+    found = np.full((layers, len(POSITIONS)), np.nan)
+    if len(set(wrong[train])) < 2 or len(set(wrong[test])) < 2:
+        return found  # no AUROC with one class
+    for layer in range(layers):
+        own = features(layer).cpu().numpy()
+        own[_EXACT_COLUMNS] = published(layer).cpu().numpy()
+        for token, values in enumerate(own):
+            if not np.isfinite(values).all():
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                probe = LogisticRegression().fit(values[train], wrong[train])
+            found[layer, token] = roc_auc_score(wrong[test], probe.decision_function(values[test]))
+    return found
+
+
+# ---- maps -----------------------------------------------------------------------------------------------------------
+
+
+def _maps(probes: FittedProbes, wrong: Labels, fold_of: Ints, layers: int, heads: int) -> Variables:
+    per_site: dict[str, list[Any]] = {}
+    for cells in probes.sites.values():
+        for name, values in _site_map(cells, wrong, fold_of, layers).items():
+            per_site.setdefault(name, []).append(values)
+    found: Variables = {}
+    for name, several in per_site.items():
+        values = np.array(several)
+        found[name] = ((SITE, LAYER, TOKEN)[: values.ndim], _compact(values))  # one map or one number per site
+    against = significance(probes.heads)
+    for name, values in {
+        "head_auroc": probes.heads.value, "head_low": probes.heads.low, "head_high": probes.heads.high,
+        "head_p": against.p, "head_q": against.q, "head_null_high": against.null_high,
+    }.items():  # fmt: skip
+        found[name] = ((LAYER, HEAD), _compact(values.reshape(layers, heads)))
+    found["head_best_high"], found["head_best_p"] = ((), against.best_high), ((), against.best_p)
+    published = np.full((layers, len(POSITIONS)), np.nan)  # NaN at tokens that do not depend on the exact answer
+    published[:, _EXACT_COLUMNS] = probes.published.value.reshape(layers, len(EXACT))
+    found["published"] = ((LAYER, TOKEN), _compact(published))
+    if probes.paper is not None:
+        found["paper"] = ((LAYER, TOKEN), _compact(probes.paper))
+    return found
+
+
+def _site_map(cells: CellMap, wrong: Labels, fold_of: Ints, layers: int) -> dict[str, NDArray[Any]]:
+    against = significance(cells)
+    best, _, chosen = nested(cells, wrong, fold_of)
+    shape = (layers, len(POSITIONS))
+    first, last = _framed_layers(cells.value.reshape(shape), against.best_high)
+    maps = {
+        "auroc": cells.value, "low": cells.low, "high": cells.high, "p": against.p, "q": against.q,
+        "null_high": against.null_high, "chosen": np.bincount(chosen, minlength=cells.value.size),
+    }  # fmt: skip
+    numbers = {
+        "best_high": against.best_high, "best_p": against.best_p, "nested": float(best.value),
+        "nested_low": float(best.low), "nested_high": float(best.high), "frame_first": first, "frame_last": last,
+    }  # fmt: skip
+    return {name: values.reshape(shape) for name, values in maps.items()} | {
+        name: np.array(value) for name, value in numbers.items()
+    }
+
+
+def _framed_layers(values: Floats, best_high: float) -> tuple[int, int]:
+    """First and last layer within 0.02 of the best, at the exact answer; -1 where that is chance."""
+    best = np.nan_to_num(values[:, _EXACT_COLUMNS], nan=-1.0).max(axis=1)  # (layer,)
+    if not best.max() > best_high:
+        return -1, -1
+    near = np.flatnonzero(best >= best.max() - FRAME_MARGIN)
+    return int(near[0]), int(near[-1])
+
+
+def _compact(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.int64 if values.dtype.kind in "iu" else np.float32)
+
+
+def _mean_over_examples(received: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(layer, token) over the examples that have a value."""
+    there = np.isfinite(received)
+    count = there.sum(axis=0)
+    mean = np.where(there, received, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+    return np.where(count > 0, mean, np.nan).astype(np.float32)
+
+
+def _leak(probes: FittedProbes, wrong: Labels, fold_of: Ints) -> dict[str, dict[str, float]]:
+    """How much does it gain to find the exact answer with knowledge of the label? Published spans against label-blind ones.
+
+    At each of the four exact-answer tokens: the mean AUROC over layers of both, their difference, and DeLong's paired
+    interval of the difference at the layer that is best with label-blind spans (a mean over layers has no simple
+    interval). A difference above 0 is the worth of the leak, or of better spans: the two cannot be separated here, which
+    is why label-blind spans are the default.
+    """
+    cells, width, tokens = probes.first_site, len(EXACT), len(POSITIONS)
+    layers = cells.value.size // tokens
+    found = {}
+    for index, name in enumerate(EXACT):
+        column = POSITIONS.index(name)
+        blind = cells.value.reshape(layers, tokens)[:, column]
+        published = probes.published.value.reshape(layers, width)[:, index]
+        if not np.isfinite(blind).any():
+            continue
+        best = int(np.nanargmax(blind))
+        scores = (
+            probes.published.score.reshape(layers, width, -1)[best, index],
+            cells.score.reshape(layers, tokens, -1)[best, column],
+        )
+        one, other = (auroc_by_fold(score, wrong, fold_of)[0] for score in scores)
+        paired = delong_test(one, other)
+        found[name] = {
+            "blind": float(np.nanmean(blind)),
+            "published": float(np.nanmean(published)),
+            "difference": float(np.nanmean(published - blind)),
+            "layer": best,
+            "at_layer": paired.value,
+            "low": paired.low,
+            "high": paired.high,
+            "p": paired.p,
+        }
+    return found
+
+
+# ---- table ----------------------------------------------------------------------------------------------------------
+
+
+def _scores(readings: xr.Dataset, answer_tokens: Ints) -> dict[str, Floats]:
+    """Detectors without a probe: one number per answer, larger is more likely wrong."""
+    found = {
+        title: -readings["logprob"].sel({STATISTIC: name}).values.astype(np.float64)
+        for name, title in LOGPROB_NAMES.items()
+    }
+    found["p(True)"] = 1 - readings["p_true"].values.astype(np.float64)
+    found["Length"] = answer_tokens.astype(np.float64)
+    return found
+
+
+def _table(
+    probes: FittedProbes, scores: dict[str, Floats], wrong: Labels, fold_of: Ints
+) -> tuple[Variables, Coordinates]:
+    cells = probes.first_site
+    token = np.arange(cells.value.size) % len(POSITIONS)
+    rows = {
+        BEST_CELL: nested(cells, wrong, fold_of)[0],
+        BEST_HEAD: nested(probes.heads, wrong, fold_of)[0],
+    }
+    for name, position in PROBES_AT.items():
+        rows[name] = nested(cells, wrong, fold_of, token == POSITIONS.index(position))[0]
+    kinds = ["supervised"] * len(rows)
+    rows |= {name: auroc(score, wrong) for name, score in scores.items() if np.isfinite(score).all()}
+    kinds += ["score"] * (len(rows) - len(kinds))
+    variables = {
+        name: ((DETECTOR,), np.array([float(getattr(row, side)) for row in rows.values()], dtype=np.float32))
+        for name, side in (("table_auroc", "value"), ("table_low", "low"), ("table_high", "high"))
+    }
+    return variables, {
+        DETECTOR: np.array(list(rows), dtype=object),
+        "kind": ((DETECTOR,), np.array(kinds, dtype=object)),
+    }
