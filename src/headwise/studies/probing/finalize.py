@@ -66,7 +66,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Labels = NDArray[np.bool_]
 LayerFeatures = Callable[[int], Tensor]  # layer -> (cell, row, width)
-Coordinates = Variables = dict[str, Any]
+Variables = dict[str, Any]
+Coordinates = dict[str, Any]
 
 
 def finalize(
