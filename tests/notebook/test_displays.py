@@ -114,7 +114,7 @@ def test_a_figure_is_one_picture_with_its_words(atlas):
     figure = atlas.figure("profile")
     content = figure._repr_html_()
     assert seen(content).tags == ["img"] and html.escape(figure.alt) in content and len(content) < 500_000
-    assert repr(figure).startswith("<Figure 'Where each head looks") and len(repr(figure)) < 200
+    assert repr(figure).startswith("<Figure 'Where each head attends") and len(repr(figure)) < 200
 
 
 def test_a_small_figure_is_a_vector_drawing_and_a_large_one_pixels(monkeypatch):

@@ -38,7 +38,7 @@ def dataset() -> xr.Dataset:
             "definition": (("statistic",), np.array(["to the first token", "output over residual"], dtype=object)),
         },
         coords={"statistic": np.array(["sink", "moved"], dtype=object), "layer": [0, 1], "head": [0, 1, 2]},
-        attrs={"title": "Where each head looks", "record": '["value"]', "provenance": json.dumps(provenance)},
+        attrs={"title": "Where each head attends", "record": '["value"]', "provenance": json.dumps(provenance)},
     )
 
 

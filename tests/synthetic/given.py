@@ -37,7 +37,7 @@ def profile(values: np.ndarray, *, half: float = 0.01, texts: int = 20, seed: in
             "register": ("example", ["prose"] * texts),
         },
         attrs={
-            "title": "Where each head looks",
+            "title": "Where each head attends",
             "record": '["value"]',
             "provenance": provenance("profile", *values.shape[1:], data=origin.get("data", "passages"), size=texts),
         },

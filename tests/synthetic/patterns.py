@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.instruments import PATTERN_STATISTICS
-from headwise.studies.patterns.maps import conclude
+from headwise.studies.patterns.finalize import finalize
 from synthetic.origin import provenance
 
 TOKENS = ("<s>", "The", " cat", " that", " the", " dog", " had", " chased", " slept", " under", " the", " table", ",", " and",
@@ -53,7 +53,7 @@ def patterns_dataset(
         coords={"statistic": list(PATTERN_STATISTICS), "layer": np.arange(layers), "head": np.arange(heads),
                 "example": [f"prose-{i:02d}" for i in range(PROMPTS)], "register": ("example", ["prose"] * PROMPTS)},
     )  # fmt: skip
-    dataset = conclude([shard], names, TOKENS, {"active": 0.01, "peak": 0.3})
+    dataset = finalize([shard], names, TOKENS, {"active": 0.01, "peak": 0.3})
     parameters = {"tokens": 128, "prompts": PROMPTS, "active": 0.01, "peak": 0.3, "prompt": "".join(TOKENS[1:]),
                   "against": {"id": "SmolLM2-135M-Instruct", "adapter": "sparse"} if two else None}  # fmt: skip
     origin = provenance("patterns", layers, heads, data="packaged passages", size=PROMPTS, parameters=parameters)

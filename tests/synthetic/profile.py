@@ -75,7 +75,7 @@ def profile_dataset(
             "register": ("example", [name.split("-")[0] for name in names]),
         },
         attrs={
-            "title": "Where each head looks",
+            "title": "Where each head attends",
             "provenance": provenance(
                 "profile", layers, heads, data="passages", size=examples, parameters={"tokens": 512}
             ),

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.studies.sparsity.measure import conclude, rules_of
+from headwise.studies.sparsity.finalize import finalize
+from headwise.studies.sparsity.measure import rules_of
 from headwise.studies.sparsity.spec import SparsityOptions
 from synthetic.origin import provenance
 
@@ -45,4 +46,4 @@ def sparsity_dataset(layers: int = 30, heads: int = 9, seed: int = 0) -> xr.Data
         coords={"layer": np.arange(layers), "head": np.arange(heads), "example": [f"p{i}" for i in range(PROMPTS)]},
     )
     origin = provenance("sparsity", layers, heads, data="packaged passages", size=PROMPTS)
-    return conclude([shard], rules).assign_attrs(tokens=64, prompts=PROMPTS, provenance=origin)
+    return finalize([shard], rules).assign_attrs(tokens=64, prompts=PROMPTS, provenance=origin)

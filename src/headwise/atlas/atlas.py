@@ -234,7 +234,7 @@ class Atlas:
 
         Examples:
             >>> atlas.figure("profile", statistics=["sink", "induction"])
-            <Figure 'Where each head looks: SmolLM2-135M-Instruct': sink, induction, legend>
+            <Figure 'Where each head attends: SmolLM2-135M-Instruct': sink, induction, legend>
         """
         dataset = self[study]
         figure: Figure = import_module("headwise.studies.present").figure_of(study, dataset, **options)

@@ -1,7 +1,7 @@
 """The order in which every study is described: overview, axes, detail, observations, caveats, short form.
 
-    describe = Narrative("Where each head looks", ProfileAccessor, (add_overview, add_axes, ...), headline)
-    describe(dataset)                # a Description, titled "Where each head looks: <the model>"
+    describe = Narrative("Where each head attends", ProfileAccessor, (add_overview, add_axes, ...), headline)
+    describe(dataset)                # a Description, titled "Where each head attends: <the model>"
 
 Steps: wrap the Dataset in the study's accessor; let every part add its sentences to one `Writer`; finish with the headline.
 """

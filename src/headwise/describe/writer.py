@@ -51,7 +51,7 @@ class Description:
         >>> print(words.short().partition("; ")[2])
         the strongest previous-token head is L3H2 (0.848).
         >>> print(words.markdown().splitlines()[0])
-        ## Where each head looks: HuggingFaceTB/SmolLM2-135M-Instruct
+        ## Where each head attends: HuggingFaceTB/SmolLM2-135M-Instruct
     """
 
     title: str  # of the map

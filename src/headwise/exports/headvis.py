@@ -45,7 +45,7 @@ from headwise.atlas import Atlas
 from headwise.atlas.disk import translate_os_errors
 from headwise.core.dims import HEAD, LAYER, SUBJECT
 from headwise.core.errors import AtlasError
-from headwise.studies.patterns.figure.subjects import row_tokens
+from headwise.studies.patterns.figure import row_tokens
 
 __all__ = ["write_headvis"]
 

@@ -33,7 +33,7 @@ from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.colour_stops import stops_of
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels
-from headwise.studies.patterns.figure.subjects import row_tokens
+from headwise.studies.patterns.figure import row_tokens
 
 __all__ = ["HeadMaps", "PatternView"]
 

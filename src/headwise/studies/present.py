@@ -101,7 +101,7 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
 
     Examples:
         >>> figure_of("profile", atlas["profile"], statistics=["sink"])
-        <Figure 'Where each head looks: SmolLM2-135M-Instruct': sink>
+        <Figure 'Where each head attends: SmolLM2-135M-Instruct': sink>
         >>> figure_of("profile", atlas["profile"], statistics=["sinks"])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...

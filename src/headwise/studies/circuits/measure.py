@@ -32,7 +32,7 @@ from headwise.studies.circuits.evidence import UNITS, to_dataset
 from headwise.studies.circuits.reading import Found, Reader
 from headwise.studies.circuits.spec import SPEC, CircuitsOptions
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.patterns.subjects import Subject, model_beside, subjects_of
+from headwise.studies.patterns.conditions import Condition, conditions_of, reference_model
 from headwise.studies.run import StudyRun
 
 __all__ = ["prepare"]
@@ -41,7 +41,7 @@ SLOTS, EDGES = 32, 20  # sizes of a curve, and edges named, at most
 
 
 def prepare(model: Model, inputs: StudyInputs, options: CircuitsOptions | None = None) -> StudyRun:
-    """The circuits of this model, beside those of another (`patterns.subjects.model_beside` says which)."""
+    """The circuits of this model, beside those of another (`patterns.conditions.reference_model` says which)."""
     options = options or CircuitsOptions()
     against = inputs.reference
     if is_offloaded(model.hf):
@@ -49,10 +49,10 @@ def prepare(model: Model, inputs: StudyInputs, options: CircuitsOptions | None =
             f"circuits follows gradients back through all layers, which holds all weights of {model.id} in memory at once, and "
             "it is offloaded; load it whole, on one device or over several GPUs"
         )
-    other = model_beside(model, against)
+    other = reference_model(model, against)
     if other is not None:
         check_finite(other.hf)
-    subjects = subjects_of(model, other, None)
+    subjects = conditions_of(model, other, None)
     count = options.ranking + options.measuring
     made = {name: circuit_pairs(name, model.ids, count=count, seed=options.seed) for name in options.chosen}
     few = {name: _too_few(pairs, count) for name, pairs in made.items() if len(pairs) < count}
@@ -101,7 +101,7 @@ def _refuse_other_tokens(model: Model, other: Model | None, tasks: dict[str, Tas
 class _Circuits:
     """All tasks on the first model, then all on the second."""
 
-    def __init__(self, subjects: Sequence[Subject], tasks: Sequence[TaskPairs], options: CircuitsOptions):
+    def __init__(self, subjects: Sequence[Condition], tasks: Sequence[TaskPairs], options: CircuitsOptions):
         self.subjects, self.tasks, self.options = subjects, tasks, options
 
     @cached_property
@@ -115,7 +115,7 @@ class _Circuits:
         return _readings(found, self.subjects[subject], self.tasks[task], self.options)
 
 
-def _readings(found: Found, subject: Subject, pairs: TaskPairs, options: CircuitsOptions) -> xr.Dataset:
+def _readings(found: Found, subject: Condition, pairs: TaskPairs, options: CircuitsOptions) -> xr.Dataset:
     """What was found in arrays of fixed size, NaN where there is nothing."""
     card, count, ranked = subject.structure.card, len(pairs), options.ranking
     effect = np.full((count, card.layers, card.heads), np.nan)

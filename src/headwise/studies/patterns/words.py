@@ -6,34 +6,346 @@ computed from the Dataset and kept, with what it is, in `Description.numbers`.
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of, size_of
-from headwise.describe.writer import Writer
-from headwise.studies.patterns.accessor import LEVEL, PatternsReading
-from headwise.studies.patterns.words_changes import add_observations
-from headwise.studies.patterns.words_findings import add_details, estimate
+from headwise.describe.phrases import model_of, others_as_large, size_of, with_others
+from headwise.describe.writer import Writer, listed, significant
+from headwise.describe.writer import percent as share_text
 
-ENOUGH = 30  # prompts
+LEVEL, HALF = 0.05, 0.5
+FULL = 0.999  # rows that sum to less have weight nowhere
 
 
-def _add_overview(writer: Writer, reading: PatternsReading) -> None:
-    prompts = writer.count(reading.prompts, "prompts", "prompt")
-    tokens, data = reading.parameters.get("tokens"), reading.origin.get("data", {})
+class Estimate(NamedTuple):
+    """A mean over prompts and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class PatternsAccessor:
+    """The parts of a patterns study by name. Maps are (layer, head); condition 0 is the model, 1 what it is set against."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.parameters: dict[str, Any] = self.origin.get("parameters", {})
+        self.names = [str(name) for name in dataset["name"].values]
+        self.keys = [str(key) for key in dataset[STATISTIC].values]
+        self.layers = [int(layer) for layer in dataset[LAYER].values]
+        self.heads = [int(head) for head in dataset[HEAD].values]
+        self.two = dataset.sizes[SUBJECT] == 2
+        self.prompts = dataset.sizes[EXAMPLE]
+        self.tokens = [str(token) for token in dataset["token_text"].values]
+        self.total = int(self.value("peak").notnull().sum())  # heads
+
+    @property
+    def gated(self) -> bool:
+        """Whether a condition lets rows look nowhere, so that they sum to less than 1."""
+        return any(self.whole("mass", place).value < FULL for place in range(len(self.names)))
+
+    @property
+    def tests(self) -> int:
+        """How many cells were tested."""
+        return int(self.dataset["q"].notnull().sum())
+
+    def value(self, key: str, condition: int = 0, variable: str = "value") -> xr.DataArray:
+        """A number of every head."""
+        return self.dataset[variable].isel({SUBJECT: condition}).sel({STATISTIC: key}).astype(float)
+
+    def change(self, key: str, variable: str = "change") -> xr.DataArray:
+        """How a number of every head changed, or its test."""
+        return self.dataset[variable].sel({STATISTIC: key}).astype(float)
+
+    def clear(self, key: str) -> xr.DataArray:
+        """Whether the interval of a head's mean change leaves out 0: the test is of ranks, and can see less than the mean."""
+        return (self.change(key, "change_low") > 0) | (self.change(key, "change_high") < 0)
+
+    def map(self, variable: str) -> xr.DataArray:
+        """A map between the two conditions, such as "similarity"."""
+        return self.dataset[variable].astype(float)
+
+    def at(self, head: maps.HeadValue, values: xr.DataArray) -> float:
+        return float(values.sel({LAYER: head.layer, HEAD: head.head}))
+
+    def whole(self, feature: str, condition: int = 0) -> Estimate:
+        """A number of all heads together."""
+        one = self.dataset.isel({SUBJECT: condition}).sel({FEATURE: feature})
+        return Estimate(*(float(one[f"whole{end}"]) for end in ("", "_low", "_high")))
+
+    def whole_change(self, feature: str) -> Estimate:
+        one = self.dataset.sel({FEATURE: feature})
+        return Estimate(*(float(one[f"whole_change{end}"]) for end in ("", "_low", "_high")))
+
+    def whole_p(self, feature: str) -> float:
+        return float(self.dataset["whole_p"].sel({FEATURE: feature}))
+
+    def between(self, name: str) -> Estimate:
+        """A number of all heads between the two conditions: similarity, other, dropped, gained, kl."""
+        return Estimate(*(float(self.dataset[f"whole_{name}{end}"]) for end in ("", "_low", "_high")))
+
+    def uniform(self, key: str) -> float:
+        """The mean level of a head that looks evenly at all it can see."""
+        return float(np.nanmean(self.dataset["uniform"].sel({STATISTIC: key}).values))
+
+    def dominant(self, condition: int = 0) -> xr.DataArray:
+        """Whether over half of a head's weight lies on the diagonal band."""
+        return self.value("diagonal", condition) > HALF
+
+    def moved(self, off: bool = True) -> list[maps.HeadValue]:
+        """Heads that were dominant on the diagonal and no longer are (or the reverse), with q < 0.05; largest change first."""
+        before, after = (self.dominant(0), self.dominant(1)) if off else (self.dominant(1), self.dominant(0))
+        sure = before & ~after & (self.change("diagonal", "q") < LEVEL)
+        change = self.change("diagonal")
+        return maps.strongest((-change if off else change).where(sure), self.total)
+
+    def changed(self, key: str) -> int:
+        """How many heads changed, q < 0.05."""
+        return int((self.change(key, "q") < LEVEL).sum())
+
+    def peaked(self, condition: int = 0) -> int:
+        """How many heads have an off-diagonal peak in at least half of the prompts."""
+        return int((self.dataset["peaked"].isel({SUBJECT: condition}) >= HALF).sum())
+
+    def label(self, key: str) -> str:
+        return str(self.dataset["label"].sel({STATISTIC: key}).values)
+
+    def definition(self, key: str) -> str:
+        return str(self.dataset["definition"].sel({STATISTIC: key}).values)
+
+
+SHOWN = 3  # heads named in a sentence
+TINY = 0.001  # p and q below are not written out
+
+
+def add_details(writer: Writer, patterns: PatternsAccessor) -> None:
+    """One entry a number."""
+    for key in patterns.keys:
+        entry = f"{patterns.label(key)} ({patterns.definition(key)}): {_levels(writer, patterns, key)}."
+        sentences = [entry, _strongest(writer, patterns, key)]
+        if patterns.two:
+            sentences.append(_changes(writer, patterns, key))
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+
+
+def estimate(writer: Writer, found: Estimate, of: str, *, percent: bool = False) -> str:
+    """A value with its interval: "0.149 (0.145 to 0.152)"; without where there is none, or none to speak of."""
+    write, text_of = (writer.percent, share_text) if percent else (writer.number, significant)
+    text = write(found.value, of)
+    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        return text
+    if text_of(found.low) == text_of(found.value) == text_of(found.high):
+        return text
+    return f"{text} ({write(found.low, f'low {of}')} to {write(found.high, f'high {of}')})"
+
+
+def surely(writer: Writer, p: float, of: str, sign: str = "p") -> str:
+    """A p- or q-value; very small ones are only told to be so."""
+    if p < TINY:
+        return f"{sign} < {writer.number(TINY, 'constant')}"
+    return f"{sign} = {writer.number(p, of, digits=2)}"
+
+
+def _levels(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
+    parts = [estimate(writer, patterns.whole(key), f"whole 0 {key}")]
+    if patterns.two:
+        parts.append(f"{estimate(writer, patterns.whole(key, 1), f'whole 1 {key}')} in {patterns.names[1]}")
+    level = writer.number(patterns.uniform(key), f"uniform {key}")
+    return f"over all heads {listed(parts)}; a head that looks evenly has {level}"
+
+
+def _strongest(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
+    """The heads with the largest values, where heads differ."""
+    values = patterns.value(key)
+    if key in ("open", "mass") or patterns.total < 2 * SHOWN:
+        return ""
+    heads = maps.strongest(values, SHOWN)
+    told = [f"{head.name} ({writer.number(head.value, f'at value {key} {head.name}')})" for head in heads]
+    return f"Largest in {with_others(writer, told, others_as_large(values, heads), f'tied {key}')}."
+
+
+def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
+    """How many heads changed, and which most."""
+    count = patterns.changed(key)
+    total = writer.count(int(patterns.change(key, "q").notnull().sum()), f"tested {key}", "head")
+    level = writer.number(LEVEL, "constant")
+    if not count:
+        return f"It changed in none of {total} (q < {level})."
+    changed = patterns.change(key).where(patterns.change(key, "q") < LEVEL)
+    up = writer.count(int((changed > 0).sum()), f"up {key}")
+    text = f"It changed in {writer.count(count, f'changed {key}')} of {total} (q < {level}), upwards in {up}"
+    clear = abs(changed).where(patterns.clear(key))
+    heads = maps.strongest(clear, SHOWN)
+    if not heads:
+        return f"{text}; in none of them does the interval of the mean leave out 0."
+    told = with_others(
+        writer, [_changed(writer, patterns, key, head) for head in heads], others_as_large(clear, heads),
+        f"tied-change {key}",
+    )  # fmt: skip
+    few = writer.count(int(clear.notnull().sum()), f"clear {key}")
+    whose = "" if int(clear.notnull().sum()) == count else f", of the {few} whose interval of the mean leaves out 0,"
+    return f"{text}; most{whose} in {told}."
+
+
+def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.HeadValue) -> str:
+    ends = [patterns.at(head, patterns.change(key, f"change{end}")) for end in ("", "_low", "_high")]
+    of = f"at change {key} {head.name}"
+    value, low, high = (
+        writer.number(end, f"{name}{of}") for end, name in zip(ends, ("", "low ", "high "), strict=True)
+    )
+    return f"{head.name} ({value}, {low} to {high})"
+
+
+MAX_NAMED = 8
+
+
+def add_observations(writer: Writer, patterns: PatternsAccessor) -> None:
+    """One model first, then what changed."""
+    for condition in range(len(patterns.names)):
+        writer.add("observations", _shape(writer, patterns, condition))
+    if patterns.two:
+        for say in (_likeness, _moved, _edges, _overall, _output):
+            writer.add("observations", say(writer, patterns))
+
+
+def _shape(writer: Writer, patterns: PatternsAccessor, condition: int) -> str:
+    """How the maps of one condition look as a whole."""
+    dominant = int(patterns.dominant(condition).sum())
+    total = writer.count(patterns.total, "total", "head")
+    share = writer.percent(dominant / patterns.total, f"dominant-percent {condition}")
+    text = (
+        f"In {patterns.names[condition]}, {writer.count(dominant, f'dominant {condition}')} of {total} ({share}) "
+        f"{'has' if dominant == 1 else 'have'} over half of {'its' if dominant == 1 else 'their'} weight on the diagonal band"
+    )
+    if 0 < dominant <= MAX_NAMED:
+        heads = maps.strongest(patterns.value("diagonal", condition).where(patterns.dominant(condition)), dominant)
+        text += f" ({listed(head.name for head in heads)})"
+    peak, first = (
+        writer.number(patterns.whole(key, condition).value, f"whole {condition} {key}") for key in ("peak", "first")
+    )
+    active = writer.percent(patterns.whole("active", condition).value, f"whole-percent {condition} active")
+    opened = writer.percent(patterns.whole("open", condition).value, f"whole-percent {condition} open")
+    many = patterns.peaked(condition)
+    peaked = f"{writer.count(many, f'peaked {condition}', 'head')} {'has' if many == 1 else 'have'}"
+    bar = writer.number(float(patterns.parameters.get("peak", 0.3)), "constant")
+    edge = writer.number(float(patterns.parameters.get("active", 0.01)), "constant")
+    return (
+        f"{text}; a row's largest weight is {peak} on average, and {first} lies on the first token. {active} of the visible "
+        f"pairs have a weight over {edge}, and {opened} any weight. {peaked} a weight over {bar} off the diagonal and off the "
+        "first token in at least half of the prompts."
+    )
+
+
+def _likeness(writer: Writer, patterns: PatternsAccessor) -> str:
+    """Similarity, its control, and the heads that changed most."""
+    alike = estimate(writer, patterns.between("similarity"), "between similarity")
+    text = f"The maps of a head in the two models have a similarity of {alike} on average (1: the same, 0: disjoint)"
+    other = patterns.between("other")
+    if other.value == other.value:
+        text += f"; with the next head of the layer it would be {writer.number(other.value, 'between other')}"
+    elsewhere = estimate(writer, patterns.between("elsewhere"), "between elsewhere")
+    text += f". With the weight on the first token counted as looking nowhere in both, it is {elsewhere}"
+    heads = maps.strongest(patterns.map("similarity"), SHOWN, by="smallest")
+    told = [f"{head.name} ({writer.fixed(head.value, f'at similarity {head.name}')})" for head in heads]
+    tied = others_as_large(patterns.map("similarity"), heads)
+    more = f", and {writer.count(tied, 'tied similarity', 'other')} as much as the last" if tied else ""
+    return f"{text}. The {'head that changed' if len(told) == 1 else 'heads that changed'} most: {listed(told)}{more}."
+
+
+def _moved(writer: Writer, patterns: PatternsAccessor) -> str:
+    """Heads that left the diagonal, and those that came to it."""
+    level, half = writer.number(LEVEL, "constant"), writer.percent(HALF, "constant")
+    rule = f"over {half} of the weight on the band in one model and not in the other, q < {level}"
+    off, onto = patterns.moved(True), patterns.moved(False)
+    if not off and not onto:
+        return f"No head moved off the diagonal or onto it ({rule})."
+    return f"{_movers(writer, off, 'off')} moved off the diagonal and {_movers(writer, onto, 'onto')} onto it ({rule})."
+
+
+def _movers(writer: Writer, heads: list[maps.HeadValue], way: str) -> str:
+    count = writer.count(len(heads), f"moved {way}", "head")
+    names = [head.name for head in heads]
+    told = listed(names) if len(names) <= MAX_NAMED else f"{', '.join(names[:MAX_NAMED])}, ..."
+    return f"{count} ({told})" if heads else count
+
+
+def _edges(writer: Writer, patterns: PatternsAccessor) -> str:
+    """Connections dropped and gained."""
+    edge = writer.number(float(patterns.parameters.get("active", 0.01)), "constant")
+    dropped, gained = (
+        estimate(writer, patterns.between(name), f"between-percent {name}", percent=True)
+        for name in ("dropped", "gained")
+    )
+    return (
+        f"Of the connections that are active (weight over {edge}) in {patterns.names[0]}, {dropped} are not in "
+        f"{patterns.names[1]}; of those active in {patterns.names[1]}, {gained} are new."
+    )
+
+
+def _overall(writer: Writer, patterns: PatternsAccessor) -> str:
+    """The numbers of all heads together, before and after."""
+    words = {"dominant": "the share of diagonal heads", "peak": "the peak", "first": "the weight on the first token",
+             "entropy": "the entropy", "active": "the share of active edges", "mass": "the sum of a row"}  # fmt: skip
+    told: list[str] = []
+    doubted: list[str] = []
+    for feature, name in words.items():
+        p, found = patterns.whole_p(feature), patterns.whole_change(feature)
+        if p < LEVEL:
+            change = estimate(writer, found, f"whole-change {feature}")
+            sure = found.low > 0 or found.high < 0
+            (told if sure else doubted).append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
+    text = f"Over all heads, paired over prompts, these changed: {'; '.join(told)}."
+    if not told:
+        level = writer.number(LEVEL, "constant")
+        text = f"No number of all heads together changed beyond doubt (p < {level}, paired over prompts)."
+    if doubted:
+        text += f" The test sees a change where the interval of the mean does not leave out 0: {'; '.join(doubted)}."
+    return text
+
+
+def _output(writer: Writer, patterns: PatternsAccessor) -> str:
+    """Loss and divergence."""
+    before, after = (writer.number(patterns.whole("loss", place).value, f"whole {place} loss") for place in (0, 1))
+    change = estimate(writer, patterns.whole_change("loss"), "whole-change loss")
+    sure = surely(writer, patterns.whole_p("loss"), "whole-p loss")
+    kl = estimate(writer, patterns.between("kl"), "between kl")
+    return (
+        f"The mean next-token loss on the same prompts is {before} nats in {patterns.names[0]} and {after} in "
+        f"{patterns.names[1]}: a change of {change}, {sure}. The next-token distributions are {kl} nats apart "
+        "(Kullback-Leibler divergence per token)."
+    )
+
+
+MIN_PROMPTS = 30  # prompts
+
+
+def _add_overview(writer: Writer, patterns: PatternsAccessor) -> None:
+    prompts = writer.count(patterns.prompts, "prompts", "prompt")
+    tokens, data = patterns.parameters.get("tokens"), patterns.origin.get("data", {})
     length = f" of {writer.count(int(tokens), 'tokens')} tokens each" if tokens else ""
     of = f", cut from the data '{data['name']}'" if "name" in data else ""
-    beside = f", beside those of {reading.names[1]} on the same tokens" if reading.two else ""
+    beside = f", beside those of {patterns.names[1]} on the same tokens" if patterns.two else ""
     writer.add(
         "overview",
-        f"What the attention maps of {model_of(reading)} ({size_of(writer, reading)}) look like{beside}: numbers of every "
+        f"What the attention maps of {model_of(patterns)} ({size_of(writer, patterns)}) look like{beside}: numbers of every "
         f"head's map over {prompts}{length}{of}.",
     )
-    text = reading.parameters.get("prompt") or "".join(reading.tokens)
-    shown = writer.count(len(reading.tokens), "shown", "token")
+    text = patterns.parameters.get("prompt") or "".join(patterns.tokens)
+    shown = writer.count(len(patterns.tokens), "shown", "token")
     cut = text if len(text) <= 100 else f"{text[:99]}…"
     writer.add("overview", f"The maps that are drawn are of one prompt, '{cut}' ({shown}).")
 
 
-def _add_axes(writer: Writer, reading: PatternsReading) -> None:
+def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
     writer.add(
         "axes",
         "Each tile is the map of one head, named by layer and head: rows are the tokens that look, from the top, columns the "
@@ -44,10 +356,10 @@ def _add_axes(writer: Writer, reading: PatternsReading) -> None:
     )
     writer.add(
         "axes",
-        f"All numbers leave out the first token's own row. {rows if reading.gated else ''}In brackets after a mean is its 95 % "
-        "interval over prompts.",
+        f"All numbers leave out the first token's own row. {rows if patterns.gated else ''}In brackets after a mean is its "
+        "95 % interval over prompts.",
     )
-    if reading.two:
+    if patterns.two:
         writer.add(
             "axes",
             "A change is the second model less the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
@@ -56,16 +368,16 @@ def _add_axes(writer: Writer, reading: PatternsReading) -> None:
         )
 
 
-def _add_caveats(writer: Writer, reading: PatternsReading) -> None:
-    texts = reading.origin.get("data", {}).get("texts")
-    if texts and texts < reading.prompts:
-        cut, of = writer.count(reading.prompts, "prompts", "prompt"), writer.count(int(texts), "texts", "text")
+def _add_caveats(writer: Writer, patterns: PatternsAccessor) -> None:
+    texts = patterns.origin.get("data", {}).get("texts")
+    if texts and texts < patterns.prompts:
+        cut, of = writer.count(patterns.prompts, "prompts", "prompt"), writer.count(int(texts), "texts", "text")
         writer.add(
             "caveats",
             f"The {cut} were cut from {of}, so they are not independent, and intervals and tests are a little too sure.",
         )
-    if reading.prompts < ENOUGH:
-        writer.add("caveats", f"Fewer than {writer.number(ENOUGH, 'constant')} prompts: small changes go unseen.")
+    if patterns.prompts < MIN_PROMPTS:
+        writer.add("caveats", f"Fewer than {writer.number(MIN_PROMPTS, 'constant')} prompts: small changes go unseen.")
     writer.add(
         "caveats",
         "The prompts are short: heads that look far back have little to look at, and the share of pairs that are active "
@@ -76,15 +388,15 @@ def _add_caveats(writer: Writer, reading: PatternsReading) -> None:
         "Weight on the first token is ordinary in decoder models, a place where unused attention goes, and says little about "
         "that token.",
     )
-    if reading.gated:
+    if patterns.gated:
         writer.add(
             "caveats",
             "A model with gates needs no such place, since a row may look nowhere: its weight on the first token can vanish "
             "without anything being lost. So comparing that weight, and numbers that it carries (peak, entropy), between a "
             "dense and a sparse model is not fair.",
         )
-    if reading.two:
-        tests, level = writer.count(reading.tests, "tests", "test"), writer.number(LEVEL, "constant")
+    if patterns.two:
+        tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(LEVEL, "constant")
         writer.add(
             "caveats",
             f"With {tests}, q < {level} bounds the share of false findings within each number, not over all of them; and a "
@@ -96,19 +408,19 @@ def _add_caveats(writer: Writer, reading: PatternsReading) -> None:
     )
 
 
-def _headline(writer: Writer, reading: PatternsReading) -> str:
-    dominant = writer.percent(float(reading.dominant(0).sum()) / reading.total, "dominant-percent 0")
-    beside = f" and {reading.names[1]}" if reading.two else ""
+def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
+    dominant = writer.percent(float(patterns.dominant(0).sum()) / patterns.total, "dominant-percent 0")
+    beside = f" and {patterns.names[1]}" if patterns.two else ""
     first = (
-        f"The attention maps of {model_of(reading)} ({size_of(writer, reading)}){beside}: {dominant} of the heads look "
+        f"The attention maps of {model_of(patterns)} ({size_of(writer, patterns)}){beside}: {dominant} of the heads look "
         "mostly along the diagonal"
     )
-    active = writer.percent(reading.whole("active").value, "whole-percent 0 active")
-    if not reading.two:
+    active = writer.percent(patterns.whole("active").value, "whole-percent 0 active")
+    if not patterns.two:
         return f"{first}, and {active} of the visible pairs are active."
-    dropped = writer.percent(reading.between("dropped").value, "between-percent dropped")
-    after = writer.percent(reading.whole("active", 1).value, "whole-percent 1 active")
-    found = reading.whole_change("loss")
+    dropped = writer.percent(patterns.between("dropped").value, "between-percent dropped")
+    after = writer.percent(patterns.whole("active", 1).value, "whole-percent 1 active")
+    found = patterns.whole_change("loss")
     loss = estimate(writer, found, "whole-change loss")
     sure = found.low > 0 or found.high < 0
     changes = f"the loss changes by {loss} nats" if sure else f"the loss does not change beyond doubt: by {loss} nats"
@@ -120,7 +432,7 @@ def _headline(writer: Writer, reading: PatternsReading) -> str:
 
 describe = Narrative(
     "What the attention maps look like",
-    PatternsReading,
+    PatternsAccessor,
     (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
     _headline,
 )

@@ -1,4 +1,4 @@
-"""The figure of the profile study: where does each head look? One layer x head map a statistic, as small multiples.
+"""The figure of the profile study: where does each head attend? One layer x head map a statistic, as small multiples.
 
 Each panel has a scale of its own that starts at 0 and ends at a round number; shares never beyond 1. Two things keep a
 reader from taking what is ordinary for a finding: a pointer on each colour bar shows what a head would get that spreads
@@ -120,7 +120,7 @@ def _columns(panels: int, layers: int, heads: int) -> int:
 
 
 def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
-    title = dataset.attrs.get("title") or "Where each head looks"
+    title = dataset.attrs.get("title") or "Where each head attends"
     return with_model(f"{title}{', against a head that attends evenly' if relative else ''}", origin)
 
 

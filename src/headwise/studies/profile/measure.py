@@ -1,20 +1,17 @@
-"""Where does each head look? Eleven statistics a head, over texts and over repeated random tokens.
+"""Where does each head attend? Eleven statistics per head, over texts and over repeated random tokens.
 
-Shown: passages in eight registers (every statistic but two), and random tokens said twice (induction and
-duplicate-token scores, which ordinary text would blur). Observed: the `Profile` instrument, one streamed pass.
+Shown: passages in eight registers, and sequences of random tokens that occur twice (for the induction and duplicate-token
+scores, which ordinary text would blur). Observed: the `Profile` instrument, one streamed pass.
 
-A map value is the mean over examples, with the 95 % interval of that mean (Student's t over examples), and beside it
-what a head that spreads its attention evenly would get on the same tokens: the control without which nearly every
-head looks like a sink.
+Each value is the mean over examples with its 95 % interval (Student's t). The control is a uniform head on the same
+tokens, without which nearly every head would pass for a sink.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-import numpy as np
 import torch
 import xarray as xr
 
@@ -26,28 +23,13 @@ from headwise.engines import Shard
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Structure, observe
-from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import observe_examples
+from headwise.studies.profile.finalize import finalize
 from headwise.studies.profile.spec import SPEC, ProfileOptions
 from headwise.studies.run import StudyRun
 
-ON_REPEATS = ("induction", "duplicate")  # measured on repeated random tokens; the others on texts
-LEAST_TOKENS = 8  # a text shorter than this says nothing about where a head looks
-
-FACES = {  # statistic -> label, unit, definition
-    "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
-    "sink": ("First token (sink)", "", "weight on the first token of the text"),
-    "diagonal": ("Itself", "", "weight on the token itself"),
-    "previous": ("Previous token", "", "weight on the token before"),
-    "distance": ("Mean distance", "tokens", "how far back the head looks on average"),
-    "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
-    "induction": ("Induction", "", "weight on the token that followed the earlier occurrence of this one"),
-    "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
-    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
-    "top1": ("Largest weight", "", "largest weight of a row"),
-    "moved": ("Moved", "", "norm of what the head writes, over the norm of the residual stream it reads"),
-}
+MIN_TOKENS = 8  # shorter texts say nothing about where a head attends
 
 
 def prepare(model: Model, inputs: StudyInputs, options: ProfileOptions | None = None) -> StudyRun:
@@ -65,28 +47,7 @@ def prepare(model: Model, inputs: StudyInputs, options: ProfileOptions | None = 
     def measure(shard: Shard) -> xr.Dataset:
         return _measure(structure, examples[shard.start : shard.stop], delimiters, options.batch_tokens)
 
-    return StudyRun(provenance, len(examples), options.shard, measure, lambda shards: {SPEC.name: conclude(shards)})
-
-
-def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
-    """All readings to one map: means, intervals, and the evenly spread head beside them."""
-    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, STATISTIC, LAYER, HEAD)
-    on_repeats = (readings["register"] == REPEATS) == readings[STATISTIC].isin(ON_REPEATS)
-    kept = readings.where(on_repeats)
-    interval = mean_interval(kept["value"], EXAMPLE)
-    labels, units, definitions = zip(*(FACES[name] for name in readings[STATISTIC].values), strict=True)
-    result = xr.Dataset(
-        {
-            "value": interval["mean"],
-            "low": interval["low"],
-            "high": interval["high"],
-            "uniform": kept["uniform"].mean(EXAMPLE),
-            "per_example": kept["value"],
-        }
-    ).astype(np.float32)
-    return result.assign_coords(
-        label=(STATISTIC, list(labels)), unit=(STATISTIC, list(units)), definition=(STATISTIC, list(definitions))
-    ).assign_attrs(title="Where each head looks", record=json.dumps(["value"]))
+    return StudyRun(provenance, len(examples), options.shard, measure, lambda shards: {SPEC.name: finalize(shards)})
 
 
 def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list[Example]:
@@ -94,16 +55,16 @@ def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list
     for item in passages.items:
         if item.register == REPEATS:
             raise DataError(
-                f"the passage {item.id!r} has the register {REPEATS!r}, which is kept for repeated random tokens; "
+                f"the passage {item.id!r} has the register {REPEATS!r}, which is reserved for repeated random tokens; "
                 "give it another"
             )
     limit = min(options.max_tokens, model.card.max_positions or options.max_tokens)
     texts = [Example(item.id, item.register, tuple(model.ids(item.text, limit=limit))) for item in passages.items]
-    long_enough = [example for example in texts if len(example.ids) >= LEAST_TOKENS]
+    long_enough = [example for example in texts if len(example.ids) >= MIN_TOKENS]
     if len(long_enough) < 2:
         raise DataError(
-            f"{passages.name} has {len(long_enough)} texts of at least {LEAST_TOKENS} tokens, and a profile needs two "
-            "to tell how sure it is; give more or longer texts"
+            f"{passages.name} has {len(long_enough)} texts of at least {MIN_TOKENS} tokens, and the confidence "
+            "intervals of a profile need two; give more or longer texts"
         )
     tokenizer = model.tokenizer
     assert tokenizer is not None  # model.ids has refused otherwise

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProfileOptions(StudyOptions):
-    """What can be chosen about the study `profile`: where does each head look?
+    """What can be chosen about the study `profile`: where does each head attend?
 
     Examples:
         Longer texts and longer repeated sequences than usual; with ``headwise build``, ``--set profile.period=256``.
@@ -58,7 +58,7 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
 
 PROFILE = DatasetSpec(
     name="profile",
-    question="Where does each head look?",
+    question="Where does each head attend?",
     method=Method(
         "While the model reads the passages, statistics of every head's attention weights are summed up "
         "inside the layer call, block by block, and the weights are thrown away. Induction and "

@@ -1,4 +1,4 @@
-"""The profile in words: where does each head look?
+"""The profile in words: where does each head attend?
 
 The sentences about single maps come from `describe.narrator`; here are the roles (induction head, previous-token head) and
 what is specific to attention.
@@ -306,7 +306,7 @@ def _headline(writer: Writer, profile: ProfileAccessor) -> str:
 
 
 describe = Narrative(
-    "Where each head looks",
+    "Where each head attends",
     ProfileAccessor,
     (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,

@@ -1,23 +1,22 @@
 """What would a sparse kernel cost this model? Attention weights dropped at inference, without training.
 
-Shown: prompts of equal length, cut from the texts. Rules (`kernels.dropping`): top-k of a row, a threshold, a window with
+Shown: prompts of equal length, cut from the texts. Rules (`kernels.sparsify`): top-k of a row, a threshold, a window with
 the first tokens, entmax, each at several strengths; control: as many keys as top-k keeps, drawn at random.
 
-Measured in one plain pass, for every rule and head as it is: the share of visible edges kept, the share of weight
-dropped, and how much the head's output changes (`instruments.DropEffects`). Then one pass a rule with all heads cut at
-once: how much the loss rises, and the divergence KL(dense || cut) of the next-token distributions. All differences are
-paired by prompt, with the 95 % interval of Student's t over prompts.
+One dense pass measures, for every rule and head, the share of visible edges kept, the share of weight dropped, and the
+change of the head's output (`instruments.DropEffects`). Then one pass per rule, with all heads sparsified at once, measures
+the rise of the loss and the divergence KL(dense || sparse) of the next-token distributions. All differences are paired by
+prompt, with 95 % intervals over prompts (Student's t).
 
-The shares of a rule are those of the plain pass. For top, window and random they are the same in the pass with all heads
-cut; a threshold and entmax cut by what they find there, which is a little else.
+The shares of a rule are those of the dense pass. They hold exactly for top, window and random in the sparse pass too; a
+threshold and entmax depend on the weights there, which differ a little.
 
-Cost: one pass over prompts x tokens a rule, and the T x T maps of a layer in blocks. This says what an exact sparse
+Cost: one pass over prompts x tokens per rule, and the T x T maps of a layer in blocks. The result is what an exact sparse
 kernel would lose, not how fast it would be.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -27,30 +26,27 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
+from headwise.core.dims import EXAMPLE, RULE
 from headwise.core.provenance import Provenance
-from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments import DropEffects
 from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
-from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import observe_examples
-from headwise.studies.patterns.prompts import cut_prompts
+from headwise.studies.patterns.measure import cut_prompts
 from headwise.studies.patterns.spec import PatternsOptions
 from headwise.studies.run import StudyRun
+from headwise.studies.sparsity.finalize import finalize
 from headwise.studies.sparsity.spec import RULE_PATTERN, SPEC, SparsityOptions
 
-__all__ = ["conclude", "prepare", "read"]
-
-ENDS = ("", "_low", "_high")
+__all__ = ["prepare"]
 
 
 def prepare(model: Model, inputs: StudyInputs, options: SparsityOptions | None = None) -> StudyRun:
-    """Sparsity without training, of this model on these texts."""
+    """What this model loses on these texts when weights are dropped by each rule."""
     options = options or SparsityOptions()
     passages = inputs.passages
     cut = PatternsOptions(tokens=options.tokens, prompts=options.prompts)
@@ -61,12 +57,15 @@ def prepare(model: Model, inputs: StudyInputs, options: SparsityOptions | None =
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
 
     def measure(shard: Shard) -> xr.Dataset:
-        return read(structure, prompts.examples[shard.start : shard.stop], rules, options.batch_tokens)
+        examples = prompts.examples[shard.start : shard.stop]
+        return observe_examples(
+            examples, options.batch_tokens, structure.device, lambda batch: _measure_batch(structure, batch.ids, rules)
+        )
 
-    def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        return {SPEC.name: conclude(shards, rules).assign_attrs(tokens=prompts.tokens, prompts=len(prompts.examples))}
+    def finalize_run(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
+        return {SPEC.name: finalize(shards, rules).assign_attrs(tokens=prompts.tokens, prompts=len(prompts.examples))}
 
-    return StudyRun(provenance, len(prompts.examples), options.shard, measure, finish)
+    return StudyRun(provenance, len(prompts.examples), options.shard, measure, finalize_run)
 
 
 def rules_of(options: SparsityOptions) -> tuple[SparsityRule, ...]:
@@ -74,21 +73,12 @@ def rules_of(options: SparsityOptions) -> tuple[SparsityRule, ...]:
     found = []
     for text in options.rules:
         match = RULE_PATTERN.fullmatch(text.strip())
-        assert match is not None  # the options have refused anything else
+        assert match is not None  # checked by the options
         found.append(SparsityRule(match[1], float(match[2]), int(match[3] or 0), options.renormalise, options.seed))
     return tuple(found)
 
 
-def read(
-    structure: Structure, examples: Sequence[Example], rules: Sequence[SparsityRule], batch_tokens: int
-) -> xr.Dataset:
-    """The readings of some prompts of equal length, in the order they were given."""
-    return observe_examples(
-        examples, batch_tokens, structure.device, lambda batch: _read_batch(structure, batch.ids, rules)
-    )
-
-
-def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]) -> xr.Dataset:
+def _measure_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]) -> xr.Dataset:
     dense, seen = _logs(structure, ids, DropEffects(rules))
     losses, divergences = [_loss(dense, ids)], []
     for rule in rules:
@@ -103,10 +93,10 @@ def _read_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]
 
 
 @torch.no_grad()
-def _logs(structure: Structure, ids: Tensor, watcher: Any) -> tuple[Tensor, Any]:
+def _logs(structure: Structure, ids: Tensor, observer: Any) -> tuple[Tensor, Any]:
     """(batch, token, vocabulary) log-probabilities of the next tokens."""
     hf: Any = structure.hf
-    with observe(structure, watcher) as seen:
+    with observe(structure, observer) as seen:
         logits = hf(input_ids=ids, use_cache=False).logits
     return logits[:, :-1].float().log_softmax(dim=-1), seen
 
@@ -115,33 +105,3 @@ def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
     """(batch,): mean over tokens of -log P(next token), in nats."""
     found = logs.gather(-1, ids[:, 1:, None])[..., 0]
     return -found.mean(-1).cpu().numpy()
-
-
-def conclude(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.Dataset:
-    """All readings to one Dataset."""
-    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, RULE, LAYER, HEAD)
-    found: dict[str, Any] = {}
-    paired = {"rise": readings["loss"] - readings["dense"], "kl": readings["kl"], "dense": readings["dense"]}
-    maps = {"change": readings["change"], "needed": readings["needed"]}
-    for name, values in (paired | maps).items():
-        found |= {f"{name}{end}": part for end, part in zip(ENDS, _interval(values), strict=True)}
-    for name in ("kept", "mass"):
-        found[name] = readings[name].mean(EXAMPLE)
-    for name in ("kept", "mass", "change"):  # over all heads
-        found[f"{name}_mean"] = readings[name].mean((LAYER, HEAD)).mean(EXAMPLE)
-    labels = {RULE: [rule.name for rule in rules], "kind": [rule.kind for rule in rules]}
-    dataset = xr.Dataset(found).astype(np.float32)
-    return dataset.assign_coords(
-        {name: (RULE, np.array(values, dtype=object)) for name, values in labels.items()}
-        | {"strength": (RULE, np.array([rule.amount for rule in rules]))}
-    ).assign_attrs(
-        title="Attention weights dropped at inference",
-        record=json.dumps(["needed", "change"]),
-        renormalised=int(all(rule.renormalise for rule in rules)),
-    )
-
-
-def _interval(values: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
-    """Mean over prompts, and the ends of its interval."""
-    found = mean_interval(values, EXAMPLE)
-    return found["mean"], found["low"], found["high"]

@@ -21,7 +21,7 @@ from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
 from headwise.stats import mean_interval, paired_changes
 
 HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant
-FACES = {  # number -> label, definition
+STATISTIC_INFO = {  # number -> label, definition
     "diagonal": ("Diagonal band", "share of the weight that lies on |i - j| <= 1"),
     "first": ("First token", "weight on the first token, a row"),
     "peak": ("Peak", "largest weight of a row"),
@@ -31,15 +31,15 @@ FACES = {  # number -> label, definition
     "open": ("Open edges", "share of visible pairs with any weight"),
     "mass": ("Row sum", "what the weights of a row sum to"),
 }
-WHOLE = {  # feature -> what it is, over all heads of a prompt
+FEATURE_INFO = {  # feature -> what it is, over all heads of a prompt
     "dominant": "share of heads with over half of their weight on the diagonal band",
     "peaked": "share of heads with an off-diagonal peak",
-    **{name: f"mean over heads: {definition}" for name, (_, definition) in FACES.items()},
+    **{name: f"mean over heads: {definition}" for name, (_, definition) in STATISTIC_INFO.items()},
     "loss": "mean loss of a token, nats",
 }
 
 
-def conclude(
+def finalize(
     shards: Sequence[xr.Dataset], names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]
 ) -> xr.Dataset:
     """All shards to the study's Dataset. `names` of the subjects; `tokens` of the shown prompt, one string each."""
@@ -76,9 +76,11 @@ def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
         "dominant": (diagonal > HALF).sum(heads) / there.sum(heads),
         "peaked": (peaks > 0).sum(heads) / there.sum(heads),
     }
-    means = {name: values.sel({STATISTIC: name}).mean(heads) for name in FACES}
+    means = {name: values.sel({STATISTIC: name}).mean(heads) for name in STATISTIC_INFO}
     found = [one.reset_coords(drop=True) for one in (shares | means | {"loss": loss}).values()]
-    return xr.concat(found, dim=FEATURE).assign_coords({FEATURE: list(WHOLE)}).transpose(SUBJECT, EXAMPLE, FEATURE)
+    return (
+        xr.concat(found, dim=FEATURE).assign_coords({FEATURE: list(FEATURE_INFO)}).transpose(SUBJECT, EXAMPLE, FEATURE)
+    )
 
 
 def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) -> dict[str, xr.DataArray]:
@@ -124,9 +126,9 @@ def _recorded(found: xr.Dataset) -> list[str]:
 
 
 def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]) -> xr.Dataset:
-    labels, definitions = zip(*(FACES[name] for name in found[STATISTIC].values.tolist()), strict=True)
+    labels, definitions = zip(*(STATISTIC_INFO[name] for name in found[STATISTIC].values.tolist()), strict=True)
     told = [text.format(**thresholds) for text in definitions]
-    features = [WHOLE[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
+    features = [FEATURE_INFO[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
     keys = ("model", "against")[: len(names)]
     return found.assign_coords(
         {SUBJECT: list(keys), "name": (SUBJECT, list(names)), "label": (STATISTIC, list(labels)),

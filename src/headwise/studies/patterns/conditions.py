@@ -24,11 +24,11 @@ from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 
 NOTHING = "none"  # as `against`: compare with nothing, not even with what ships
-MODEL, AGAINST = "model", "against"  # the keys of the two along the dim `subject`
+MODEL, AGAINST = "model", "against"  # the keys of the two along the dim `condition`
 
 
 @dataclass(frozen=True)
-class Subject:
+class Condition:
     """One of the two."""
 
     key: str
@@ -37,7 +37,7 @@ class Subject:
     interventions: tuple[Intervention, ...] = ()
 
 
-def model_beside(model: Model, against: Model | str | Path | None) -> Model | None:
+def reference_model(model: Model, against: Model | str | Path | None) -> Model | None:
     """The model to compare with, on the first one's device and in its dtype."""
     if isinstance(against, Model):
         return against
@@ -58,7 +58,7 @@ def _with_adapter(model: Model, adapter: str | Path) -> Model:
     return replace(made, id=model.id, revision=model.revision)
 
 
-def subjects_of(model: Model, against: Model | None, heads_off: str | None) -> list[Subject]:
+def conditions_of(model: Model, against: Model | None, heads_off: str | None) -> list[Condition]:
     """The model alone, or the two that are compared."""
     structure = Structure(model)
     name = short_name(model)
@@ -71,15 +71,15 @@ def subjects_of(model: Model, against: Model | None, heads_off: str | None) -> l
         heads = parse_heads(heads_off)
         structure.require_heads(heads)
         without = f"{name} without {', '.join(head_name(*head) for head in heads)}"
-        return [Subject(MODEL, name, structure), Subject(AGAINST, without, structure, (ScaleHeads(heads, 0.0),))]
+        return [Condition(MODEL, name, structure), Condition(AGAINST, without, structure, (ScaleHeads(heads, 0.0),))]
     if against is None:
-        return [Subject(MODEL, name, structure)]
-    _refuse_unlike(model, against)
+        return [Condition(MODEL, name, structure)]
+    _check_same_shape(model, against)
     other = short_name(against)
     if other == name:
         name, other = (f"{one.id}{f' + {one.adapter}' if one.adapter else ''}" for one in (model, against))
         other = f"{other}, the second" if other == name else other
-    return [Subject(MODEL, name, structure), Subject(AGAINST, other, Structure(against))]
+    return [Condition(MODEL, name, structure), Condition(AGAINST, other, Structure(against))]
 
 
 def short_name(model: Model) -> str:
@@ -101,7 +101,7 @@ def context_of(both: Sequence[Model | None]) -> int | None:
     return min((one.card.max_positions for one in both if one is not None and one.card.max_positions), default=None)
 
 
-def refuse_other_tokens(model: Model, against: Model | None, passages: Passages, prompt: str) -> None:
+def check_same_tokens(model: Model, against: Model | None, passages: Passages, prompt: str) -> None:
     """Every text must become the same tokens in both models."""
     if against is None or against.tokenizer is None or against.tokenizer is model.tokenizer:
         return
@@ -123,7 +123,7 @@ def _token(model: Model, ids: list[int], place: int) -> str:
     return f"{model.tokens(ids[place : place + 1])[0]!r} (id {ids[place]})" if place < len(ids) else "not there"
 
 
-def _refuse_unlike(model: Model, against: Model) -> None:
+def _check_same_shape(model: Model, against: Model) -> None:
     mine, theirs = (f"{one.card.layers} layers of {one.card.heads} heads" for one in (model, against))
     per_layer = [[layer.heads for layer in one.card.per_layer] for one in (model, against)]
     if mine != theirs or per_layer[0] != per_layer[1]:

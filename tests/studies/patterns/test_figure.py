@@ -19,7 +19,7 @@ from headwise.figures import Heatmap, Tiles, from_payload, save, to_payload
 from headwise.figures.drawing.tile_grid import tile_picture
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import HIDDEN, pooled, pooled_levels, to_levels
-from headwise.studies.patterns.figure.subjects import token_labels
+from headwise.studies.patterns.figure import token_labels
 from headwise.studies.present import figure_of
 from headwise.studies.registry import dataset_spec
 

@@ -21,7 +21,7 @@ def test_one_panel_a_statistic_each_with_its_scale(profile: xr.Dataset) -> None:
     assert [panel.key for panel in maps] == list(profile["statistic"].values)
     assert all(panel.scale == panel.key for panel in maps)
     assert figure.scales["sink"].high == 1.0
-    assert figure.title == "Where each head looks: SmolLM2-135M-Instruct"
+    assert figure.title == "Where each head attends: SmolLM2-135M-Instruct"
     assert maps[0].y.labels[0] == "0"
     assert set(maps[0].extras) == {"value", "low", "high", "uniform"}
 
@@ -85,6 +85,6 @@ def test_small_models(make_profile: Callable[..., xr.Dataset], shape: tuple[int,
 def test_a_dataset_without_examples_or_provenance(profile: xr.Dataset) -> None:
     bare = profile.drop_vars("per_example").drop_attrs()
     figure = figure_of("profile", bare)
-    assert figure.title == "Where each head looks"
+    assert figure.title == "Where each head attends"
     assert "number not recorded" in figure.notes[0]
     assert figure.provenance == ""

@@ -1,0 +1,426 @@
+"""The figures of the patterns study: what do the attention maps look like, of one model or of two?
+
+figure(dataset)                                  every head's map in a grid, "MODEL" above "Sparse MODEL"   `grid`
+figure(dataset, heads="L3H1,L5H2")               these heads, in this order
+figure(dataset, top=24, by="change")             the heads that changed most
+figure(dataset, average=True)                    the average over prompts instead of the shown prompt
+figure(dataset, head="L5H2")                     one head, large, with the tokens on both axes                `head`
+figure(dataset, numbers=True)                    layer x head maps of the numbers, and of their change       `numbers`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_heads
+from headwise.core.errors import DataError, StudyError, did_you_mean
+from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
+from headwise.figures.panels import Axis, Heatmap, Mark
+from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+from headwise.figures.ticks import round_up
+from headwise.figures.tiles import Tiles, pooled, to_levels
+from headwise.studies.spec import FigureVariant
+
+
+def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> Sequence[FigureVariant]:
+    """All variants; without a second model nothing has changed."""
+    return [one for one in variants if one.key != "changed" or dataset.sizes.get(SUBJECT, 1) > 1]
+
+
+def figure(
+    dataset: xr.Dataset,
+    *,
+    heads: Iterable[str] | str | None = None,
+    top: int | None = None,
+    by: str | None = None,
+    average: bool = False,
+    head: str | None = None,
+    numbers: bool = False,
+    statistics: Iterable[str] | str | None = None,
+) -> Figure:
+    """One of the three figures above; which heads a grid shows stands in its subtitle and its note.
+
+    ``by`` is "change" (also called "similarity"), a number's name, or that with _change; ``statistics`` as named.
+    """
+    if head is not None:
+        return head_figure(dataset, head)
+    if numbers or statistics is not None:
+        return numbers_figure(dataset, statistics)
+    return grid_figure(dataset, heads, top, by, average)
+
+
+USUAL = 24  # heads, where only the order was asked for
+PIXELS = 1_200_000  # of a panel
+SMALLEST, LARGEST = 16, 64  # pixels of a tile's side
+ENOUGH = 0.995  # of the visible weights lie under the scale's high end
+LOWEST_TOP = 0.2
+
+
+def grid_figure(
+    dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None, average: bool
+) -> Figure:
+    """All heads, or those named, or the first ``top`` by a number."""
+    everyone = heads is None and top is None and by is None
+    chosen, told = _choice(dataset, heads, top, by)
+    size = min(max(int(math.sqrt(PIXELS / len(chosen))), SMALLEST), LARGEST)
+    maps = dataset["average" if average else "shown"]
+    pictures = [_pictures(maps.isel({SUBJECT: place}), chosen, size) for place in range(maps.sizes[SUBJECT])]
+    scale = _grid_scale(pictures, average)
+    names = names_of(dataset)
+    panels = tuple(
+        _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, place)
+        for place, (name, picture) in enumerate(zip(names, pictures, strict=True))
+    )
+    origin = provenance_of(dataset)
+    return Figure(
+        title=with_model(str(dataset.attrs.get("title") or "What the attention maps look like"), origin),
+        panels=panels,
+        columns=1,
+        scales={"weight": scale},
+        subtitle=told[:1].upper() + told[1:],
+        notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {told}." if told else ""),),
+        provenance=provenance_caption(origin),
+    )
+
+
+def _choice(
+    dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None
+) -> tuple[list[Head], str]:
+    """The heads to show, and in words which they are; nothing to say of all."""
+    everyone = all_heads(dataset)
+    if heads is not None:
+        chosen = chosen_heads(dataset, heads)
+        return chosen, f"{len(chosen)} of {len(everyone)} heads, as asked for"
+    if top is None and by is None:
+        return everyone, ""
+    return ranked_heads(dataset, by, USUAL if top is None else top)
+
+
+def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:
+    """(head, row, column), NaN where the mask hides."""
+    values = maps.transpose(LAYER, HEAD, ...).values
+    return np.stack([pooled(values[layer, head].astype(np.float32), size) for layer, head in heads])
+
+
+def _grid_scale(pictures: list[np.ndarray], average: bool) -> Scale:
+    """From 0 to where nearly all weights lie: a row of one's own, the first, is always 1."""
+    seen = np.concatenate([picture[np.isfinite(picture)] for picture in pictures])
+    high = min(max(round_up(float(np.quantile(seen, ENOUGH))), LOWEST_TOP), 1.0)
+    label = "Attention weight, mean over prompts" if average else "Attention weight"
+    return Scale(label, 0.0, high, "Blues", over=bool(seen.max() > high * (1 + 1e-3)))
+
+
+def _grid_panel(
+    dataset: xr.Dataset, name: str, levels: np.ndarray, heads: list[Head], everyone: bool, place: int
+) -> Tiles:
+    """One condition. All heads in a grid of layers by heads, the longer side across; chosen ones one after the other."""
+    layers, width = dataset.sizes[LAYER], dataset.sizes[HEAD]
+    whole, upright = everyone and len(heads) == layers * width, layers >= width
+    order = np.arange(len(heads))
+    columns = min(len(heads), max(6, math.ceil(math.sqrt(2.2 * len(heads)))))
+    rows_of, columns_of = ("", 0), ("", 0)
+    if whole:
+        columns = layers if upright else width
+        order = order.reshape(layers, width).T.ravel() if upright else order
+        sides = (("Head", width), ("Layer", layers))
+        rows_of, columns_of = sides if upright else sides[::-1]
+    return Tiles(
+        key=str(dataset[SUBJECT].values[place]),
+        title=name,
+        levels=levels[order],
+        names=tuple(head_name(*heads[index]) for index in order),
+        columns=columns,
+        scale="weight",
+        row_name=rows_of[0],
+        row_labels=_indices(rows_of[1]),
+        column_name=columns_of[0],
+        column_labels=_indices(columns_of[1]),
+    )
+
+
+def _indices(size: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(size))
+
+
+def _grid_note(dataset: xr.Dataset, average: bool, pixels: int) -> str:
+    if average:
+        what = f"Each tile is one head's attention map, the average over {prompts_of(dataset)}"
+        length = None
+    else:
+        tokens = [str(token) for token in dataset["token_text"].values]
+        text = provenance_of(dataset).get("parameters", {}).get("prompt") or "".join(tokens)
+        shown = text if len(text) <= 120 else f"{text[:119]}…"
+        what, length = (
+            f"Each tile is one head's attention map of the prompt “{shown}” ({len(tokens)} tokens)",
+            len(tokens),
+        )
+    small = length is None or length > pixels
+    pooled_note = f", drawn in {pixels} x {pixels} pixels by the largest weight in each" if small else ""
+    return (
+        f"{what}{pooled_note}. Rows are tokens that look, from the top; columns tokens that are looked at, from the left. "
+        "White: no weight. Strokes: hidden by the mask."
+    )
+
+
+HEAD_STATISTICS = ("diagonal", "first", "peak", "active")  # numbers written over a map
+
+
+def head_figure(dataset: xr.Dataset, name: str) -> Figure:
+    """One head of every condition."""
+    (head, *_) = chosen_heads(dataset, name)
+    labels = token_labels(dataset)
+    maps = dataset["shown"].isel({LAYER: head[0], HEAD: head[1]}).values.astype(np.float32)
+    panels = tuple(
+        Heatmap(
+            key=str(dataset[SUBJECT].values[place]),
+            title=condition,
+            subtitle=_head_statistics(dataset, place, head),
+            values=maps[place],
+            x=Axis("Token looked at", labels),
+            y=Axis("Token that looks", labels),
+            scale="weight",
+            missing="hidden by the mask",
+        )
+        for place, condition in enumerate(names_of(dataset))
+    )
+    origin = provenance_of(dataset)
+    return Figure(
+        title=with_model(f"Attention of {head_name(*head)}", origin),
+        panels=panels,
+        columns=len(panels),
+        scales={"weight": Scale("Attention weight", 0.0, 1.0, "Blues")},
+        notes=(_head_note(dataset, head, len(labels)),),
+        provenance=provenance_caption(origin),
+    )
+
+
+def _head_statistics(dataset: xr.Dataset, place: int, head: tuple[int, int]) -> str:
+    one = dataset["value"].isel({SUBJECT: place, LAYER: head[0], HEAD: head[1]})
+    return ", ".join(f"{key} {float(one.sel({STATISTIC: key})):.2g}" for key in HEAD_STATISTICS)
+
+
+def _head_note(dataset: xr.Dataset, head: tuple[int, int], rows: int) -> str:
+    tokens = dataset.sizes["token"]
+    pooled = f", {tokens} tokens in {rows} rows by the largest weight in each" if tokens > rows else ""
+    text = f"Map of the shown prompt{pooled}; numbers above are means over {prompts_of(dataset)}. Strokes: hidden by the mask."
+    if "similarity" in dataset:
+        at = {LAYER: head[0], HEAD: head[1]}
+        alike, other = (float(dataset[name].isel(at)) for name in ("similarity", "other"))
+        text += f" Similarity of the two maps (1 − Jensen-Shannon, over the prompts): {alike:.2f}"
+        text += f"; with the next head of the layer: {other:.2f}" if np.isfinite(other) else ""
+        text += f"; with the first token counted as nowhere: {float(dataset['elsewhere'].isel(at)):.2f}."
+    return text
+
+
+LEVEL = 0.05
+MOST_MARKED = 1200  # cells of a map; in smaller cells dots would hide the colours
+LETTERS = ("A", "B")  # the two conditions, whose names are too long to stand over a map
+UNBOUNDED = ("off_diagonal",)
+EQUAL = 1e-3
+
+
+def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) -> Figure:
+    """Maps of these numbers; None: of all, but of one model not those that are the same in every head."""
+    keys = chosen_keys(dataset, STATISTIC, statistics, "The patterns study")
+    same = [] if statistics is not None else _same(dataset, keys)
+    keys = [key for key in keys if key not in same] or keys
+    panels: list[Heatmap] = []
+    scales: dict[str, Scale] = {}
+    names = names_of(dataset)
+    for key in keys:
+        one = dataset.sel({STATISTIC: key}).transpose(..., LAYER, HEAD)
+        scales[key] = _statistic_scale(one, key)
+        panels += [_statistic_panel(one, key, place) for place in range(len(names))]
+        if len(names) == 2:
+            scales[f"{key} change"] = scale_around(one["change"].values, "change")
+            panels.append(_change_panel(one, key))
+    origin = provenance_of(dataset)
+    return Figure(
+        title=with_model("The attention maps in numbers", origin),
+        panels=tuple(panels),
+        columns=_columns(len(keys), len(names)),
+        scales=scales,
+        notes=(_statistics_note(dataset, keys, names, same),),
+        provenance=provenance_caption(origin),
+    )
+
+
+def _same(dataset: xr.Dataset, keys: list[str]) -> list[str]:
+    """Numbers that are equal in all heads of a model that stands alone: without gates all edges are open, all rows 1."""
+    if dataset.sizes[SUBJECT] > 1:
+        return []
+    values = dataset["value"].isel({SUBJECT: 0})
+    spread = {key: float(values.sel({STATISTIC: key}).max() - values.sel({STATISTIC: key}).min()) for key in keys}
+    return [key for key in keys if spread[key] < EQUAL]
+
+
+def _statistic_scale(one: xr.Dataset, key: str) -> Scale:
+    uniform = one["uniform"].values
+    level = float(np.nanmean(uniform)) if np.isfinite(uniform).any() else None
+    marks = (ScaleMark(level, "uniform head"),) if level is not None else ()
+    return scale_over(one["value"].values, "", ceiling=None if key in UNBOUNDED else 1.0, marks=marks)
+
+
+def _statistic_panel(one: xr.Dataset, key: str, place: int) -> Heatmap:
+    here = one.isel({SUBJECT: place})
+    return Heatmap(
+        key=f"{key} {one[SUBJECT].values[place]}",
+        title=str(one["label"].values),
+        subtitle=LETTERS[place] if one.sizes[SUBJECT] > 1 else "",
+        values=here["value"].values,
+        x=Axis("Head", cell_names(one, HEAD)),
+        y=Axis("Layer", cell_names(one, LAYER)),
+        scale=key,
+        extras={extra: here[extra].values for extra in ("value", "low", "high", "uniform")},
+    )
+
+
+def _change_panel(one: xr.Dataset, key: str) -> Heatmap:
+    q = one["q"].values
+    sure = int((q < LEVEL).sum())
+    return Heatmap(
+        key=f"{key} change",
+        title="Change, B − A",
+        subtitle=f"q < {LEVEL}: {sure} of {int(np.isfinite(q).sum())} heads",
+        values=one["change"].values,
+        x=Axis("Head", cell_names(one, HEAD)),
+        y=Axis("Layer", cell_names(one, LAYER)),
+        scale=f"{key} change",
+        marks=_dots(q),
+        extras={extra: one[extra].values for extra in ("change", "change_low", "change_high", "p", "q")},
+    )
+
+
+def _dots(q: np.ndarray) -> tuple[Mark, ...]:
+    """On the cells that changed; on none where cells are too small."""
+    if q.size > MOST_MARKED:
+        return ()
+    return tuple(Mark(int(row), int(column), f"q < {LEVEL}", "dot") for row, column in np.argwhere(q < LEVEL))
+
+
+def _columns(numbers: int, conditions: int) -> int:
+    if conditions == 1:
+        return min(numbers, 6)
+    return 6 if numbers > 1 else 3
+
+
+def _statistics_note(dataset: xr.Dataset, keys: list[str], names: list[str], same: list[str]) -> str:
+    told = [
+        f"{dataset['label'].sel({STATISTIC: key}).values}: {dataset['definition'].sel({STATISTIC: key}).values}"
+        for key in keys
+    ]
+    text = f"Each cell is one head, its mean over {prompts_of(dataset)}. {'; '.join(told)}."
+    if len(names) == 2:
+        text += (
+            f" A: {names[0]}. B: {names[1]}. q: Wilcoxon's signed-rank test over prompts, Benjamini-Hochberg over "
+            "the heads of a map."
+        )
+        text += f" Dots: q < {LEVEL}." if dataset["q"].isel({STATISTIC: 0}).size <= MOST_MARKED else ""
+    if same:
+        unchanging = " and ".join(str(dataset["label"].sel({STATISTIC: key}).values) for key in same)
+        text += f" Not drawn, because it is the same in every head: {unchanging}."
+    if bool(dataset["value"].sel({STATISTIC: keys}).isnull().any()):
+        text += " Strokes: a head that looks nowhere, so that it has no such number."
+    return f"{text} The pointer on a bar: a head that looks evenly at all it can see."
+
+
+ALIKE = ("change", "similarity")  # two names of one order: least similar first
+LONGEST = 14  # letters of a token that are written
+
+Head = tuple[int, int]
+
+
+def names_of(dataset: xr.Dataset) -> list[str]:
+    """The conditions as they are written over their maps."""
+    return [str(name) for name in dataset["name"].values]
+
+
+def all_heads(dataset: xr.Dataset) -> list[Head]:
+    """The heads that the model has, layer by layer."""
+    there = dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: "peak"}).transpose(LAYER, HEAD).notnull().values
+    return [(int(layer), int(head)) for layer, head in np.argwhere(there)]
+
+
+def chosen_heads(dataset: xr.Dataset, wanted: Iterable[str] | str) -> list[Head]:
+    """Heads by name, in the order given; one that the model does not have is refused."""
+    heads = list(dict.fromkeys(parse_heads(wanted)))
+    known = set(all_heads(dataset))
+    for head in heads:
+        if head not in known:
+            layers, width = dataset.sizes[LAYER], dataset.sizes[HEAD]
+            raise DataError(
+                f"There is no head {head_name(*head)} in these patterns: layers go from 0 to {layers - 1} and heads from 0 "
+                f"to {width - 1}."
+            )
+    if not heads:
+        raise DataError("No head was named; write them as L3H1,L5H2.")
+    return heads
+
+
+def ranked_heads(dataset: xr.Dataset, by: str | None, top: int) -> tuple[list[Head], str]:
+    """The ``top`` heads by a number, largest first, and in words which they are; ``by`` as in `figure`."""
+    if top < 1:
+        raise StudyError(f"top={top} heads were asked for; give at least 1.")
+    two = "change" in dataset
+    by = by or ("change" if two else "peak")
+    known = [str(key) for key in dataset[STATISTIC].values]
+    options = [*known, *([*ALIKE, *(f"{key}_change" for key in known)] if two else [])]
+    if by not in options:
+        raise StudyError(f"Heads cannot be ranked by {by!r}. {did_you_mean(by, options)}")
+    values, told = _ranking(dataset, by, two)
+    heads = all_heads(dataset)
+    flat = np.nan_to_num([float(values.isel({LAYER: layer, HEAD: head})) for layer, head in heads], nan=-np.inf)
+    order = np.argsort(-flat, kind="stable")
+    kept = order[:top]
+    tied = len(order) > len(kept) and flat[order[len(kept)]] == flat[kept[-1]]
+    told = f"{len(kept)} of {len(heads)} heads, {told}"
+    return [heads[place] for place in kept], f"{told}; others have the same value as the last" if tied else told
+
+
+def _ranking(dataset: xr.Dataset, by: str, two: bool) -> tuple[xr.DataArray, str]:
+    """What heads are ranked by, and that in words."""
+    if by in ALIKE:
+        return 1 - dataset["similarity"], "those whose maps changed most (least similar first)"
+    key = by.removesuffix("_change")
+    label = str(dataset["label"].sel({STATISTIC: key}).values)
+    if by.endswith("_change"):
+        change = abs(dataset["change"].sel({STATISTIC: key}))
+        return change, f"those whose number “{label}” changed most, up or down"
+    of = f" in {names_of(dataset)[0]}" if two else ""
+    return dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: key}), f"those with the largest “{label}”{of}"
+
+
+def token_labels(dataset: xr.Dataset) -> tuple[str, ...]:
+    """What is written at the rows of the shown maps: a token each, or where rows were pooled the first and the last."""
+    return row_tokens(dataset, _written)
+
+
+def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tuple[str, ...]:
+    """The same with every token as it is, or as ``written`` makes it."""
+    tokens = [written(str(token)) for token in dataset["token_text"].values]
+    starts = [int(place) for place in dataset["query"].values]
+    ends = [*starts[1:], len(tokens)]
+    return tuple(
+        tokens[start] if end - start == 1 else f"{tokens[start]}…{tokens[end - 1]}"
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def prompts_of(dataset: xr.Dataset) -> str:
+    """How many prompts of how many tokens the numbers are over."""
+    origin = provenance_of(dataset)
+    tokens = origin.get("parameters", {}).get("tokens")
+    count = dataset.sizes.get("example", 0)
+    return f"{count} prompts of {tokens} tokens" if tokens else f"{count} prompts"
+
+
+def _written(token: str) -> str:
+    """Line ends as signs, no blanks around, cut where it is long."""
+    text = token.replace("\n", "\\n").replace("\t", "\\t").strip() or "␣"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
