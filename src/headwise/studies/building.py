@@ -270,16 +270,23 @@ def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
     """Whether the atlas holds this very map; a map of the same study with another origin is refused."""
     if wanted.study not in atlas:
         return False
-    found = atlas.provenance(wanted.study)
-    spec = dataset_spec(wanted.study)
-    if spec is not None:
-        found = upgraded_provenance(found, spec.schema)
+    found = _upgraded(atlas, wanted.study)
     if found.key() == wanted.key():
         return True
     raise AtlasError(
         f"{atlas.location} already holds a {wanted.study} of another origin ({'; '.join(difference(found, wanted))}); "
         f"replace it with --redo {wanted.study}, or choose another folder with -o"
     )
+
+
+def _upgraded(atlas: Atlas, study: str) -> Provenance:
+    """A provenance under the current names, also where it names the map that it was made from by that map's older key."""
+    found = atlas.provenance(study)
+    for other in all_studies()[study].depends_on if study in all_studies() else ():
+        if other in atlas and found.data.get("digest") == atlas.provenance(other).key():
+            found = replace(found, data=found.data | {"digest": _upgraded(atlas, other).key()})
+    spec = dataset_spec(study)
+    return found if spec is None else upgraded_provenance(found, spec.schema)
 
 
 def _refuse_other_model(atlas: Atlas, wanted: Provenance) -> None:

@@ -146,7 +146,7 @@ def test_chains_are_told_with_their_interval() -> None:
     ds = function_masking_dataset()
     assert "significant for Knowledge Recall, Retrieval and Syntactic" in describe("function_masking", ds).text()
     ds["chain_effect_low"] = ds["chain_effect_low"] - 1
-    assert ": significant for none." in describe("function_masking", ds).text()
+    assert "; significant for none." in describe("function_masking", ds).text()
 
 
 def test_heads_that_others_need_too_are_not_called_specific() -> None:

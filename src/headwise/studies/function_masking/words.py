@@ -349,9 +349,9 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
         return f"The hierarchy was not tested: {reason}." if reason else ""
     chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
     rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
-    text = f"In {chains}, the loss of high-order steps beyond random heads is, with masked heads of {listed(rows)}"
+    text = f"In {chains}, the loss of high-order steps beyond random heads when a low-order function is masked: {listed(rows)}"
     significant = [name for name in names if data.of("chain_effect_low", name) > 0]
-    return f"{text}: significant for {listed(significant) if significant else 'none'}."
+    return f"{text}; significant for {listed(significant) if significant else 'none'}."
 
 
 describe = Narrative(
