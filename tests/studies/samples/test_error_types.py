@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from headwise.studies.samples.error_types import TYPES, Counts, clusters, counts_of, type_probes, types_of
+from headwise.studies.samples.error_types import TYPES, SampleCounts, clusters, counts_of, type_probes, types_of
 
 
 def names(c, w, n, r, samples=30):
-    counts = Counts(*(np.array([part]) for part in (c, w, n, r)))
+    counts = SampleCounts(*(np.array([part]) for part in (c, w, n, r)))
     return "".join(name for name, flag in zip(TYPES, types_of(counts, samples)[0], strict=True) if flag)
 
 

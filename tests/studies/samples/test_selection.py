@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headwise.core.errors import DataError
-from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, trust
+from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, score_samples
 
 
 def sampled(seed=0, questions=80, samples=8, strength=3.0, width=10):
@@ -22,24 +22,24 @@ def sampled(seed=0, questions=80, samples=8, strength=3.0, width=10):
 
 def test_a_probe_that_knows_chooses_as_well_as_can_be():
     activations, labels = sampled(strength=4.0)
-    trusted = trust(activations, labels)
+    scored = score_samples(activations, labels)
     groups = np.where(labels == "correct", 0, 1)
     found = dict(
-        zip(STRATEGIES, picks(labels, groups, trusted.score, np.zeros(80, dtype=bool)).mean(axis=1), strict=True)
+        zip(STRATEGIES, picks(labels, groups, scored.score, np.zeros(80, dtype=bool)).mean(axis=1), strict=True)
     )
-    assert float(trusted.auroc.low) > 0.9
+    assert float(scored.auroc.low) > 0.9
     assert found["probe"] > found["random"] + 0.25 and found["probe"] > found["majority"] + 0.1
     assert found["any"] - 0.05 < found["probe"] <= found["any"]
 
 
 def test_a_probe_that_knows_nothing_chooses_at_random():
     activations, labels = sampled(strength=0.0, questions=200)
-    trusted = trust(activations, labels)
+    scored = score_samples(activations, labels)
     groups = np.where(labels == "correct", 0, 1)
-    values = picks(labels, groups, trusted.score, np.zeros(200, dtype=bool))
+    values = picks(labels, groups, scored.score, np.zeros(200, dtype=bool))
     gain = bootstrap(values[3] - values[1])
     assert gain.low < 0.1 and abs(gain.value) < 0.1
-    assert float(trusted.auroc.low) < 0.5 < float(trusted.auroc.high)
+    assert float(scored.auroc.low) < 0.5 < float(scored.auroc.high)
 
 
 def test_a_question_is_judged_by_a_probe_that_never_saw_it():
@@ -49,16 +49,16 @@ def test_a_question_is_judged_by_a_probe_that_never_saw_it():
     activations = random.standard_normal((60, 6, 60)).astype(np.float32) * 0.01
     for question in range(60):
         activations[question, labels[question] == "wrong", question] += 5
-    trusted = trust(activations, labels)
-    assert abs(float(trusted.auroc.value) - 0.5) < 0.1
-    assert sorted(np.unique(trusted.fold_of).tolist()) == [0, 1, 2, 3, 4]
+    scored = score_samples(activations, labels)
+    assert abs(float(scored.auroc.value) - 0.5) < 0.1
+    assert sorted(np.unique(scored.fold_of).tolist()) == [0, 1, 2, 3, 4]
 
 
 def test_strategies_by_hand():
     labels = np.array(
         [
             ["wrong", "wrong", "correct", "correct"],  # two groups of two: the first is taken
-            ["refused", "refused", "refused", "correct"],  # refusals do not vote, and are not trusted
+            ["refused", "refused", "refused", "correct"],  # refusals do not vote, and are not scored
             ["refused"] * 4,
         ],
         dtype=object,
@@ -86,4 +86,4 @@ def test_too_few_of_a_class_is_refused():
     activations, labels = sampled(questions=10)
     labels[:] = "wrong"
     with pytest.raises(DataError, match="0 samples are correct and 80 wrong"):
-        trust(activations, labels)
+        score_samples(activations, labels)

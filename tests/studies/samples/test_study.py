@@ -23,7 +23,7 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import POSITIONS
 from headwise.studies.registry import dataset_spec, default_studies, with_dependencies
 from headwise.studies.samples import measure as sampling
-from headwise.studies.samples.measure import to_dataset
+from headwise.studies.samples.finalize import finalize
 from headwise.studies.samples.spec import SamplingOptions
 
 WORDS = " ".join(words for words, _ in REGISTERS.values()).split()
@@ -66,7 +66,7 @@ def inputs(answers: xr.Dataset, probing: xr.Dataset, questions: Questions) -> St
 
 @pytest.fixture(scope="module")
 def planted() -> xr.Dataset:
-    found = to_dataset(said(), SamplingOptions()).assign_attrs(site="residual", layer=5)
+    found = finalize(said(), SamplingOptions()).assign_attrs(site="residual", layer=5)
     return found.assign_attrs(Provenance("samples", 1, {}, {}, {}, 0).to_attrs())
 
 

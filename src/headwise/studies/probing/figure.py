@@ -2,10 +2,10 @@
 
 ``kind="tokens"``: a layer x token map, layer 0 at the top, the fifteen tokens in the order of the text; each cell the
 held-out AUROC of a probe, 0.5 to 1.0. A black frame stands around the exact-answer columns over the layers within 0.02
-of the best of them (or the layers the caller gives), a ring at the best cell. Beside it how much attention each of these
+of the best of them (or the layers the caller gives), a ring at the best cell. Next to it the attention that each of these
 tokens receives, so that "attended" and "informative" can be compared. ``"heads"``: layer x head, probes on each head's
 output at the exact answer. ``"transfer"``: fitted on one group of topics, tested on another, raw and minus
-log-probability. ``"table"``: probes beside baselines.
+log-probability. ``"table"``: probes and baselines.
 
 Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every title: theirs is the MLP's input.
 """
@@ -42,7 +42,7 @@ SITE_NAMES = {
 EXACT = "exact_answer"  # columns of the exact answer begin so
 EXTRAS = ("low", "high", "p", "q", "null_high")
 CHANCE = 0.5
-MOST_HEADS = 12
+N_HEADS_LISTED = 12
 
 
 def figure(
@@ -136,7 +136,7 @@ def _tokens(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
 
 
 def _labels(chosen: xr.Dataset) -> tuple[tuple[str, ...], bool]:
-    """Names of the columns, with an asterisk where some of these tokens stand in the prompt."""
+    """Names of the columns, with an asterisk where some of these tokens are in the prompt."""
     stars = chosen["in_prompt"].values > 0
     names = tuple(f"{name}{'*' if star else ''}" for name, star in zip(chosen[TOKEN].values, stars, strict=True))
     return names, bool(stars.any())
@@ -146,15 +146,15 @@ def _asterisk(chosen: xr.Dataset) -> str:
     worst = int(chosen["in_prompt"].values.argmax())
     return (
         f"* short answers: in up to {int(chosen['in_prompt'].values[worst])} of them (at {chosen[TOKEN].values[worst]}) "
-        "this token stands in the prompt."
+        "this token is in the prompt."
     )
 
 
 def _frame(chosen: xr.Dataset, layers: str | None) -> tuple[tuple[Frame, ...], str]:
-    columns = [place for place, name in enumerate(chosen[TOKEN].values) if str(name).startswith(EXACT)]
+    columns = [index for index, name in enumerate(chosen[TOKEN].values) if str(name).startswith(EXACT)]
     if layers is not None:
         first, last = _range(layers, chosen.sizes[LAYER])
-        about = f"Frame: layers {first} to {last}, as asked for."
+        about = f"Frame: layers {first} to {last}, as requested."
     elif "frame_first" in chosen and int(chosen["frame_first"]) >= 0:
         first, last = int(chosen["frame_first"]), int(chosen["frame_last"])
         about = "Frame: the exact answer, layers within 0.02 of the best of these columns."
@@ -184,7 +184,7 @@ def _beyond(chosen: xr.Dataset) -> str:
 
 def _auroc_scale(values: np.ndarray, chosen: xr.Dataset) -> Scale:
     finite = values[np.isfinite(values)]
-    mark = ScaleMark(float(chosen["best_high"]), "best of a map with shuffled labels")
+    mark = ScaleMark(float(chosen["best_high"]), "best of a map with permuted labels")
     marks = (mark,) if CHANCE <= mark.value <= 1 else ()
     return Scale("AUROC", CHANCE, 1.0, "Blues", under=bool((finite < CHANCE).any()), marks=marks)
 
@@ -192,8 +192,8 @@ def _auroc_scale(values: np.ndarray, chosen: xr.Dataset) -> Scale:
 def _nested(chosen: xr.Dataset) -> str:
     low, high = float(chosen["nested_low"]), float(chosen["nested_high"])
     return (
-        f"The best cell, chosen on other folds than it is judged on: {float(chosen['nested']):.2f} ({low:.2f} to "
-        f"{high:.2f}). Pointer: 95 % of maps with shuffled labels have their best cell below."
+        f"The best cell, selected on other folds than it is evaluated on: {float(chosen['nested']):.2f} ({low:.2f} to "
+        f"{high:.2f}). Pointer: 95th percentile of the best cell over maps with permuted labels."
     )
 
 
@@ -212,26 +212,26 @@ def _heads(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     )  # fmt: skip
     finite = values[np.isfinite(values)]
     best_high = float(chosen["head_best_high"])
-    marks = (ScaleMark(best_high, "best of a map with shuffled labels"),) if best_high >= CHANCE else ()
+    marks = (ScaleMark(best_high, "best of a map with permuted labels"),) if best_high >= CHANCE else ()
     scale = Scale("AUROC", CHANCE, 1.0, "Blues", under=bool((finite < CHANCE).any()), marks=marks)
     note = (
-        "AUROC on held-out answers; q: Benjamini-Hochberg over the heads, against shuffled labels. Pointer and dashes: 95 % "
-        "of maps with shuffled labels have their best head below."
+        "AUROC on held-out answers; q: Benjamini-Hochberg over the heads, against permuted labels. Pointer and dashes: "
+        "95th percentile of the best head over maps with permuted labels."
     )
     return (panel, _strongest(chosen, values, best_high)), 2, {"auroc": scale}, note
 
 
 def _strongest(chosen: xr.Dataset, values: np.ndarray, best_high: float) -> Intervals:
     """The heads with the highest AUROC, with their intervals."""
-    order = np.argsort(np.where(np.isfinite(values), -values, np.inf), axis=None, kind="stable")[:MOST_HEADS]
-    places = [np.unravel_index(place, values.shape) for place in order if np.isfinite(values.flat[place])]
+    order = np.argsort(np.where(np.isfinite(values), -values, np.inf), axis=None, kind="stable")[:N_HEADS_LISTED]
+    heads = [np.unravel_index(index, values.shape) for index in order if np.isfinite(values.flat[index])]
     low, high = (chosen[f"head_{side}"].transpose(LAYER, HEAD).values for side in ("low", "high"))
-    floor = min((float(low[place]) for place in places), default=CHANCE)
+    floor = min((float(low[head]) for head in heads), default=CHANCE)
     return Intervals(
-        key="strongest", title="Highest, 95 % interval", values=np.array([values[place] for place in places]),
-        low=np.array([low[place] for place in places]), high=np.array([high[place] for place in places]),
+        key="strongest", title="Highest, 95 % interval", values=np.array([values[head] for head in heads]),
+        low=np.array([low[head] for head in heads]), high=np.array([high[head] for head in heads]),
         x=Axis("AUROC", low=min(0.4, float(np.floor(10 * floor) / 10)), high=1.0),
-        y=Axis("", tuple(head_name(int(layer), int(head)) for layer, head in places)),
+        y=Axis("", tuple(head_name(int(layer), int(head)) for layer, head in heads)),
         guides=(Guide("x", CHANCE), Guide("x", best_high)),
     )  # fmt: skip
 
@@ -246,7 +246,7 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     x = Axis("Tested on", tuple(written[name] for name in columns))
     y = Axis("Fitted on", tuple(written.get(name, "all others") for name in rows))
     own = tuple(
-        Mark(rows.index(name), place) for place, name in enumerate(columns) if np.isfinite(raw[rows.index(name), place])
+        Mark(rows.index(name), index) for index, name in enumerate(columns) if np.isfinite(raw[rows.index(name), index])
     )
     panels = (
         Heatmap("raw", "AUROC", raw, x, y, "auroc", marks=own, missing="too few answers"),
@@ -272,7 +272,12 @@ def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         categories=(Category("supervised", "probe", "#31688e"), Category("score", "score", "#7a7a7a")),
         guides=(Guide("x", CHANCE),),
     )  # fmt: skip
-    return (panel,), 1, {}, "Layers of probes are chosen on other folds than they are judged on. Scores are not fitted."
+    return (
+        (panel,),
+        1,
+        {},
+        "Layers of probes are selected on other folds than they are evaluated on. Scores are not fitted.",
+    )
 
 
 _KINDS: dict[str, Callable[[xr.Dataset, str, str | None], Parts]] = {
@@ -283,8 +288,8 @@ _KINDS: dict[str, Callable[[xr.Dataset, str, str | None], Parts]] = {
 }
 _TITLES = {
     "heads": "Which heads know that the answer is wrong",
-    "transfer": "Does a probe of errors carry over to other topics",
-    "table": "Telling wrong answers from correct ones: probes and baselines",
+    "transfer": "Does a probe of errors generalise to other topics",
+    "table": "Detecting wrong answers: probes and baselines",
 }
 
 

@@ -31,7 +31,7 @@ SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
 
 @dataclass(frozen=True)
 class ProbingOptions(StudyOptions):
-    """What can be chosen about the study `probing`: at which layer and token does the model know that it errs?
+    """Options of the study `probing`: at which layer and token does the model know that it errs?
 
     Examples:
         >>> ProbingOptions(sites=("residual", "mlp_out"), shuffles=200).sites
@@ -44,19 +44,24 @@ class ProbingOptions(StudyOptions):
 
     study = "probing"
     sites: tuple[str, ...] | None = option(
-        None, "of mlp_in, mlp_out, attention_out, residual; the published map is mlp_in's"
+        None,
+        "hook points to probe: mlp_in (as published), mlp_out, attention_out, residual; None: mlp_in, residual",
     )
     spans: str = option(
-        "blind", 'how exact answers are found: "blind" to the label, or as "published"', choices=("blind", "published")
+        "blind",
+        'how exact answers are found: "blind" (without the label) or "published" (with it)',
+        choices=("blind", "published"),
     )
-    extractor: Endpoint | None = option(None, "finds exact answers of wrong answers, the published way")
-    folds: int = option(5, "of the cross-validation", minimum=2)
-    shuffles: int = option(100, "of the labels, for the null; no q-value is below 1 / shuffles", minimum=40)
-    paper: bool = option(True, "the paper's protocol beside ours, at the first site")
-    p_true: bool = option(True, "ask the model whether its answer is true")
-    batch_tokens: int = option(2048, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(64, "answers between two commits", minimum=1)
-    seed: int = option(0, "of folds and shuffles")
+    extractor: Endpoint | None = option(None, "model that extracts exact answers for the published spans")
+    folds: int = option(5, "number of cross-validation folds", minimum=2)
+    shuffles: int = option(
+        100, "number of label permutations for the null; no q-value is below 1 / shuffles", minimum=40
+    )
+    paper: bool = option(True, "also run the paper's protocol, at the first site")
+    p_true: bool = option(True, "also ask the model whether its answer is true")
+    batch_tokens: int = option(2048, "tokens per batch, padding included", minimum=1)
+    shard: int = option(64, "answers per committed shard", minimum=1)
+    seed: int = option(0, "random seed of folds and label permutations")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -87,8 +92,8 @@ PROBING = DatasetSpec(
         "The model answers each question greedily; a stated matching rule labels the answer correct or "
         "wrong. At every layer and at fifteen tokens around the question's end and the exact answer, a "
         "logistic regression on the activation predicts that the answer is wrong; each cell is its AUROC on"
-        " folds held out. The exact answer is found by the same rule whatever the label. The best cell is "
-        "judged on folds that did not choose it.",
+        " held-out folds. The exact answer is found by the same rule whatever the label. The best cell is "
+        "evaluated on folds that were not used to select it.",
         "Orgad et al., LLMs Know More Than They Show",
         "https://arxiv.org/abs/2410.02707",
     ),
@@ -101,31 +106,31 @@ PROBING = DatasetSpec(
         ),
         Variable("low", (SITE, LAYER, TOKEN), "lower end of the 95 % interval of auroc", dtype="float32"),
         Variable("high", (SITE, LAYER, TOKEN), "upper end of the 95 % interval of auroc", dtype="float32"),
-        Variable("p", (SITE, LAYER, TOKEN), "p-value of auroc against shuffled labels", dtype="float32"),
+        Variable("p", (SITE, LAYER, TOKEN), "p-value of auroc against permuted labels", dtype="float32"),
         Variable("q", (SITE, LAYER, TOKEN), "q-value of auroc (Benjamini-Hochberg)", dtype="float32"),
         Variable(
             "null_high",
             (SITE, LAYER, TOKEN),
-            "AUROC that 95 % of probes with shuffled labels stay below",
+            "95th percentile of this probe's AUROC with permuted labels",
             dtype="float32",
         ),
-        Variable("chosen", (SITE, LAYER, TOKEN), "number of folds in which this cell was chosen"),
+        Variable("chosen", (SITE, LAYER, TOKEN), "number of folds in which this cell was selected"),
         Variable(
             "best_high",
             (SITE,),
-            "AUROC that the best cells of 95 % of maps with shuffled labels stay below",
+            "95th percentile of the best cell's AUROC over maps with permuted labels",
             dtype="float32",
         ),
         Variable(
             "best_p",
             (SITE,),
-            "share of maps with shuffled labels whose best cell is as good as this map's",
+            "share of maps with permuted labels whose best cell is as good as this map's",
             dtype="float32",
         ),
         Variable(
             "nested",
             (SITE,),
-            "AUROC of the best cell, chosen on other folds than it is judged on",
+            "AUROC of the best cell, selected on other folds than it is evaluated on",
             dtype="float32",
             interval=True,
         ),
@@ -139,16 +144,16 @@ PROBING = DatasetSpec(
         ),
         Variable("head_low", (LAYER, HEAD), "lower end of the 95 % interval of head_auroc", dtype="float32"),
         Variable("head_high", (LAYER, HEAD), "upper end of the 95 % interval of head_auroc", dtype="float32"),
-        Variable("head_p", (LAYER, HEAD), "p-value of head_auroc against shuffled labels", dtype="float32"),
+        Variable("head_p", (LAYER, HEAD), "p-value of head_auroc against permuted labels", dtype="float32"),
         Variable("head_q", (LAYER, HEAD), "q-value of head_auroc (Benjamini-Hochberg over heads)", dtype="float32"),
         Variable(
             "head_null_high",
             (LAYER, HEAD),
-            "AUROC that 95 % of this head's probes with shuffled labels stay below",
+            "95th percentile of the AUROC of this head's probe with permuted labels",
             dtype="float32",
         ),
-        Variable("head_best_high", (), "AUROC that the best heads of 95 % of maps with shuffled labels stay below"),
-        Variable("head_best_p", (), "share of maps with shuffled labels whose best head is as good as this map's"),
+        Variable("head_best_high", (), "95th percentile of the best head's AUROC over maps with permuted labels"),
+        Variable("head_best_p", (), "share of maps with permuted labels whose best head is as good as this map's"),
         Variable(
             "published",
             (LAYER, TOKEN),
@@ -158,28 +163,30 @@ PROBING = DatasetSpec(
         Variable(
             "received", (LAYER, TOKEN), "attention from later tokens, mean over heads and examples", dtype="float32"
         ),
-        Variable("in_prompt", (TOKEN,), "number of examples in which this token stands in the prompt"),
-        Variable("moved", (TOKEN,), "number of examples in which there is no such token and the nearest end was taken"),
+        Variable("in_prompt", (TOKEN,), "number of examples in which this token is in the prompt"),
+        Variable(
+            "moved", (TOKEN,), "number of examples without such a token, where the nearest end of the text was taken"
+        ),
         Variable("exact", (EXAMPLE,), "text of the exact answer", dtype=TEXT),
         Variable("topic_of", (EXAMPLE,), "topic of the question", dtype=TEXT),
-        Variable("p_true", (EXAMPLE,), "probability that the model gives to its answer being true", dtype="float32"),
-        Variable("table_auroc", (DETECTOR,), "AUROC of the detector beside the probes", dtype="float32"),
+        Variable("p_true", (EXAMPLE,), "probability the model assigns to its answer being true", dtype="float32"),
+        Variable("table_auroc", (DETECTOR,), "AUROC of the detector", dtype="float32"),
         Variable("table_low", (DETECTOR,), "lower end of the 95 % interval of table_auroc", dtype="float32"),
         Variable("table_high", (DETECTOR,), "upper end of the 95 % interval of table_auroc", dtype="float32"),
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool"),
         Variable("fold_of", (EXAMPLE,), "fold of the answer", dtype="int64"),
-        Variable("exact_first", (EXAMPLE,), "place of the exact answer's first token", dtype="int64"),
-        Variable("exact_last", (EXAMPLE,), "place of the exact answer's last token", dtype="int64"),
+        Variable("exact_first", (EXAMPLE,), "index of the exact answer's first token", dtype="int64"),
+        Variable("exact_last", (EXAMPLE,), "index of the exact answer's last token", dtype="int64"),
         Variable("answer_tokens", (EXAMPLE,), "length of the answer", dtype="int64", unit="tokens"),
         Variable("site", (SITE,), dtype=TEXT, coordinate=True),
         Variable("token", (TOKEN,), dtype=TEXT, coordinate=True),
         Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
         Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
         Variable("kind", (DETECTOR,), "kind of detector", dtype=TEXT, coordinate=True),
-        Variable("paper", None, "AUROC by the published protocol: one 80/20 split, published spans", required=False),
+        Variable("paper", None, "AUROC by the paper's protocol: one 80/20 split, published spans", required=False),
         Variable("transfer", None, "AUROC on a group of topics of the probe fitted on another", required=False),
         Variable(
-            "transfer_gain", None, "transfer less the AUROC of the log-probability on the tested group", required=False
+            "transfer_gain", None, "transfer minus the AUROC of the log-probability on the tested group", required=False
         ),
         Variable("transfer_logprob", None, "AUROC of the log-probability on the tested group", required=False),
         Variable("transfer_size", None, "answers of the group", required=False, unit="answers"),
@@ -191,11 +198,11 @@ PROBING = DatasetSpec(
     figure_options={
         "kind": FigureOption(
             "tokens: layer x token; heads: layer x head; transfer: from one topic to another; table: probes "
-            "beside baselines.",
+            "and baselines.",
             "heads",
         ),
         "site": FigureOption(
-            "What the probe reads, of those measured; the first by default.",
+            "Hook point of the probe, of those measured; the first by default.",
             "residual",
             needs={"kind": ("tokens", "transfer")},
         ),
@@ -205,14 +212,14 @@ PROBING = DatasetSpec(
             needs={"kind": ("tokens",)},
         ),
         "layers": FigureOption(
-            "Layers to frame, in place of those near the best.", "10-20", needs={"kind": ("tokens",)}
+            "Layers to frame, instead of those near the best.", "10-20", needs={"kind": ("tokens",)}
         ),
     },
     variants=(
         FigureVariant("tokens", "Layers and tokens", {"kind": "tokens"}),
         FigureVariant("heads", "Heads", {"kind": "heads"}),
         FigureVariant("transfer", "Other topics", {"kind": "transfer"}),
-        FigureVariant("table", "Beside baselines", {"kind": "table"}),
+        FigureVariant("table", "Probes and baselines", {"kind": "table"}),
     ),
     words="words:describe",
     head_columns=(

@@ -1,4 +1,4 @@
-"""In what way does a model err on a question? Five types, told from K sampled answers.
+"""In what way does a model err on a question? Five types, defined by K sampled answers.
 
 With c the samples that are correct, w the largest group of equal wrong answers, n the different wrong answers and r the
 refusals (Orgad et al., arXiv 2410.02707, section 5),
@@ -15,10 +15,10 @@ A question can be of several types, or of none. Wrong answers are equal when the
 (case, accents, articles, numbers aside: `corpora.normalisation`); "the capital is Lyon" and "Lyon" are one answer, since it is
 the exact answers that are compared.
 
-`type_probes` asks whether one activation, at the greedy answer, tells a type from the rest: AUROC over folds with its
-interval, and the 95 % quantile of the same under shuffled types.
+`type_probes` asks whether one activation, at the greedy answer, separates a type from the rest: AUROC over folds with its
+confidence interval, and the 95 % quantile of the same with permuted labels.
 
-Cost: nothing beside the probes. This module does not know a model.
+Cost: that of the probes. No model is needed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from headwise.stats import auroc_by_fold
 from headwise.stats.permutation import permuted_labels
 from headwise.stats.validation import MIN_PER_CLASS
 
-__all__ = ["TYPES", "Counts", "TypeProbe", "clusters", "counts_of", "type_probes", "types_of"]
+__all__ = ["TYPES", "SampleCounts", "TypeProbe", "clusters", "counts_of", "type_probes", "types_of"]
 
 TYPES = {
     "A": "refuses",
@@ -51,8 +51,8 @@ Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
-class Counts(NamedTuple):
-    """What the K samples of every question came to, (question,) each."""
+class SampleCounts(NamedTuple):
+    """Counts over the K samples of every question, (question,) each."""
 
     correct: Ints
     largest_wrong: Ints
@@ -62,13 +62,13 @@ class Counts(NamedTuple):
 
 
 class TypeProbe(NamedTuple):
-    """How well one type is told from the rest; NaN where too few questions are of it, or not of it."""
+    """How well one type is separated from the rest; NaN where either has too few questions."""
 
     auroc: float
     low: float
     high: float
     null_high: float
-    """95 % of probes of shuffled types lie below"""
+    """95th percentile with permuted labels"""
 
 
 def clusters(texts: Sequence[str]) -> list[int]:
@@ -81,7 +81,7 @@ def clusters(texts: Sequence[str]) -> list[int]:
     return [known.setdefault(words(text), len(known)) for text in texts]
 
 
-def counts_of(labels: NDArray[np.object_], groups: Ints) -> Counts:
+def counts_of(labels: NDArray[np.object_], groups: Ints) -> SampleCounts:
     """From the label and the group of every sample, (question, sample) each.
 
     >>> labels = np.array([["correct", "wrong", "wrong", "wrong", "refused"]], dtype=object)
@@ -93,15 +93,15 @@ def counts_of(labels: NDArray[np.object_], groups: Ints) -> Counts:
         sizes = np.unique(own[row == WRONG], return_counts=True)[1]
         largest.append(int(sizes.max(initial=0)))
         different.append(len(sizes))
-    return Counts(
+    return SampleCounts(
         (labels == CORRECT).sum(axis=1), np.array(largest), np.array(different), (labels == REFUSED).sum(axis=1)
     )
 
 
-def types_of(counts: Counts, samples: int) -> Flags:
+def types_of(counts: SampleCounts, samples: int) -> Flags:
     """(question, type): which types each question is of.
 
-    >>> one = Counts(*(np.array([part]) for part in (5, 5, 4, 0)))
+    >>> one = SampleCounts(*(np.array([part]) for part in (5, 5, 4, 0)))
     >>> "".join(name for name, flag in zip(TYPES, types_of(one, 12)[0]) if flag)
     'DE'
     """
@@ -119,7 +119,7 @@ def types_of(counts: Counts, samples: int) -> Flags:
 def type_probes(
     activations: NDArray[np.float32], types: Flags, *, folds: int = 5, shuffles: int = 50, seed: int = 0
 ) -> list[TypeProbe]:
-    """One probe a type against the rest, from an activation a question: (question, feature) and (question, type)."""
+    """One probe per type against the rest: activations (question, feature), types (question, type)."""
     return [_type_probe(activations, flag, folds, shuffles, seed) for flag in types.T]
 
 

@@ -1,7 +1,7 @@
 """The figure of the sampling study: which of many answers to take, and how the model errs.
 
 Three panels: how often each strategy's answer is correct, of all questions; the same of the questions of each type of
-error, for the strategies that could be used; and how well a probe tells each type from the rest. Types without questions
+error, for the strategies that could be used; and how well a probe separates each type from the rest. Types without questions
 are left out. Nothing is computed here.
 """
 
@@ -17,26 +17,26 @@ from headwise.figures.provenance import provenance_caption, provenance_of, with_
 
 LABELS = {
     "greedy": "Greedy",
-    "random": "Any sample (random)",
+    "random": "Random sample",
     "majority": "Majority of samples",
-    "probe": "Trusted most by the probe",
-    "any": "A correct one if there is",
+    "probe": "Lowest error probability by probe",
+    "any": "Any correct sample (bound)",
 }
-KINDS = {  # strategies that are alike: label, colour, which
+KINDS = {  # label, colour and strategies of each kind
     "plain": ("no probe", "#3d3d3d", ("greedy", "random", "majority")),
     "probe": ("probe", "#31688e", ("probe",)),
     "bound": ("bound", "#a8a8a8", ("any",)),
 }
 BY_TYPE = {"greedy": ("Greedy", "#3d3d3d"), "majority": ("Majority", "#c2902b"), "probe": ("Probe", "#31688e")}
 TYPE_COLOUR, CHANCE = "#8a4fa3", 0.5
-FEW = 5  # questions of a type; of fewer an interval says nothing
+MIN_QUESTIONS = 5  # for an interval to be drawn
 
 
 def figure(dataset: xr.Dataset) -> Figure:
     """Strategies, strategies by type of error, and the probes of types."""
     there = [str(name) for name in dataset[ERROR_TYPE].values if _size(dataset, str(name))]
     panels: list[Panel] = [_overall(dataset)]
-    many = [name for name in there if _size(dataset, name) >= FEW]
+    many = [name for name in there if _size(dataset, name) >= MIN_QUESTIONS]
     if many:
         panels.append(_by_type(dataset, many))
     known = [name for name in there if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
@@ -62,7 +62,7 @@ def _overall(dataset: xr.Dataset) -> Intervals:
         high=dataset["accuracy_high"].values,
         x=Axis("Share of questions", low=0.0, high=1.0),
         y=Axis("", tuple(LABELS[name] for name in names)),
-        groups=tuple(next(place for place, kind in enumerate(KINDS.values()) if name in kind[2]) for name in names),
+        groups=tuple(next(index for index, kind in enumerate(KINDS.values()) if name in kind[2]) for name in names),
         categories=tuple(Category(key, *kind[:2]) for key, kind in KINDS.items()),
         guides=(Guide("x", float(dataset["accuracy"].sel({STRATEGY: "greedy"}))),),
     )
@@ -115,10 +115,12 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     )
     text += "; chance." if np.isfinite(dataset["type_auroc"].values).any() else "."
     few = [
-        f"{name} ({size})" for name in map(str, dataset[ERROR_TYPE].values) if 0 < (size := _size(dataset, name)) < FEW
+        f"{name} ({size})"
+        for name in map(str, dataset[ERROR_TYPE].values)
+        if 0 < (size := _size(dataset, name)) < MIN_QUESTIONS
     ]
     if few:
-        text += f" Types of fewer than {FEW} questions are not drawn: {', '.join(few)}."
+        text += f" Types of fewer than {MIN_QUESTIONS} questions are not drawn: {', '.join(few)}."
     left = [
         str(name)
         for name in dataset[ERROR_TYPE].values

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingOptions(StudyOptions):
-    """What can be chosen about the study `samples`: what does the model say when it is asked many times?
+    """Options of the study `samples`: what does the model answer when it is asked many times?
 
     Examples:
         >>> SamplingOptions(samples=10, questions=50, temperature=0.7)
@@ -29,14 +29,14 @@ class SamplingOptions(StudyOptions):
     """
 
     study = "samples"
-    samples: int = option(30, "a question", minimum=2)
-    questions: int = option(100, "of those answered, evenly over topics", minimum=1)
-    temperature: float = option(1.0, "over 0, or all samples are equal")
-    layer: int | None = option(None, "where to read; None is where the probing map is best at the exact answer")
-    site: str | None = option(None, "None is the probing map's first")
-    folds: int = option(5, "of the cross-validation", minimum=2)
-    shard: int = option(8, "questions between two commits", minimum=1)
-    seed: int = option(0, "of the samples")
+    samples: int = option(30, "number of samples per question", minimum=2)
+    questions: int = option(100, "number of questions, of those answered, balanced over topics", minimum=1)
+    temperature: float = option(1.0, "sampling temperature, above 0")
+    layer: int | None = option(None, "layer of the probe; None: where the probing map is best at the exact answer")
+    site: str | None = option(None, "hook point of the probe; None: the first of the probing map")
+    folds: int = option(5, "number of cross-validation folds", minimum=2)
+    shard: int = option(8, "questions per committed shard", minimum=1)
+    seed: int = option(0, "random seed of the samples")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,8 +58,8 @@ SAMPLES = DatasetSpec(
     name="samples",
     question="Asked many times, which answer to take?",
     method=Method(
-        "Each question is answered many times by sampling. From how often the answers are right, and how "
-        "the wrong ones agree, come types of error; strategies choose one of the samples, among them a "
+        "Each question is answered many times by sampling. The number of correct answers, and how far the "
+        "wrong ones agree, define types of error; strategies choose one of the samples, among them a "
         "probe of the model's own activations.",
         "Orgad et al., LLMs Know More Than They Show",
         "https://arxiv.org/abs/2410.02707",
@@ -94,7 +94,7 @@ SAMPLES = DatasetSpec(
         Variable("wrong_answers", (EXAMPLE,), "number of different wrong answers", dtype="int64"),
         Variable("refused", (EXAMPLE,), "number of samples that refuse", dtype="int64", unit="samples"),
         Variable("is_type", (EXAMPLE, ERROR_TYPE), "whether the question is of this type of error", dtype="bool"),
-        Variable("picked", (STRATEGY, EXAMPLE), "how often the strategy's choice is correct", dtype="float32"),
+        Variable("picked", (STRATEGY, EXAMPLE), "share of the strategy's choices that are correct", dtype="float32"),
         Variable(
             "accuracy",
             (STRATEGY,),
@@ -102,7 +102,7 @@ SAMPLES = DatasetSpec(
             dtype="float32",
             interval=True,
         ),
-        Variable("gain", (STRATEGY,), "accuracy less that of the greedy answer", dtype="float32", interval=True),
+        Variable("gain", (STRATEGY,), "accuracy minus that of the greedy answer", dtype="float32", interval=True),
         Variable(
             "type_accuracy",
             (ERROR_TYPE, STRATEGY),
@@ -113,7 +113,7 @@ SAMPLES = DatasetSpec(
         Variable(
             "type_gain",
             (ERROR_TYPE, STRATEGY),
-            "accuracy less that of the greedy answer, on questions of this type",
+            "accuracy minus that of the greedy answer, on questions of this type",
             dtype="float32",
             interval=True,
         ),
@@ -128,10 +128,10 @@ SAMPLES = DatasetSpec(
         Variable(
             "type_null_high",
             (ERROR_TYPE,),
-            "AUROC that 95 % of such probes with shuffled labels stay below",
+            "95th percentile of the AUROC of such probes with permuted labels",
             dtype="float32",
         ),
-        Variable("probe_auroc", (), "AUROC, over samples, of the probe that chooses", dtype="float32", interval=True),
+        Variable("probe_auroc", (), "AUROC, over samples, of the probe that selects", dtype="float32", interval=True),
         Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
         Variable("strategy", (STRATEGY,), dtype=TEXT, coordinate=True),
         Variable("error_type", (ERROR_TYPE,), dtype=TEXT, coordinate=True),

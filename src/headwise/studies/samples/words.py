@@ -1,6 +1,6 @@
 """The sampling study in words: how the model errs when asked many times, and which of its answers to take.
 
-Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`.
+Every number is computed from the Dataset and stored, with its source, in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.provenance import provenance_of
 
-NAMES = {
+STRATEGY_NAMES = {
     "greedy": "the greedy answer",
-    "random": "any sample",
+    "random": "a random sample",
     "majority": "the majority's answer",
-    "probe": "the answer the probe trusts most",
-    "any": "a correct sample if there is one",
+    "probe": "the probe's choice",
+    "any": "any correct sample (the upper bound)",
 }
-FEW = 100  # questions below which the sample is called small
+SMALL_SAMPLE = 100  # questions
 
 
 def describe(dataset: xr.Dataset) -> Description:
-    """Samples as a careful reader would tell of them."""
+    """The samples in words."""
     model = model_in(dataset)
     writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
     _add_overview(writer, dataset, model)
@@ -41,8 +41,8 @@ def _add_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
     draws = writer.count(dataset.sizes[DRAW], "samples", "time")
     writer.add(
         "overview",
-        f"{model} was asked {asked}, {draws} each with tokens drawn at random; how it errs is told from how its answers "
-        "differ, and a probe chooses among them.",
+        f"{model} was asked {asked}, {draws} each with tokens sampled at random; types of errors are defined by how its "
+        "answers differ, and a probe chooses among them.",
     )
     layer = writer.count(int(dataset.attrs["layer"]), "layer")
     writer.add(
@@ -56,7 +56,7 @@ def _add_axes(writer: Writer) -> None:
     writer.add(
         "axes",
         "Accuracy is the share of questions whose chosen answer is correct, a refusal counting as not correct. The range in "
-        "brackets is the 95 % interval, from questions drawn anew; gains over the greedy answer are paired, question by "
+        "brackets is the 95 % confidence interval, from a bootstrap over questions; gains over the greedy answer are paired by "
         "question.",
     )
     writer.add(
@@ -69,10 +69,10 @@ def _add_axes(writer: Writer) -> None:
 
 def _add_strategies(writer: Writer, dataset: xr.Dataset) -> None:
     parts = [
-        f"{NAMES[name]} {_ranged(writer, dataset.sel({STRATEGY: name}), 'accuracy', name)}"
+        f"{STRATEGY_NAMES[name]} {_ranged(writer, dataset.sel({STRATEGY: name}), 'accuracy', name)}"
         for name in _strategies(dataset)
     ]
-    writer.add("detail", f"Correct is {listed(parts)}.")
+    writer.add("detail", f"Accuracy: {listed(parts)}.")
 
 
 def _add_types(writer: Writer, dataset: xr.Dataset) -> None:
@@ -90,8 +90,8 @@ def _add_types(writer: Writer, dataset: xr.Dataset) -> None:
             text += f"; greedy {greedy}, probe {probe}"
         if np.isfinite(one["type_auroc"]):
             null = writer.fixed(float(one["type_null_high"]), f"type_null_high {name}")
-            text += f"; told from the rest with AUROC {_ranged(writer, one, 'type', name, value='type_auroc')}"
-            text += f" (95 % of shuffled labels: up to {null})"
+            text += f"; separated from the rest with AUROC {_ranged(writer, one, 'type', name, value='type_auroc')}"
+            text += f" (95th percentile with permuted labels: {null})"
         elif size:
             text += "; too few questions, of it or of the rest, to fit a probe"
         writer.add("detail", f"{text}.")
@@ -102,7 +102,8 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
         one = dataset.sel({STRATEGY: name})
         gain = _ranged(writer, one, "gain", name)
         writer.add(
-            "observations", f"Taking {NAMES[name]} instead of the greedy one changes accuracy by {gain}{_sure(one)}."
+            "observations",
+            f"Taking {STRATEGY_NAMES[name]} instead of the greedy answer changes accuracy by {gain}{_sure(one)}.",
         )
     low, value = (dataset[part].sel({STRATEGY: "probe"}) for part in ("type_gain_low", "type_gain"))
     sure = [str(name) for name in dataset[ERROR_TYPE].values if float(low.sel({ERROR_TYPE: name})) > 0]
@@ -110,35 +111,35 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
         rows = (
             f"{name} (by {writer.fixed(float(value.sel({ERROR_TYPE: name})), f'type_gain {name}')})" for name in sure
         )
-        writer.add("observations", f"The probe's choice gains beyond doubt on questions of type {listed(rows)}.")
-    told = [
+        writer.add("observations", f"The probe's choice gains significantly on questions of type {listed(rows)}.")
+    separated = [
         str(name)
         for name in dataset[ERROR_TYPE].values
         if float(dataset["type_low"].sel({ERROR_TYPE: name})) > float(dataset["type_null_high"].sel({ERROR_TYPE: name}))
     ]
     tried = int(np.isfinite(dataset["type_auroc"].values).sum())
     if tried:
-        count, total = writer.count(len(told), "told"), writer.count(tried, "tried", "type")
+        count, total = writer.count(len(separated), "separated"), writer.count(tried, "tried", "type")
         writer.add(
             "observations",
-            f"Of {total} with enough questions, {count} are told from the rest by one activation beyond what shuffled labels "
-            f"give{': ' + listed(told) if told else ''}.",
+            f"Of {total} with enough questions, {count} are separated from the rest by one activation better than with "
+            f"permuted labels{': ' + listed(separated) if separated else ''}.",
         )
 
 
 def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
-    if dataset.sizes[EXAMPLE] < FEW:
+    if dataset.sizes[EXAMPLE] < SMALL_SAMPLE:
         writer.add(
             "caveats", f"Only {writer.count(dataset.sizes[EXAMPLE], 'questions')} questions, so intervals are wide."
         )
     writer.add(
         "caveats",
-        "The layer was chosen where greedy answers to the same questions are told best, which is a little too good for them; "
+        "The layer was chosen on greedy answers to the same questions, which is slightly optimistic; "
         "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
-        "samples. Types are told from the same samples that are chosen from. Wrong answers are called equal by their words.",
+        "samples. Types are defined by the same samples. Wrong answers with the same words count as equal.",
     )
     if not provenance_of(dataset).get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
+        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
     writer.add("caveats", "This is one model on one set of questions.")
 
 
@@ -149,8 +150,8 @@ def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
     )
     one = dataset.sel({STRATEGY: "probe"})
     return (
-        f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} a question of {model}, the one a probe trusts most is "
-        f"correct for {probe} of questions, the greedy answer for {greedy}; the gain is "
+        f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} per question of {model}, the one that a probe selects "
+        f"is correct for {probe} of questions, the greedy answer for {greedy}; the gain is "
         f"{_ranged(writer, one, 'gain', 'probe')}."
     )
 
@@ -158,7 +159,7 @@ def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
 def _sure(one: xr.Dataset) -> str:
     if float(one["gain_low"]) > 0:
         return ", a gain"
-    return ", a loss" if float(one["gain_high"]) < 0 else ", which is no sure difference"
+    return ", a loss" if float(one["gain_high"]) < 0 else ", not a significant difference"
 
 
 def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "", *, value: str | None = None) -> str:
