@@ -1,5 +1,5 @@
-"""Study `answers`: what does the model say when it is asked, and is it right?
+"""Study `answers`: what does the model answer, and is the answer correct?
 
-`measure` asks (`studies.decoding` makes many answers at once) and judges, `endings` says where an answer is
-over. The maps of `spectral`, `probing` and `samples` are made from these answers.
+`measure` asks the questions (`studies.decoding` generates in batches) and labels the answers; `endings` decides where an
+answer ends. The studies `spectral`, `probing` and `samples` depend on these answers.
 """

@@ -1,7 +1,4 @@
-"""Where does an answer end? At an end of turn, at a line end, or with its first sentence; a word problem with its result.
-
-This module knows tokens and sentences, not what is right.
-"""
+"""Where does an answer end? At an end of turn, at a line end, or after its first sentence; a word problem after its result."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ from headwise.studies.decoding import Ids
 __all__ = ["ending", "ending_ids", "is_second_sentence", "text_of"]
 
 FULL_STOP = re.compile(r"[.!?][\"')\]]*$")
-NEXT_QUESTION = re.compile(r"\n\s*Question$")  # a base model goes on with the next example
+NEXT_QUESTION = re.compile(r"\n\s*Question$")  # a base model continues with the next example
 FILLERS = frozenset("sure certainly of course okay ok well great question good i see hello".split())
 
 
 def text_of(model: Model, ids: Ids) -> str:
-    """Tokens as the text they stand for, without special ones and blanks around it."""
+    """The decoded text, without special tokens and surrounding blanks."""
     tokenizer: Any = model.tokenizer
     return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
 
@@ -35,9 +32,9 @@ def ending_ids(model: Model) -> frozenset[int]:
 
 
 def ending(model: Model, numeric: bool) -> Callable[[Ids, int], bool]:
-    """What ends an answer: a special token, a line end after the first word, or the first word of a second sentence.
+    """Whether a token ends an answer: a special token, a line end after the first word, or the start of a second sentence.
 
-    Word problems may take several sentences and lines.
+    A word problem may take several sentences and lines.
     """
     stops = ending_ids(model)
     tokenizer: Any = model.tokenizer
@@ -56,7 +53,7 @@ def ending(model: Model, numeric: bool) -> Callable[[Ids, int], bool]:
 
 
 def is_second_sentence(before: str, after: str) -> bool:
-    """Whether the last token began a new sentence, after one that says something.
+    """Whether the last token began a new sentence after a complete one that is not mere filler.
 
     >>> is_second_sentence("It is Paris.", "It is Paris. The"), is_second_sentence("J.", "J. K")
     (True, False)

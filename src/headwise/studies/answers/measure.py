@@ -1,20 +1,17 @@
-"""What does the model answer, and is it right? The answers that the spectral and the probing study are made on.
+"""What does the model answer, and is the answer correct? The studies `spectral`, `probing` and `samples` depend on this one.
 
-Shown: questions, each as one prompt (a chat where the model has a template, else plain text with examples). The model
-answers in a few words, greedily or sampled; or the answers are there already (a column `response` of the user's file, or
-a model behind an OpenAI-compatible endpoint), and are read by the model in one pass. Every answer is labelled correct,
-wrong or refused, by rules (`corpora.matching`), by the user's own labels, or by a judge behind an endpoint.
+Shown: questions, one prompt each (a chat where the model has a template, else plain text with few-shot examples). The model
+generates short answers, greedily or sampled; or the answers are given (a column `response` of the user's file, or a model
+behind an OpenAI-compatible endpoint), and the model reads them in one pass. Every answer is labelled correct, wrong or
+refused, by rules (`corpora.matching`), by the user's own labels, or by a judge behind an endpoint.
 
-An answer ends with the model's end of turn, at a line end, or with its first sentence.
+Stored: the exact token ids of prompt and answer, so that a later pass sees the same tokens and not a re-tokenised text, and
+the log-probabilities of the answer's tokens. The token that ended an answer (`endings`) is not part of it. An empty answer is
+labelled refused by the rule "empty". A question that does not fit into the model's context is an error, or is excluded and
+counted (`too_long="drop"`).
 
-Kept: the very token ids of prompt and answer, so that a later pass sees what was said and not a re-tokenised likeness
-of it, and the log-probability of the answer's tokens. What ended an answer is not part of it.
-
-An empty answer is labelled refused by the rule "empty". A prompt or answer that does not fit into the model's context is
-refused with its name, or left out and counted (`too_long="drop"`).
-
-Cost: one pass over the prompts and one step a token (see `decoding`); with the default model on two cores about 0.1 s a
-question.
+Cost: one pass over the prompts and one step per token (see `decoding`); about 0.1 s per question with the default model on
+two cores.
 """
 
 from __future__ import annotations
@@ -53,77 +50,71 @@ from headwise.studies.decoding import Ids, PrefixCachedDecoder, Reply, Sampling,
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.run import StudyRun
 
-TOO_LONG = ("refuse", "drop")
-_PLACE = "place"  # of a question in the list it came from; shards are cut from a list sorted by length
+_INDEX = "index"  # of a question in the user's order; shards are cut from a list sorted by length
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A question as the model sees it."""
+class _PromptedQuestion:
+    """A question with its prompt."""
 
-    place: int
+    index: int  # in the user's order
     question: Question
     prompt: Ids
-    given: Ids | None  # the answer's tokens where it is known already
-    limit: int  # tokens an answer may have
+    given: Ids | None  # the answer's tokens where it is given
+    limit: int  # tokens that an answer may have
 
 
 def prepare(model: Model, inputs: StudyInputs, options: AnsweringOptions | None = None) -> StudyRun:
-    """The answers of this model to these questions."""
+    """The study `answers` of this model on these questions."""
     options = options or AnsweringOptions()
     questions = inputs.questions
     chat = has_chat_template(model) if options.chat is None else options.chat
     shots = default_few_shot(chat) if options.few_shot is None else options.few_shot
-    _refuse_some_responses(questions)
-    every = [_ask(model, place, item, options, shots, chat) for place, item in enumerate(questions.items)]
-    asked = _that_fit(model, every, options)
-    asked.sort(key=lambda one: (len(one.prompt), one.place))
+    _require_all_or_no_responses(questions)
+    every = [_prompted(model, index, item, options, shots, chat) for index, item in enumerate(questions.items)]
+    asked = _fitting(model, every, options)
+    asked.sort(key=lambda one: (len(one.prompt), one.index))
     beginning = asked[0].prompt[: common_prefix_length([one.prompt for one in asked])]
     decoder = PrefixCachedDecoder(
         model, beginning, batch=options.batch, batch_tokens=options.batch_tokens, share_prompts=True
     )
-    kept = {one.place for one in asked}
-    dropped = [one.question.id for one in every if one.place not in kept]
+    fitting = {one.index for one in asked}
+    dropped = json.dumps([one.question.id for one in every if one.index not in fitting])
     provenance = _provenance(model, questions, asked, options, shots, chat)
 
     def measure(shard: Shard) -> xr.Dataset:
         return _measure(model, decoder, asked[shard.start : shard.stop], options, shots, chat)
 
-    def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        return {SPEC.name: conclude(shards).assign_attrs(dropped=json.dumps(dropped))}
+    def finalize(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
+        answers = xr.concat(shards, dim=EXAMPLE, data_vars="all")
+        answers = answers.isel({EXAMPLE: np.argsort(answers[_INDEX].values)}).drop_vars(_INDEX)
+        return {SPEC.name: answers.assign_attrs(title="Answers and their labels", record="[]", dropped=dropped)}
 
-    return StudyRun(provenance, len(asked), options.shard, measure, finish)
-
-
-def conclude(shards: Sequence[xr.Dataset]) -> xr.Dataset:
-    """All answers in the order of the questions."""
-    answers = xr.concat(shards, dim=EXAMPLE, data_vars="all")
-    answers = answers.isel({EXAMPLE: np.argsort(answers[_PLACE].values)}).drop_vars(_PLACE)
-    return answers.assign_attrs(title="Answers and their labels", record="[]")
+    return StudyRun(provenance, len(asked), options.shard, measure, finalize)
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
+# ---- prompts --------------------------------------------------------------------------------------------------------
 
 
-def _ask(model: Model, place: int, item: Question, options: AnsweringOptions, shots: int, chat: bool) -> _Asked:
+def _prompted(
+    model: Model, index: int, item: Question, options: AnsweringOptions, shots: int, chat: bool
+) -> _PromptedQuestion:
     prompt = prompt_ids(model, item, few_shot=shots, chat=chat)
-    given = None
-    if item.response is not None:
-        given = _said(model, item.response, chat)
+    given = None if item.response is None else _answer_tokens(model, item.response, chat)
     limit = options.reasoning_tokens if item.numeric else options.max_new_tokens
-    return _Asked(place, item, prompt, given, limit)
+    return _PromptedQuestion(index, item, prompt, given, limit)
 
 
-def _said(model: Model, text: str, chat: bool) -> Ids:
-    """A given answer as tokens, up to the first that would have ended it."""
+def _answer_tokens(model: Model, text: str, chat: bool) -> Ids:
+    """A given answer as tokens, up to the first that ends an answer."""
     tokenizer: Any = model.tokenizer
-    stops = ending_ids(model) - {tokenizer.unk_token_id}  # a word the tokenizer does not know ends nothing
+    stops = ending_ids(model) - {tokenizer.unk_token_id}  # an unknown word does not end an answer
     ids = answer_ids(model, text.strip(), chat=chat)
-    end = next((place for place, token in enumerate(ids) if token in stops), len(ids))
+    end = next((index for index, token in enumerate(ids) if token in stops), len(ids))
     return ids[:end]
 
 
-def _refuse_some_responses(questions: Questions) -> None:
+def _require_all_or_no_responses(questions: Questions) -> None:
     if not questions.items:
         raise DataError(f"{questions.name} holds no questions; give at least one")
     missing = [item.id for item in questions.items if item.response is None]
@@ -134,31 +125,36 @@ def _refuse_some_responses(questions: Questions) -> None:
         )
 
 
-def _that_fit(model: Model, every: Sequence[_Asked], options: AnsweringOptions) -> list[_Asked]:
-    """Those whose prompt and answer fit into the context; the others are refused, or left out if so asked."""
-    most = model.card.max_positions
-    if most is None:
+def _fitting(model: Model, every: Sequence[_PromptedQuestion], options: AnsweringOptions) -> list[_PromptedQuestion]:
+    """The questions whose prompt and answer fit into the context; others are an error, or dropped if so configured."""
+    longest = model.card.max_positions
+    if longest is None:
         return list(every)
     lengths = [len(one.prompt) + (one.limit if one.given is None else len(one.given)) for one in every]
-    fit = [one for one, length in zip(every, lengths, strict=True) if length <= most]
-    long = [one for one, length in zip(every, lengths, strict=True) if length > most]
+    fit = [one for one, length in zip(every, lengths, strict=True) if length <= longest]
+    long = [one for one, length in zip(every, lengths, strict=True) if length > longest]
     if long and (options.too_long == "refuse" or not fit):
         one = long[0]
         what = f"{one.limit} tokens of answer" if one.given is None else f"its answer of {len(one.given)} tokens"
         others = f" (and {len(long) - 1} more)" if len(long) > 1 else ""
         raise DataError(
             f"the question {one.question.id!r}{others} does not fit: its prompt of {len(one.prompt)} tokens or more and "
-            f"{what} are over the {most} tokens that {model.id} takes; shorten it, or leave such questions out with "
+            f"{what} exceed the {longest} tokens that {model.id} takes; shorten it, or leave such questions out with "
             "too_long='drop'"
         )
     return fit
 
 
 def _provenance(
-    model: Model, questions: Questions, asked: Sequence[_Asked], options: AnsweringOptions, shots: int, chat: bool
+    model: Model,
+    questions: Questions,
+    asked: Sequence[_PromptedQuestion],
+    options: AnsweringOptions,
+    shots: int,
+    chat: bool,
 ) -> Provenance:
     shown = hashlib.blake2b(digest_size=8)  # a chat template may write the date, so the prompts themselves count
-    for one in sorted(asked, key=lambda one: one.place):
+    for one in sorted(asked, key=lambda one: one.index):
         shown.update(json.dumps([one.prompt, one.given]).encode())
     data = {"name": questions.name, "size": len(asked), "given": len(questions), "digest": questions.digest}
     parameters = {key: value for key, value in asdict(options).items() if key not in ("seed", "endpoint", "judge")}
@@ -169,13 +165,13 @@ def _provenance(
     return Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
 
 
-# ---- what is said ---------------------------------------------------------------------------------------------------
+# ---- answers --------------------------------------------------------------------------------------------------------
 
 
 def _measure(
     model: Model,
     decoder: PrefixCachedDecoder,
-    asked: Sequence[_Asked],
+    asked: Sequence[_PromptedQuestion],
     options: AnsweringOptions,
     shots: int,
     chat: bool,
@@ -185,7 +181,7 @@ def _measure(
         texts, replies = _from_endpoint(model, decoder, asked, options, shots, chat)
     elif asked[0].given is not None:
         texts = [(one.question.response or "").strip() for one in asked]
-        replies = _read(decoder, asked, [one.given or () for one in asked])
+        replies = _score(decoder, asked, [one.given or () for one in asked])
     else:
         replies = _generate(model, decoder, asked, options)
         texts = [text_of(model, reply.ids) for reply in replies]
@@ -193,7 +189,7 @@ def _measure(
 
 
 def _generate(
-    model: Model, decoder: PrefixCachedDecoder, asked: Sequence[_Asked], options: AnsweringOptions
+    model: Model, decoder: PrefixCachedDecoder, asked: Sequence[_PromptedQuestion], options: AnsweringOptions
 ) -> list[Reply]:
     replies: dict[int, Reply] = {}
     for numeric in (False, True):
@@ -203,45 +199,47 @@ def _generate(
         sampling = None
         if options.temperature:
             sampling = Sampling(options.temperature, tuple(_seed(options.seed, one.question.id) for one in some))
-        said = decoder.generate([one.prompt for one in some], some[0].limit, ending(model, numeric), sampling)
-        replies |= {one.place: reply for one, reply in zip(some, said, strict=True)}
-    return [replies[one.place] for one in asked]
+        generated = decoder.generate([one.prompt for one in some], some[0].limit, ending(model, numeric), sampling)
+        replies |= {one.index: reply for one, reply in zip(some, generated, strict=True)}
+    return [replies[one.index] for one in asked]
 
 
 def _from_endpoint(
     model: Model,
     decoder: PrefixCachedDecoder,
-    asked: Sequence[_Asked],
+    asked: Sequence[_PromptedQuestion],
     options: AnsweringOptions,
     shots: int,
     chat: bool,
 ) -> tuple[list[str], list[Reply]]:
-    """What the endpoint said, and how the model reads it."""
+    """The endpoint's answers, and the model's log-probabilities of them."""
     assert options.endpoint is not None
     chats: list[Any] = [question_prompt(one.question, few_shot=shots, chat=True) for one in asked]
     limit = max(one.limit for one in asked)
     texts = ask_all(options.endpoint, chats, temperature=options.temperature, limit=limit, seed=options.seed)
-    said = [_said(model, text, chat) for text in texts]
-    most = model.card.max_positions
-    for one, ids in zip(asked, said, strict=True):
-        if most is not None and len(one.prompt) + len(ids) > most:
+    answers = [_answer_tokens(model, text, chat) for text in texts]
+    longest = model.card.max_positions
+    for one, ids in zip(asked, answers, strict=True):
+        if longest is not None and len(one.prompt) + len(ids) > longest:
             raise DataError(
                 f"the endpoint's answer to {one.question.id!r} has {len(ids)} tokens, which with its prompt of "
-                f"{len(one.prompt)} are over the {most} that {model.id} takes; leave that question out"
+                f"{len(one.prompt)} exceed the {longest} that {model.id} takes; leave that question out"
             )
-    return [text.strip() for text in texts], _read(decoder, asked, said)
+    return [text.strip() for text in texts], _score(decoder, asked, answers)
 
 
-def _read(decoder: PrefixCachedDecoder, asked: Sequence[_Asked], said: Sequence[Ids]) -> list[Reply]:
-    scores = decoder.score([one.prompt for one in asked], said)
-    return [Reply(ids, logprobs, finished=True) for ids, logprobs in zip(said, scores, strict=True)]
+def _score(decoder: PrefixCachedDecoder, asked: Sequence[_PromptedQuestion], answers: Sequence[Ids]) -> list[Reply]:
+    """Given answers with their log-probabilities."""
+    scores = decoder.score([one.prompt for one in asked], answers)
+    return [Reply(ids, logprobs, finished=True) for ids, logprobs in zip(answers, scores, strict=True)]
 
 
 def _seed(seed: int, name: str) -> int:
+    """A question's own seed, so that batches do not change what is sampled."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest())
 
 
-# ---- what it is worth -----------------------------------------------------------------------------------------------
+# ---- labels -----------------------------------------------------------------------------------------------------------
 
 
 def _verdicts(questions: Sequence[Question], texts: Sequence[str], options: AnsweringOptions) -> list[Verdict]:
@@ -265,9 +263,9 @@ def _verdicts(questions: Sequence[Question], texts: Sequence[str], options: Answ
 
 
 def _table(
-    asked: Sequence[_Asked], replies: Sequence[Reply], texts: Sequence[str], verdicts: Sequence[Verdict]
+    asked: Sequence[_PromptedQuestion], replies: Sequence[Reply], texts: Sequence[str], verdicts: Sequence[Verdict]
 ) -> xr.Dataset:
-    questions = [one.question for one in asked]
+    questions, logprobs = [one.question for one in asked], [reply.logprobs for reply in replies]
     text: dict[str, list[str]] = {
         "question": [question.question for question in questions],
         "answer": list(texts),
@@ -285,16 +283,12 @@ def _table(
         "prompt_tokens": np.array([len(one.prompt) for one in asked], dtype=np.int64),
         "answer_tokens": np.array([len(reply.ids) for reply in replies], dtype=np.int64),
         "finished": np.array([reply.finished for reply in replies], dtype=bool),
-        "logprob_mean": np.array([_of(reply, np.mean) for reply in replies], dtype=np.float32),
-        "logprob_min": np.array([_of(reply, np.min) for reply in replies], dtype=np.float32),
-        _PLACE: np.array([one.place for one in asked], dtype=np.int64),
+        "logprob_mean": np.array([np.mean(each) if each else np.nan for each in logprobs], dtype=np.float32),
+        "logprob_min": np.array([np.min(each) if each else np.nan for each in logprobs], dtype=np.float32),
+        _INDEX: np.array([one.index for one in asked], dtype=np.int64),
     }
     return xr.Dataset(
         {name: (EXAMPLE, np.array(values, dtype=object)) for name, values in text.items()}
         | {name: (EXAMPLE, values) for name, values in numbers.items()},
         coords={EXAMPLE: np.array([question.id for question in questions], dtype=object)},
     )
-
-
-def _of(reply: Reply, what: Any) -> float:
-    return float(what(reply.logprobs)) if reply.logprobs else float("nan")

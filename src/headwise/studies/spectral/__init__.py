@@ -1,5 +1,5 @@
-"""Studies `spectral` and `detection`: does a head's attention differ when the model answers wrongly, and can that be used?
+"""Studies `spectral` and `detection`: does a head's attention differ in wrong answers, and does that detect them?
 
-`study` reads the attention and tests every head, `detection` fits detectors on the same readings, `scoring` applies the
-detector that an atlas holds to new answers.
+`measure` reads the attention, `finalize` tests every head, `detection` fits detectors on the same readings, `scoring` applies
+the detector of an atlas to new answers.
 """

@@ -1,19 +1,19 @@
-"""Can wrong answers be told from correct ones by how the heads attended? Detectors on the spectral study's readings.
+"""Can wrong answers be detected from how the heads attended? Detectors on the spectral study's readings.
 
-| row                    | what it sees                                                                  |
-|------------------------|-------------------------------------------------------------------------------|
-| LapEigvals             | the k largest Laplacian eigenvalues of every head                             |
-| AttnEigvals            | the k largest weights on the token itself                                     |
-| AttnLogDet             | the mean log weight on the token itself, a number a head                      |
-| Lookback, Entropy      | over the answer's tokens, a number a head                                     |
-| Hidden state           | the residual stream at the last token, at the best layer                      |
-| Headwise               | LapEigvals, Lookback, Entropy and log-probability, weighed inside the training folds |
-| AttnScore              | one number, no training: minus the mean over layers of the sum over heads of AttnLogDet |
-| Log-probability (mean, min) | of the answer's tokens, negated                                          |
-| Length                 | of the answer, in tokens: a confounder, so always there                       |
+| row                         | features                                                                                |
+|-----------------------------|-----------------------------------------------------------------------------------------|
+| LapEigvals                  | the k largest Laplacian eigenvalues per head                                            |
+| AttnEigvals                 | the k largest weights on the token itself, per head                                     |
+| AttnLogDet                  | the mean log weight on the token itself, per head                                       |
+| Lookback, Entropy           | over the answer's tokens, per head                                                      |
+| Hidden state                | the residual stream at the last token, at the best layer                                |
+| Headwise                    | LapEigvals, Lookback, Entropy and log-probability, stacked inside the training folds    |
+| AttnScore                   | no training: minus the mean over layers of the sum over heads of AttnLogDet             |
+| Log-probability (mean, min) | of the answer's tokens, negated                                                         |
+| Length                      | of the answer in tokens: a confounder, so always in the table                           |
 
-Everything that is chosen (k, the layer, the weights) is chosen inside training folds. See `headwise.probes.table`. For
-the matrix of topics, those with too few answers are put together first (`headwise.probes.generalisation.group_topics`).
+All choices (k, layer, weights) are made inside training folds: see `headwise.probes.table`. For transfer between topics,
+topics with too few answers are merged first (`headwise.probes.generalisation.group_topics`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from headwise.probes.generalisation import group_topics
 
 NAME = "detection"
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
-DETAILS = ("LapEigvals", "AttnEigvals")  # rows with a sweep over layers, sizes and topics
-SAVED = "detector"  # files detector.json and detector.safetensors in the atlas
+SWEPT = ("LapEigvals", "AttnEigvals")  # rows with sweeps over layers, training set sizes and topics
+DETECTOR_FILE = "detector"  # files detector.json and detector.safetensors in the atlas
 
 
 def feature_sets(readings: xr.Dataset) -> dict[str, xr.DataArray]:
-    """What the supervised rows see, by name."""
+    """The features of the supervised rows, by name."""
     parts = readings.assign_coords({PART: list(PARTS)})
     return {
         "LapEigvals": readings["laplacian"].transpose(EXAMPLE, LAYER, HEAD, RANK),
@@ -50,7 +50,7 @@ def feature_sets(readings: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray]:
-    """One number an answer; larger: more likely wrong."""
+    """One score per answer and baseline; larger: more likely wrong."""
     score = feature_sets(readings)["AttnLogDet"].sum(HEAD).mean(LAYER)
     return {
         "AttnScore": -score.values,
@@ -60,32 +60,26 @@ def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray
     }
 
 
-def to_table(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset:
-    """The table of detectors: a pure function of what was read and how the answers were judged."""
-    options = TableOptions(seed=seed, details=DETAILS, reference="Length")
+def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset:
+    """The table of detectors, from the readings and the labels of the answers."""
     wrong = answers["label"].values == "wrong"
+    middle = readings["hidden"].isel({LAYER: readings.sizes[LAYER] // 2}).values.astype(np.float64)
+    topics = group_topics(answers["topic"].values.astype(str), middle, wrong)  # small ones merged with similar ones
     table = detector_table(
         feature_sets(readings),
         wrong,
         baselines(readings, answers),
         combine=COMBINED,
-        topics=_groups(readings, answers["topic"].values.astype(str), wrong),
-        options=options,
+        topics=topics if len(set(topics)) > 1 else None,
+        options=TableOptions(seed=seed, details=SWEPT, reference="Length"),
     )
     return table.assign_coords({"label": (DETECTOR, table[DETECTOR].values)}).assign_attrs(
         title="Telling wrong answers from correct ones", record=json.dumps([])
     )
 
 
-def _groups(readings: xr.Dataset, topics: np.ndarray, wrong: np.ndarray) -> list[str] | None:
-    """Topics, the small ones put together with those whose answers look alike half-way up; None where there is one."""
-    middle = readings["hidden"].isel({LAYER: readings.sizes[LAYER] // 2}).values.astype(np.float64)
-    groups = group_topics(topics, middle, wrong)
-    return groups if len(set(groups)) > 1 else None
-
-
 def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:
-    """The trained row with the highest cross-validated AUROC, and the feature sets it is made of."""
+    """The trained row with the highest cross-validated AUROC, and the feature sets it uses."""
     trained = table.isel({DETECTOR: table["kind"].values != "score"})
     name = str(trained[DETECTOR].values[np.argmax(trained["auroc"].values)])
     return name, COMBINED.get(name, (name,))
@@ -94,11 +88,11 @@ def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:
 def fit_best(
     readings: xr.Dataset, answers: xr.Dataset, table: xr.Dataset, seed: int, about: Mapping[str, Any] | None = None
 ) -> Detector:
-    """The best row's detector, fitted on all answers. Its recorded AUROC is the largest of several, so a little high."""
+    """The best row's detector, fitted on all answers. Its recorded AUROC is the largest of several, so slightly optimistic."""
     name, members = best_members(table)
     known = {**feature_sets(readings), **baselines(readings, answers)}
     row = table.sel({DETECTOR: name})
     auroc = [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")]
+    about = {"row": name, "auroc": auroc, "best_of": int((table["kind"] != "score").sum()), **(about or {})}
     features = {member: known[member] for member in members}
-    told = {"row": name, "auroc": auroc, "best_of": int((table["kind"] != "score").sum()), **(about or {})}
-    return Detector(seed=seed).fit(features, answers["label"].values == "wrong", about=told)
+    return Detector(seed=seed).fit(features, answers["label"].values == "wrong", about=about)

@@ -1,8 +1,8 @@
-"""The figure of the detection study: how well do detectors tell wrong answers from correct ones?
+"""The figure of the detection study: how well do detectors separate wrong answers from correct ones?
 
-Six panels, those without numbers left out: AUROC of every detector with its interval; ROC curves of the best fitted
-detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set; and fitted on
-one topic, tested on another. Everything is out of fold, and nothing is computed here but the corners of the ROC curves.
+Six panels; those without numbers are omitted: AUROC of every detector with its confidence interval; ROC curves of the best
+fitted detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set; and fitted on
+one topic, tested on another. Everything is out of fold; only the corners of the ROC curves are computed here.
 """
 
 from __future__ import annotations
@@ -30,29 +30,33 @@ SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarith
     "by_size": (SIZE, "Training set", "Answers fitted on", True),
 }
 CHANCE = 0.5
+MIN_RANGE = 0.25  # the colour scale reaches at least this AUROC, and as far above chance
 
 
 def figure(dataset: xr.Dataset) -> Figure:
     """All panels that the table has numbers for."""
     panels: list[Panel] = [_detectors(dataset), *_roc(dataset)]
     panels += [panel for name in SWEEPS for panel in _sweep(dataset, name)]
-    moved = _transfer(dataset)
-    if moved is not None:
-        panels.insert(min(3, len(panels)), moved)  # under the names of the detectors: both need room at their left
+    transfer = _transfer(dataset)
+    scales: dict[str, Scale] = {}
+    if transfer is not None:
+        panels.insert(min(3, len(panels)), transfer)  # below the names of the detectors: both need room at their left
+        wide = np.append(transfer.values, MIN_RANGE)  # so that noise does not look like more
+        scales["auroc"] = scale_around(wide, "AUROC", centre=CHANCE)
     origin = provenance_of(dataset)
-    title = dataset.attrs.get("title") or "How well wrong answers are told from correct ones"
+    title = dataset.attrs.get("title") or "How well wrong answers are separated from correct ones"
     return Figure(
         title=with_model(title, origin),
         panels=tuple(panels),
         columns=min(3, len(panels)),
-        scales=_scales(moved),
+        scales=scales,
         notes=_notes(dataset),
         provenance=provenance_caption(origin),
     )
 
 
 def length_row(dataset: xr.Dataset) -> str | None:
-    """The detector that is the answer's length, if the table has one."""
+    """The detector that uses only the answer's length, if the table has one."""
     names = (str(name) for name in dataset[DETECTOR].values)
     return next((name for name in names if "length" in f"{name} {_label(dataset, name)}".lower()), None)
 
@@ -60,8 +64,8 @@ def length_row(dataset: xr.Dataset) -> str | None:
 def _detectors(dataset: xr.Dataset) -> Intervals:
     """Sorted by kind, and within it by AUROC."""
     auroc, kinds = dataset["auroc"].values, _kinds(dataset)
-    place = {kind: index for index, kind in enumerate(KINDS)}
-    order = sorted(range(len(auroc)), key=lambda row: (place[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
+    rank = {kind: index for index, kind in enumerate(KINDS)}
+    order = sorted(range(len(auroc)), key=lambda row: (rank[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
     names = [str(dataset[DETECTOR].values[row]) for row in order]
     used = [kind for kind in KINDS if kind in kinds]
     low, high = _ends(dataset, "auroc")
@@ -85,10 +89,10 @@ def _roc(dataset: xr.Dataset) -> list[Panel]:
     length, wrong = length_row(dataset), dataset["wrong"].values.astype(bool)
     scores = [name for name in _ranked(dataset, "score") if name != length]
     best = _ranked(dataset, "combined", "supervised")[:1]
-    looks = [(name, _colour(dataset, name), "line") for name in best] + [(name, DARK, "line") for name in scores[:1]]
-    looks += [(length, GREY, "dashed")] if length else []
+    styles = [(name, _colour(dataset, name), "line") for name in best] + [(name, DARK, "line") for name in scores[:1]]
+    styles += [(length, GREY, "dashed")] if length else []
     curves = []
-    for name, colour, style in looks:
+    for name, colour, style in styles:
         score = dataset["score"].sel({DETECTOR: name}).values
         if np.isfinite(score).all() and wrong.any() and not wrong.all():
             curves.append(Curve(name, _label(dataset, name), *_corners(score, wrong), colour=colour, style=style))
@@ -111,13 +115,13 @@ def _sweep(dataset: xr.Dataset, name: str) -> list[Panel]:
     if name not in dataset or not dataset.sizes[dim]:
         return []
     low, high = (side.reshape(-1, dataset.sizes[dim]) for side in _ends(dataset.transpose(DETECTOR, ...), name))
-    places, detectors = dataset[dim].values.astype(float), [str(each) for each in dataset[DETECTOR].values]
+    x, detectors = dataset[dim].values.astype(float), [str(each) for each in dataset[DETECTOR].values]
     curves, values = [], dataset[name].transpose(DETECTOR, dim).values
     for each in _ranked(dataset, "supervised")[: len(FITTED)]:
         row = detectors.index(each)
         known = np.isfinite(values[row])
         if known.any():
-            sides = (places[known], values[row][known], low[row][known], high[row][known])
+            sides = (x[known], values[row][known], low[row][known], high[row][known])
             curves.append(Curve(each, _label(dataset, each), *sides, colour=_colour(dataset, each)))
     if not curves:
         return []
@@ -138,7 +142,7 @@ def _transfer(dataset: xr.Dataset) -> Heatmap | None:
             continue
         rows, columns = ([str(each) for each in one[dim].values] for dim in (TRAINED_ON, TOPIC))
         own = [(rows.index(topic), column) for column, topic in enumerate(columns) if topic in rows]
-        own = [place for place in own if np.isfinite(one.values[place])]
+        own = [cell for cell in own if np.isfinite(one.values[cell])]
         written = short_names(columns)
         return Heatmap(
             key="transfer",
@@ -154,11 +158,6 @@ def _transfer(dataset: xr.Dataset) -> Heatmap | None:
     return None
 
 
-def _scales(moved: Heatmap | None) -> dict[str, Scale]:
-    """At least a quarter to both sides of chance: noise shall not look like more."""
-    return {} if moved is None else {"auroc": scale_around(np.append(moved.values, 0.25), "AUROC", centre=CHANCE)}
-
-
 def _level_of_length(dataset: xr.Dataset, ends: np.ndarray) -> list[Curve]:
     length = length_row(dataset)
     if length is None or not np.isfinite(level := float(dataset["auroc"].sel({DETECTOR: length}))):
@@ -171,10 +170,10 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     if {"n_wrong", "n_right"} <= set(attrs):
         notes.append(f"{attrs['n_wrong']} wrong and {attrs['n_right']} correct answers.")
     folds = f"{attrs['folds']} folds" if "folds" in attrs else "the test folds"
+    notes.append(f"AUROC is the mean over {folds}; k, layer and weights are chosen inside the training folds.")
     notes.append(
-        f"AUROC is the mean over {folds}; what is chosen (k, layer, weights) is chosen inside the training folds."
+        "Bands and lines: 95 % confidence interval; thin dashes: chance. Scores are not fitted and can be below 0.5."
     )
-    notes.append("Bands and lines: 95 % interval; thin dashes: chance. Scores are not fitted: they can be below 0.5.")
     if length_row(dataset) is None:
         notes.append("The answer's length, a confounder, is not in this table.")
     if TOPIC in dataset.coords:
@@ -215,7 +214,7 @@ def _ends(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _floor(*values: np.ndarray) -> float:
-    """The tenth below the least value, and never above 0.4, so that chance is in the picture."""
+    """The tenth below the smallest value, and never above 0.4, so that chance is visible."""
     finite = np.concatenate([value[np.isfinite(value)] for value in values])
-    least = float(finite.min()) if finite.size else CHANCE
-    return max(0.0, min(0.4, np.floor(10 * least - 1e-6) / 10))
+    smallest = float(finite.min()) if finite.size else CHANCE
+    return max(0.0, min(0.4, np.floor(10 * smallest - 1e-6) / 10))

@@ -1,99 +1,376 @@
-"""The detection study in words: how well do detectors tell wrong answers from correct ones?
+"""The detection study in words: how well do detectors separate wrong answers from correct ones?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Description.numbers`.
+A sentence whose premise does not hold is omitted; for a table in which no detector is better than chance, the text says so.
+Every number is computed from the Dataset and recorded with its source in `Description.numbers`.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
+from statistics import NormalDist, fmean
+from typing import Any
 
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_of
 from headwise.describe.writer import Writer, listed
-from headwise.studies.spectral.detection_accessor import DetectionReading
-from headwise.studies.spectral.detection_findings import add_details, add_observations, looked_at, value
 
-FEW = 100  # answers of the rarer kind below which the sample is called small
-NOUNS = {"supervised": "fitted detector", "combined": "combination", "score": "score that is not fitted"}
-SEVERAL = {"score": "scores that are not fitted"}
+OTHERS = "others"  # fitted on every topic but the one tested on
+PUBLISHED = (  # from worst to best in the paper, by the names they may have here
+    ("attnscore", "attentionscore"),
+    ("attneigvals", "attentioneigenvalues", "attention"),
+    ("lapeigvals", "laplacianeigenvalues", "laplacian"),
+)
+SMALL_SAMPLE = 100  # answers of the rarer class
+KINDS = {  # kind: adjective, singular, plural
+    "supervised": ("fitted", "fitted detector", "fitted detectors"),
+    "combined": ("combined", "combination", "combinations"),
+    "score": ("a score, not fitted", "score that is not fitted", "scores that are not fitted"),
+}
 
 
-def _add_overview(writer: Writer, reading: DetectionReading) -> None:
-    kinds = {kind: len(reading.of_kind(kind)) for kind in NOUNS}
-    rows = listed(_counted(writer, kind, count) for kind, count in kinds.items() if count)
-    answers, folds = "", reading.dataset.attrs.get("folds")
-    if (counts := reading.counts()) is not None:
+class DetectionAccessor:
+    """The parts of a table of detectors by name."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.names = [str(name) for name in dataset[DETECTOR].values]
+        reference = str(dataset.attrs.get("reference", ""))
+        self.reference = reference if reference in self.names else None
+        order = sorted(self.names, key=lambda name: -np.nan_to_num(self.at(name), nan=-1))
+        self.ranked = [name for name in order if math.isfinite(self.at(name))]
+        self.length = next((name for name in self.names if "length" in f"{name} {self.label(name)}".lower()), None)
+
+    def at(self, name: str, variable: str = "auroc") -> float:
+        """A number of one row; NaN where it does not apply."""
+        return float(self.dataset[variable].sel({DETECTOR: name})) if variable in self.dataset else math.nan
+
+    def interval(self, name: str, variable: str = "auroc") -> tuple[float, float] | None:
+        low, high = self.at(name, f"{variable}_low"), self.at(name, f"{variable}_high")
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+    def beats_chance(self, name: str) -> bool:
+        """Whether the whole interval of a detector is above 0.5."""
+        ends = self.interval(name)
+        return ends is not None and ends[0] > 0.5
+
+    def finds(self) -> bool:
+        """Whether any row is better than chance, corrected for the number of rows.
+
+        Bonferroni: the lower half of the interval is widened to a level of 5 % over the whole table.
+        """
+        wider = NormalDist().inv_cdf(1 - 0.025 / max(len(self.ranked), 1)) / NormalDist().inv_cdf(1 - 0.025)
+        rows = [(self.at(name), ends[0]) for name in self.ranked if (ends := self.interval(name)) is not None]
+        return any(value - wider * (value - low) > 0.5 for value, low in rows)
+
+    def text(self, name: str, coord: str, default: str) -> str:
+        return str(self.dataset[coord].sel({DETECTOR: name}).values) if coord in self.dataset.coords else default
+
+    def label(self, name: str) -> str:
+        return self.text(name, "label", name)
+
+    def of_kind(self, *kinds: str) -> list[str]:
+        """Best first."""
+        return [name for name in self.ranked if self.text(name, "kind", "supervised") in kinds]
+
+    def published(self) -> list[str]:
+        """The rows of the paper's order, worst first; empty unless all are there."""
+
+        def find(known: tuple[str, ...]) -> str:
+            spellings = ((name, text) for name in self.ranked for text in (name, self.label(name)))
+            return next((name for name, text in spellings if re.sub(r"[^a-z]", "", text.lower()) in known), "")
+
+        found = [find(known) for known in PUBLISHED]
+        return found if all(found) else []
+
+    def curve(self, name: str, variable: str, dim: str) -> dict[int, float]:
+        """Coordinate -> AUROC, where it was measured."""
+        if variable not in self.dataset:
+            return {}
+        row = self.dataset[variable].sel({DETECTOR: name})
+        pairs = zip(self.dataset[dim].values, row.values, strict=True)
+        return {int(x): float(value) for x, value in pairs if math.isfinite(value)}
+
+    def transfer(self, name: str) -> tuple[list[float], list[float], list[float]] | None:
+        """AUROCs inside a topic, from one topic to another, and from all others to one; None when one is empty."""
+        if "transfer" not in self.dataset:
+            return None
+        grid = self.dataset["transfer"].sel({DETECTOR: name}).transpose(TRAINED_ON, TOPIC)
+        rows, columns = ([str(each) for each in grid[dim].values] for dim in (TRAINED_ON, TOPIC))
+        inside, across, others = list[float](), list[float](), list[float]()
+        for row, values in zip(rows, grid.values, strict=True):
+            for column, value in zip(columns, values, strict=True):
+                if math.isfinite(value):
+                    (others if row == OTHERS else inside if row == column else across).append(float(value))
+        return (inside, across, others) if inside and across and others else None
+
+    def counts(self) -> tuple[int, int] | None:
+        """Wrong and correct answers."""
+        attrs = self.dataset.attrs
+        if {"n_wrong", "n_right"} <= set(attrs):
+            return int(attrs["n_wrong"]), int(attrs["n_right"])
+        if "wrong" not in self.dataset.variables:
+            return None
+        wrong = self.dataset["wrong"].values.astype(bool)
+        return int(wrong.sum()), int((~wrong).sum())
+
+
+# ---- overview and axes ----------------------------------------------------------------------------------------------
+
+
+def _add_overview(writer: Writer, data: DetectionAccessor) -> None:
+    counted = []
+    for kind, (_, one, several) in KINDS.items():
+        if count := len(data.of_kind(kind)):
+            counted.append(f"{writer.count(count, f'kind {kind}')} {one if count == 1 else several}")
+    answers, folds = "", data.dataset.attrs.get("folds")
+    if (counts := data.counts()) is not None:
         wrong, correct = writer.count(counts[0], "wrong"), writer.count(counts[1], "correct")
         answers = f", on {wrong} wrong and {correct} correct answers"
-    text = (
-        f"How well wrong answers of {model_of(reading)} are told from correct ones by {rows or 'no detector'}{answers}."
+    detectors = listed(counted) or "no detector"
+    writer.add(
+        "overview",
+        f"How well wrong answers of {model_of(data)} are separated from correct ones by {detectors}{answers}.",
     )
-    writer.add("overview", text)
     if folds:
         writer.add(
             "overview",
-            f"Each number is a mean over {writer.count(int(folds), 'folds', 'fold')}; what is to be chosen was chosen "
-            "inside the training folds.",
+            f"Each number is a mean over {writer.count(int(folds), 'folds', 'fold')}; all choices were made inside the "
+            "training folds.",
         )
-    if data := reading.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The questions are those of the data '{data}'.")
+    if name := data.origin.get("data", {}).get("name"):
+        writer.add("overview", f"The questions are those of the data '{name}'.")
 
 
-def _counted(writer: Writer, kind: str, count: int) -> str:
-    if count > 1 and kind in SEVERAL:
-        return f"{writer.count(count, f'kind {kind}')} {SEVERAL[kind]}"
-    return writer.count(count, f"kind {kind}", NOUNS[kind])
-
-
-def _add_axes(writer: Writer, _: DetectionReading) -> None:
+def _add_axes(writer: Writer, _: DetectionAccessor) -> None:
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
     writer.add(
         "axes",
-        f"AUROC is how often a wrong answer scores higher than a correct one: {half} is a coin toss, {one} is perfect. "
-        "The range in brackets is the 95 % interval. A score that is not fitted can be below a coin toss: then it "
+        f"AUROC is how often a wrong answer scores higher than a correct one: {half} is chance, {one} is perfect. "
+        "The range in brackets is the 95 % confidence interval. A score that is not fitted can be below chance: then it "
         "points the other way.",
     )
 
 
-def _add_caveats(writer: Writer, reading: DetectionReading) -> None:
-    counts = reading.counts()
-    if counts is not None and min(counts) < FEW:
+# ---- each detector --------------------------------------------------------------------------------------------------
+
+
+def _add_details(writer: Writer, data: DetectionAccessor) -> None:
+    """One entry per detector, best first."""
+    for name in data.ranked:
+        kind, ends = data.text(name, "kind", "supervised"), data.interval(name)
+        text = f"{data.label(name)} ({KINDS[kind][0] if kind in KINDS else kind}): AUROC {_auroc(writer, data, name)}"
+        if ends is not None and not data.beats_chance(name):
+            text += ", below chance" if ends[1] < 0.5 else ", not significantly better than chance"
+        sentences = (f"{text}.", _gain(writer, data, name), _threshold(writer, data, name))
+        paper = data.at(name, "paper")
+        if math.isfinite(paper):
+            value = writer.number(paper, f"paper {name}")
+            sentences += (f"The paper's protocol, which chooses on the test set, would report {value}.",)
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+
+
+def _auroc(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    """``0.83 (0.79 to 0.87)``."""
+    text = writer.number(data.at(name), f"auroc {name}")
+    ends = data.interval(name)
+    if ends is None:
+        return text
+    low, high = (writer.number(end, f"auroc_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
+    return f"{text} ({low} to {high})"
+
+
+def _gain(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    ends, gain = data.interval(name, "gain"), data.at(name, "gain")
+    if data.reference in (None, name) or ends is None or not math.isfinite(gain):
+        return ""
+    low, high = (writer.number(end, f"gain_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
+    clear = "" if ends[0] > 0 or ends[1] < 0 else "; not a significant difference"
+    reference = data.label(str(data.reference))
+    return f"Minus that of {reference}: {writer.number(gain, f'gain {name}')} ({low} to {high}{clear})."
+
+
+def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    precision, recall = data.at(name, "precision"), data.at(name, "recall")
+    if not (data.beats_chance(name) and math.isfinite(precision) and math.isfinite(recall)):
+        return ""
+    return (
+        f"At its default threshold {writer.percent(precision, f'precision {name}')} of the flagged answers are wrong, "
+        f"and {writer.percent(recall, f'recall {name}')} of the wrong ones are flagged."
+    )
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _add_observations(writer: Writer, data: DetectionAccessor) -> None:
+    if not data.ranked:
+        return
+    for sentence in (_best, _length_alone, _combination, _published_order):
+        writer.add("observations", sentence(writer, data))
+    fitted = [name for name in data.of_kind("supervised") if data.beats_chance(name)] if data.finds() else []
+    for curve in (_by_k, _by_layer, _by_size, _transfer):
+        writer.add("observations", next((text for name in fitted if (text := curve(writer, data, name))), ""))
+
+
+def _corrected(writer: Writer, data: DetectionAccessor) -> str:
+    """What the verdict on a whole table is corrected for."""
+    if len(data.ranked) < 2:
+        return ""
+    return f" after correction for {writer.count(len(data.ranked), 'rows')} detectors"
+
+
+def _best(writer: Writer, data: DetectionAccessor) -> str:
+    best, rest = data.ranked[0], data.ranked[1:]
+    if not data.finds():
+        return (
+            f"No detector is significantly better than chance{_corrected(writer, data)}; the highest AUROC is "
+            f"{_auroc(writer, data, best)}, of {data.label(best)}."
+        )
+    text = f"The best detector is {data.label(best)}, with an AUROC of {_auroc(writer, data, best)}."
+    ends, close = data.interval(best), list[str]()
+    if ends is not None:
+        close = [name for name in rest if (other := data.interval(name)) is not None and other[1] >= ends[0]]
+    if not close:
+        return text
+    verb = "that of" if len(close) == 1 else "those of"
+    return f"{text} Its interval overlaps with {verb} {listed(map(data.label, close))}: their order is not certain."
+
+
+def _length_alone(writer: Writer, data: DetectionAccessor) -> str:
+    if data.length is None or not math.isfinite(data.at(data.length)):
+        return "The answer's length is not in this table, so what it alone would achieve is unknown."
+    text = f"Length alone reaches an AUROC of {_auroc(writer, data, data.length)}"
+    level, fitted = data.at(data.length), data.of_kind("supervised", "combined")
+    over = [name for name in fitted if (ends := data.interval(name)) is not None and ends[0] > level]
+    if not fitted:
+        return f"{text}."
+    count = writer.count(len(over), "over-length") if over else "none"
+    total = writer.count(len(fitted), "fitted", "fitted detector")
+    verb = "have their" if len(over) > 1 else "has its"
+    return f"{text}; {count} of {total} {verb} whole interval above that."
+
+
+def _combination(writer: Writer, data: DetectionAccessor) -> str:
+    """The combination against the best single fitted detector."""
+    both, single = data.of_kind("combined"), data.of_kind("supervised")
+    if not both or not single or not data.beats_chance(both[0]):
+        return ""
+    gain = data.at(both[0]) - data.at(single[0])
+    return (
+        f"{data.label(both[0])} is {writer.number(abs(gain), f'away {both[0]} {single[0]}', digits=2)} "
+        f"{'above' if gain > 0 else 'below'} the best single fitted detector, {data.label(single[0])} "
+        f"({writer.number(data.at(single[0]), f'auroc {single[0]}')})."
+    )
+
+
+def _published_order(writer: Writer, data: DetectionAccessor) -> str:
+    names = data.published()
+    if not names:
+        return ""
+    values = [data.at(name) for name in names]
+    holds = values == sorted(values) and len(set(values)) == len(values)
+    parts = [writer.number(value, f"auroc {name}") for name, value in zip(names, values, strict=True)]
+    order = " < ".join(map(data.label, names))
+    return f"The published order {order} {'holds' if holds else 'does not hold'} here: {listed(parts)}."
+
+
+def _by_k(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    curve = data.curve(name, "by_k", RANK)
+    if len(curve) < 2:
+        return ""
+    first, last, best = min(curve), max(curve), max(curve, key=lambda k: curve[k])
+    ends = [f"{writer.number(curve[k], f'by_k {name} {k}')} with k = {writer.number(k, 'edge')}" for k in (first, last)]
+    text = f"{data.label(name)} has an AUROC of {ends[0]} and of {ends[1]} eigenvalues per head"
+    if best in (first, last):
+        return f"{text}; no k between is better." if len(curve) > 2 else f"{text}."
+    return f"{text}; the best k is {writer.number(best, 'edge')} ({writer.number(curve[best], f'by_k {name} {best}')})."
+
+
+def _by_layer(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    curve = data.curve(name, "by_layer", LAYER)
+    if len(curve) < 2:
+        return ""
+    best = max(curve, key=lambda layer: curve[layer])
+    value = writer.number(curve[best], f"by_layer {name} {best}")
+    count = writer.count(len(curve), f"layer-count {name}", "layer")
+    text = f"On one layer alone {data.label(name)} is best in layer {writer.number(best, 'edge')} ({value})"
+    if data.text(name, "choice", "") != LAYER:  # it reads all layers, not one chosen inside the training folds
+        text += f"; all layers together give {writer.number(data.at(name), f'auroc {name}')}"
+    return f"{text}. The best of {count} is chosen on the test folds, so its AUROC is slightly optimistic."
+
+
+def _by_size(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    curve = data.curve(name, "by_size", SIZE)
+    if len(curve) < 2:
+        return ""
+    sizes = sorted(curve)
+    first, end = (
+        f"{writer.number(curve[n], f'by_size {name} {n}')} on {writer.number(n, 'edge')}" for n in (sizes[0], sizes[-1])
+    )
+    gained = writer.number(curve[sizes[-1]] - curve[sizes[-2]], f"step {name}", digits=2)
+    step = f"the last step, from {writer.number(sizes[-2], 'edge')}, added {gained}"
+    return f"Fitted on more answers {data.label(name)} goes from {first} to {end}; {step}."
+
+
+def _transfer(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    found = data.transfer(name)
+    if found is None:
+        return ""
+    inside, across, others = (
+        writer.number(fmean(values), f"{what} {name}")
+        for values, what in zip(found, ("inside", "across", "others"), strict=True)
+    )
+    return (
+        f"Across topics {data.label(name)} has a mean AUROC of {inside} inside a topic, {across} when fitted on one "
+        f"topic and tested on another, and {others} on a topic when fitted on all others."
+    )
+
+
+# ---- caveats and the short form -------------------------------------------------------------------------------------
+
+
+def _add_caveats(writer: Writer, data: DetectionAccessor) -> None:
+    counts = data.counts()
+    if counts is not None and min(counts) < SMALL_SAMPLE:
         rarer = writer.count(min(counts), "rarer")
-        writer.add("caveats", f"The rarer kind of answer has only {rarer}, so intervals are wide.")
-    if len(reading.ranked) > 1:
+        writer.add("caveats", f"The rarer class of answers has only {rarer}, so intervals are wide.")
+    if len(data.ranked) > 1:
         writer.add(
             "caveats",
-            f"The best of {writer.count(len(reading.ranked), 'rows')} detectors tends to be a little too good; "
-            "intervals are of each one by itself, for other answers of the same kind, not for another training set.",
+            f"The AUROC of the best of {writer.count(len(data.ranked), 'rows')} detectors is slightly optimistic; each "
+            "interval is for one detector on other answers of the same kind, not for another training set.",
         )
-    if reading.length is not None:
-        writer.add("caveats", "Length is a confounder: a detector near the level of length may know nothing else.")
-    if not reading.origin.get("parameters", {}).get("judge"):
+    if data.length is not None:
+        writer.add("caveats", "Length is a confounder: a detector no better than length may have learnt nothing else.")
+    if not data.origin.get("parameters", {}).get("judge"):
         writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
     writer.add("caveats", "This is one model on one set of questions.")
 
 
-def _headline(writer: Writer, reading: DetectionReading) -> str:
-    rows = writer.count(len(reading.names), "all-rows", "detector")
-    first = f"AUROC of {rows} of wrong answers of {model_of(reading)}."
-    if not reading.ranked:
+def _headline(writer: Writer, data: DetectionAccessor) -> str:
+    rows = writer.count(len(data.names), "all-rows", "detector")
+    first = f"AUROC of {rows} of wrong answers of {model_of(data)}."
+    if not data.ranked:
         return first
-    best = reading.ranked[0]
-    verdict = (
-        "The best" if reading.finds() else f"None is told from a coin toss{looked_at(writer, reading)}; the highest"
-    )
-    text = f"{verdict} is {reading.label(best)}, {value(writer, reading, best)}"
-    if reading.length is None or reading.length == best or not math.isfinite(reading.at(reading.length)):
-        return f"{first} {text}."
-    return (
-        f"{first} {text}; length alone reaches {writer.number(reading.at(reading.length), f'auroc {reading.length}')}."
-    )
+    best, verdict = data.ranked[0], "The best"
+    if not data.finds():
+        verdict = f"None is significantly better than chance{_corrected(writer, data)}; the highest"
+    text = f"{first} {verdict} is {data.label(best)}, {_auroc(writer, data, best)}"
+    if data.length is None or data.length == best or not math.isfinite(data.at(data.length)):
+        return f"{text}."
+    return f"{text}; length alone reaches {writer.number(data.at(data.length), f'auroc {data.length}')}."
 
 
 describe = Narrative(
-    "How well wrong answers are told from correct ones",
-    DetectionReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    "How well wrong answers are separated from correct ones",
+    DetectionAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

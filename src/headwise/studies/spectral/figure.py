@@ -1,13 +1,12 @@
 """The figure of the spectral study: which heads' attention differs between wrong and correct answers?
 
 Two layer x head maps side by side, AttnScore left, the largest Laplacian eigenvalues right. Each cell is the p-value of
-a two-sided Mann-Whitney U test, with one colour bar for both: dark is 0. ``value="all"`` adds a row of maps
-with the effect size (AUROC of the single feature: above 0.5 it is larger in wrong answers) and one with the
-Benjamini-Hochberg q-value. The published scale is linear, on which all small p-values are one colour; ``scale="log"`` tells
-them apart. Above each map stands how many heads are under 0.05; the note says how many would be with
-shuffled labels.
+a two-sided Mann-Whitney U test, with one colour bar for both: dark is 0. ``value="all"`` adds a row of maps with the effect
+size (AUROC of the single feature: above 0.5 it is larger in wrong answers) and one with the Benjamini-Hochberg q-value. The
+published scale is linear, on which all small p-values share one colour; ``scale="log"`` separates them. Each subtitle counts
+the heads under 0.05; the note gives the share expected with permuted labels.
 
-Source: Binkowski et al., arXiv 2502.17598. That ten eigenvalues become one number by their mean is our choice.
+Source: Binkowski et al., arXiv 2502.17598. Averaging ten eigenvalues into one number is our choice.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from headwise.figures.panels import Axis, Heatmap
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around
 
-LEVEL = 0.05
+ALPHA = 0.05
 SCALES = ("linear", "log")
-LEAST = 1e-6  # where a logarithmic scale ends
+SMALLEST_P = 1e-6  # where a logarithmic scale ends
 VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}
-COMBINED = {"p_cauchy": "combined p (Cauchy)", "p_min": "combined p (smallest)"}  # of the ten largest, a test a rank
+COMBINED = {"p_cauchy": "combined p (Cauchy)", "p_min": "combined p (smallest)"}  # of ten tests, one per rank
 TOP_TEN = ("laplacian", "attention")  # features that are a mean of the ten largest
-MOST_COLUMNS = 6
+MAX_COLUMNS = 6
 EXTRAS = ("p", "q", "effect", "effect_low", "effect_high", "p_matched", "q_matched")
 
 
@@ -45,7 +44,7 @@ def figure(
     matched: bool = False,
     scale: str = "linear",
 ) -> Figure:
-    """Maps of these features (None: of all), one column a feature and one row a value.
+    """Maps of these features (None: of all), one column per feature and one row per value.
 
     ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all", or "p_cauchy" or
     "p_min" for the tests of single eigenvalues combined; with ``matched`` the tests are those between wrong and correct
@@ -102,8 +101,8 @@ def _share(values: np.ndarray, row: str) -> str:
     measured = values[np.isfinite(values)]
     if measured.size == 0:
         return "not measured"
-    count = int((measured > 0.5).sum() if row == "effect" else (measured < LEVEL).sum())
-    what = "larger in wrong answers" if row == "effect" else f"{row[0]} < {LEVEL}"
+    count = int((measured > 0.5).sum() if row == "effect" else (measured < ALPHA).sum())
+    what = "larger in wrong answers" if row == "effect" else f"{row[0]} < {ALPHA}"
     return f"{what}: {count} of {measured.size} heads ({100 * count / measured.size:.0f}\u00a0%)"
 
 
@@ -115,14 +114,14 @@ def _scale(chosen: xr.Dataset, row: str, matched: bool, *, log: bool) -> Scale:
         return Scale(label, 0.0, 1.0)
     values = chosen[f"{row}_matched" if matched else row].values
     smallest = float(np.nanmin(values, initial=1.0))
-    low = max(LEAST, 10.0 ** np.floor(np.log10(max(smallest, LEAST))))
-    return Scale(label, min(low, 0.01), 1.0, under=smallest < low, marks=(ScaleMark(LEVEL, f"{LEVEL}"),), log=True)
+    low = max(SMALLEST_P, 10.0 ** np.floor(np.log10(max(smallest, SMALLEST_P))))
+    return Scale(label, min(low, 0.01), 1.0, under=smallest < low, marks=(ScaleMark(ALPHA, f"{ALPHA}"),), log=True)
 
 
 def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:
-    """One row a value; where maps are tall, all of them side by side, so that the page keeps its shape."""
+    """One row per value; tall maps all side by side, so that the page keeps its shape."""
     tall = chosen.sizes[LAYER] >= 1.8 * chosen.sizes[HEAD]
-    return panels if tall and panels <= MOST_COLUMNS else min(features, MOST_COLUMNS)
+    return panels if tall and panels <= MAX_COLUMNS else min(features, MAX_COLUMNS)
 
 
 def _title(dataset: xr.Dataset, part: str, matched: bool) -> str:
@@ -138,11 +137,11 @@ def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], matched: bool, 
     if "effect" in rows:
         notes.append("AUROC of the single feature: above 0.5 it is larger in wrong answers.")
     if set(rows) & set(COMBINED):
-        notes.append("Ten tests a head, one for each of the ten largest eigenvalues, combined into one p.")
+        notes.append("Ten tests per head, one for each of the ten largest eigenvalues, combined into one p-value.")
     elif any(key in TOP_TEN for key in keys):
-        notes.append("Eigenvalues: the mean of the ten largest; how ten become one number is our choice.")
+        notes.append("Eigenvalues: the mean of the ten largest; averaging them is our choice.")
     if log and set(rows) - {"effect"}:
-        notes.append(f"Colours run by powers of ten; the pointer is at {LEVEL}.")
+        notes.append(f"The colour scale is logarithmic; the pointer is at {ALPHA}.")
     if "p" in rows and not matched:
         notes.append(_chance(chosen, keys))
     shown = [f"{row}_matched" if matched else row for row in rows]
@@ -158,19 +157,19 @@ def _test(chosen: xr.Dataset, matched: bool) -> str:
         return f"{test}, {counts['pairs']} pairs of a wrong and a correct answer." if "pairs" in counts else f"{test}."
     if not {"wrong", "correct"} <= set(counts):
         return f"{test}, wrong against correct answers."
-    refused = f"; {counts['refused']} refused, left out" if counts.get("refused") else ""
+    refused = f"; {counts['refused']} refused, excluded" if counts.get("refused") else ""
     return f"{test}, {counts['wrong']} wrong against {counts['correct']} correct answers{refused}."
 
 
 def _chance(chosen: xr.Dataset, keys: list[str]) -> str:
-    """What the share of heads under 0.05 is when labels are shuffled."""
+    """The share of heads under 0.05 with permuted labels."""
     if "null_high" not in chosen:
         return ""
     high = {key: 100 * float(chosen["null_high"].sel({FEATURE: key})) for key in keys}
     known = [f"{level:.2g} % ({_label(chosen, key)})" for key, level in high.items() if np.isfinite(level)]
     if not known:
         return ""
-    return f"In 95 % of label shuffles at most {', '.join(known)} of the heads have p < {LEVEL}."
+    return f"In 95 % of label permutations at most {', '.join(known)} of the heads have p < {ALPHA}."
 
 
 def _label(chosen: xr.Dataset, key: str) -> str:

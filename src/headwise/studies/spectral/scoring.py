@@ -4,9 +4,9 @@
     scorer.score("What is the capital of Norway?", "Bergen")  # .probability, .heads
     scorer.score("What is the capital of Norway?")            # the model answers first
 
-A score is the calibrated probability that the answer is wrong, as far as this detector can tell; `heads` are the heads
-whose attention moved it most, with the log-odds each added. Cost: one pass over the prompt and the answer, and the
-answering where none is given. The prompt is the one the detector was fitted with.
+A score is the detector's calibrated probability that the answer is wrong; `heads` are the heads that contributed most to it,
+with the log-odds each added. Cost: one pass over prompt and answer, plus generation where no answer is given. The prompt
+format is the one the detector was fitted with.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 
-HEADS = 5  # heads named with a score
+HEADS_NAMED = 5  # with a score
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Score:
     """
 
     id: str  # of the question
-    question: str  # what was asked
+    question: str
     answer: str  # what is scored
     probability: float  # that the answer is wrong; NaN for an empty answer
-    heads: dict[str, float]  # the heads that moved the score most: log-odds each added to "wrong"
+    heads: dict[str, float]  # the heads that contributed most: log-odds that each added to "wrong"
     others: dict[str, float]  # what each block of features added
-    unusual: list[str]  # blocks that add more or less than in any answer the detector knows: distrust the probability
+    unusual: list[str]  # blocks outside the range of the training answers: distrust the probability
     added: np.ndarray | None = field(default=None, compare=False, repr=False)  # (layer, head) log-odds of every head
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,16 +67,15 @@ class Score:
 
     def _repr_html_(self) -> str:
         if np.isnan(self.probability):
-            told = paragraph("The answer is empty, so it has no score.")
+            verdict = paragraph("The answer is empty, so it has no score.")
         else:
-            told = Html(
-                f"{bar(self.probability)} {self.probability:.2f} that it is wrong, as far as this detector can tell"
-            )
+            probability = f"Probability {self.probability:.2f} that it is wrong, according to this detector"
+            verdict = Html(f"{bar(self.probability)} {probability}")
         added = {**self.heads, **{f"all of {name}": value for name, value in self.others.items()}}
         rows = {name: f"{value:+.2f} log-odds to wrong" for name, value in added.items()}
         doubt = f"Unlike any answer the detector knows in: {', '.join(self.unusual)}. Distrust the probability."
         note = (paragraph(doubt),) if self.unusual else ()
-        return card(self.question, paragraph(self.answer or "(no answer)"), told, *note, facts(rows))
+        return card(self.question, paragraph(self.answer or "(no answer)"), verdict, *note, facts(rows))
 
 
 def detect(
@@ -111,8 +110,8 @@ class AnswerScorer:
 
     Args:
         model: the model that the detector was fitted on.
-        detector: what the studies `spectral` and `detection` have left in the atlas.
-        options: how questions are put.
+        detector: as the study `spectral` wrote it into an atlas.
+        options: how questions are asked.
 
     Examples:
         >>> scorer = hw.AnswerScorer.open(answered.path, model)
@@ -144,10 +143,10 @@ class AnswerScorer:
         if digest != detector.about_.get("digest"):
             raise AtlasError(
                 f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about_.get('digest')}), "
-                f"and this model is {loaded.id} ({digest}); a detector speaks for its own model only"
+                f"and this model is {loaded.id} ({digest}); a detector is valid for its own model only"
             )
-        asked = found.provenance("answers").parameters
-        options = AnsweringOptions(few_shot=asked["few_shot"], chat=asked["chat"])
+        prompt = found.provenance("answers").parameters
+        options = AnsweringOptions(few_shot=prompt["few_shot"], chat=prompt["chat"])
         return cls(loaded, detector, options)
 
     def score(self, question: str, answer: str | None = None, *, context: str = "") -> Score:
@@ -155,11 +154,11 @@ class AnswerScorer:
 
         Args:
             question: what is asked.
-            answer: what was answered; None: the model answers first.
+            answer: to score; None: the model answers first.
             context: a text to answer from.
 
         Returns:
-            The score, with the heads that moved it most.
+            The score, with the heads that contributed most.
         """
         return self.scores([Question("asked", question, (), context=context, response=answer)])[0]
 
@@ -170,62 +169,61 @@ class AnswerScorer:
             questions: all with a `response`, or none; without, the model answers first.
 
         Returns:
-            A score each.
+            One score per question.
         """
         if not questions:
             raise DataError("there is no question to score; give at least one")
-        work = answering.prepare(
+        run = answering.prepare(
             self.model, StudyInputs(questions_source=Questions("asked", tuple(questions))), self.options
         )
-        answers = work.finalize([work.measure(Shard(0, 0, work.examples))])["answers"]
-        said = answers["answer_tokens"].values > 0
-        probability = np.full(len(said), np.nan)
-        heads: list[dict[str, float]] = [{} for _ in said]
-        others: list[dict[str, float]] = [{} for _ in said]
-        unusual: list[list[str]] = [[] for _ in said]
-        added: list[np.ndarray | None] = [None for _ in said]
-        if said.any():
-            kept = answers.isel({EXAMPLE: said})
+        answers = run.finalize([run.measure(Shard(0, 0, run.examples))])["answers"]
+        nonempty = np.flatnonzero(answers["answer_tokens"].values > 0)
+        scored: dict[int, dict[str, Any]] = {}
+        if nonempty.size:
+            some = answers.isel({EXAMPLE: nonempty})
             k = int(self.detector.about_.get("k", max(KS)))
-            readings = spectral.read(self._structure, kept, SpectralOptions(k=k))
-            known = {**detection.feature_sets(readings), **detection.baselines(readings, kept)}
-            told = self.detector.explain({name: known[name] for name in self.detector.blocks_})
-            outside = self.detector.unusual(told)
-            for place, row in zip(np.flatnonzero(said), range(said.sum()), strict=True):
-                unusual[place] = outside[row]
-                one = told.isel({EXAMPLE: row})
-                probability[place] = float(one["probability"])
-                others[place] = {str(name): float(one["per_block"].sel(feature=name)) for name in one["feature"].values}
-                if "per_head" in one:
-                    added[place] = one["per_head"].values
-                    heads[place] = _strongest(one["per_head"].values)
+            readings = spectral.read(self._structure, some, SpectralOptions(k=k))
+            known = {**detection.feature_sets(readings), **detection.baselines(readings, some)}
+            explained = self.detector.explain({name: known[name] for name in self.detector.blocks_})
+            unusual = self.detector.unusual(explained)
+            for row, index in enumerate(nonempty):
+                one = explained.isel({EXAMPLE: row})
+                added = one["per_head"].values if "per_head" in one else None
+                scored[int(index)] = {
+                    "probability": float(one["probability"]),
+                    "heads": {} if added is None else _strongest(added),
+                    "others": {str(name): float(one["per_block"].sel(feature=name)) for name in one["feature"].values},
+                    "unusual": unusual[row],
+                    "added": added,
+                }
+        empty = {"probability": float("nan"), "heads": {}, "others": {}, "unusual": []}
         rows = zip(answers[EXAMPLE].values, answers["question"].values, answers["answer"].values, strict=True)
         return [
-            Score(str(name), str(asked), str(text), float(probability[i]), heads[i], others[i], unusual[i], added[i])
-            for i, (name, asked, text) in enumerate(rows)
+            Score(str(name), str(question), str(text), **scored.get(index, empty))
+            for index, (name, question, text) in enumerate(rows)
         ]
 
 
 def _detector(atlas: Atlas) -> Detector:
-    """The detector that the spectral study left in an atlas, wherever that lies."""
-    names = [f"{detection.SAVED}{suffix}" for suffix in (".json", ".safetensors")]
+    """The detector that the spectral study wrote into an atlas, local or remote."""
+    names = [f"{detection.DETECTOR_FILE}{suffix}" for suffix in (".json", ".safetensors")]
     if atlas.location.read(names[0]) is None:
         raise AtlasError(
             f"{atlas.location} holds no detector; build one with headwise build --studies spectral -o {atlas.location}"
         )
     if atlas.location.folder is not None:
-        return Detector.load(atlas.location.folder / detection.SAVED)
+        return Detector.load(atlas.location.folder / detection.DETECTOR_FILE)
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             Path(folder, name).write_bytes(atlas.location.read(name) or b"")
         try:
-            return Detector.load(Path(folder, detection.SAVED))
+            return Detector.load(Path(folder, detection.DETECTOR_FILE))
         except AtlasError as error:
             raise AtlasError(str(error).replace(folder, str(atlas.location))) from error
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:
-    """The heads that added most, by size; (layer, head) log-odds."""
-    places = np.argsort(-np.abs(np.nan_to_num(added)), axis=None)[:HEADS]
-    pairs = [np.unravel_index(place, added.shape) for place in places]
+    """The heads with the largest contributions; ``added``: (layer, head) log-odds."""
+    order = np.argsort(-np.abs(np.nan_to_num(added)), axis=None)[:HEADS_NAMED]
+    pairs = [np.unravel_index(index, added.shape) for index in order]
     return {head_name(int(layer), int(head)): float(added[layer, head]) for layer, head in pairs}

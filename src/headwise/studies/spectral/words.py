@@ -1,45 +1,143 @@
 """The spectral study in words: which heads' attention differs between wrong and correct answers?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Description.numbers`.
+Thresholds are fixed and stated in every sentence. For a map in which no more heads differ than with permuted labels, the
+text says so and claims nothing else. Every number is computed from the Dataset and recorded with its source in
+`Description.numbers`.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
+from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
-from headwise.describe.writer import Writer, listed
+from headwise.describe.writer import Writer, listed, span
 from headwise.stats import auroc_rows
-from headwise.studies.spectral.accessor import LEVEL, WHOLE, SpectralReading
-from headwise.studies.spectral.words_findings import PAIR, add_details, add_observations
 
+ALPHA = 0.05
+PAIR = ("attention_score", "laplacian")  # the two maps of the figure
+WIDESPREAD = 0.3  # share of heads with q < 0.05 above which clusters are sought among the strongest tenth instead
+TENTH = 0.9  # quantile
+MIN_CLUSTER = 4  # heads
+MIN_LAYERS = 6  # for early, middle and late
+MIN_HEADS = 20  # for correlations over the heads of a model
+BOXES = 3
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
-TINY = 0.001  # p-values below are not written out
-FEW = 100  # answers of the rarer kind below which the sample is called small
+TINY = 0.001  # smaller p-values are not written out
+SMALL_SAMPLE = 100  # answers of the rarer class
 
 
-def _add_overview(writer: Writer, reading: SpectralReading) -> None:
-    text = "the whole text, prompt and answer" if reading.part == WHOLE else "the answer's tokens"
-    what = writer.count(len(reading.measured), "features", "feature")
+class SpectralAccessor:
+    """The parts of a spectral Dataset by name. Maps are (layer, head), over the whole text unless a part is given."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.parts = [str(part) for part in dataset[PART].values]
+        self.part = "whole" if "whole" in self.parts else self.parts[0]
+        self.keys = [str(key) for key in dataset[FEATURE].values]
+        self.layers, self.heads = (
+            [int(name) for name in dataset[dim].values] if dim in dataset.coords else list(range(dataset.sizes[dim]))
+            for dim in (LAYER, HEAD)
+        )
+        self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
+        if not self.counts and "wrong" in dataset:
+            wrong = int(dataset["wrong"].values.astype(bool).sum())
+            self.counts = {"wrong": wrong, "correct": dataset.sizes[EXAMPLE] - wrong}
+        self.measured = [key for key in self.keys if self.has(key)]
+        self.pair = [key for key in PAIR if key in self.measured]
+
+    def map(self, key: str, variable: str = "p", part: str | None = None) -> xr.DataArray:
+        """In double precision, so that a threshold is the same number everywhere."""
+        return self.dataset[variable].sel({PART: part or self.part, FEATURE: key}).astype(float)
+
+    def has(self, key: str, variable: str = "p", part: str | None = None) -> bool:
+        """Whether there is a map with at least one head measured."""
+        if variable not in self.dataset or (part or self.part) not in self.parts:
+            return False
+        return bool(self.map(key, variable, part).notnull().any())
+
+    def under(self, key: str, variable: str = "p", part: str | None = None) -> maps.Share:
+        """How many heads are under 0.05, of those measured."""
+        values = self.map(key, variable, part)
+        return maps.Share(int((values < ALPHA).sum()), int(values.notnull().sum()))
+
+    def strength(self, key: str) -> xr.DataArray:
+        """The distance of the single feature's AUROC from 0.5."""
+        return abs(self.map(key, "effect") - 0.5)
+
+    def significant(self, key: str) -> xr.DataArray:
+        """1 where q < 0.05, else 0; NaN where there is no test."""
+        q = self.map(key, "q")
+        return (q < ALPHA).astype(float).where(q.notnull())
+
+    def retained(self, key: str) -> int | None:
+        """Heads with q < 0.05 both on all answers and on answers paired by length; None where that was not tested."""
+        if not self.has(key, "q_matched"):
+            return None
+        return int(((self.map(key, "q_matched") < ALPHA) & (self.significant(key) > 0)).sum())
+
+    def at(self, head: maps.HeadValue, key: str, variable: str) -> float:
+        """One head's value; NaN where the variable is missing."""
+        if not self.has(key, variable):
+            return math.nan
+        row, column = self.layers.index(head.layer), self.heads.index(head.head)
+        return float(self.map(key, variable).transpose(LAYER, HEAD).values[row, column])
+
+    def level(self, key: str, variable: str, part: str | None = None) -> float:
+        """A number per map, such as ``null_p``; NaN where it was not computed."""
+        if variable not in self.dataset or (part or self.part) not in self.parts:
+            return math.nan
+        return float(self.dataset[variable].sel({PART: part or self.part, FEATURE: key}))
+
+    def finds(self, key: str) -> bool:
+        """Whether the map shows more than chance: more heads than with permuted labels, or some with q < 0.05."""
+        return self.level(key, "null_p") < ALPHA or self.under(key, "q").count > 0
+
+    def text(self, key: str, coord: str) -> str:
+        """The feature's label or definition; empty where there is none."""
+        return str(self.dataset[coord].sel({FEATURE: key}).values) if coord in self.dataset.coords else ""
+
+    def label(self, key: str) -> str:
+        return self.text(key, "label") or key
+
+    def lengths(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Tokens of the wrong and of the correct answers; None unless there are both."""
+        if not {"answer_tokens", "wrong"} <= set(self.dataset.variables):
+            return None
+        tokens, wrong = self.dataset["answer_tokens"].values.astype(float), self.dataset["wrong"].values.astype(bool)
+        return (tokens[wrong], tokens[~wrong]) if wrong.any() and not wrong.all() else None
+
+
+# ---- overview and axes ----------------------------------------------------------------------------------------------
+
+
+def _add_overview(writer: Writer, data: SpectralAccessor) -> None:
+    text = "the whole text, prompt and answer" if data.part == "whole" else "the answer's tokens"
+    features = writer.count(len(data.measured), "features", "feature")
     writer.add(
         "overview",
-        f"Which attention heads of {model_of(reading)} ({size_of(writer, reading)}) behave differently when its answer is "
-        f"wrong: {what} of each head's attention map, compared between {answers_of(writer, reading)}, over {text}.",
+        f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) behave differently when its answer is "
+        f"wrong: {features} of each head's attention map, compared between {answers_of(writer, data)}, over {text}.",
     )
-    data, refused = reading.origin.get("data", {}).get("name"), reading.counts.get("refused", 0)
-    if data:
-        writer.add("overview", f"The questions are those of the data '{data}'.")
+    name, refused = data.origin.get("data", {}).get("name"), data.counts.get("refused", 0)
+    if name:
+        writer.add("overview", f"The questions are those of the data '{name}'.")
     if refused:
         were = "was" if refused == 1 else "were"
-        writer.add("overview", f"{writer.count(refused, 'count refused', 'refused answer')} {were} left out.")
+        writer.add("overview", f"{writer.count(refused, 'count refused', 'refused answer')} {were} excluded.")
 
 
-def _add_axes(writer: Writer, reading: SpectralReading) -> None:
-    writer.add("axes", f"{grid_of(writer, reading.layers, reading.heads)}.")
+def _add_axes(writer: Writer, data: SpectralAccessor) -> None:
+    writer.add("axes", f"{grid_of(writer, data.layers, data.heads)}.")
     zero, one = writer.number(0, "constant"), writer.number(1, "constant")
     writer.add(
         "axes",
@@ -47,36 +145,278 @@ def _add_axes(writer: Writer, reading: SpectralReading) -> None:
         f"(dark) to {one}. q is the Benjamini-Hochberg q-value over the heads of one map. AUROC is that of the single "
         f"feature: above {writer.number(0.5, 'constant')} it is larger in wrong answers.",
     )
-    for key in (key for key in PAIR if key in reading.measured):
-        writer.add("axes", _range(writer, reading, key))
+    for key in data.pair:
+        values, ends = data.map(key).values, []
+        for name, level in RANGE.items():
+            p = float(np.nanquantile(values, level))
+            tiny = p < TINY
+            ends.append(f"below {writer.number(TINY, 'constant')}" if tiny else writer.number(p, f"{name} p {key}"))
+        single = np.isfinite(values).sum() == 1
+        what = f"p {ends[1]}" if single else f"the smallest p is {ends[0]}, the median {ends[1]}, the largest {ends[2]}"
+        writer.add("axes", f"{data.label(key)}: {what}.")
 
 
-def _range(writer: Writer, reading: SpectralReading, key: str) -> str:
-    values = reading.map(key).values
-    parts = [_p(writer, float(np.nanquantile(values, level)), f"{name} p {key}") for name, level in RANGE.items()]
-    if np.isfinite(values).sum() == 1:
-        return f"{reading.label(key)}: p {parts[1]}."
-    return f"{reading.label(key)}: the smallest p is {parts[0]}, the median {parts[1]}, the largest {parts[2]}."
+# ---- each map -------------------------------------------------------------------------------------------------------
 
 
-def _p(writer: Writer, value: float, of: str) -> str:
-    """A p-value; the very small ones are only told to be so."""
-    return f"below {writer.number(TINY, 'constant')}" if value < TINY else writer.number(value, of)
+def _add_details(writer: Writer, data: SpectralAccessor) -> None:
+    """One entry per feature: how many heads differ, which most, in which direction, where, and with lengths paired."""
+    for key in data.keys:
+        meaning = data.text(key, "definition")
+        intro = f"{data.label(key)}{f' ({meaning})' if meaning else ''}:"
+        if key not in data.measured:
+            writer.add("detail", f"{intro} not measured.")
+            continue
+        sentences = [f"{intro} {_shares(writer, data, key)}.", _chance(writer, data, key)]
+        if data.finds(key):
+            sentences += [part(writer, data, key) for part in (_strongest, _direction, _clusters, _matched)]
+        if missing := int(data.map(key).isnull().sum()):
+            verb = "was" if missing == 1 else "were"
+            sentences.append(f"{writer.count(missing, f'missing {key}', 'head')} {verb} not measured.")
+        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
-def _add_caveats(writer: Writer, reading: SpectralReading) -> None:
-    rarer = min((reading.counts.get(kind, FEW) for kind in ("wrong", "correct")), default=FEW)
-    if rarer < FEW:
+def _shares(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    raw, total = data.under(key), writer.count(data.under(key).total, f"measured {key}", "head")
+    text = (
+        f"{writer.count(raw.count, f'under p {key}')} of {total} "
+        f"({writer.percent(raw.share, f'under-percent p {key}')}) "
+        f"{'has' if raw.count == 1 else 'have'} p < {writer.number(ALPHA, 'constant')}"
+    )
+    adjusted, level = data.under(key, "q"), writer.number(ALPHA, "constant")
+    if not adjusted.count:
+        return f"{text}, and none q < {level}"
+    share = writer.percent(adjusted.share, f"under-percent q {key}")
+    return f"{text}, and {writer.count(adjusted.count, f'under q {key}')} ({share}) q < {level}"
+
+
+def _chance(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    mean, high, p = (data.level(key, name) for name in ("null_mean", "null_high", "null_p"))
+    if not (math.isfinite(mean) and math.isfinite(high) and math.isfinite(p)):
+        return ""
+    levels = (
+        f"with permuted labels {writer.percent(mean, f'level null_mean {key}')} of the heads have p < "
+        f"{writer.number(ALPHA, 'constant')} on average, and at most {writer.percent(high, f'level null_high {key}')} "
+        f"in 95 % of permutations (permutation p = {writer.number(p, f'level null_p {key}', digits=2)})"
+    )
+    if p < ALPHA:
+        return f"That is more than chance: {levels}."
+    rest = "The share is not significant, but single heads are." if data.finds(key) else "It is not significant."
+    return f"That is not more than chance: {levels}. {rest}"
+
+
+def _strongest(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    if not data.has(key, "effect"):
+        return ""
+    parts = []
+    for head in maps.strongest(data.strength(key), 3):
+        value, low, high = (data.at(head, key, f"effect{end}") for end in ("", "_low", "_high"))
+        text = f"AUROC {writer.number(value, f'at effect {key} {head.name}')}"
+        if math.isfinite(low) and math.isfinite(high):
+            ends = [
+                writer.number(end, f"at effect_{side} {key} {head.name}")
+                for end, side in ((low, "low"), (high, "high"))
+            ]
+            text += f", {ends[0]} to {ends[1]}"
+        way = "no direction" if value == 0.5 else f"{'larger' if value > 0.5 else 'smaller'} in wrong answers"
+        parts.append(f"{head.name} ({text}, {way})")
+    verb = "The head that differs most is" if len(parts) == 1 else "The heads that differ most are"
+    return f"{verb} {listed(parts)}."
+
+
+def _direction(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    if not (data.has(key, "effect") and data.under(key, "q").count):
+        return ""
+    effects = data.map(key, "effect").where(data.significant(key) > 0)
+    larger, smaller = int((effects > 0.5).sum()), int((effects < 0.5).sum())
+    total = writer.count(larger + smaller, f"directed {key}", "head")
+    rule = f"with q < {writer.number(ALPHA, 'constant')}"
+    if larger and smaller:
+        return (
+            f"Of the {total} {rule}, it is larger in wrong answers in {writer.count(larger, f'larger {key}')} and "
+            f"smaller in {writer.count(smaller, f'smaller {key}')}."
+        )
+    which = f"the only head {rule}" if larger + smaller == 1 else f"all {total} {rule}"
+    return f"In {which} it is {'larger' if larger else 'smaller'} in wrong answers."
+
+
+def _clusters(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    """Boxes of neighbouring heads with q < 0.05; where these are widespread, of the strongest tenth."""
+    share = data.under(key, "q")
+    if share.count > 0 and share.share <= WIDESPREAD:
+        values, level, rule = data.significant(key), 1.0, f"with q < {writer.number(ALPHA, 'constant')}"
+        kind, total = "chosen", share.count
+    elif data.has(key, "effect"):
+        values = data.strength(key)
+        level = float(np.nanquantile(values.values, TENTH))
+        rule, kind, total = "in the strongest tenth by AUROC", "tenth", int((values >= level).sum())
+    else:
+        return ""
+    smallest = max(MIN_CLUSTER, maps.cluster_by_chance(values, level) + 1)
+    boxes = []
+    for box in maps.clusters(values, level, smallest=smallest)[:BOXES]:
+        edges = (box.first_layer, box.last_layer, box.first_head, box.last_head)
+        source = f"{key} {' '.join(str(edge) for edge in edges)}"
+        for edge in edges:
+            writer.number(edge, "edge")
+        boxes.append(
+            f"{span('layer', box.first_layer, box.last_layer)}, {span('head', box.first_head, box.last_head)} "
+            f"({writer.count(box.size, f'{kind}-box {source}')} of {writer.count(box.area, f'box-area {source}')})"
+        )
+    if not boxes:
+        return ""
+    count = writer.count(total, f"{kind}-count {key}", "head")
+    return f"The {count} {rule} form clusters, larger than in 95 % of shuffled maps, in {listed(boxes)}."
+
+
+def _matched(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    if not data.has(key, "p_matched"):
+        return ""
+    left = data.under(key, "p_matched")
+    text = (
+        f"With wrong and correct answers paired by length{_pairs(writer, data)}, "
+        f"{writer.count(left.count, f'under p_matched {key}')} "
+        f"({writer.percent(left.share, f'under-percent p_matched {key}')}) "
+        f"{'has' if left.count == 1 else 'have'} p < {writer.number(ALPHA, 'constant')}"
+    )
+    found, stay = data.under(key, "q").count, data.retained(key)
+    if not found or stay is None:
+        return f"{text}."
+    of = f"the {writer.count(found, f'under q {key}')} heads" if found > 1 else "the one head"
+    still = f"{writer.count(stay, f'stay {key}')} still {'has' if stay == 1 else 'have'}" if stay else "none still has"
+    return f"{text}; of {of} with q < {writer.number(ALPHA, 'constant')}, {still} it."
+
+
+def _pairs(writer: Writer, data: SpectralAccessor) -> str:
+    return f" ({writer.count(data.counts['pairs'], 'count pairs', 'pair')})" if "pairs" in data.counts else ""
+
+
+# ---- observations ---------------------------------------------------------------------------------------------------
+
+
+def _add_observations(writer: Writer, data: SpectralAccessor) -> None:
+    """The two maps of the figure compared; then depth, the feature that differs most, and the answer alone."""
+    found = [key for key in data.pair if data.finds(key)]
+    if data.pair and not found:
+        names = listed((data.label(key) for key in data.pair), last="or")
+        writer.add("observations", f"No sign that {names} differs between wrong and correct answers in any head.")
+    if len(found) == 2:
+        writer.add("observations", _overlap(writer, data, *found))
+        writer.add("observations", _agreement(writer, data, *found))
+    for key in found:
+        writer.add("observations", _depth(writer, data, key))
+    writer.add("observations", _richest(writer, data))
+    for key in data.pair:
+        writer.add("observations", _answer(writer, data, key))
+
+
+def _overlap(writer: Writer, data: SpectralAccessor, one: str, other: str) -> str:
+    first, second = data.significant(one), data.significant(other)
+    both, either = int(((first > 0) & (second > 0)).sum()), int(((first > 0) | (second > 0)).sum())
+    if not either:
+        return ""
+    total = int((first.notnull() & second.notnull()).sum())
+    expected = float((first > 0).sum()) * float((second > 0).sum()) / total if total else math.nan
+    rule, in_one = f"q < {writer.number(ALPHA, 'constant')}", writer.count(either, f"either {one} {other}")
+    by_chance = writer.number(expected, f"expected {one} {other}")
+    if not both:
+        return (
+            f"The two maps single out different heads: none of the {in_one} with {rule} in one of them has it in both "
+            f"(by chance {by_chance})."
+        )
+    return (
+        f"{writer.count(both, f'both {one} {other}', 'head')} {'has' if both == 1 else 'have'} {rule} in both maps, of "
+        f"{in_one} in at least one (Jaccard index {writer.fixed(both / either, f'jaccard {one} {other}')}; two independent "
+        f"maps of these sizes would share {by_chance})."
+    )
+
+
+def _agreement(writer: Writer, data: SpectralAccessor, one: str, other: str) -> str:
+    if len(data.layers) * len(data.heads) < MIN_HEADS:
+        return ""
+    rho = maps.rank_correlation(data.map(one), data.map(other))
+    signed = maps.rank_correlation(data.map(one, "effect"), data.map(other, "effect"))
+    if not (math.isfinite(rho) and math.isfinite(signed)):
+        return ""
+    return (
+        f"Over the heads, the p-values of {data.label(one)} and {data.label(other)} have a rank correlation of "
+        f"{writer.fixed(rho, f'correlation p {one} {other}')}, their signed effects one of "
+        f"{writer.fixed(signed, f'correlation effect {one} {other}')}."
+    )
+
+
+def _depth(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    """The share of heads under 0.05 by thirds of the layers, and the layer with the largest effects."""
+    if len(data.layers) < MIN_LAYERS or not data.under(key).count:
+        return ""
+    p = data.map(key)
+    shares = maps.depth_trend((p < ALPHA).astype(float).where(p.notnull()))
+    effects = maps.depth_trend(data.strength(key)) if data.has(key, "effect") else None
+    if shares is None:
+        return ""
+    parts = [writer.percent(mean, f"third {key} {index}") for index, mean in enumerate(shares.means)]
+    text = (
+        f"{data.label(key)}: p < {writer.number(ALPHA, 'constant')} in {parts[0]} of the heads of the early, "
+        f"{parts[1]} of the middle and {parts[2]} of the late third of the layers"
+    )
+    if effects is None:
+        return f"{text}."
+    return f"{text}; effects are largest in layer {writer.number(effects.peak_layer, f'peak {key}')}."
+
+
+def _richest(writer: Writer, data: SpectralAccessor) -> str:
+    """The feature with the most heads with q < 0.05."""
+    counts = {key: data.under(key, "q").count for key in data.measured if data.has(key, "q")}
+    if len(counts) < 3 or not any(counts.values()):
+        return ""
+    best = max(counts, key=lambda key: counts[key])
+    if list(counts.values()).count(counts[best]) > 1:
+        return ""
+    share = writer.percent(data.under(best, "q").share, f"under-percent q {best}")
+    return (
+        f"Of the {writer.count(len(counts), 'features', 'feature')} tested, {data.label(best)} differs in the most "
+        f"heads ({share} with q < {writer.number(ALPHA, 'constant')})."
+    )
+
+
+def _answer(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    if data.part == "answer" or not data.has(key, "p", "answer"):
+        return ""
+    alone, whole = data.under(key, "p", "answer"), data.under(key)
+    p, chance = data.level(key, "null_p", "answer"), ""
+    if math.isfinite(p):
+        more = "more" if p < ALPHA else "not more"
+        chance = f", {more} than chance (permutation p = {writer.number(p, f'answer-level null_p {key}', digits=2)})"
+    return (
+        f"On the answer's tokens alone {writer.percent(alone.share, f'answer-percent p {key}')} of the heads have p < "
+        f"{writer.number(ALPHA, 'constant')} for {data.label(key)}{chance}; on the whole text it is "
+        f"{writer.percent(whole.share, f'under-percent p {key}')}."
+    )
+
+
+# ---- caveats and the short form -------------------------------------------------------------------------------------
+
+
+def _add_caveats(writer: Writer, data: SpectralAccessor) -> None:
+    rarer = min(data.counts.get(kind, SMALL_SAMPLE) for kind in ("wrong", "correct"))
+    if rarer < SMALL_SAMPLE:
         writer.add(
             "caveats",
-            f"The rarer kind of answer has only {writer.count(rarer, 'rarer')}: small differences go unseen, and "
-            "effects that are seen tend to be too large.",
+            f"The rarer class of answers has only {writer.count(rarer, 'rarer')}: small differences are missed, and "
+            "the effects that are found tend to be overestimated.",
         )
-    writer.add("caveats", _multiplicity(writer, reading))
-    writer.add("caveats", _length(writer, reading))
-    if any(key in ("laplacian", "attention") for key in reading.measured):
-        writer.add("caveats", "That the ten largest eigenvalues become one number by their mean is our choice.")
-    if not reading.origin.get("parameters", {}).get("judge"):
+    if tested := sum(data.under(key).total for key in data.measured):
+        writer.add(
+            "caveats",
+            f"With {writer.count(tested, 'tested', 'test')}, about {writer.count(round(ALPHA * tested), 'chance')} would "
+            f"have p < {writer.number(ALPHA, 'constant')} by chance alone. Heads are not independent of each other, so "
+            "under chance that share varies more than with independent tests; the comparison with permuted labels "
+            "accounts for that.",
+        )
+    writer.add("caveats", _length(writer, data))
+    if any(key in ("laplacian", "attention") for key in data.measured):
+        writer.add("caveats", "Averaging the ten largest eigenvalues into one number is our choice.")
+    if not data.origin.get("parameters", {}).get("judge"):
         writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
     writer.add(
         "caveats",
@@ -84,98 +424,76 @@ def _add_caveats(writer: Writer, reading: SpectralReading) -> None:
     )
 
 
-def _multiplicity(writer: Writer, reading: SpectralReading) -> str:
-    tested = sum(reading.under(key).total for key in reading.measured)
-    if not tested:
-        return ""
-    by_chance = writer.count(round(LEVEL * tested), "chance")
-    return (
-        f"With {writer.count(tested, 'tested', 'test')}, about {by_chance} would have p < "
-        f"{writer.number(LEVEL, 'constant')} by chance alone. Heads are not independent of each other, so under chance "
-        "that share varies more than a coin toss would; the comparison with shuffled labels allows for that."
-    )
+def _medians(writer: Writer, lengths: tuple[np.ndarray, np.ndarray]) -> list[str]:
+    """Median tokens of wrong and of correct answers."""
+    named = zip(lengths, ("wrong", "correct"), strict=True)
+    return [writer.number(float(np.median(tokens)), f"length {kind}") for tokens, kind in named]
 
 
-def _length(writer: Writer, reading: SpectralReading) -> str:
-    lengths = reading.lengths()
+def _length(writer: Writer, data: SpectralAccessor) -> str:
+    lengths = data.lengths()
     if lengths is None:
-        return "Answer lengths are not recorded, so nothing is known about what length alone would explain."
-    wrong, correct = lengths
-    medians = [
-        writer.number(float(np.median(tokens)), f"length {kind}")
-        for tokens, kind in ((wrong, "wrong"), (correct, "correct"))
-    ]
+        return "Answer lengths are not recorded, so what length alone would explain is unknown."
+    medians, (wrong, correct) = _medians(writer, lengths), lengths
     is_wrong = np.arange(wrong.size + correct.size) < wrong.size
-    area = float(auroc_rows(np.concatenate([wrong, correct]), is_wrong))
+    auroc = float(auroc_rows(np.concatenate([wrong, correct]), is_wrong))
     text = (
         f"Length is a confounder: wrong answers have {medians[0]} tokens and correct ones {medians[1]} (medians), and "
-        f"length alone tells them apart with an AUROC of {writer.number(area, 'length auroc')} "
-        "over all answers at once"
+        f"length alone separates them with an AUROC of {writer.number(auroc, 'length auroc')} over all answers"
     )
-    if not any(reading.has(key, "p_matched") for key in reading.measured):
+    if not any(data.has(key, "p_matched") for key in data.measured):
         return f"{text}."
     return (
-        f"{text}. Pairing answers by length takes that away, but leaves fewer answers, so that some heads lose their "
-        "p-value to sample size alone."
+        f"{text}. Pairing answers by length removes that, but leaves fewer answers, so some heads lose significance to "
+        "sample size alone."
     )
 
 
-def _headline(writer: Writer, reading: SpectralReading) -> str:
-    pair = [key for key in PAIR if key in reading.measured]
+def _headline(writer: Writer, data: SpectralAccessor) -> str:
     first = (
-        f"{writer.count(len(pair), 'pair', 'layer x head map')} of p-values for {model_of(reading)} "
-        f"({size_of(writer, reading)}): does a head's attention differ between {answers_of(writer, reading)}?"
+        f"{writer.count(len(data.pair), 'pair', 'layer x head map')} of p-values for {model_of(data)} "
+        f"({size_of(writer, data)}): does a head's attention differ between {answers_of(writer, data)}?"
     )
     shares = [
-        f"{writer.percent(reading.under(key).share, f'under-percent p {key}')} of the heads have p < "
-        f"{writer.number(LEVEL, 'constant')} for {reading.label(key)} ({_verdict(writer, reading, key)})"
-        for key in pair
+        f"{writer.percent(data.under(key).share, f'under-percent p {key}')} of the heads have p < "
+        f"{writer.number(ALPHA, 'constant')} for {data.label(key)} ({_verdict(writer, data, key)})"
+        for key in data.pair
     ]
-    told = f"{first} {listed(shares)}." if shares else first
-    return f"{told} {_paired(writer, reading, pair)}".strip()
+    found = f"{first} {listed(shares)}." if shares else first
+    return f"{found} {_paired(writer, data, data.pair)}".strip()
 
 
-def _paired(writer: Writer, reading: SpectralReading, pair: Sequence[str]) -> str:
-    """What is left of the maps with answers paired by length; nothing where that was not tested, or nothing was found."""
-    tested = [(key, kept) for key in pair if (kept := reading.kept(key)) is not None and reading.under(key, "q").count]
+def _verdict(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    share = writer.percent(data.under(key, "q").share, f"under-percent q {key}")
+    q, p = f"{share} with q < {writer.number(ALPHA, 'constant')}", data.level(key, "null_p")
+    if math.isnan(p):
+        return q
+    return f"{q}; {'more' if p < ALPHA else 'not more'} than with permuted labels"
+
+
+def _paired(writer: Writer, data: SpectralAccessor, pair: Sequence[str]) -> str:
+    """What remains of the maps with answers paired by length; empty where that was not tested, or nothing was found."""
+    tested = [(key, stay) for key in pair if (stay := data.retained(key)) is not None and data.under(key, "q").count]
     if not tested:
         return ""
     parts = [
-        f"{writer.count(kept, f'stay {key}')} of {writer.count(reading.under(key, 'q').count, f'under q {key}', 'head')} "
-        f"for {reading.label(key)}"
-        for key, kept in tested
+        f"{writer.count(stay, f'stay {key}')} of {writer.count(data.under(key, 'q').count, f'under q {key}', 'head')} "
+        f"for {data.label(key)}"
+        for key, stay in tested
     ]
-    pairs = f" ({writer.count(reading.counts['pairs'], 'count pairs', 'pair')})" if "pairs" in reading.counts else ""
+    lengths, reason = data.lengths(), "Attention depends on the length of a text"
+    if lengths is not None:
+        wrong, correct = _medians(writer, lengths)
+        reason = f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians)"
     return (
-        f"{_longer(writer, reading)}with wrong and correct answers paired by length{pairs}, q < "
-        f"{writer.number(LEVEL, 'constant')} is kept by {listed(parts)}."
+        f"{reason}: with wrong and correct answers paired by length{_pairs(writer, data)}, q < "
+        f"{writer.number(ALPHA, 'constant')} still holds in {listed(parts)}."
     )
-
-
-def _longer(writer: Writer, reading: SpectralReading) -> str:
-    """The beginning of a sentence, with the lengths where they are recorded."""
-    lengths = reading.lengths()
-    if lengths is None:
-        return "Attention depends on the length of a text: "
-    wrong, correct = (
-        writer.number(float(np.median(tokens)), f"length {kind}")
-        for tokens, kind in zip(lengths, ("wrong", "correct"), strict=True)
-    )
-    return f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians): "
-
-
-def _verdict(writer: Writer, reading: SpectralReading, key: str) -> str:
-    share = writer.percent(reading.under(key, "q").share, f"under-percent q {key}")
-    q = f"{share} with q < {writer.number(LEVEL, 'constant')}"
-    p = reading.level(key, "null_p")
-    if p < LEVEL:
-        return f"{q}; more than with shuffled labels"
-    return f"{q}; not more than with shuffled labels" if p >= LEVEL else q
 
 
 describe = Narrative(
     "Which heads differ between wrong and correct answers",
-    SpectralReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    SpectralAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )

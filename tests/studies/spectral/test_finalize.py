@@ -1,4 +1,4 @@
-"""The spectral study on planted readings: chosen heads differ by label, and exactly those are found."""
+"""The spectral study on planted readings: planted heads differ by label, and exactly those are found."""
 
 import json
 
@@ -9,8 +9,8 @@ from scipy.stats import mannwhitneyu
 
 from headwise.core.errors import DataError
 from headwise.instruments import PARTS
-from headwise.studies.spectral import detection
-from headwise.studies.spectral import measure as spectral
+from headwise.studies.spectral import detection, measure
+from headwise.studies.spectral.finalize import FEATURE_INFO, head_tests
 from headwise.studies.spectral.spec import SpectralOptions
 
 LAYERS, HEADS, K, N = 12, 8, 20, 240
@@ -43,7 +43,7 @@ def readings_of(wrong, rng, *, strength=1.5):
 
     ranked = -np.sort(-numbers(K), axis=-1)
     dims = ("example", "layer", "head")
-    variables = {name: ((*dims, "part"), numbers(2)) for name, _, _ in spectral.FACES.values()}
+    variables = {name: ((*dims, "part"), numbers(2)) for name, _, _ in FEATURE_INFO.values()}
     variables |= {"laplacian": ((*dims, "rank"), ranked), "attention": ((*dims, "rank"), ranked.copy())}
     variables["hidden"] = (("example", "layer", "width"), rng.normal(size=(len(wrong), LAYERS, 16)))
     coords = {"example": [f"q{i}" for i in range(len(wrong))], "layer": np.arange(LAYERS), "head": np.arange(HEADS)}
@@ -58,7 +58,7 @@ def planted():
 
 
 def test_exactly_the_planted_heads_reach_significance(planted):
-    maps = spectral.to_maps(*planted, SpectralOptions())
+    maps = head_tests(*planted, SpectralOptions())
     for feature in ("attention_score", "laplacian"):
         q = maps["q"].sel(feature=feature, part="whole").values
         found = {(int(layer), int(head)) for layer, head in zip(*np.nonzero(q < 0.05), strict=True)}
@@ -72,14 +72,14 @@ def test_exactly_the_planted_heads_reach_significance(planted):
 def test_without_a_difference_nothing_is_found():
     rng = np.random.default_rng(6)
     wrong = rng.random(N) < 0.5
-    maps = spectral.to_maps(readings_of(wrong, rng, strength=0.0), answers_of(wrong, rng), SpectralOptions())
+    maps = head_tests(readings_of(wrong, rng, strength=0.0), answers_of(wrong, rng), SpectralOptions())
     assert float((maps["q"] < 0.05).sum()) <= 1
     assert abs(float(maps["share"].mean()) - 0.05) < 0.03
     assert float(maps["null_p"].min()) > 0.001
 
 
 def test_the_dataset_says_what_it_holds(planted):
-    maps = spectral.to_maps(*planted, SpectralOptions())
+    maps = head_tests(*planted, SpectralOptions())
     assert maps["p"].dims == ("part", "feature", "layer", "head")
     assert maps["part"].values.tolist() == list(PARTS)
     counts = json.loads(maps.attrs["counts"])
@@ -91,7 +91,7 @@ def test_the_dataset_says_what_it_holds(planted):
 
 def test_the_detectors_tell_the_planted_difference(planted):
     readings, answers = planted
-    table = detection.to_table(readings, answers, seed=0)
+    table = detection.finalize(readings, answers, seed=0)
     auroc = table["auroc"].to_series()
     assert auroc["LapEigvals"] > 0.9
     assert 0.35 < auroc["Hidden state"] < 0.65
@@ -102,7 +102,7 @@ def test_the_detectors_tell_the_planted_difference(planted):
     heads = detector.explain({member: known[member] for member in members})["per_head"]
     drive = np.abs(heads).mean("example").values
     strongest = np.argsort(-drive, axis=None)[: len(PLANTED)]
-    found = {tuple(int(i) for i in np.unravel_index(place, drive.shape)) for place in strongest}
+    found = {tuple(int(i) for i in np.unravel_index(index, drive.shape)) for index in strongest}
     assert len(found & set(PLANTED)) >= len(PLANTED) - 1, name
 
 
@@ -111,12 +111,12 @@ def test_one_class_only_is_refused(label, words):
     answers = answers_of(np.zeros(60, dtype=bool), np.random.default_rng(0))
     answers["label"] = ("example", np.full(60, label))
     with pytest.raises(DataError, match=f"only 0 of 60 {words}"):
-        spectral.judged(answers)
+        measure.judged_answers(answers)
 
 
 def test_the_tests_of_single_ranks_combine_to_the_planted_heads(planted):
     readings, answers = planted
-    maps = spectral.to_maps(readings, answers, SpectralOptions())
+    maps = head_tests(readings, answers, SpectralOptions())
     wrong = answers["label"].values == "wrong"
     for name in ("p_cauchy", "p_min"):
         found = maps[name].sel(part="whole", feature="laplacian").values
@@ -134,13 +134,13 @@ def test_the_tests_of_single_ranks_combine_to_the_planted_heads(planted):
 
 @pytest.mark.parametrize(("shortest", "wanted", "k"), [(54, None, 50), (300, None, 100), (3, None, 3), (54, 54, 54)])
 def test_as_many_ranks_as_every_answer_has(shortest, wanted, k):
-    assert spectral._ranks(lengths_of(shortest), wanted) == k
+    assert measure._eigenvalues(lengths_of(shortest), wanted) == k
 
 
 @pytest.mark.parametrize("wanted", [0, 55])
 def test_more_ranks_than_the_shortest_answer_has_are_refused(wanted):
     with pytest.raises(DataError, match=f"k={wanted} eigenvalues.*'short'.*has 54 tokens.*k from 1 to 54"):
-        spectral._ranks(lengths_of(54), wanted)
+        measure._eigenvalues(lengths_of(54), wanted)
 
 
 def lengths_of(shortest):

@@ -1,4 +1,4 @@
-"""The words of the spectral study: each number computed again, planted heads named, null told as null."""
+"""The words of the spectral study: each number recomputed, planted heads named, a null result reported as one."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_planted_heads_are_named(spectral: xr.Dataset) -> None:
     said = "\n".join(words.observations)
     assert re.search(r"2\d heads have q < 0\.05 in both maps", said)
     assert "effects are largest in layer" in said
-    assert "more than with shuffled labels" in words.short()
+    assert "more than with permuted labels" in words.short()
 
 
 def test_the_lead_says_what_is_left_when_answers_are_paired_by_length(spectral: xr.Dataset) -> None:
@@ -161,23 +161,25 @@ def test_the_lead_says_what_is_left_when_answers_are_paired_by_length(spectral: 
     spectral["q_matched"].loc[new] = 0.01  # of a head that was not among those found
     wrong, correct = (f"{lengths(spectral, kind):g}" for kind in ("wrong", "correct"))
     pairs = json.loads(spectral.attrs["counts"])["pairs"]
-    told = (
+    expected = (
         f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians): with wrong "
-        f"and correct answers paired by length ({pairs} pairs), q < 0.05 is kept by 1 of 9 heads for AttnScore and 0 of 4 "
+        f"and correct answers paired by length ({pairs} pairs), q < 0.05 still holds in 1 of 9 heads for AttnScore and 0 of 4 "
         "heads for Laplacian eigenvalues."
     )
-    assert describe("spectral", spectral).short().endswith(told)
+    assert describe("spectral", spectral).short().endswith(expected)
     assert "paired" not in describe("spectral", spectral.drop_vars(["p_matched", "q_matched"])).short()
 
 
-def test_what_differs_in_nothing_is_told_as_nothing(make_spectral: Callable[..., xr.Dataset]) -> None:
+def test_no_difference_is_reported_as_none(make_spectral: Callable[..., xr.Dataset]) -> None:
     words = describe("spectral", make_spectral(strength=0.0))
     assert words.observations[0].startswith("No sign that AttnScore or Laplacian eigenvalues differs")
-    assert all("That is not more than chance" in line and line.endswith("It is no finding.") for line in words.detail)
+    assert all(
+        "That is not more than chance" in line and line.endswith("It is not significant.") for line in words.detail
+    )
     text = words.text()
-    for claim in ("differ most", "stand together", "Jaccard", "rank correlation", "third of the layers"):
+    for claim in ("differ most", "form clusters", "Jaccard", "rank correlation", "third of the layers"):
         assert claim not in text
-    assert "not more than with shuffled labels" in words.short()
+    assert "not more than with permuted labels" in words.short()
     assert not HEAD.search(text)
 
 
@@ -188,12 +190,12 @@ def test_single_heads_can_remain_where_the_share_is_nothing(spectral: xr.Dataset
     spectral["null_p"][:] = 0.9
     line = describe("spectral", spectral).detail[1]
     assert "1 of 270 heads (0.37 %) has p < 0.05, and 1 (0.37 %) q < 0.05. That is not more than chance" in line
-    assert "As a share it is no finding, but single heads remain." in line
+    assert "The share is not significant, but single heads are." in line
     assert "In the only head with q < 0.05 it is" in line
     assert "of the one head with q < 0.05," in line
 
 
-def test_length_is_always_told(make_spectral: Callable[..., xr.Dataset]) -> None:
+def test_length_is_always_reported(make_spectral: Callable[..., xr.Dataset]) -> None:
     words = describe("spectral", make_spectral(broad=1.5))
     assert any(line.startswith("Length is a confounder: wrong answers have") for line in words.caveats)
     assert all("paired by length" in line for line in words.detail)
@@ -221,7 +223,7 @@ def test_without_provenance_counts_or_null(spectral: xr.Dataset) -> None:
     words = describe("spectral", spectral.drop_vars(["null_mean", "null_high", "null_p"]).drop_attrs())
     assert "heads of the model (30 layers of 9 heads)" in words.overview[0]
     assert "96 wrong and 64 correct answers" in words.overview[0]
-    assert "shuffled labels" not in "".join(words.detail)
+    assert "permuted labels" not in "".join(words.detail)
 
 
 def test_it_reads_well(make_spectral: Callable[..., xr.Dataset]) -> None:

@@ -48,8 +48,8 @@ def test_shares_above_the_maps_are_those_of_the_data(spectral: xr.Dataset) -> No
 
 def test_notes_say_what_was_tested(spectral: xr.Dataset) -> None:
     (note,) = figure_of("spectral", spectral).notes
-    assert "Two-sided Mann-Whitney U test, 96 wrong against 64 correct answers; 19 refused, left out." in note
-    assert "the mean of the ten largest; how ten become one number is our choice" in note
+    assert "Two-sided Mann-Whitney U test, 96 wrong against 64 correct answers; 19 refused, excluded." in note
+    assert "the mean of the ten largest; averaging them is our choice" in note
     high = 100 * float(spectral["null_high"].sel(part="whole", feature="laplacian"))
     assert f"{high:.2g} % (Laplacian eigenvalues) of the heads have p < 0.05" in note
     (note,) = figure_of("spectral", spectral, features="sink").notes
@@ -119,7 +119,7 @@ def test_a_logarithmic_scale_tells_small_p_values_apart(spectral: xr.Dataset, tm
         assert scale.log and scale.high == 1.0 and [mark.value for mark in scale.marks] == [0.05]
     assert log.scales["p"].low <= max(smallest, 1e-6) and log.scales["p"].low >= 1e-6
     assert not log.scales["effect"].log
-    assert "powers of ten" in log.notes[0] and "powers of ten" not in linear.notes[0]
+    assert "logarithmic" in log.notes[0] and "logarithmic" not in linear.notes[0]
     assert save(log, tmp_path / "log.png").stat().st_size > 5000
 
 

@@ -72,7 +72,7 @@ def test_transfer_is_that_of_the_best_fitted_detector(detection: xr.Dataset) -> 
     assert isinstance(panel, Heatmap)
     assert panel.title.startswith("LapEigvals")
     assert panel.y.labels[-1] == "all others"
-    assert {(mark.row, mark.column) for mark in panel.marks} == {(place, place) for place in (0, 1, 3, 4, 5)}
+    assert {(mark.row, mark.column) for mark in panel.marks} == {(topic, topic) for topic in (0, 1, 3, 4, 5)}
     np.testing.assert_allclose(panel.values, detection["transfer"].sel(detector="LapEigvals").values, rtol=1e-6)
 
 
@@ -98,7 +98,7 @@ def test_it_is_legible_and_round_trips(make_detection: Callable[..., xr.Dataset]
 
 
 def test_a_table_that_was_really_made() -> None:
-    """The contract with `headwise.probes.table`: what it makes can be drawn and told once it has labels."""
+    """The contract with `headwise.probes.table`: its tables can be drawn and described once they have labels."""
     generator = np.random.default_rng(0)
     wrong = generator.permutation(np.arange(80) < 45)
     values = generator.normal(size=(80, 3, 2, 6)) + 0.6 * wrong[:, None, None, None]

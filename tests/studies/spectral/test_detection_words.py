@@ -1,4 +1,4 @@
-"""The words of the detection study: each number computed again from the data, nothing claimed that is not there."""
+"""The words of the detection study: each number recomputed from the data, nothing claimed that is not there."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_every_number_is_in_the_data(make_detection: Callable[..., xr.Dataset], 
     assert "not known" not in words.text()
 
 
-def test_best_order_and_length_are_told(detection: xr.Dataset) -> None:
+def test_best_order_and_length_are_reported(detection: xr.Dataset) -> None:
     words = describe("detection", detection)
     said = "\n".join(words.observations)
     assert words.observations[0].startswith(
@@ -112,11 +112,11 @@ def test_another_order_is_said_so(detection: xr.Dataset) -> None:
 def test_a_table_that_knows_nothing(make_detection: Callable[..., xr.Dataset], seed: int) -> None:
     words = describe("detection", make_detection(signal=0.0, seed=seed))
     assert words.observations[0].startswith(
-        "No detector is told from a coin toss, allowing for the 9 that were looked at;"
+        "No detector is significantly better than chance after correction for 9 detectors;"
     )
-    assert "None is told from a coin toss" in words.short()
+    assert "None is significantly better than chance" in words.short()
     text = "\n".join(words.observations)
-    for claim in ("The best detector", "eigenvalues a head", "On one layer alone", "Across topics"):
+    for claim in ("The best detector", "eigenvalues per head", "On one layer alone", "Across topics"):
         assert claim not in text
     assert "Length alone" in text
 
