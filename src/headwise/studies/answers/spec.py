@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnsweringOptions(StudyOptions):
-    """What can be chosen about the study `answers`: what does the model say when it is asked, and is it right?
+    """Options of the study `answers`: what does the model answer, and is the answer correct?
 
     Examples:
         Labels by a served model instead of rules.
@@ -36,20 +36,24 @@ class AnsweringOptions(StudyOptions):
     """
 
     study = "answers"
-    few_shot: int | None = option(None, "examples before a question; None is what suits the kind of prompt")
-    chat: bool | None = option(None, "whether to use the chat template; None is yes if there is one")
-    max_new_tokens: int = option(32, "of an answer, at most", minimum=1)
-    reasoning_tokens: int = option(192, "for word problems, which are worked out in steps", minimum=1)
-    temperature: float = option(0.0, "0 takes the likeliest token", minimum=0)
-    endpoint: Endpoint | None = option(None, "answers come from there, and the model only reads them")
-    judge: Endpoint | None = option(None, "labels come from there instead of from rules")
-    too_long: str = option(
-        "refuse", 'or "drop": what to do with a question that does not fit into the context', choices=("refuse", "drop")
+    few_shot: int | None = option(None, "few-shot examples per prompt; None: the default for chat or plain prompts")
+    chat: bool | None = option(None, "whether to use the chat template; None: if the model has one")
+    max_new_tokens: int = option(32, "maximum tokens of an answer", minimum=1)
+    reasoning_tokens: int = option(
+        192, "maximum tokens of an answer to a word problem, which is solved in steps", minimum=1
     )
-    batch: int = option(64, "prompts at a time", minimum=1)
-    batch_tokens: int = option(16384, "tokens in a batch, padding included")
-    shard: int = option(64, "questions between two commits", minimum=1)
-    seed: int = option(0, "of sampling, where the temperature is over 0")
+    temperature: float = option(0.0, "sampling temperature; 0 is greedy", minimum=0)
+    endpoint: Endpoint | None = option(None, "endpoint that generates the answers, which the model then only reads")
+    judge: Endpoint | None = option(None, "endpoint that labels the answers instead of the matching rules")
+    too_long: str = option(
+        "refuse",
+        "whether a question that does not fit into the context is an error or is dropped",
+        choices=("refuse", "drop"),
+    )
+    batch: int = option(64, "prompts per batch", minimum=1)
+    batch_tokens: int = option(16384, "tokens per batch, padding included")
+    shard: int = option(64, "questions per commit", minimum=1)
+    seed: int = option(0, "random seed of sampling, where the temperature is above 0")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
@@ -62,27 +66,29 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
 
 ANSWERS = DatasetSpec(
     name="answers",
-    question="What did the model answer, and was it right?",
+    question="What did the model answer, and was it correct?",
     method=Method(
         "The model answers each question greedily; a stated matching rule labels the answer correct or "
-        "wrong. Refusals and answers that were cut off are kept apart. All studies of right and wrong "
-        "answers start from this table."
+        "wrong. Refusals and truncated answers are marked. All studies of correct and wrong answers start "
+        "from this table."
     ),
     variables=(
-        Variable("question", (EXAMPLE,), "question asked", dtype=TEXT),
-        Variable("answer", (EXAMPLE,), "what the model said", dtype=TEXT),
-        Variable("gold", (EXAMPLE,), "right answer to show", dtype=TEXT),
-        Variable("golds", (EXAMPLE,), "all answers that count as right, a JSON list", dtype=TEXT),
+        Variable("question", (EXAMPLE,), "question", dtype=TEXT),
+        Variable("answer", (EXAMPLE,), "answer of the model", dtype=TEXT),
+        Variable("gold", (EXAMPLE,), "correct answer to show", dtype=TEXT),
+        Variable("golds", (EXAMPLE,), "all answers that count as correct, a JSON list", dtype=TEXT),
         Variable("label", (EXAMPLE,), "correct, wrong or refused", dtype=TEXT),
-        Variable("rule", (EXAMPLE,), "what decided the label", dtype=TEXT),
-        Variable("matched", (EXAMPLE,), "right answer that the rule found", dtype=TEXT),
+        Variable("rule", (EXAMPLE,), "rule that decided the label", dtype=TEXT),
+        Variable("matched", (EXAMPLE,), "correct answer that the rule matched", dtype=TEXT),
         Variable("topic", (EXAMPLE,), "topic of the question", dtype=TEXT),
         Variable("prompt_ids", (EXAMPLE,), "token ids of the prompt, decimal, separated by blanks", dtype=TEXT),
         Variable("answer_ids", (EXAMPLE,), "token ids of the answer, decimal, separated by blanks", dtype=TEXT),
         Variable("difficulty", (EXAMPLE,), "difficulty of the question", dtype="int64"),
         Variable("prompt_tokens", (EXAMPLE,), "length of the prompt", dtype="int64", unit="tokens"),
         Variable("answer_tokens", (EXAMPLE,), "length of the answer", dtype="int64", unit="tokens"),
-        Variable("finished", (EXAMPLE,), "whether the answer ended by itself rather than being cut", dtype="bool"),
+        Variable(
+            "finished", (EXAMPLE,), "whether the answer ended by itself rather than being truncated", dtype="bool"
+        ),
         Variable(
             "logprob_mean", (EXAMPLE,), "mean log-probability of the answer's tokens", dtype="float32", unit="nats"
         ),

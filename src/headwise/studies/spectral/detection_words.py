@@ -168,11 +168,11 @@ def _add_details(writer: Writer, data: DetectionAccessor) -> None:
         text = f"{data.label(name)} ({KINDS[kind][0] if kind in KINDS else kind}): AUROC {_auroc(writer, data, name)}"
         if ends is not None and not data.beats_chance(name):
             text += ", below chance" if ends[1] < 0.5 else ", not significantly better than chance"
-        sentences = (f"{text}.", _gain(writer, data, name), _threshold(writer, data, name))
+        sentences = [f"{text}.", _gain(writer, data, name), _threshold(writer, data, name)]
         paper = data.at(name, "paper")
         if math.isfinite(paper):
             value = writer.number(paper, f"paper {name}")
-            sentences += (f"The paper's protocol, which chooses on the test set, would report {value}.",)
+            sentences.append(f"The paper's protocol, which chooses on the test set, would report {value}.")
         writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpectralOptions(StudyOptions):
-    """What can be chosen about the studies `spectral` and `detection`: which heads' attention differs in wrong answers?
+    """Options of the studies `spectral` and `detection`: which heads' attention differs in wrong answers?
 
     Examples:
         >>> SpectralOptions(shuffles=20)  # refused at once, before anything is measured
@@ -39,12 +39,12 @@ class SpectralOptions(StudyOptions):
 
     study = "spectral"
     k: int | None = option(
-        None, "eigenvalues kept for the detectors; None is the most of 5 10 25 50 100 that every answer has"
+        None, "eigenvalues per head for the detectors; None: the largest of 5, 10, 25, 50 and 100 that every text has"
     )
-    batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(64, "answers between two commits", minimum=1)
-    shuffles: int = option(500, "of the labels, for the null; at least 200", minimum=200)
-    seed: int = option(0, "of shuffles and folds")
+    batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
+    shard: int = option(64, "answers per commit", minimum=1)
+    shuffles: int = option(500, "number of label permutations for the null", minimum=200)
+    seed: int = option(0, "random seed of permutations and folds")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
@@ -60,18 +60,17 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
 
 DETECTION = DatasetSpec(
     name="detection",
-    question="How well are wrong answers told from correct ones?",
+    question="How well can wrong answers be detected?",
     method=Method(
-        "Detectors of wrong answers are fitted on the features of all heads together (principal components,"
-        " then logistic regression) and judged on folds they have not seen; what has to be chosen is chosen"
-        " inside the training folds. Log-probabilities and the mere length of the answer stand in the same "
-        "table.",
+        "Detectors of wrong answers are fitted on the features of all heads together (principal components, "
+        "then logistic regression) and evaluated on held-out folds; all choices are made inside the training "
+        "folds. Log-probabilities and the length of the answer alone are in the same table as baselines.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
     variables=(
         Variable("auroc", (DETECTOR,), "AUROC of wrong against correct answers, mean over folds", interval=True),
-        Variable("pooled", (DETECTOR,), "AUROC over the out-of-fold scores of all answers at once"),
+        Variable("pooled", (DETECTOR,), "AUROC over the pooled out-of-fold scores of all answers"),
         Variable("fold_auroc", (DETECTOR, FOLD), "AUROC on each fold"),
         Variable("score", (DETECTOR, EXAMPLE), "out-of-fold score of the answer, larger is more likely wrong"),
         Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
@@ -83,13 +82,13 @@ DETECTION = DatasetSpec(
         Variable("precision", None, "precision of calling an answer wrong, out of fold", required=False),
         Variable("recall", None, "recall of wrong answers, out of fold", required=False),
         Variable("brier", None, "Brier score of the probabilities, out of fold", required=False),
-        Variable("gain", None, "AUROC less that of the reference detector, paired", required=False),
-        Variable("by_k", None, "AUROC with so many eigenvalues used, fixed beforehand", required=False),
+        Variable("gain", None, "AUROC minus that of the reference detector, paired", required=False),
+        Variable("by_k", None, "AUROC with a fixed number of eigenvalues per head", required=False),
         Variable("by_layer", None, "AUROC from one layer alone", required=False),
-        Variable("by_size", None, "AUROC when fitted on so many answers", required=False),
+        Variable("by_size", None, "AUROC by number of training answers", required=False),
         Variable("transfer", None, "AUROC on a topic when fitted on one topic, or on all others", required=False),
         Variable("choice", None, "what is chosen inside the training folds: k, layer, or nothing", required=False),
-        Variable("chosen", None, "what was chosen in each fold", required=False),
+        Variable("chosen", None, "choice of each fold", required=False),
         Variable(
             "paper",
             None,
@@ -112,11 +111,10 @@ SPECTRAL = DatasetSpec(
     method=Method(
         "The model answers each question greedily; a stated matching rule labels the answer correct or "
         "wrong. A head's attention map, read as a graph, has a Laplacian whose eigenvalues are the "
-        "attention each token receives (mean over those who can see it) less what it keeps on itself. "
-        "Features of wrong and correct answers are compared head by head with a two-sided Mann-Whitney U "
-        "test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests on shuffled "
-        "labels say what chance would give. Only column sums and the diagonal are ever needed, so no map is"
-        " stored.",
+        "attention that each token receives (mean over the queries that can attend to it) minus its "
+        "attention to itself. Features of wrong and correct answers are compared per head with a two-sided "
+        "Mann-Whitney U test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests "
+        "on permuted labels give the null. Only column sums and the diagonal are needed, so no map is stored.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
@@ -136,7 +134,7 @@ SPECTRAL = DatasetSpec(
         Variable(
             "effect",
             (PART, FEATURE, LAYER, HEAD),
-            "AUROC of the single feature: over 0.5 it is larger in wrong answers",
+            "AUROC of the single feature: above 0.5 it is larger in wrong answers",
             dtype="float32",
             interval=True,
         ),
@@ -154,11 +152,9 @@ SPECTRAL = DatasetSpec(
         ),
         Variable("share", (PART, FEATURE), "share of heads with p < 0.05"),
         Variable("share_matched", (PART, FEATURE), "share of heads with p < 0.05, answers paired by length"),
-        Variable("null_mean", (PART, FEATURE), "share of heads with p < 0.05 with shuffled labels, mean"),
-        Variable(
-            "null_high", (PART, FEATURE), "share of heads with p < 0.05 that 95 % of shuffles of the labels stay below"
-        ),
-        Variable("null_p", (PART, FEATURE), "share of shuffles of the labels with a share of heads as large"),
+        Variable("null_mean", (PART, FEATURE), "share of heads with p < 0.05 with permuted labels, mean"),
+        Variable("null_high", (PART, FEATURE), "share of heads with p < 0.05 with permuted labels, 95th percentile"),
+        Variable("null_p", (PART, FEATURE), "permutation p-value of the share of heads with p < 0.05"),
         Variable(
             "per_example",
             (EXAMPLE, PART, FEATURE, LAYER, HEAD),
@@ -174,31 +170,34 @@ SPECTRAL = DatasetSpec(
         Variable("definition", (FEATURE,), dtype=TEXT, coordinate=True),
         Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
         Variable(
-            "p_cauchy", None, "p-value of the ten tests of one rank each, combined by Cauchy's rule", required=False
+            "p_cauchy", None, "p-value of ten tests, one per eigenvalue rank, by the Cauchy combination", required=False
         ),
-        Variable("p_min", None, "p-value of the ten tests of one rank each: the smallest, corrected", required=False),
+        Variable(
+            "p_min",
+            None,
+            "p-value of ten tests, one per eigenvalue rank: the smallest, Šidák-corrected",
+            required=False,
+        ),
     ),
     attrs=("record", "title", "counts"),
     examples="answers",
     figure="figure:figure",
     figure_options={
-        "features": FigureOption(
-            "Which features, comma-separated, in this order; none is all of them.", "laplacian,entropy"
-        ),
+        "features": FigureOption("Features, comma-separated, in this order; all if omitted.", "laplacian,entropy"),
         "part": FigureOption("whole: prompt and answer; answer: the answer alone.", "answer"),
         "value": FigureOption(
-            "p, q or effect (AUROC of the feature alone), all three with all; p_cauchy and p_min combine the "
-            "tests of single eigenvalues.",
+            "p, q, effect (AUROC of the single feature) or all three (all); p_cauchy and p_min combine the tests "
+            "of single eigenvalues.",
             "all",
         ),
-        "matched": FigureOption("Tests between wrong and correct answers that are paired by length."),
+        "matched": FigureOption("Use the tests on answers paired by length."),
         "scale": FigureOption(
-            "Of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
+            "Scale of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
         ),
     },
     variants=(
         FigureVariant("p", "p-value"),
-        FigureVariant("log", "p, by powers of ten", {"scale": "log"}),
+        FigureVariant("log", "p, log scale", {"scale": "log"}),
         FigureVariant("effect", "Effect size", {"value": "effect"}),
         FigureVariant("q", "q-value", {"value": "q"}),
         FigureVariant("matched", "Paired by length", {"matched": True}),
@@ -216,7 +215,7 @@ SPECTRAL = DatasetSpec(
             q_paired="q_matched",
             level=0.5,
             baseline_name="no difference",
-            definition="AUROC of this number alone: over 0.5 it is larger in wrong answers",
+            definition="AUROC of this feature alone: above 0.5 it is larger in wrong answers",
         ),
     ),
     default_columns=(

@@ -16,10 +16,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
-from headwise.describe import maps
+from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
-from headwise.describe.writer import Writer, listed, span
+from headwise.describe.writer import Writer, listed
 from headwise.stats import auroc_rows
 
 ALPHA = 0.05
@@ -27,8 +27,6 @@ PAIR = ("attention_score", "laplacian")  # the two maps of the figure
 WIDESPREAD = 0.3  # share of heads with q < 0.05 above which clusters are sought among the strongest tenth instead
 TENTH = 0.9  # quantile
 MIN_CLUSTER = 4  # heads
-MIN_LAYERS = 6  # for early, middle and late
-MIN_HEADS = 20  # for correlations over the heads of a model
 BOXES = 3
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
 TINY = 0.001  # smaller p-values are not written out
@@ -170,9 +168,7 @@ def _add_details(writer: Writer, data: SpectralAccessor) -> None:
         sentences = [f"{intro} {_shares(writer, data, key)}.", _chance(writer, data, key)]
         if data.finds(key):
             sentences += [part(writer, data, key) for part in (_strongest, _direction, _clusters, _matched)]
-        if missing := int(data.map(key).isnull().sum()):
-            verb = "was" if missing == 1 else "were"
-            sentences.append(f"{writer.count(missing, f'missing {key}', 'head')} {verb} not measured.")
+        sentences.append(narrator.missing_heads(writer, key, int(data.map(key).isnull().sum())))
         writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
 
@@ -255,18 +251,13 @@ def _clusters(writer: Writer, data: SpectralAccessor, key: str) -> str:
     smallest = max(MIN_CLUSTER, maps.cluster_by_chance(values, level) + 1)
     boxes = []
     for box in maps.clusters(values, level, smallest=smallest)[:BOXES]:
-        edges = (box.first_layer, box.last_layer, box.first_head, box.last_head)
-        source = f"{key} {' '.join(str(edge) for edge in edges)}"
-        for edge in edges:
-            writer.number(edge, "edge")
-        boxes.append(
-            f"{span('layer', box.first_layer, box.last_layer)}, {span('head', box.first_head, box.last_head)} "
-            f"({writer.count(box.size, f'{kind}-box {source}')} of {writer.count(box.area, f'box-area {source}')})"
-        )
+        where, source = narrator.box_of(writer, key, box)
+        size, area = writer.count(box.size, f"{kind}-box {source}"), writer.count(box.area, f"box-area {source}")
+        boxes.append(f"{where} ({size} of {area})")
     if not boxes:
         return ""
     count = writer.count(total, f"{kind}-count {key}", "head")
-    return f"The {count} {rule} form clusters, larger than in 95 % of shuffled maps, in {listed(boxes)}."
+    return f"Of the {count} {rule}, neighbours form clusters, larger than in 95 % of shuffled maps, in {listed(boxes)}."
 
 
 def _matched(writer: Writer, data: SpectralAccessor, key: str) -> str:
@@ -332,7 +323,7 @@ def _overlap(writer: Writer, data: SpectralAccessor, one: str, other: str) -> st
 
 
 def _agreement(writer: Writer, data: SpectralAccessor, one: str, other: str) -> str:
-    if len(data.layers) * len(data.heads) < MIN_HEADS:
+    if len(data.layers) * len(data.heads) < narrator.MIN_HEADS:
         return ""
     rho = maps.rank_correlation(data.map(one), data.map(other))
     signed = maps.rank_correlation(data.map(one, "effect"), data.map(other, "effect"))
@@ -347,14 +338,13 @@ def _agreement(writer: Writer, data: SpectralAccessor, one: str, other: str) -> 
 
 def _depth(writer: Writer, data: SpectralAccessor, key: str) -> str:
     """The share of heads under 0.05 by thirds of the layers, and the layer with the largest effects."""
-    if len(data.layers) < MIN_LAYERS or not data.under(key).count:
+    if not data.under(key).count:
         return ""
     p = data.map(key)
-    shares = maps.depth_trend((p < ALPHA).astype(float).where(p.notnull()))
-    effects = maps.depth_trend(data.strength(key)) if data.has(key, "effect") else None
-    if shares is None:
+    thirds = narrator.share_by_third(writer, key, (p < ALPHA).astype(float).where(p.notnull()))
+    if thirds is None:
         return ""
-    parts = [writer.percent(mean, f"third {key} {index}") for index, mean in enumerate(shares.means)]
+    parts, effects = thirds[0], maps.depth_trend(data.strength(key)) if data.has(key, "effect") else None
     text = (
         f"{data.label(key)}: p < {writer.number(ALPHA, 'constant')} in {parts[0]} of the heads of the early, "
         f"{parts[1]} of the middle and {parts[2]} of the late third of the layers"
