@@ -19,7 +19,7 @@ from headwise.corpora import packaged_relations
 from headwise.engines import Shard
 from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.relations.measure import prepare, usable
+from headwise.studies.relations.measure import prepare, usable_pairs
 from headwise.studies.relations.spec import RelationsOptions
 
 ROWS = 500  # sources whose scores are held at once
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 def asked_of(model: hw.Model, options: RelationsOptions) -> Asked:
     """The pairs that count, in the study's order."""
-    kept = [one for one in usable(model, packaged_relations()) if one.counts]
+    kept = [one for one in usable_pairs(model, packaged_relations()) if one.counts]
     vocabulary = model.card.vocabulary_size
     k = [options.k_of(one.relation.copying, vocabulary) for one in kept for _ in one.sources]
     sources = [source for one in kept for source in one.sources]

@@ -43,7 +43,7 @@ def test_every_named_number_is_that_of_the_dataset() -> None:
 def test_what_is_said_about_circuits() -> None:
     words = describe("circuits", circuits_dataset())
     text = words.text()
-    assert "L15H1" in text and "Sparse SmolLM2-135M-Instruct does not do: Agreement" in text
+    assert "L15H1" in text and "Sparse SmolLM2-135M-Instruct does not solve: Agreement" in text
     assert "Left out: years" in text and "times" in text
     assert "needs" in words.short()
     alone = describe("circuits", circuits_dataset(two=False, tasks=1)).text()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.studies.circuits.evidence import UNITS, to_dataset
+from headwise.studies.circuits.finalize import UNITS, finalize
 from synthetic.origin import provenance
 
 TASKS = {"induction": "Induction", "indirect_object": "Indirect object", "greater_than": "Greater than",
@@ -28,7 +28,7 @@ def circuits_dataset(
         for task in keys:
             reason = "right in 55 % of 20 prompts, which is not above chance" if place and task == keys[-1] else ""
             shards.append(_shard(generator, layers, heads, subject, task, reason))
-    dataset = to_dataset(shards, NAMES[: 1 + two], goal=0.9, seed=0, unusable={"years": "3 of 20 pairs can be used"})
+    dataset = finalize(shards, NAMES[: 1 + two], goal=0.9, seed=0, unusable={"years": "3 of 20 pairs can be used"})
     origin = provenance("circuits", layers, heads, data="circuit tasks", size=20 * tasks)
     return dataset.assign_attrs(provenance=origin)
 

@@ -63,12 +63,12 @@ def test_a_second_model_that_does_not_do_the_task_is_said(tmp_path):
 
 def test_a_random_model_does_no_task(tmp_path):
     model = load(*tiny_model("gpt2", layers=2))
-    with pytest.raises(StudyError, match="does none of the tasks: planted"):
+    with pytest.raises(StudyError, match="solves none of the tasks: planted"):
         build(model, ["circuits"], output=tmp_path / "a", options={"circuits": options(measuring=12)}, reference="none")
 
 
 def test_a_tokenizer_without_the_words_is_refused():
-    with pytest.raises(DataError, match="no task can be put to"):
+    with pytest.raises(DataError, match="no task can be used with"):
         prepare(planted_circuit_model(), StudyInputs(reference="none"), CircuitsOptions(tasks=("successor",)))
 
 

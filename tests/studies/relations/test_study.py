@@ -22,7 +22,7 @@ from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import dataset_spec
 from headwise.studies.relations import measure as relations
-from headwise.studies.relations.reading import Pairs, RelationReader
+from headwise.studies.relations.measure import RelationReader, TokenPairs
 from headwise.studies.relations.spec import RelationsOptions
 from headwise.studies.runner import model_for
 
@@ -171,7 +171,7 @@ def test_scores_are_those_of_the_plain_matrix(family, norms):
                 parameter.add_(0.3 * torch.randn(parameter.shape))
     weights = HeadWeights(load(hf))
     rng = np.random.default_rng(0)
-    pairs = Pairs(
+    pairs = TokenPairs(
         rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (4, 60)), np.repeat([0, 1], 30), np.array([1, 10])
     )
     reader = RelationReader(weights, pairs, np.arange(VOCABULARY), norms=norms, embedding="effective")
@@ -196,7 +196,7 @@ def test_scores_are_those_of_the_plain_matrix(family, norms):
             np.testing.assert_allclose(found["score_null"].values[0, head], np.mean(shares, axis=0), atol=0.03)
 
 
-def _share(rows: np.ndarray, pairs: Pairs, k: np.ndarray, draw: int, relation: int) -> float:
+def _share(rows: np.ndarray, pairs: TokenPairs, k: np.ndarray, draw: int, relation: int) -> float:
     own = rows[np.arange(60), pairs.targets[draw]][:, None]
     found = ((rows > own).sum(1) < k) & (np.abs(rows).max(1) > 0)
     return float(found[pairs.relation == relation].mean())
@@ -309,7 +309,7 @@ def test_copying_alone_scores_as_the_plain_matrix_says(norms, embedding):
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (3, 60))
     targets[0, :15] = sources[:15]  # copying
-    pairs = Pairs(sources, targets, np.repeat([0, 1], 30), np.array([1, 10]))
+    pairs = TokenPairs(sources, targets, np.repeat([0, 1], 30), np.array([1, 10]))
     found = RelationReader(weights, pairs, None, norms=norms, embedding=embedding).copied()
     every = torch.from_numpy(sources)
     rows = weights.embedding[every] if embedding == "raw" else weights.effective(weights.embedding[every])

@@ -28,12 +28,12 @@ KINDS = {"curves": "What circuits of a task explain", "maps": "Heads that a task
 COLOURS = {"model": "#31688e", "against": "#b5500b"}
 WORDS = {"model": "blue", "against": "orange"}
 RANDOM = {"model": "#8fa8b8", "against": "#d9ab8b"}
-NAMED = 3  # heads a map that get a ring
-NOUNS = {"heads": "Heads kept", "edges": "Edges kept"}
+MAX_RINGED = 3  # heads per map
+AXIS_LABELS = {"heads": "Heads in the circuit", "edges": "Edges in the circuit"}
 
 
 def figure(dataset: xr.Dataset, *, kind: str = "curves", tasks: Iterable[str] | str | None = None) -> Figure:
-    """All tasks, or those asked for; ``kind`` is "curves" or "maps"."""
+    """All tasks, or the chosen ones; ``kind`` is "curves" or "maps"."""
     if kind not in KINDS:
         raise StudyError(f"The circuits figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
     dataset = dataset.sel({TASK: chosen_keys(dataset, TASK, tasks, "The circuits map")})
@@ -73,13 +73,13 @@ def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
     known = [curve for curve in curves if curve is not None]
     most = max((float(np.max(curve.high)) for curve in known if curve.high is not None), default=1.0)
     least = min((float(np.min(curve.low)) for curve in known if curve.low is not None), default=0.0)
-    places = [float(place) for curve in known for place in curve.x]
+    sizes = [float(size) for curve in known for size in curve.x]
     needed = " / ".join(_size(one["needed"].sel({SUBJECT: key})) for key in _subjects(one))
     return Curves(
         f"{task}-{unit}",
         f"{one['label'].values}, {unit}",
         tuple(known),
-        Axis(NOUNS[unit], low=0.8 * min(places, default=1.0), high=1.2 * max(places, default=2.0), log=True),
+        Axis(AXIS_LABELS[unit], low=0.8 * min(sizes, default=1.0), high=1.2 * max(sizes, default=2.0), log=True),
         Axis("Share explained", low=max(-0.6, min(-0.1, least)), high=min(1.8, max(1.1, most + 0.05))),
         subtitle=f"90 % at {needed}" if float(one.attrs.get("goal", 0.9)) == 0.9 else f"goal at {needed}",
         guides=(Guide("y", float(one.attrs.get("goal", 0.9))), Guide("y", 0.0)),
@@ -96,11 +96,11 @@ def _curve(one: xr.Dataset, kind: str, sizes: str, subject: str) -> Curve | None
 
 
 def _size(value: xr.DataArray) -> str:
-    return f"{int(value):,}" if np.isfinite(value) else "not done"
+    return f"{int(value):,}" if np.isfinite(value) else "not solved"
 
 
 def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
-    """Sizes that explain the goal, as powers of ten: intervals have a plain axis."""
+    """Sizes that explain the goal, with their intervals."""
     subjects = _subjects(dataset)
     one = dataset.sel({UNIT: unit})
     rows = [(str(task), key) for task in dataset[TASK].values for key in subjects]
@@ -115,7 +115,7 @@ def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
         values=value,
         low=low,
         high=high,
-        x=Axis(NOUNS[unit], low=-0.02 * top, high=1.05 * top),
+        x=Axis(AXIS_LABELS[unit], low=-0.02 * top, high=1.05 * top),
         y=Axis(
             "",
             tuple(str(dataset["label"].sel({TASK: task}).values) if key == subjects[0] else "" for task, key in rows),
@@ -140,17 +140,18 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     counts = json.loads(dataset.attrs["prompts"])
     text = (
         "Heads (edges) are ranked by the size of their effect on "
-        f"{counts['ranking']} pairs of prompts; on {counts['measuring']} others, those kept run on the clean prompt and all "
-        "else is as on the corrupt one. Share: of the clean-corrupt score difference. Bands and lines: 95 % interval over "
-        "prompts (bootstrap). At random: another set for every prompt. An edge is all that one head, MLP or the logits read "
-        "from one head, MLP or the input."
+        f"{counts['ranking']} pairs of prompts; on {counts['measuring']} others, those in the circuit run on the clean "
+        "prompt and all else is as on the corrupt one. Share: of the clean-corrupt score difference. Bands and lines: 95 % "
+        "interval over prompts (bootstrap). At random: a different set for every prompt. An edge is all that one head, MLP or "
+        "the logits read from one head, MLP or the input."
     )
     if dataset.attrs["no_edges"]:
         text += f" Edges were not measured: {dataset.attrs['no_edges']}."
     refused = json.loads(dataset.attrs["refused"])
-    beside = {f"{task} ({_name(dataset, 'against')})": why for task, why in json.loads(dataset.attrs["refused_beside"]).items()
-              if "against" in _subjects(dataset)}  # fmt: skip
-    left = "; ".join(f"{task}: {why}" for task, why in {**refused, **beside}.items())
+    if "against" in _subjects(dataset):
+        name = _name(dataset, "against")
+        refused |= {f"{task} ({name})": why for task, why in json.loads(dataset.attrs["refused_beside"]).items()}
+    left = "; ".join(f"{task}: {why}" for task, why in refused.items())
     return (text, f"Not drawn: {left}.") if left else (text,)
 
 
@@ -177,9 +178,9 @@ def _maps(dataset: xr.Dataset) -> Figure:
         else "",
         scales={"effect": _scale(every)},
         notes=(
-            "Effect: what the score would lose if the head said what it says on the corrupt prompt, by gradients along the "
-            f"way from one to the other, over {counts['ranking']} pairs. Red helps the right answer, blue works against it. "
-            f"Up to {NAMED} largest ringed and named. Rank correlation with exact patching of some heads: "
+            "Effect: what the score would lose with the head's output on the corrupt prompt, by integrated gradients between "
+            f"the two prompts, over {counts['ranking']} pairs. Red helps the right answer, blue works against it. "
+            f"Up to {MAX_RINGED} largest ringed and named. Rank correlation with exact patching of some heads: "
             + ", ".join(f"{value:.2f}" for value in agreement)
             + ".",
         ),
@@ -188,7 +189,7 @@ def _maps(dataset: xr.Dataset) -> Figure:
 
 
 def _scale(values: np.ndarray) -> Scale:
-    """To half of the largest effect: few heads have large ones, and the others would be pale."""
+    """Up to half of the largest effect: few heads have large ones, and the others would be pale."""
     known = values[np.isfinite(values)]
     half = round_up(float(np.abs(known).max(initial=0.0)) / 2)
     over, under = bool((known > half).any()), bool((known < -half).any())
@@ -198,8 +199,8 @@ def _scale(values: np.ndarray) -> Scale:
 def _map(one: xr.Dataset, variable: str, task: str) -> Heatmap:
     one = one.transpose(LAYER, HEAD, ...)
     values = one[variable].values
-    order = np.argsort(-np.abs(np.nan_to_num(values)), axis=None, kind="stable")[:NAMED]
-    cells = [divmod(int(place), values.shape[1]) for place in order] if values.size >= 8 * NAMED else []
+    order = np.argsort(-np.abs(np.nan_to_num(values)), axis=None, kind="stable")[:MAX_RINGED]
+    cells = [divmod(int(index), values.shape[1]) for index in order] if values.size >= 8 * MAX_RINGED else []
     cells = [cell for cell in cells if abs(values[cell]) >= 0.25 * np.nanmax(np.abs(values), initial=0.0) > 0]
     named = " ".join(f"{head_name(*cell)} {tick_text(round(float(values[cell]), 2))}" for cell in cells)
     return Heatmap(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CircuitsOptions(StudyOptions):
-    """What can be chosen about the study `circuits`: which heads and edges does a task need, and how few?
+    """Options of the study `circuits`: which heads and edges does a task need, and how few?
 
     Examples:
         >>> from headwise.corpora import CIRCUIT_TASKS
@@ -39,22 +39,20 @@ class CircuitsOptions(StudyOptions):
     """
 
     study = "circuits"
-    tasks: tuple[str, ...] | None = option(None, "None: all")
-    ranking: int = option(8, "pairs of prompts by which heads and edges are ranked", minimum=2)
-    measuring: int = option(12, "other pairs, on which circuits are measured", minimum=4)
-    steps: int = option(3, "between clean and corrupt prompt, of the gradients", minimum=1)
-    checked: int = option(12, "heads that are patched exactly as well", minimum=4)
-    edges: bool = option(True, "heads alone take half the time")
-    goal: float = option(0.9, "of the clean-corrupt difference that a circuit has to explain")
-    batch_tokens: int = option(2048, "tokens in a batch, padding included", minimum=1)
-    seed: int = option(0, "of the pairs that are drawn")
+    tasks: tuple[str, ...] | None = option(None, "tasks to measure; None: all")
+    ranking: int = option(8, "pairs of prompts on which heads and edges are ranked", minimum=2)
+    measuring: int = option(12, "other pairs of prompts, on which circuits are measured", minimum=4)
+    steps: int = option(3, "steps of the integrated gradients between clean and corrupt prompt", minimum=1)
+    checked: int = option(12, "heads whose effects are checked by exact patching", minimum=4)
+    edges: bool = option(True, "also rank and patch edges; without them it takes half the time")
+    goal: float = option(0.9, "share of the clean-corrupt difference that a circuit has to explain")
+    batch_tokens: int = option(2048, "tokens per batch, padding included", minimum=1)
+    seed: int = option(0, "seed of the pairs of prompts and of random circuits")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.goal <= 1:
-            raise StudyError(
-                f"circuits was asked for with goal={self.goal}; give a share over 0, at most 1, such as 0.9"
-            )
+            raise StudyError(f"circuits.goal must be a share above 0 and at most 1, such as 0.9, not {self.goal}.")
         for name in self.tasks or ():
             if name not in CIRCUIT_TASKS:
                 raise StudyError(f"there is no circuit task {name!r}. {did_you_mean(name, CIRCUIT_TASKS)}")
@@ -66,7 +64,7 @@ class CircuitsOptions(StudyOptions):
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
-    """Plain passes; and passes in which each head has an input of its own, three times as expensive."""
+    """Plain passes, and passes with one input per head, which take three times as long."""
     options, task_tokens = CircuitsOptions(), (8, 11, 11, 6, 5)
     plain = (18 * options.measuring + options.checked * options.ranking) * sum(task_tokens)
     wide = (17 * options.measuring + (2 + 3 * options.steps) * options.ranking) * sum(task_tokens)
@@ -82,8 +80,8 @@ CIRCUITS = DatasetSpec(
     question="Which heads does a task need?",
     method=Method(
         "Clean and corrupted prompts of a task differ in one fact. Heads and edges between them are ranked "
-        "by a first-order estimate of what swapping them does to the answer; circuits of the highest ranked"
-        " are then run for real, with all else corrupted, beside random circuits of the same size.",
+        "by a first-order estimate of what patching them does to the answer; circuits of the highest ranked are then "
+        "measured by exact patching, with all else corrupted, next to random circuits of the same size.",
         "Draye, Lei et al., Sparse Attention Post-Training for Mechanistic Interpretability",
         "https://arxiv.org/abs/2512.05865",
     ),
@@ -98,17 +96,17 @@ CIRCUITS = DatasetSpec(
         Variable(
             "accuracy",
             (SUBJECT, TASK),
-            "share of the task's prompts that the model completes right",
+            "share of the task's prompts that the model completes correctly",
             dtype="float32",
             interval=True,
         ),
         Variable("clean", (SUBJECT, TASK), "mean score on the clean prompts", dtype="float32"),
         Variable("corrupt", (SUBJECT, TASK), "mean score on the corrupt prompts", dtype="float32"),
-        Variable("gap", (SUBJECT, TASK), "clean less corrupt score", dtype="float32", interval=True),
+        Variable("gap", (SUBJECT, TASK), "clean minus corrupt score", dtype="float32", interval=True),
         Variable(
             "agreement",
             (SUBJECT, TASK),
-            "agreement of the effects by gradient with those by exact patching",
+            "rank correlation of the effects by gradient with those by exact patching",
             dtype="float32",
         ),
         Variable(
@@ -163,15 +161,15 @@ CIRCUITS = DatasetSpec(
         Variable("task", (TASK,), dtype=TEXT, coordinate=True),
         Variable("label", (TASK,), dtype=TEXT, coordinate=True),
         Variable("shown", (TASK,), "one of the task's prompts", dtype=TEXT, coordinate=True),
-        Variable("expected", (TASK,), "what is right after it", dtype=TEXT, coordinate=True),
+        Variable("expected", (TASK,), "the expected completion", dtype=TEXT, coordinate=True),
         Variable("unit", (UNIT,), dtype=TEXT, coordinate=True),
         Variable(
             "against",
             None,
-            "effect of the head in the second model, as a share of the clean-corrupt difference",
+            "effect of the head in the reference model, as a share of the clean-corrupt difference",
             required=False,
         ),
-        Variable("ratio", None, "size needed by the model over size needed by the second model", required=False),
+        Variable("ratio", None, "size needed by the model over size needed by the reference model", required=False),
     ),
     attrs=("record", "title", "goal", "refused", "refused_beside", "no_edges", "prompts"),
     examples="pairs of prompts",

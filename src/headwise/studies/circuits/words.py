@@ -1,7 +1,7 @@
-"""Circuits in words: does the model do the tasks, by which heads and connections, and how few are enough?
+"""Circuits in words: does the model solve the tasks, by which heads and edges, and how few are enough?
 
-Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "accuracy induction" is that
-variable at that task, "needed heads induction against" one of the second model; counts and means are named as such.
+Every number is computed from the Dataset and recorded, with its source, in `Description.numbers`: "accuracy
+induction" is that variable at that task, "needed heads induction" the size needed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from headwise.describe import maps
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
 
-NAMED = 3  # heads and edges that are named, a task
-LITTLE = 0.001  # a share below which nothing is explained
-GOOD = 0.8  # rank correlation from which the gradient form is said to agree with patching
-SINGULAR = {"heads": "head", "edges": "edge"}
+MAX_NAMED = 3  # heads and edges per task
+MIN_SHARE = 0.001  # below which a circuit explains next to nothing
+GOOD_AGREEMENT = 0.8  # rank correlation between gradients and exact patching
 
 
 def describe(dataset: xr.Dataset) -> Description:
-    """The circuits as a careful reader would tell them."""
+    """The circuits in words."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _add_overview(writer, dataset)
     _add_axes(writer, dataset)
@@ -48,15 +47,15 @@ def _label(dataset: xr.Dataset, task: str) -> str:
     return str(dataset["label"].sel({TASK: task}).values)
 
 
-def _second(dataset: xr.Dataset) -> str:
-    """The name of the model beside; empty where there is none."""
+def _reference(dataset: xr.Dataset) -> str:
+    """The name of the reference model; empty where there is none."""
     return str(dataset["name"].values[1]) if dataset.sizes[SUBJECT] > 1 else ""
 
 
 def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
     tasks = writer.count(dataset.sizes[TASK], "tasks", "small task")
-    beside = f", beside those of {_second(dataset)}" if _second(dataset) else ""
-    writer.add("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{beside}.")
+    compared = f", compared with {_reference(dataset)}" if _reference(dataset) else ""
+    writer.add("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{compared}.")
 
 
 def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
@@ -64,16 +63,16 @@ def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
     ranking, measuring = (writer.count(counts[name], f"prompts {name}") for name in ("ranking", "measuring"))
     writer.add(
         "axes",
-        "The score is how far the logits of right next tokens lie above those of wrong ones. Heads and edges are ranked by "
+        "The score is the logit difference between right and wrong next tokens. Heads and edges are ranked by "
         f"their effect on it over {ranking} pairs of a clean and a corrupt prompt, by gradients between the two. On "
-        f"{measuring} other pairs those kept run on the clean prompt and all else is as on the corrupt one.",
+        f"{measuring} other pairs those in the circuit run on the clean prompt and all else is as on the corrupt one.",
     )
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
     writer.add(
         "axes",
-        "A circuit explains the share of the clean-corrupt difference that it keeps; the size needed is the least measured "
-        f"one from which on that share stays at {goal}. Ranges in brackets are 95 % intervals over prompts. An edge is all "
-        "that one head, MLP or the logits read from one earlier head, MLP or the input.",
+        "A circuit explains the share of the clean-corrupt difference that it retains; the size needed is the smallest "
+        f"measured one from which on that share stays at {goal}. Ranges in brackets are 95 % intervals over prompts. An edge "
+        "is all that one head, MLP or the logits read from one earlier head, MLP or the input.",
     )
 
 
@@ -83,18 +82,18 @@ def _add_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
     accuracy = writer.percent(float(first["accuracy"]), f"accuracy {task}")
     clean, corrupt = (writer.fixed(float(first[name]), f"{name} {task}") for name in ("clean", "corrupt"))
     heads = []
-    for each in maps.strongest(abs(one["effect"]), NAMED):
+    for each in maps.strongest(abs(one["effect"]), MAX_NAMED):
         effect = float(one["effect"].sel(layer=each.layer, head=each.head))
         heads.append(f"{each.name} ({writer.fixed(effect, f'effect {task} {each.name}')})")
     text = (
-        f'{_label(dataset, task)} (as in "{one["shown"].values}"): right in {accuracy} of prompts (chance: half), with a '
-        f"mean score of {clean} clean and {corrupt} corrupt; the heads of the largest effect are {listed(heads)}"
+        f'{_label(dataset, task)} (as in "{one["shown"].values}"): correct in {accuracy} of prompts (chance: half), with a '
+        f"mean score of {clean} clean and {corrupt} corrupt; the heads with the largest effects are {listed(heads)}"
     )
     edges = [
         (str(name), float(value))
         for name, value in zip(first["edge"].values, first["edge_effect"].values, strict=True)
         if np.isfinite(value) and name
-    ][:NAMED]
+    ][:MAX_NAMED]
     if edges:
         named = (f"{name} ({writer.fixed(value, f'edge {task} {name}')})" for name, value in edges)
         text += f", and the edges from a head to a head or the logits {listed(named)}"
@@ -114,7 +113,7 @@ def _add_sizes(writer: Writer, dataset: xr.Dataset) -> None:
         total = int(np.nanmax(dataset["size"].sel({UNIT: unit}).values))
         of = writer.count(total, f"all {unit}")
         goal = writer.percent(float(dataset.attrs["goal"]), "goal")
-        writer.add("observations", f"Of {of} {unit}, {goal} of the difference takes {listed(parts)}.")
+        writer.add("observations", f"Of {of} {unit}, {goal} of the difference needs {listed(parts)}.")
         _add_random(writer, dataset, unit)
 
 
@@ -128,8 +127,8 @@ def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
         if np.isfinite(shares).any():
             found.append(float(np.nanmax(shares)))
     if found:
-        most = writer.percent(max(found), f"random {unit} most") if max(found) >= LITTLE else "next to nothing"
-        writer.add("observations", f"Random {unit}, up to as many, explain {most} at most on any task.")
+        most = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
+        writer.add("observations", f"As many random {unit} explain at most {most} on any task.")
 
 
 def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:
@@ -147,8 +146,8 @@ def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:
             )
             parts.append(f"{ratio} times ({low} to {high}) for {_label(dataset, task)}")
         if parts:
-            text = f"Against {_second(dataset)}, {model_in(dataset)} needs this many times its {unit}: {listed(parts)}."
-            writer.add("observations", text)
+            models = f"Compared with {_reference(dataset)}, {model_in(dataset)}"
+            writer.add("observations", f"{models} needs this multiple of its {unit}: {listed(parts)}.")
 
 
 def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
@@ -170,10 +169,11 @@ def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
 def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     found = dataset["agreement"].isel({SUBJECT: 0}).values
     low, high = (
-        writer.fixed(float(each), f"agreement {name}") for name, each in (("least", found.min()), ("most", found.max()))
+        writer.fixed(float(each), f"agreement {name}")
+        for name, each in (("lowest", found.min()), ("highest", found.max()))
     )
     checked = writer.count(int(dataset["checked"].isel({SUBJECT: 0}).max()), "checked", "head")
-    word = "agrees well with" if found.min() >= GOOD else "agrees only in part with"
+    word = "agrees well with" if found.min() >= GOOD_AGREEMENT else "agrees only in part with"
     writer.add(
         "caveats",
         f"The ranking by gradients {word} exact patching: Spearman's correlation over {checked} is {low} to {high} between "
@@ -181,19 +181,19 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     )
     writer.add(
         "caveats",
-        "Heads and edges are ranked by the size of their effect, those that work against the answer included; tasks are "
-        "templated, and a circuit holds for these prompts. MLPs are nodes of the graph of edges, and untouched in circuits "
-        "of heads.",
+        "Heads and edges are ranked by the absolute size of their effect, including those that work against the answer; tasks "
+        "are templated, and a circuit holds for these prompts. MLPs are nodes of the graph of edges, and are not patched in "
+        "circuits of heads.",
     )
     if dataset.attrs["no_edges"]:
         writer.add("caveats", f"Edges were not measured: {dataset.attrs['no_edges']}.")
     refused = json.loads(dataset.attrs["refused"])
     if refused:
         writer.add("caveats", f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}.")
-    beside = json.loads(dataset.attrs["refused_beside"])
-    if beside and _second(dataset):
-        parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in beside.items())
-        writer.add("caveats", f"{_second(dataset)} does not do: {parts}.")
+    unsolved = json.loads(dataset.attrs["refused_beside"])
+    if unsolved and _reference(dataset):
+        parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in unsolved.items())
+        writer.add("caveats", f"{_reference(dataset)} does not solve: {parts}.")
 
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
@@ -203,4 +203,4 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
     count = writer.count(dataset.sizes[TASK], "tasks", "task")
     sizes = low if low == high else f"{low} to {high}"
-    return f"{model_in(dataset)} needs {sizes} heads to keep {goal} of what it does on {count}."
+    return f"{model_in(dataset)} needs {sizes} heads to retain {goal} of the clean-corrupt difference on {count}."

@@ -1,12 +1,12 @@
-"""The figures of the relation validation: are the scores from weights borne out in texts, and by removal?
+"""The figures of the relation validation: are the scores from weights confirmed in texts, and by ablation?
 
-- ``kind="outputs"``: for every relation, how the shares found in heads' outputs correlate over heads with the scores from
-  weights, with the attention forced on the source and as it is; each with its interval, sorted by the forced one.
-- ``kind="scatter"``: one panel a relation, one point a head: score from weights against the share found in texts.
-- ``kind="removal"``: one panel a task: accuracy without the relation's heads, without random ones (with the interval over
+- ``kind="outputs"``: for every relation, the correlation over heads between the shares found in heads' outputs and the scores
+  from weights, with forced and natural attention; each with its interval, sorted by the forced one.
+- ``kind="scatter"``: one panel per relation, one point per head: score from weights against the share found in texts.
+- ``kind="removal"``: one panel per task: accuracy without the relation's heads, without random ones (with the interval over
   draws), and of the other tasks without the relation's heads; then the effects and spills with their intervals.
 
-Nothing is computed here but the mean of the control tasks' curves.
+The only number computed here is the mean of the control tasks' curves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import xarray as xr
 
 from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
@@ -33,19 +34,22 @@ COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca
 OTHER = "#444444"  # categories of a user's own
 FORCED, NATURAL = "#31688e", "#c2902b"
 OWN, RANDOM, CONTROLS = "#b5500b", "#8c8c8c", "#31688e"
-MOST_COLUMNS = 4
+MAX_COLUMNS = 4
 
 
 def figure(dataset: xr.Dataset, *, kind: str = "outputs", relations: Iterable[str] | str | None = None) -> Figure:
-    """Correlations of all relations; with another ``kind``, one panel a relation (None: all) or a task."""
+    """Correlations of all relations; with another ``kind``, one panel per relation (None: all) or task."""
     if kind not in KINDS:
         raise StudyError(f"The relation_validation figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
     if kind == "outputs":
         panels: list[Panel] = [_correlations(dataset, reading) for reading in READINGS]
         return _figure(dataset, kind, panels, 2, _output_notes(dataset))
     if kind == "scatter":
-        panels = [_scatter(dataset, name) for name in _chosen(dataset, relations)]
-        return _figure(dataset, kind, panels, min(MOST_COLUMNS, len(panels)), _output_notes(dataset))
+        panels = [
+            _scatter(dataset, name)
+            for name in chosen_keys(dataset, RELATION, relations, "The relation_validation study")
+        ]
+        return _figure(dataset, kind, panels, min(MAX_COLUMNS, len(panels)), _output_notes(dataset))
     if not dataset.sizes[TASK]:
         raise StudyError(f"No task was solved often enough to remove heads from it ({_unsolved(dataset)}).")
     panels = [_curves(dataset, str(name)) for name in dataset[TASK].values]
@@ -92,7 +96,7 @@ def _scatter(dataset: xr.Dataset, name: str) -> Scatter:
     one = dataset.sel({RELATION: name}).transpose(LAYER, HEAD, ...)
     score = one["score"].values.ravel()
     known = np.flatnonzero(np.isfinite(score))
-    names = [head_name(int(place) // one.sizes[HEAD], int(place) % one.sizes[HEAD]) for place in known]
+    names = [head_name(*divmod(int(index), one.sizes[HEAD])) for index in known]
     best = int(np.argmax(score[known]))
     top = max(float(np.nanmax(one[each].values)) for each in ("score", "natural", "forced"))
     edge = min(1.0, np.ceil(10 * top + 0.5) / 10)
@@ -152,17 +156,6 @@ def _effects(dataset: xr.Dataset, kind: str, title: str) -> Intervals:
     )
 
 
-def _chosen(dataset: xr.Dataset, relations: Iterable[str] | str | None) -> list[str]:
-    known = [str(name) for name in dataset[RELATION].values]
-    if relations is None:
-        return known
-    names = [relations] if isinstance(relations, str) else [str(name) for name in relations]
-    for name in names:
-        if name not in known:
-            raise StudyError(f"There is no relation {name!r} in this map. {did_you_mean(name, known)}")
-    return names
-
-
 def _output_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     counts = sorted(set(dataset["prompts"].values.tolist()))
     prompts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -171,8 +164,8 @@ def _output_notes(dataset: xr.Dataset) -> tuple[str, ...]:
         for kind in ("pearson", "other")
     )
     return (
-        f"In texts: share of {prompts} prompts a relation whose target the head's output at the last token has among the "
-        "k largest; forced: with all its attention on the source. Lines: 95 % interval over heads.",
+        f"In texts: share of {prompts} prompts per relation whose target is among the k largest logits of the head's output "
+        "at the last token; forced: with all its attention on the source. Lines: 95 % interval over heads.",
         f"Mean correlation: forced {own['forced']:.2f}, natural {own['natural']:.2f}; with the scores of other relations, "
         f"as a control, {other['forced']:.2f} and {other['natural']:.2f}.",
     )
@@ -180,8 +173,8 @@ def _output_notes(dataset: xr.Dataset) -> tuple[str, ...]:
 
 def _removal_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     text = (
-        "Heads are switched off at the last token, highest score first; only prompts that the whole model solves are "
-        f"asked. Bands: 95 % interval over prompts (its heads) and over {dataset.sizes['draw']} draws (random heads). "
+        "Heads are ablated at the last token, highest score first, on prompts that the whole model solves. "
+        f"Bands: 95 % interval over prompts (its heads) and over {dataset.sizes['draw']} draws (random heads). "
         "Other tasks: their mean accuracy without this relation's heads."
     )
     unsolved = _unsolved(dataset)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RelationValidationOptions(StudyOptions):
-    """What can be chosen about the study `relation_validation`: do heads do in texts what their weights say?
+    """Options of the study `relation_validation`: do heads do in texts what their weights say?
 
     Examples:
         >>> RelationValidationOptions(tasks=("country-capital",), removed=(1, 4, 16), same_layers=True).removed
@@ -34,29 +34,33 @@ class RelationValidationOptions(StudyOptions):
         >>> RelationValidationOptions(removed=(4, 2))
         Traceback (most recent call last):
             ...
-        headwise.core.errors.StudyError: removed=(4, 2) are no numbers of heads; give rising ones, such as 1, 2, 4, 8
+        headwise.core.errors.StudyError: relation_validation.removed must increase from at least 1, such as 1, 2, 4, not (4, 2).
     """
 
     study = "relation_validation"
-    prompts: int = option(30, "around source words, for every relation", minimum=2)
+    prompts: int = option(30, "number of prompts per relation, around its source words", minimum=2)
     tasks: tuple[str, ...] | None = option(
-        None, "relations whose heads are removed; None: six well-known ones, or the first"
+        None, "relations whose heads are ablated in few-shot tasks; None: six well-known ones, or the first six"
     )
-    tried: int = option(40, "few-shot prompts that the whole model is asked, for each task", minimum=2)
-    solved: int = option(25, "of those it completes right, how many are asked again without heads, at most", minimum=2)
-    least_solved: int = option(15, "a task with fewer is left out", minimum=2)
-    shots: int = option(5, "worked examples in front of a prompt", minimum=0)
-    removed: tuple[int, ...] = option((1, 2, 4, 8, 16, 32), "how many heads are switched off")
-    draws: int = option(5, "of random heads", minimum=2)
-    same_layers: bool = option(False, "draw random heads from the layers of the heads that they stand for")
-    batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(64, "relations between two commits; their prompts are multiplied out together", minimum=1)
-    seed: int = option(0, "of prompts and random heads")
+    tried: int = option(40, "number of few-shot prompts per task, for the whole model", minimum=2)
+    solved: int = option(25, "maximum number of correctly completed prompts on which heads are ablated", minimum=2)
+    least_solved: int = option(
+        15, "minimum number of correctly completed prompts; tasks with fewer are left out", minimum=2
+    )
+    shots: int = option(5, "worked examples before each prompt", minimum=0)
+    removed: tuple[int, ...] = option((1, 2, 4, 8, 16, 32), "numbers of heads that are ablated")
+    draws: int = option(5, "number of draws of random heads, the control", minimum=2)
+    same_layers: bool = option(False, "draw random heads from the same layers as the heads that they replace")
+    batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
+    shard: int = option(64, "relations per commit; their prompts are measured together", minimum=1)
+    seed: int = option(0, "seed of prompts and random heads")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.removed or min(self.removed) < 1 or list(self.removed) != sorted(set(self.removed)):
-            raise StudyError(f"removed={self.removed} are no numbers of heads; give rising ones, such as 1, 2, 4, 8")
+            raise StudyError(
+                f"relation_validation.removed must increase from at least 1, such as 1, 2, 4, not {self.removed}."
+            )
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
@@ -76,8 +80,8 @@ RELATION_VALIDATION = DatasetSpec(
     method=Method(
         "Two tests of the scores from weights. In prompts that contain a relation's source word, does the "
         "head really write the target, with its attention as it is and with all of it on the source? And "
-        "when a relation's heads are switched off, does the model lose that task, more than with as many "
-        "random heads, and more than other tasks?",
+        "when a relation's heads are ablated, does the model lose accuracy on that task: more than without as many "
+        "random heads, and more than on other tasks?",
         "Elhelo and Geva, Inferring Functionality of Attention Heads from their Parameters",
         "https://arxiv.org/abs/2412.11965",
     ),
@@ -126,14 +130,14 @@ RELATION_VALIDATION = DatasetSpec(
         Variable(
             "own",
             (TASK, REMOVED),
-            "accuracy with the relation's highest-scored heads switched off",
+            "accuracy with the relation's highest-scored heads ablated",
             dtype="float32",
             interval=True,
         ),
         Variable(
             "random",
             (TASK, REMOVED),
-            "accuracy with as many random heads switched off, mean over draws",
+            "accuracy with as many random heads ablated, mean over draws",
             dtype="float32",
             interval=True,
         ),
@@ -152,12 +156,12 @@ RELATION_VALIDATION = DatasetSpec(
             interval=True,
         ),
         Variable(
-            "random_draws", (TASK, DRAW, REMOVED), "accuracy with random heads switched off, each draw", dtype="float32"
+            "random_draws", (TASK, DRAW, REMOVED), "accuracy with random heads ablated, per draw", dtype="float32"
         ),
         Variable(
             "others",
             (TASK, CONTROL, REMOVED),
-            "accuracy on another task's prompts with this task's heads switched off",
+            "accuracy on another task's prompts with this task's heads ablated",
             dtype="float32",
         ),
         Variable("relation", (RELATION,), dtype=TEXT, coordinate=True),
@@ -170,22 +174,20 @@ RELATION_VALIDATION = DatasetSpec(
         Variable(
             "right",
             (TASK,),
-            "of these, completed right by the whole model",
+            "of these, completed correctly by the whole model",
             dtype="int64",
             unit="prompts",
             coordinate=True,
         ),
-        Variable(
-            "asked", (TASK,), "of these, asked again without heads", dtype="int64", unit="prompts", coordinate=True
-        ),
+        Variable("asked", (TASK,), "of these, used for ablations", dtype="int64", unit="prompts", coordinate=True),
     ),
     attrs=("record", "title", "unsolved", "least_solved"),
     examples="relations",
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "outputs: scores from weights against outputs in texts; scatter: the same, one point a head; "
-            "removal: tasks without a relation's heads.",
+            "outputs: scores from weights against outputs in texts; scatter: the same, one point per head; "
+            "removal: accuracy of tasks without a relation's heads.",
             "removal",
         ),
         "relations": FigureOption(

@@ -1,7 +1,7 @@
-"""The relation validation in words: are the scores from weights borne out in texts, and by removal?
+"""The relation validation in words: are the scores from weights confirmed in texts, and by ablation?
 
-Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "pearson_forced antonym" is that
-variable at that relation, "own plural 8" the accuracy at a task and number of heads; means and counts are named as such.
+Every number is computed from the Dataset and recorded, with its source, in `Description.numbers`: "pearson_forced
+antonym" is that variable at that relation, "own plural 8" the accuracy at a task and number of heads.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.provenance import provenance_of
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
-NAMED, LOWEST = 5, 3  # relations named at the upper end and at the lower
-DRAWN = {  # from the same layers or not
-    False: "Random heads are drawn from all layers, whatever the layers of the relation's heads.",
-    True: "Random heads are drawn from the layers of the heads that they stand for.",
+MAX_HIGHEST, MAX_LOWEST = 5, 3  # relations named
+CONTROL_SENTENCES = {  # by `same_layers`
+    False: "Random heads are drawn from all layers, regardless of the layers of the relation's heads.",
+    True: "Random heads are drawn from the layers of the heads that they replace.",
 }
-FEW = 50  # prompts below which a share is called coarse
+COARSE_PROMPTS = 50  # below which a share is called coarse
 
 
 def describe(dataset: xr.Dataset) -> Description:
-    """The validation as a careful reader would tell it."""
+    """The validation in words."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _add_overview(writer, dataset)
     _add_axes(writer)
@@ -62,7 +62,7 @@ def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
     writer.add(
         "overview",
         f"Whether the heads of {model_in(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
-        "lose when a relation's heads are switched off at the last token.",
+        "lose when a relation's heads are ablated at the last token.",
     )
 
 
@@ -75,8 +75,8 @@ def _add_axes(writer: Writer) -> None:
     )
     writer.add(
         "axes",
-        "An effect is accuracy without random heads less accuracy without the relation's heads, a mean over all numbers of "
-        "heads removed; a spill is the same on the other tasks.",
+        "An effect is the accuracy without random heads minus the accuracy without the relation's heads, a mean over all "
+        "numbers of ablated heads; a spill is the same on the other tasks.",
     )
 
 
@@ -90,16 +90,19 @@ def _add_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None
     if not ranked:
         writer.add("detail", f"{READINGS[reading].capitalize()}, no correlation could be computed.")
         return
-    named = ranked if len(ranked) <= NAMED + LOWEST else ranked[:NAMED]
+    named = ranked if len(ranked) <= MAX_HIGHEST + MAX_LOWEST else ranked[:MAX_HIGHEST]
     text = listed(f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in named)
     lowest = ""
     if len(ranked) > len(named):
-        rows = (f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in ranked[-LOWEST:])
+        rows = (f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in ranked[-MAX_LOWEST:])
         lowest = f"; the lowest are {listed(rows)}"
     writer.add("detail", f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}.")
     missing = [name for name, value in found if not np.isfinite(value)]
     if missing:
-        writer.add("detail", f"No head finds anything, or all find alike, for {listed(missing)}: no correlation there.")
+        writer.add(
+            "detail",
+            f"No correlation for {listed(missing)}: no head finds a target, or all find the same.",
+        )
 
 
 def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
@@ -107,14 +110,14 @@ def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
     known = np.flatnonzero(np.isfinite(one["own"].values))
     asked = writer.count(int(one["asked"]), f"asked {name}", "prompt")
     if not known.size:
-        writer.add("detail", f"{name}: no head has a score for it, so none was removed.")
+        writer.add("detail", f"{name}: no head has a score for it, so none was ablated.")
         return
     parts = []
-    for place in dict.fromkeys((int(known[0]), int(known[len(known) // 2]), int(known[-1]))):
-        step = int(one[REMOVED].values[place])
+    for index in dict.fromkeys((int(known[0]), int(known[len(known) // 2]), int(known[-1]))):
+        step = int(one[REMOVED].values[index])
         heads = writer.count(step, f"removed {name}", "head")
         own, random = (
-            writer.fixed(float(one[kind].values[place]), f"{kind} {name} {step}") for kind in ("own", "random")
+            writer.fixed(float(one[kind].values[index]), f"{kind} {name} {step}") for kind in ("own", "random")
         )
         parts.append(f"{own} without {heads} (random: {random})")
     effect = _ranged(writer, dataset, "effect", name)
@@ -138,7 +141,7 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
         writer.add(
             "observations",
             f"{READINGS[reading].capitalize()}, the mean correlation is {own}, and in {sure} of {total} relations the "
-            f"interval is above nought{control}.",
+            f"interval is above 0{control}.",
         )
     for text in (_needed(writer, dataset), _apart(writer, dataset)):
         writer.add("observations", text)
@@ -150,9 +153,11 @@ def _needed(writer: Writer, dataset: xr.Dataset) -> str:
         return ""
     total = writer.count(dataset.sizes[TASK], "tasks", "task")
     if not names:
-        return f"In none of {total} does removing the relation's heads cost more than random ones beyond doubt."
+        return (
+            f"In none of {total} does ablating the relation's heads cost significantly more than ablating random ones."
+        )
     count = writer.count(len(names), "needed")
-    return f"Removing a relation's heads costs more than random ones in {count} of {total}: {listed(names)}."
+    return f"Ablating a relation's heads costs more than ablating random ones in {count} of {total}: {listed(names)}."
 
 
 def _apart(writer: Writer, dataset: xr.Dataset) -> str:
@@ -160,15 +165,13 @@ def _apart(writer: Writer, dataset: xr.Dataset) -> str:
     if not needed(dataset):
         return ""
     if not names:
-        return (
-            "In none of them is the effect beyond doubt larger than the spill: the heads matter to other tasks as well."
-        )
+        return "In none of them is the effect significantly larger than the spill: the heads matter to other tasks as well."
     count = writer.count(len(names), "specific")
-    return f"The effect is beyond doubt larger than the spill in {count}: {listed(names)}."
+    return f"The effect is significantly larger than the spill in {count}: {listed(names)}."
 
 
 def needed(dataset: xr.Dataset) -> list[str]:
-    """Tasks whose effect is above nought with its whole interval."""
+    """Tasks whose effect is above 0 with its whole interval."""
     return [name for name in _tasks(dataset) if _at(dataset, "effect_low", name) > 0]
 
 
@@ -179,14 +182,17 @@ def specific(dataset: xr.Dataset) -> list[str]:
 
 def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     prompts = int(dataset["prompts"].values.min())
-    if prompts < FEW:
-        writer.add("caveats", f"Shares in texts are of as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.")
+    if prompts < COARSE_PROMPTS:
+        writer.add(
+            "caveats",
+            f"Shares in texts are computed from as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.",
+        )
     writer.add(
         "caveats",
-        "A correlation over heads is carried by the few heads with a score, and those of similar relations are alike; its "
-        "interval is over heads, and other prompts would move it too where scores are small. Tasks "
-        "are asked only on prompts that the whole model completes right, so any change can only lower their accuracy: the "
-        f"random heads show by how much. {DRAWN[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}",
+        "A correlation over heads depends on the few heads with a high score, and similar relations share heads; its "
+        "interval is over heads, and other prompts would change it as well where scores are small. Tasks use only prompts "
+        "that the whole model completes correctly, so any ablation can only lower their accuracy: the random heads show by "
+        f"how much. {CONTROL_SENTENCES[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}",
     )
     unsolved = json.loads(dataset.attrs["unsolved"])
     if unsolved:
@@ -199,7 +205,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
 
 
 def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
-    """The mean correlation of a reading, with what was done to the attention; empty where there is none."""
+    """The mean correlation of a reading; empty where there is none."""
     values = dataset[f"pearson_{reading}"].values
     known = int(np.isfinite(values).sum())
     if not known:
@@ -210,12 +216,12 @@ def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     model = model_in(dataset)
-    told = [text for reading in READINGS if (text := _mean(writer, dataset, reading))]
+    means = [text for reading in READINGS if (text := _mean(writer, dataset, reading))]
     first = f"Scores from weights of {model} against texts."
-    if told:
-        first = f"Scores from weights of {model} correlate on average with outputs in texts by {listed(told)}."
+    if means:
+        first = f"Scores from weights of {model} correlate on average with outputs in texts by {listed(means)}."
     if not _tasks(dataset):
         return first
     count = writer.count(len(needed(dataset)), "needed")
     total = writer.count(dataset.sizes[TASK], "tasks", "task")
-    return f"{first} Removing a relation's heads costs more than random ones in {count} of {total}."
+    return f"{first} Ablating a relation's heads costs more than ablating random ones in {count} of {total}."

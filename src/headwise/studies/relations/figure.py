@@ -1,13 +1,13 @@
 """The figures of the relations study: what does each head compute, by its weights?
 
-- ``kind="categories"``: All Categories, then one panel a category; x is the layer, y the head, one mark a head. Blue is
+- ``kind="categories"``: All Categories, then one panel per category; x is the layer, y the head, one mark per head. Blue is
   Algorithmic, orange Knowledge, green Linguistic, red Translation; in the first panel heads of two categories are
-  purple, of three brown, of four pink, and of none light grey. The legend stands right of the first panel.
-- ``kind="relations"``: one map a relation, of the score or (``value="suppression"``) of the suppression score.
+  purple, of three brown, of four pink, and of none light grey. The legend is to the right of the first panel.
+- ``kind="relations"``: one map per relation, of the score or (``value="suppression"``) of the suppression score.
 - ``kind="layers"``: how many heads of each layer belong to each category.
 
-A head belongs to a category when its score or suppression score for one of the category's relations is over the
-threshold, 0.15. ``beyond_null`` keeps only what is also over every shuffle of the relation's own targets.
+A head belongs to a category when its score or suppression score for one of the category's relations is above the
+threshold, 0.15. ``beyond_null`` retains only scores that are also above every shuffle of the relation's own targets.
 
 Source: Elhelo & Geva, arXiv 2412.11965.
 """
@@ -35,7 +35,7 @@ OTHERS = ("#17becf", "#bcbd22", "#444444")  # categories of a user's own
 SEVERAL = ("#9467bd", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
 NONE = "#dcdcdc"
 NUMBERS = ("Two", "Three", "Four", "Five or more")
-MOST_COLUMNS = 5
+MAX_COLUMNS = 5
 
 
 def figure(
@@ -71,9 +71,9 @@ def _categories(dataset: xr.Dataset, beyond_null: bool) -> Figure:
         _map(dataset, "all", "All Categories", every, (*legend, *several), measured, counts > 0),
         Legend("legend", (*legend[1:], *shown, legend[0], *_unmeasured(measured))),
     ]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         pair = (Category("other", "Other heads", NONE, "dot"), Category(name, _label(name), colours[name], "dot"))
-        panels.append(_map(dataset, name, _label(name), member[place].astype(int), pair, measured, member[place]))
+        panels.append(_map(dataset, name, _label(name), member[index].astype(int), pair, measured, member[index]))
     return _figure(dataset, panels, 2, _notes(dataset, beyond_null))
 
 
@@ -101,10 +101,8 @@ def _relations(dataset: xr.Dataset, keys: list[str], value: str) -> Figure:
     threshold = float(dataset.attrs["threshold"])
     scale = scale_over(chosen[value].values, VALUES[value], ceiling=1.0, marks=(ScaleMark(threshold, "threshold"),))
     panels = [_heatmap(chosen.sel({RELATION: key}), key, value, threshold) for key in keys]
-    notes = [
-        f"Each cell is one head. {VALUES[value]}: {_meaning(dataset, value)}. The pointer on the scale is {threshold:g}."
-    ]
-    return _figure(dataset, list(panels), min(MOST_COLUMNS, len(keys)), notes, scales={value: scale})
+    notes = [f"Each cell is one head. {VALUES[value]}: {_meaning(dataset, value)}. The scale mark is {threshold:g}."]
+    return _figure(dataset, list(panels), min(MAX_COLUMNS, len(keys)), notes, scales={value: scale})
 
 
 def _heatmap(one: xr.Dataset, key: str, value: str, threshold: float) -> Heatmap:
@@ -114,7 +112,7 @@ def _heatmap(one: xr.Dataset, key: str, value: str, threshold: float) -> Heatmap
     return Heatmap(
         key=key,
         title=key,
-        subtitle=f"{count} {'head' if count == 1 else 'heads'} over {threshold:g}; {int(one['pairs'])} pairs",
+        subtitle=f"{count} {'head' if count == 1 else 'heads'} above {threshold:g}; {int(one['pairs'])} pairs",
         values=one[value].values,
         x=Axis("Layer", cell_names(one, LAYER)),
         y=Axis("Head", cell_names(one, HEAD)),
@@ -127,13 +125,13 @@ def _layers(dataset: xr.Dataset, beyond_null: bool) -> Figure:
     names = [str(name) for name in dataset[CATEGORY].values]
     member, colours = _member(dataset, beyond_null), _colours(names)
     layers = dataset[LAYER].values.astype(float)
-    lines = {name: member[place].sum(0) for place, name in enumerate(names)}
+    lines = {name: member[index].sum(0) for index, name in enumerate(names)}
     curves = [Curve(name, _label(name), layers, count, colour=colours[name]) for name, count in lines.items()]
     any_of = Curve("any", "Any category", layers, member.any(0).sum(0), colour="#222222", style="dashed")
     panel = Curves(
         key="layers",
         title="Heads by layer",
-        subtitle=f"of {dataset.sizes[HEAD]} heads a layer",
+        subtitle=f"of {dataset.sizes[HEAD]} heads per layer",
         curves=(*curves, any_of),
         x=Axis("Layer"),
         y=Axis("Heads", low=0),
@@ -159,10 +157,10 @@ def _notes(dataset: xr.Dataset, beyond_null: bool) -> list[str]:
     counted = [one for one in report if one["counts"]]
     rate = float(np.mean([float(dataset[f"{sign}_false_positive"].mean()) for sign in VALUES]))
     left = f" of {len(report)}" if len(counted) < len(report) else ""
-    rule = f", and over each of {shuffles} shuffles of that relation's targets" if beyond_null else ""
+    rule = f", and above each of {shuffles} shuffles of that relation's targets" if beyond_null else ""
     return [
-        f"A head is in a category when, for one of its relations, over {100 * threshold:g} % of the pairs have their target "
-        f"among the k tokens the head promotes or suppresses most{rule}; {len(counted)}{left} relations, "
+        f"A head is in a category when, for one of its relations, more than {100 * threshold:g} % of the pairs have their "
+        f"target among the k tokens the head promotes or suppresses most{rule}; {len(counted)}{left} relations, "
         f"{int(dataset['pairs'].sum())} pairs, k {_ks(dataset)}.",
         f"With shuffled targets {100 * rate:.2g} % of all head x relation scores pass." if np.isfinite(rate) else "",
     ]

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 
 
 LARGE_VOCABULARY = 65_536  # tokens; a larger vocabulary gets a larger k
+SIGNS = ("score", "suppression")  # promoted targets, suppressed targets
 K = {False: (10, 25), True: (1, 3)}  # copying or not -> k for a small and for a large vocabulary
 
 
 @dataclass(frozen=True)
 class RelationsOptions(StudyOptions):
-    """What can be chosen about the studies `relations` and `salience`: what does each head compute, from weights alone?
+    """Options of the studies `relations` and `salience`: what does each head compute, from its weights alone?
 
     Examples:
-        How many of the tokens that a head maps a word to count as found: as published, or as you say.
+        The number of top-ranked tokens among which a target counts as found: as published, or as given.
 
         >>> RelationsOptions().k_of(copying=False, vocabulary=49152), RelationsOptions(k=5).k_of(False, 49152)
         (10, 5)
@@ -43,20 +44,27 @@ class RelationsOptions(StudyOptions):
     study = "relations"
     norms: str = option(
         "raw",
-        'or "folded": the gains of the norms before (and behind) the attention and of the last are in',
+        '"raw": no norm is applied, as published; "folded": with the gains of the norms before and after the attention and of '
+        "the final norm",
         choices=("raw", "folded"),
     )
     embedding: str = option(
         "effective",
-        'heads after the first layer read E\'; "raw": they read E, as published for Llama-70B',
+        '"effective": heads after the first layer read the embedding after the first MLP; "raw": they read the embedding, as '
+        "published for Llama-70B",
         choices=("effective", "raw"),
     )
-    k: int | None = option(None, "None: 10, or 25 for vocabularies over 65,536", minimum=1)
-    k_copying: int | None = option(None, "None: 1, or 3", minimum=1)
-    threshold: float = option(0.15, "share of a relation's pairs from which on a head has it")
-    shuffles: int = option(20, "of the pairs, for the null", minimum=1)
-    salience: bool = option(True, "also the study `salience`: the tokens that each head acts on most")
-    seed: int = option(0, "of the shuffles")
+    k: int | None = option(
+        None,
+        "number of top-ranked tokens among which a target counts as found; None: 10, or 25 for vocabularies "
+        "over 65,536",
+        minimum=1,
+    )
+    k_copying: int | None = option(None, "the same for copying relations; None: 1, or 3", minimum=1)
+    threshold: float = option(0.15, "score above which a head belongs to a relation")
+    shuffles: int = option(20, "number of permutations of the targets for the null", minimum=1)
+    salience: bool = option(True, "also build `salience`: the tokens that each head amplifies most")
+    seed: int = option(0, "seed of the permutations")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +72,7 @@ class RelationsOptions(StudyOptions):
             raise StudyError(f"relations.threshold must be a share, from 0 to below 1, not {self.threshold}.")
 
     def k_of(self, copying: bool, vocabulary: int) -> int:
-        """How many tokens of a row count as found."""
+        """The number of top-ranked tokens among which a target counts as found."""
         chosen = self.k_copying if copying else self.k
         return min(chosen or K[copying][vocabulary > LARGE_VOCABULARY], vocabulary)
 
@@ -80,7 +88,7 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
 
 SALIENCE = DatasetSpec(
     name="salience",
-    question="Which tokens does a head act on most?",
+    question="Which tokens does each head amplify most?",
     method=Method(
         "The tokens whose value each head amplifies most, from its weights alone, and the tokens it maps them to."
     ),
@@ -94,7 +102,7 @@ SALIENCE = DatasetSpec(
         Variable(
             "token",
             (LAYER, HEAD, RANK),
-            "id of the token that the head acts on at this rank; -1 where there is no such head",
+            "id of the token that the head amplifies most, at this rank; -1 where there is no such head",
             dtype="int32",
         ),
         Variable(
@@ -120,11 +128,10 @@ RELATIONS = DatasetSpec(
     name="relations",
     question="What does each head compute, from its weights alone?",
     method=Method(
-        "No text is read. A head's weights map every token to the tokens it would write if it looked there:"
+        "No text is read. A head's weights map every token to the tokens it would write if it attended to it:"
         " embedding, value and output matrices, unembedding. A head's score for a relation is the share of "
-        "its word pairs whose target is among the strongest few; suppression is the same with the sign "
-        "turned. Scores have Wilson intervals, and shuffled targets say how often chance passes the "
-        "threshold.",
+        "its word pairs whose target is among the k highest-ranked tokens; suppression is the same with the sign "
+        "reversed. Scores have Wilson intervals; permuted targets give the false-positive rate of the threshold.",
         "Elhelo and Geva, Inferring Functionality of Attention Heads from their Parameters",
         "https://arxiv.org/abs/2412.11965",
     ),
@@ -144,7 +151,7 @@ RELATIONS = DatasetSpec(
         Variable(
             "score_null_over",
             (RELATION, LAYER, HEAD),
-            "share of shuffles of the targets whose score is over the threshold",
+            "share of shuffles of the targets whose score is above the threshold",
             dtype="float32",
         ),
         Variable(
@@ -167,39 +174,39 @@ RELATIONS = DatasetSpec(
         Variable(
             "suppression_null_over",
             (RELATION, LAYER, HEAD),
-            "share of shuffles of the targets whose suppression is over the threshold",
+            "share of shuffles of the targets whose suppression is above the threshold",
             dtype="float32",
         ),
         Variable(
             "member",
             (CATEGORY, LAYER, HEAD),
-            "whether the head promotes a relation of the category over the threshold: promotion only; "
+            "whether the head promotes a relation of the category above the threshold: promotion only; "
             "categories, words and figures count member or member_suppression",
             dtype="bool",
         ),
         Variable(
             "member_suppression",
             (CATEGORY, LAYER, HEAD),
-            "whether the head suppresses a relation of the category over the threshold: suppression only",
+            "whether the head suppresses a relation of the category above the threshold: suppression only",
             dtype="bool",
         ),
         Variable(
             "member_beyond_null",
             (CATEGORY, LAYER, HEAD),
-            "whether the head promotes or suppresses a relation of the category over the threshold and over "
+            "whether the head promotes or suppresses a relation of the category above the threshold and above "
             "each of its own shuffles: both signs, the stricter rule",
             dtype="bool",
         ),
         Variable(
             "score_false_positive",
             (RELATION,),
-            "share of shuffles of the targets whose score is over the threshold, mean over all heads",
+            "share of shuffles of the targets whose score is above the threshold, mean over all heads",
             dtype="float32",
         ),
         Variable(
             "suppression_false_positive",
             (RELATION,),
-            "share of shuffles of the targets whose suppression is over the threshold, mean over all heads",
+            "share of shuffles of the targets whose suppression is above the threshold, mean over all heads",
             dtype="float32",
         ),
         Variable("pairs", (RELATION,), "pairs of the relation that the tokenizer left", dtype="int64", unit="pairs"),
@@ -238,7 +245,7 @@ RELATIONS = DatasetSpec(
         Variable(
             "best",
             (LAYER, HEAD),
-            "relation of the head's best score by either sign; empty where that is not over the threshold",
+            "relation of the head's best score by either sign; empty where that is not above the threshold",
             dtype=TEXT,
         ),
         Variable("best_score", (LAYER, HEAD), "the head's best score, by either sign", dtype="float32"),
@@ -249,11 +256,11 @@ RELATIONS = DatasetSpec(
         Variable("source", (EXAMPLE,), "source word of the pair", dtype=TEXT, coordinate=True),
         Variable("target_word", (EXAMPLE,), "target word of the pair", dtype=TEXT, coordinate=True),
         Variable("relation_of", (EXAMPLE,), "relation of the pair", dtype=TEXT, coordinate=True),
-        Variable("copied_score", None, "score of a head that would do nothing but copy what it reads", required=False),
+        Variable("copied_score", None, "score of a head that only copies what it reads", required=False),
         Variable(
             "copied_suppression",
             None,
-            "suppression of a head that would do nothing but copy what it reads",
+            "suppression of a head that only copies what it reads",
             required=False,
         ),
     ),
@@ -273,7 +280,8 @@ RELATIONS = DatasetSpec(
             needs={"kind": ("relations",)},
         ),
         "beyond_null": FigureOption(
-            "Only what is over every shuffle of a relation's targets, too.", needs={"kind": ("categories", "layers")}
+            "Only scores that are also above every shuffle of the relation's targets.",
+            needs={"kind": ("categories", "layers")},
         ),
     },
     variants=(

@@ -1,16 +1,108 @@
-"""The relations study in words: what does each head compute, by its weights, and where do the categories sit?
+"""The relations study in words: what does each head compute, by its weights, and in which layers are the categories?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Description.numbers`.
+`describe` describes the map of all heads, `head_in_words` one head:
+
+    head_in_words("L23H4", atlas["relations"], atlas["salience"]).text()
+
+Every number is computed from the Dataset and recorded, with its meaning, in `Description.numbers`. Thresholds are fixed and
+stated in the sentence.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY, head_name, parse_head
+from headwise.core.errors import DataError
+from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_of, size_of
-from headwise.describe.writer import Writer, listed
-from headwise.studies.relations.accessor import RelationsReading
-from headwise.studies.relations.words_findings import add_details, add_observations
+from headwise.describe.writer import Description, Writer, listed
+from headwise.studies.relations.spec import SIGNS
+
+__all__ = ["describe", "head_in_words"]
+
+MIN_LAYERS_FOR_DEPTH = 6  # for early, middle and late
+MAX_NAMED = 8  # heads, relations or pairs in one sentence
+EASY_RATE = 0.05  # false-positive rate above which a relation is called easy to pass
+NEAREST_RELATIONS = 3  # named for a head without a category
+SALIENT_TOKENS, SALIENT_TARGETS = 8, 3
+
+
+class RelationsReading:
+    """The parts of a relations Dataset by name. Maps are (layer, head)."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        self.parameters: dict[str, Any] = self.origin.get("parameters", {})
+        self.relations = [str(name) for name in dataset[RELATION].values]
+        self.categories = [str(name) for name in dataset[CATEGORY].values]
+        self.layers = [int(layer) for layer in dataset[LAYER].values]
+        self.heads = [int(head) for head in dataset[HEAD].values]
+        self.threshold, self.shuffles = float(dataset.attrs["threshold"]), int(dataset.attrs["shuffles"])
+        self.measured = dataset["best_score"].notnull()
+        self.total = int(self.measured.sum())
+        either = dataset["member"] | dataset["member_suppression"]
+        self.counts = either.sum(CATEGORY).astype(float).where(self.measured)  # categories per head
+
+    def score(self, relation: str, variable: str = "score") -> xr.DataArray:
+        return self.dataset[variable].sel({RELATION: relation}).astype(float)
+
+    def member(self, category: str, which: str = "either") -> xr.DataArray:
+        """1 for the heads of a category, 0 for others, NaN where there is no head."""
+        chosen = self.dataset.sel({CATEGORY: category})
+        found = chosen["member"] | chosen["member_suppression"] if which == "either" else chosen[which]
+        return found.astype(float).where(self.measured)
+
+    def size(self, category: str, which: str = "either") -> int:
+        return int(self.member(category, which).sum())
+
+    def with_categories(self, count: int) -> int:
+        """Number of heads with exactly this many categories."""
+        return int((self.counts == count).sum())
+
+    def several(self) -> list[tuple[maps.HeadValue, list[str]]]:
+        """The heads of two categories or more, and the names of their categories; those of most categories first."""
+        found = [head for head in maps.strongest(self.counts, self.total) if head.value >= 2]
+        return [
+            (
+                head,
+                [
+                    name
+                    for name in self.categories
+                    if float(self.member(name).sel(layer=head.layer, head=head.head)) > 0
+                ],
+            )
+            for head in found
+        ]
+
+    def false_positive(self, relation: str | None = None) -> float:
+        """Share of head x relation scores above the threshold with permuted targets, both signs together."""
+        rates = [self.dataset[f"{sign}_false_positive"] for sign in SIGNS]
+        chosen = [rate if relation is None else rate.sel({RELATION: relation}) for rate in rates]
+        return float(np.mean([float(rate.astype(float).mean()) for rate in chosen]))
+
+    def copied(self) -> dict[str, float]:
+        """The relations that a head which only copies would pass, with its scores; highest first."""
+        found = {name: float(self.dataset["copied_score"].sel({RELATION: name})) for name in self.relations}
+        above = {name: share for name, share in found.items() if share > np.float32(self.threshold)}
+        return dict(sorted(above.items(), key=lambda item: -item[1]))
+
+    def passing(self, relations: list[str], *, beyond_copying: bool = False) -> int:
+        """Number of heads that pass for one of these relations; or of those that also exceed the score of copying."""
+        here = self.dataset.sel({RELATION: relations})
+        above = here["score"] > np.float32(self.threshold)
+        above = above & (here["score"] > here["copied_score"]) if beyond_copying else above
+        return int(above.any(RELATION).sum())
+
+
+# ---- the map --------------------------------------------------------------------------------------------------------
 
 
 def _relations(writer: Writer, reading: RelationsReading) -> str:
@@ -40,56 +132,293 @@ def _add_axes(writer: Writer, reading: RelationsReading) -> None:
     writer.add(
         "axes",
         f"Columns are layers, {layers[0]} (next to the embedding) to {layers[-1]}; rows are heads, {heads[0]} to "
-        f"{heads[-1]}; one mark a head, coloured by its category: "
-        f"{listed(reading.categories)}, several of them, or none.",
+        f"{heads[-1]}; one mark per head, coloured by its category: {listed(reading.categories)}, several of them, or none.",
     )
     ks = sorted({int(k) for k in reading.dataset["k"].values})
     threshold = writer.number(reading.threshold, "constant")
     writer.add(
         "axes",
         "A score is the share of a relation's pairs whose target is among the k tokens that the head promotes most for the "
-        f"source (k is {listed((writer.number(k, 'constant') for k in ks), last='or')}); a suppression score takes those it "
-        f"promotes least. A head belongs to a relation, and to its category, when one of the two is over {threshold}. Numbers "
-        "behind a score are the ends of its 95 % interval.",
+        f"source (k is {listed((writer.number(k, 'constant') for k in ks), last='or')}); a suppression score counts targets "
+        f"among the k that it promotes least. A head belongs to a relation, and to its category, when one of the two scores is "
+        f"above {threshold}. Ranges are 95 % confidence intervals.",
+    )
+
+
+def _add_details(writer: Writer, reading: RelationsReading) -> None:
+    """One entry per category, with the strongest head of each of its relations; then the relations left out."""
+    for category in reading.categories:
+        own = [
+            name
+            for name in reading.relations
+            if str(reading.dataset["category_of"].sel(relation=name).values) == category
+        ]
+        text = f"{category[:1].upper()}{category[1:]}: {_size(writer, reading, category)}. {_depth(writer, reading, category)}"
+        strongest = listed(_strongest(writer, reading, relation) for relation in own)
+        writer.add("detail", f"{text.strip()} Strongest by relation: {strongest}.")
+    for one in json.loads(reading.dataset.attrs["kept"]):
+        if not one["counts"]:
+            name = one["relation"]
+            given, usable = (writer.count(int(one[what]), f"{what} {name}") for what in ("given", "kept"))
+            reasons = (f"{why} in {writer.count(n, f'dropped {name} {why}')}" for why, n in one["dropped"].items())
+            text = f"{usable} of its {given} pairs are usable ({listed(reasons)})"
+            writer.add("detail", f"{name} ({one['category']}) is left out: {text}.")
+
+
+def _size(writer: Writer, reading: RelationsReading, category: str) -> str:
+    count = reading.size(category)
+    if not count:
+        return "no head"
+    share = writer.percent(maps.Share(count, reading.total).share, f"share {category}")
+    promoting, suppressing = (
+        writer.count(reading.size(category, which), f"{which} {category}") for which in ("member", "member_suppression")
+    )
+    heads = writer.count(count, f"size {category}", "head")
+    return f"{heads} ({share}), {promoting} by promoting and {suppressing} by suppressing the targets"
+
+
+def _depth(writer: Writer, reading: RelationsReading, category: str) -> str:
+    """The share of heads in each third of the layers."""
+    trend = maps.depth_trend(reading.member(category))
+    if len(reading.layers) < MIN_LAYERS_FOR_DEPTH or trend is None or not reading.size(category):
+        return ""
+    parts = [writer.percent(mean, f"third {category} {index}") for index, mean in enumerate(trend.means)]
+    return (
+        f"It holds {parts[0]} of the heads of the early, {parts[1]} of the middle and {parts[2]} of the late third of the "
+        f"layers; the layer with most of them is {writer.number(trend.peak_layer, f'peak {category}')}."
+    )
+
+
+def _strongest(writer: Writer, reading: RelationsReading, relation: str) -> str:
+    """The head with the largest score of either sign, its interval, and its mean with permuted targets."""
+    found = {sign: maps.strongest(reading.score(relation, sign), 1) for sign in SIGNS}
+    sign = max((sign for sign in SIGNS if found[sign]), key=lambda sign: found[sign][0].value, default=None)
+    if sign is None:
+        return f"{relation} not measured"
+    head = found[sign][0]
+    values = {
+        name: float(reading.score(relation, name).sel({LAYER: head.layer, HEAD: head.head}))
+        for name in (sign, f"{sign}_low", f"{sign}_high", f"{sign}_null")
+    }
+    value, low, high, null = (
+        writer.number(one, f"at {name} {relation} {head.name}", digits=2) for name, one in values.items()
+    )
+    how = "suppresses, " if sign == "suppression" else ""
+    return f"{relation} {head.name} ({how}{value}, {low} to {high}; shuffled {null})"
+
+
+def _add_observations(writer: Writer, reading: RelationsReading) -> None:
+    for sentence in (_classified, _several, _suppression, _chance, _easy, _copied):
+        writer.add("observations", sentence(writer, reading))
+
+
+def _classified(writer: Writer, reading: RelationsReading) -> str:
+    none = reading.with_categories(0)
+    some = reading.total - none
+    text = (
+        f"{writer.count(some, 'classified')} of {writer.count(reading.total, 'total', 'head')} "
+        f"({writer.percent(some / reading.total, 'classified-share')}) have at least one category and "
+        f"{writer.count(none, 'with 0')} have none"
+    )
+    sizes = {category: reading.size(category) for category in reading.categories}
+    if len(sizes) > 1 and some:
+        largest = max(sizes, key=lambda category: sizes[category])
+        text += f"; the most common category is {largest} ({writer.count(sizes[largest], f'size {largest}', 'head')})"
+    return f"{text}."
+
+
+def _several(writer: Writer, reading: RelationsReading) -> str:
+    found = reading.several()
+    if not found:
+        return "No head has more than one category." if len(reading.categories) > 1 else ""
+    parts = [
+        f"{writer.count(reading.with_categories(n), f'with {n}')} with {writer.number(n, 'constant')}"
+        for n in sorted({len(names) for _, names in found})
+    ]
+    named = [f"{head.name} ({', '.join(names)})" for head, names in found[:MAX_NAMED]]
+    rest = "" if len(found) <= MAX_NAMED else ", among them"
+    return (
+        f"{writer.count(len(found), 'several', 'head')} {'has' if len(found) == 1 else 'have'} several categories "
+        f"({listed(parts)}){rest}: {listed(named)}."
+    )
+
+
+def _suppression(writer: Writer, reading: RelationsReading) -> str:
+    promotes, suppresses = (reading.dataset[name].any(CATEGORY) for name in ("member", "member_suppression"))
+    both, only = int((promotes & suppresses).sum()), int((~promotes & suppresses).sum())
+    if not (both or only):
+        return "No head suppresses the targets of a relation."
+    verb = "belongs" if only == 1 else "belong"
+    text = f"{writer.count(only, 'only-suppression', 'head')} {verb} to a category by suppression alone"
+    if not both:
+        return f"{text}; none promotes the targets of one relation and suppresses those of another."
+    return f"{text}; {writer.count(both, 'both-signs')} by promoting some relations and suppressing others."
+
+
+def _chance(writer: Writer, reading: RelationsReading) -> str:
+    rate = reading.false_positive()
+    if not math.isfinite(rate):
+        return ""
+    classified = reading.total - reading.with_categories(0)
+    text = (
+        f"With the targets permuted within each relation ({writer.count(reading.shuffles, 'shuffles')} times), "
+        f"{writer.percent(rate, 'false-positive')} of all head x relation scores are above "
+        f"{writer.number(reading.threshold, 'constant')}"
+    )
+    if not classified:
+        return f"{text}."
+    beyond = int(reading.dataset["member_beyond_null"].any(CATEGORY).sum())
+    rule = "by a score that is above each of its own shuffles"
+    if beyond == classified:
+        return f"{text}. Every head with a category has one {rule}."
+    return (
+        f"{text}. Of the {writer.count(classified, 'classified', 'head')} with a category, "
+        f"{writer.count(beyond, 'beyond-null')} have one {rule}; the others may know a relation's targets without knowing "
+        "which belongs to which source."
+    )
+
+
+def _easy(writer: Writer, reading: RelationsReading) -> str:
+    """The relations that permuted targets pass often."""
+    rates = {name: reading.false_positive(name) for name in reading.relations}
+    found = sorted((name for name in rates if rates[name] > EASY_RATE), key=lambda name: -rates[name])
+    if not found:
+        return f"In no relation do more than {writer.percent(EASY_RATE, 'constant')} of the shuffled scores pass."
+    named = [f"{name} ({writer.percent(rates[name], f'false-positive {name}')})" for name in found]
+    return (
+        f"The threshold is easy to pass (with shuffled targets in more than {writer.percent(EASY_RATE, 'constant')} of the "
+        f"heads) for {listed(named)}: these have few different targets."
+    )
+
+
+def _copied(writer: Writer, reading: RelationsReading) -> str:
+    """The control without a head: the scores of copying alone."""
+    if "copied_score" not in reading.dataset or bool(reading.dataset["copied_score"].isnull().all()):
+        return ""
+    found = reading.copied()
+    total = writer.count(len(reading.relations), "relations", "relation")
+    threshold = writer.number(reading.threshold, "threshold")
+    if not found:
+        return f"A head that only copied what it reads would score above {threshold} for none of {total}."
+    names = list(found)
+    scores = listed(f"{name} {writer.fixed(found[name], f'copied_score {name}')}" for name in names[:MAX_NAMED])
+    among = "among them " if len(names) > MAX_NAMED else ""
+    passing, beyond = reading.passing(names), reading.passing(names, beyond_copying=True)
+    return (
+        f"A head that only copied what it reads would score above {threshold} for {writer.count(len(names), 'copied')} of "
+        f"{total} ({among}{scores}). {writer.count(passing, 'copied-passing', 'head')} "
+        f"{'does' if passing == 1 else 'do'} so for one of these, {writer.count(beyond, 'copied-beyond')} with a higher score "
+        "than copying."
     )
 
 
 def _add_caveats(writer: Writer, reading: RelationsReading) -> None:
-    fewest = reading.smallest()
+    fewest = int(reading.dataset["pairs"].min())
     step = writer.number(1 / fewest, "step", digits=2)
     writer.add(
         "caveats",
-        f"A score moves in steps of one pair: with {writer.count(fewest, 'fewest')} pairs, the fewest here, that is {step}.",
+        f"The resolution of a score is one pair: with {writer.count(fewest, 'fewest')} pairs, the fewest here, that is {step}.",
     )
     if reading.parameters.get("embedding", "effective") == "effective":
         writer.add(
             "caveats",
-            "Heads after the first layer are read from what the first MLP makes of a token, not from what really reaches "
-            "them.",
+            "For heads after the first layer the input is the token after the first MLP, not what really reaches them.",
         )
     writer.add(
         "caveats",
-        "Weights tell what a head would write if it attended to the source word, not when it does so. An unclassified head "
-        "may do what is not on this list. The pairs are a sample of each relation, and a word that is several tokens is "
-        "not among them.",
+        "Weights show what a head would write if it attended to the source word, not when it does so. An unclassified head "
+        "may have a function that is not on this list. The pairs are a sample of each relation, without words of several "
+        "tokens.",
     )
 
 
 def _headline(writer: Writer, reading: RelationsReading) -> str:
-    none = reading.with_categories(0)
     sizes = [f"{name} {writer.count(reading.size(name), f'size {name}')}" for name in reading.categories]
-    several = len(reading.several())
-    rate = writer.percent(reading.false_positive(), "false-positive")
     return (
         f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
-        f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(several, 'several')} with several categories and "
-        f"{writer.count(none, 'with 0')} unclassified. With shuffled targets {rate} of the scores pass."
+        f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(len(reading.several()), 'several')} with several "
+        f"categories and {writer.count(reading.with_categories(0), 'with 0')} unclassified. With shuffled targets "
+        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores pass."
     )
 
 
 describe = Narrative(
     "What each head computes, from its weights",
     RelationsReading,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )
+
+
+# ---- one head -------------------------------------------------------------------------------------------------------
+
+
+def head_in_words(
+    head: str | tuple[int, int], relations: xr.Dataset, salience: xr.Dataset | None = None
+) -> Description:
+    """What one head computes: its relations with the pairs that it maps correctly, and the tokens that it amplifies most.
+
+    ``head`` is "L23H4" or (23, 4).
+    """
+    layer, number = parse_head(head)
+    name, reading = head_name(layer, number), RelationsReading(relations)
+    if layer not in reading.layers or number not in reading.heads:
+        raise DataError(
+            f"there is no head {name}: the map has {len(reading.layers)} layers of {len(reading.heads)} heads"
+        )
+    cell = {LAYER: layer, HEAD: number}
+    writer = Writer(f"{name}, by its weights")
+    if not bool(reading.measured.sel(cell)):
+        writer.add("overview", f"{name} was not measured: its layer has no such head.")
+        return writer.finish("")
+    categories = str(relations["categories"].sel(cell).values)
+    overview = f"{name} belongs to: {categories}." if categories else f"{name} is unclassified."
+    writer.add("overview", overview)
+    _add_relations(writer, reading, cell, bool(categories))
+    if salience is not None:
+        writer.add("observations", _salient(writer, salience.sel(cell)))
+    return writer.finish(overview)
+
+
+def _add_relations(writer: Writer, reading: RelationsReading, cell: dict[str, int], classified: bool) -> None:
+    """The relations above the threshold, strongest first; or, where there are none, the few that come nearest."""
+    found = [
+        (float(reading.score(relation, sign).sel(cell)), sign, relation)
+        for sign in SIGNS
+        for relation in reading.relations
+    ]
+    found.sort(key=lambda one: -one[0])
+    above = [one for one in found if classified and one[0] > reading.threshold + 1e-7]
+    for value, sign, relation in above or found[:NEAREST_RELATIONS]:
+        what = f"{sign} {relation}"
+        low, high, null = (
+            writer.number(float(reading.score(relation, f"{sign}_{end}").sel(cell)), f"{end} {what}", digits=2)
+            for end in ("low", "high", "null")
+        )
+        verb, variable = ("promotes", "mapped") if sign == "score" else ("suppresses", "suppressed")
+        text = f"{relation}: {verb} {writer.percent(value, f'share {what}')} of the targets"
+        interval = f"(as a share {low} to {high}; with shuffled targets {null})"
+        writer.add("detail", f"{text} {interval}{_pairs(reading.dataset[variable].sel(cell), relation)}.")
+
+
+def _pairs(correct: xr.DataArray, relation: str) -> str:
+    correct = correct.isel({EXAMPLE: (correct["relation_of"].values == relation) & correct.values})
+    words = list(zip(correct["source"].values.tolist(), correct["target_word"].values.tolist(), strict=True))
+    if not words:
+        return ""
+    more = " and others" if len(words) > MAX_NAMED else ""
+    return ": " + ", ".join(f"{source} → {target}" for source, target in words[:MAX_NAMED]) + more
+
+
+def _salient(writer: Writer, one: xr.Dataset) -> str:
+    parts = []
+    for rank in range(min(SALIENT_TOKENS, one.sizes[RANK])):
+        targets = one["targets"].isel({RANK: rank, TARGET: slice(0, SALIENT_TARGETS)}).values
+        parts.append(f"{_text(one, int(one['token'].values[rank]))} → {', '.join(_text(one, int(t)) for t in targets)}")
+    strength = writer.number(float(one["strength"].values[0]), "strength", digits=2)
+    return f"It amplifies most (the norm of the first is multiplied by {strength}): {'; '.join(parts)}."
+
+
+def _text(salience: xr.Dataset, token: int) -> str:
+    text = str(salience["text"].sel({VOCABULARY: token}).values)
+    return f"'{text.strip()}'" if text.strip() else repr(text)

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import DataError
-from headwise.studies.relations.head_words import head_in_words
+from headwise.studies.relations.words import head_in_words
 
 
 @pytest.fixture

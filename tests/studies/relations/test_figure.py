@@ -80,7 +80,7 @@ def test_marks_are_those_of_the_data(relations: xr.Dataset) -> None:
 
 def test_notes_say_the_rule_and_the_null(relations: xr.Dataset) -> None:
     (note,) = figure_of("relations", relations).notes
-    assert "over 15 % of the pairs" in note
+    assert "more than 15 % of the pairs" in note
     assert "7 of 8 relations, 340 pairs, k 1 or 10." in note
     rates = [float(relations[f"{sign}_false_positive"].mean()) for sign in ("score", "suppression")]
     assert f"With shuffled targets {100 * np.mean(rates):.2g} % of all head x relation scores pass." in note
@@ -91,11 +91,11 @@ def test_beyond_null_takes_heads_away(relations: xr.Dataset) -> None:
     strict = figure_of("relations", relations, beyond_null=True)
     assert maps_of(strict)["Knowledge"].values[1, 3] == 0
     assert maps_of(figure_of("relations", relations))["Knowledge"].values[1, 3] == 1
-    assert "over each of 20 shuffles" in strict.notes[0]
+    assert "above each of 20 shuffles" in strict.notes[0]
 
 
 @pytest.mark.parametrize("value", ["score", "suppression"])
-def test_one_map_a_relation(relations: xr.Dataset, value: str) -> None:
+def test_one_map_per_relation(relations: xr.Dataset, value: str) -> None:
     figure = figure_of("relations", relations, kind="relations", value=value)
     assert [panel.key for panel in figure.panels] == list(relations["relation"].values)
     (scale,) = figure.scales.values()

@@ -1,25 +1,24 @@
-"""From the readings of all layers to the maps of the relations study: pure functions, no model.
+"""From the readings of all layers to the Datasets of the relations study.
 
-`relations`: scores with intervals and nulls (relation, layer, head), membership of categories (category, layer, head),
-which pairs each head maps right (example, layer, head). `salience`: tokens and targets (layer, head, rank), with the texts
-of the tokens that occur.
+`relations`: scores with intervals and nulls (relation, layer, head), category membership (category, layer, head), which
+pairs each head maps correctly (example, layer, head). `salience`: tokens and targets (layer, head, rank), with their texts.
 
 | variable                             | what it is                                                               |
 |--------------------------------------|--------------------------------------------------------------------------|
 | score, suppression                   | share of pairs whose target is among the k largest (smallest) entries    |
 | *_low, *_high                        | Wilson's 95 % interval                                                   |
-| *_null, *_null_high, *_null_over     | shuffled targets: mean, largest, share of shuffles over the threshold    |
-| *_false_positive                     | the same share over all heads, a number a relation                       |
-| copied_score, copied_suppression     | what a head would get that does nothing but copy what it reads (a relation)  |
-| member, member_suppression           | a relation of the category is over the threshold                         |
-| member_beyond_null                   | ... by either sign, and over each of its own shuffles                    |
+| *_null, *_null_high, *_null_over     | permuted targets: mean, maximum, share of shuffles above the threshold   |
+| *_false_positive                     | the same share over all heads, per relation                              |
+| copied_score, copied_suppression     | scores of a head that only copies what it reads, per relation            |
+| member, member_suppression           | a relation of the category is above the threshold                        |
+| member_beyond_null                   | ... by either sign, and above each of its own shuffles                   |
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -28,17 +27,22 @@ from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, T
 from headwise.corpora import SingleTokenPairs
 from headwise.model import readable_tokens
 from headwise.stats import wilson_interval
-from headwise.studies.relations.reading import SIGNS, Pairs
+from headwise.studies.relations.spec import SIGNS
 
-__all__ = ["to_maps", "to_salience"]
+if TYPE_CHECKING:
+    from headwise.studies.relations.measure import TokenPairs
 
-KNOWN = ("algorithmic", "knowledge", "linguistic", "translation")  # come first, in this order
-SHOWN = 5  # salient tokens of a head in its record
+__all__ = ["finalize", "finalize_salience"]
+
+CATEGORY_ORDER = ("algorithmic", "knowledge", "linguistic", "translation")  # others follow
+TOKENS_IN_HEAD_TABLE = 5
 
 
-def to_maps(readings: xr.Dataset, kept: Sequence[SingleTokenPairs], pairs: Pairs, threshold: float) -> xr.Dataset:
+def finalize(
+    readings: xr.Dataset, usable: Sequence[SingleTokenPairs], pairs: TokenPairs, threshold: float
+) -> xr.Dataset:
     """Scores, nulls and categories of every head."""
-    counted = [one for one in kept if one.counts]
+    counted = [one for one in usable if one.counts]
     named = _named(readings, counted, pairs)
     scores = _scores(named, pairs)
     category_of = [one.relation.category for one in counted]
@@ -56,20 +60,21 @@ def to_maps(readings: xr.Dataset, kept: Sequence[SingleTokenPairs], pairs: Pairs
         record=json.dumps(["categories", "best", "best_score"]),
         threshold=threshold,
         shuffles=len(pairs.targets) - 1,
-        kept=json.dumps(_report(kept), ensure_ascii=False),
+        kept=json.dumps(_report(usable), ensure_ascii=False),
     )
 
 
-def to_salience(readings: xr.Dataset, model: Any, left_out: int) -> xr.Dataset:
-    """The tokens that each head acts on most, and what it maps them to."""
+def finalize_salience(readings: xr.Dataset, model: Any, left_out: int) -> xr.Dataset:
+    """The tokens that each head amplifies most, and the tokens that it maps them to."""
     found = readings[["strength", "token", "targets"]].transpose(LAYER, HEAD, RANK, TARGET)
     found = found.assign(strength=found["strength"].astype(np.float32))
     ids = np.unique(np.concatenate([found[name].values.ravel() for name in ("token", "targets")]))
     ids = ids[ids >= 0]
     texts = np.array(readable_tokens(model.tokenizer, [int(one) for one in ids]), dtype=object)
     known = dict(zip(ids.tolist(), texts.tolist(), strict=True))
-    tops = found["token"].values[..., :SHOWN]
-    words = [", ".join(known[one].strip() or repr(known[one]) for one in row if one >= 0) for row in _rows(tops)]
+    tops = found["token"].values[..., :TOKENS_IN_HEAD_TABLE]
+    rows: list[list[int]] = tops.reshape(-1, tops.shape[-1]).tolist()
+    words = [", ".join(known[one].strip() or repr(known[one]) for one in row if one >= 0) for row in rows]
     return (
         found.assign(
             text=(VOCABULARY, texts), tokens=((LAYER, HEAD), np.array(words, dtype=object).reshape(tops.shape[:2]))
@@ -85,16 +90,11 @@ def to_salience(readings: xr.Dataset, model: Any, left_out: int) -> xr.Dataset:
     )
 
 
-def _rows(array: np.ndarray) -> list[list[int]]:
-    rows: list[list[int]] = array.reshape(-1, array.shape[-1]).tolist()
-    return rows
-
-
-def _named(readings: xr.Dataset, counted: Sequence[SingleTokenPairs], pairs: Pairs) -> xr.Dataset:
-    """The readings with relations and pairs by name, every layer and head in its place."""
+def _named(readings: xr.Dataset, counted: Sequence[SingleTokenPairs], pairs: TokenPairs) -> xr.Dataset:
+    """The readings with the names of relations and pairs as coordinates."""
     words = [pair for one in counted for pair in one.pairs]
     names = [one.relation.name for one in counted]
-    of = [names[place] for place in pairs.relation]
+    of = [names[index] for index in pairs.relation]
     return readings.assign_coords(
         {
             RELATION: np.array(names, dtype=object),
@@ -106,7 +106,7 @@ def _named(readings: xr.Dataset, counted: Sequence[SingleTokenPairs], pairs: Pai
     )
 
 
-def _scores(named: xr.Dataset, pairs: Pairs) -> xr.Dataset:
+def _scores(named: xr.Dataset, pairs: TokenPairs) -> xr.Dataset:
     found: dict[str, xr.DataArray] = {}
     for sign in SIGNS:
         mapped = named[f"{sign}_mapped"].transpose(EXAMPLE, LAYER, HEAD)
@@ -124,9 +124,10 @@ def _scores(named: xr.Dataset, pairs: Pairs) -> xr.Dataset:
 
 
 def _members(scores: xr.Dataset, category_of: Sequence[str], threshold: float) -> xr.Dataset:
-    """Which categories each head belongs to: those of the relations with a score over the threshold."""
+    """Which categories each head belongs to: those of the relations with a score above the threshold."""
     there = list(dict.fromkeys(category_of))
-    names = [name for name in KNOWN if name in there] + [name for name in there if name not in KNOWN]
+    names = [name for name in CATEGORY_ORDER if name in there]
+    names += [name for name in there if name not in CATEGORY_ORDER]
     over = {sign: scores[sign] > np.float32(threshold) for sign in SIGNS}
     beyond = [over[sign] & (scores[sign] > scores[f"{sign}_null_high"]) for sign in SIGNS]
     kinds = {
@@ -143,7 +144,7 @@ def _members(scores: xr.Dataset, category_of: Sequence[str], threshold: float) -
 
 
 def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Dataset:
-    """A head in words: its categories, and the relation with its largest score; empty where none is over the threshold."""
+    """Per head: its categories, and the relation of its largest score; empty where none is above the threshold."""
     either = (members["member"] | members["member_suppression"]).transpose(LAYER, HEAD, CATEGORY).values
     labels = [str(name) for name in members[CATEGORY].values]
     words = [
@@ -154,8 +155,8 @@ def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Datas
     names = [str(name) for name in scores[RELATION].values]
     names = names + [f"{name} (suppressed)" for name in names]
     measured = np.isfinite(both).all(0)
-    place, top = np.nan_to_num(both, nan=-1).argmax(0), np.where(measured, np.nan_to_num(both, nan=-1).max(0), np.nan)
-    best = np.where(top > np.float32(threshold), np.array(names, dtype=object)[place], "")
+    index, top = np.nan_to_num(both, nan=-1).argmax(0), np.where(measured, np.nan_to_num(both, nan=-1).max(0), np.nan)
+    best = np.where(top > np.float32(threshold), np.array(names, dtype=object)[index], "")
     return xr.Dataset(
         {
             "categories": ((LAYER, HEAD), np.array(words, dtype=object).reshape(either.shape[:2])),
@@ -165,8 +166,8 @@ def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Datas
     )
 
 
-def _report(kept: Sequence[SingleTokenPairs]) -> list[dict[str, Any]]:
-    """What the tokenizer left of every relation, those that do not count included."""
+def _report(usable: Sequence[SingleTokenPairs]) -> list[dict[str, Any]]:
+    """How many pairs of every relation are usable with this tokenizer, also of those that do not count."""
     return [
         {
             "relation": one.relation.name,
@@ -176,5 +177,5 @@ def _report(kept: Sequence[SingleTokenPairs]) -> list[dict[str, Any]]:
             "counts": one.counts,
             "dropped": dict(one.dropped),
         }
-        for one in kept
+        for one in usable
     ]

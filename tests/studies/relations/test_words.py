@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import xarray as xr
+from synthetic.relations import relations_dataset
 
 from headwise.describe import Description, Number
 from headwise.studies.present import describe
@@ -132,7 +133,7 @@ def test_what_was_left_out_and_why(relations: xr.Dataset) -> None:
 
 def test_chance_is_told(relations: xr.Dataset) -> None:
     words = describe("relations", relations)
-    assert any("With the targets shuffled inside each relation (20 times)" in line for line in words.observations)
+    assert any("With the targets permuted within each relation (20 times)" in line for line in words.observations)
     assert any("easy to pass" in line and "entity-pronoun" in line for line in words.observations)
     assert "With shuffled targets" in words.short()
     relations["member_beyond_null"].loc[{"layer": 3, "head": 1}] = False
@@ -159,3 +160,32 @@ def test_the_way_norms_were_treated_is_said(relations: xr.Dataset) -> None:
     folded = describe("relations", relations.assign_attrs(provenance=json.dumps(origin)))
     assert "Norms are folded in (their gains)." in folded.overview
     assert not any("first MLP" in line for line in folded.caveats)
+
+
+# ---- copying alone, the control without a head ---------------------------------------------------------------------
+
+
+def copying_sentence(**copied: float) -> str:
+    dataset = relations_dataset(8, 3)
+    values = [copied.get(str(name).replace("-", "_"), 0.01) for name in dataset["relation"].values]
+    dataset["copied_score"] = ("relation", np.array(values, dtype=np.float32))
+    return next(line for line in describe("relations", dataset).observations if "only copied" in line)
+
+
+def test_relations_that_copying_passes_are_named_with_their_heads() -> None:
+    said = copying_sentence(copying=1.0, antonym=0.3)
+    assert "would score above 0.15 for 2 of 7 relations (copying 1.00 and antonym 0.30)." in said
+    dataset = relations_dataset(8, 3)
+    over = dataset["score"].sel(relation=["copying", "antonym"]) > 0.15
+    beyond = over & (dataset["score"].sel(relation=["copying", "antonym"]) > np.array([1.0, 0.3])[:, None, None])
+    passing, more = (int(which.any("relation").sum()) for which in (over, beyond))
+    assert passing and more
+    assert f"{passing} heads do so for one of these, {more} with a higher score than copying." in said
+
+
+def test_where_copying_passes_nothing_that_is_said() -> None:
+    assert copying_sentence() == "A head that only copied what it reads would score above 0.15 for none of 7 relations."
+
+
+def test_an_atlas_without_the_control_says_nothing_of_it() -> None:
+    assert "only copied" not in describe("relations", relations_dataset(8, 3)).text()

@@ -23,9 +23,8 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.present import describe, figure_of
 from headwise.studies.registry import dataset_spec
 from headwise.studies.relation_validation import measure as relation_validation
-from headwise.studies.relation_validation.outputs import found_in_outputs
-from headwise.studies.relation_validation.prompts import Prompt, prompts_of, task_of
-from headwise.studies.relation_validation.removal import LastToken, ranked_heads, remove
+from headwise.studies.relation_validation.measure import SourcePrompt, found_in_outputs, prompts_of
+from headwise.studies.relation_validation.removal import LastToken, ranked_heads, remove, task_of
 from headwise.studies.relation_validation.spec import RelationValidationOptions
 from headwise.studies.relations.spec import RelationsOptions
 
@@ -40,7 +39,7 @@ def model():
 
 
 def maps_of(model, relations: Relations, heads: dict[str, tuple[int, int]]) -> xr.Dataset:
-    """A map as the relations study makes it: 1 at the given head, .1 at five others, nought elsewhere."""
+    """A map as the relations study makes it: 1 at the given head, .1 at five others, 0 elsewhere."""
     card = model.card
     score = np.zeros((len(relations), card.layers, card.heads), dtype=np.float32)
     for row, item in enumerate(relations):
@@ -60,12 +59,12 @@ def maps_of(model, relations: Relations, heads: dict[str, tuple[int, int]]) -> x
 
 
 def validated(model, relations: Relations, heads, options=SMALL) -> xr.Dataset:
-    work = relation_validation.prepare(
+    run = relation_validation.prepare(
         model, StudyInputs(relations_source=relations, maps={"relations": maps_of(model, relations, heads)}), options
     )
-    shards = [work.measure(Shard(row, row, row + 1)) for row in range(work.examples)]
-    dataset = work.finalize(shards)["relation_validation"]
-    return dataset.assign_attrs(work.provenance.to_attrs())
+    shards = [run.measure(Shard(row, row, row + 1)) for row in range(run.examples)]
+    dataset = run.finalize(shards)["relation_validation"]
+    return dataset.assign_attrs(run.provenance.to_attrs())
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +113,12 @@ def test_removing_another_relations_heads_changes_nothing(model):
 
 
 def test_shards_of_any_size_give_the_same(model, planted):
-    work = relation_validation.prepare(
+    run = relation_validation.prepare(
         model,
         StudyInputs(relations_source=planted_tasks(), maps={"relations": maps_of(model, planted_tasks(), HEADS)}),
         SMALL,
     )
-    whole = work.finalize([work.measure(Shard(0, 0, 2))])["relation_validation"]
+    whole = run.finalize([run.measure(Shard(0, 0, 2))])["relation_validation"]
     xr.testing.assert_allclose(whole, planted)
 
 
@@ -150,11 +149,11 @@ def test_a_relation_that_no_head_has_a_score_for(model):
     """Nothing to remove: no curve, no effect, and nothing breaks."""
     maps = maps_of(model, planted_tasks(), HEADS)
     maps["score"].loc[{"relation": "beta"}] = 0
-    work = relation_validation.prepare(
+    run = relation_validation.prepare(
         model, StudyInputs(relations_source=planted_tasks(), maps={"relations": maps}), SMALL
     )
-    found = work.finalize([work.measure(Shard(0, 0, 2))])["relation_validation"]
-    found = found.assign_attrs(work.provenance.to_attrs())
+    found = run.finalize([run.measure(Shard(0, 0, 2))])["relation_validation"]
+    found = found.assign_attrs(run.provenance.to_attrs())
     assert np.isnan(found["own"].sel(task="beta")).all() and np.isnan(found["effect"].sel(task="beta"))
     assert np.isnan(found["pearson_forced"].sel(relation="beta")) and (found["own"].sel(task="alpha") == 0).all()
     assert "no head has a score for it" in describe("relation_validation", found).text()
@@ -171,7 +170,7 @@ def test_what_is_found_in_outputs_is_what_sorting_finds(family):
     model = load(hf, tokenizer)
     rng = np.random.default_rng(0)
     prompts = [
-        Prompt(tuple(rng.integers(5, 200, size).tolist()), int(rng.integers(0, size)), int(rng.integers(5, 200)))
+        SourcePrompt(tuple(rng.integers(5, 200, size).tolist()), int(rng.integers(0, size)), int(rng.integers(5, 200)))
         for size in (6, 9, 4, 7, 7)
     ]
     k = [1, 20, 20, 60, 60]
@@ -194,13 +193,13 @@ def test_a_head_that_writes_nothing_finds_nothing():
     with torch.no_grad():
         hf.model.layers[1].self_attn.o_proj.weight[:, 16:32] = 0  # head 1
     model = load(hf, tokenizer)
-    prompts = [Prompt((5, 6, 7, 8), 2, target) for target in range(20, 40)]
+    prompts = [SourcePrompt((5, 6, 7, 8), 2, target) for target in range(20, 40)]
     unembedding = HeadWeights(model).unembedding
     for found in found_in_outputs(Structure(model), unembedding, prompts, [60] * 20, batch_tokens=64):
         assert found[:, 1, 1].sum() == 0 < found[:, 1, 0].sum()
 
 
-def plain_vectors(hf, prompt: Prompt, layer: int, card) -> tuple[torch.Tensor, torch.Tensor]:
+def plain_vectors(hf, prompt: SourcePrompt, layer: int, card) -> tuple[torch.Tensor, torch.Tensor]:
     """z of the last token from the output projection's input, v of the source from the value projection; (head, width)."""
     taken = {}
     block = (hf.transformer.h if hasattr(hf, "transformer") else hf.model.layers)[layer]
@@ -215,7 +214,7 @@ def plain_vectors(hf, prompt: Prompt, layer: int, card) -> tuple[torch.Tensor, t
         hf(input_ids=torch.tensor([prompt.ids]))
     for handle in handles:
         handle.remove()
-    v = taken["v"][0, prompt.place]
+    v = taken["v"][0, prompt.source_index]
     v = v[-v.shape[-1] // 3 :] if value is getattr(attention, "c_attn", None) else v
     z = taken["z"][0, -1].view(card.heads, -1)
     v = v.view(-1, z.shape[1])  # (kv_head, width)
@@ -306,7 +305,7 @@ def test_a_prompt_knows_where_its_source_is(model):
     pairs = dict(zip(kept.sources, kept.targets, strict=True))
     assert len(prompts) == 5 and prompts == prompts_of(model, kept, 5, seed=0) != prompts_of(model, kept, 5, seed=1)
     for prompt in prompts:
-        assert pairs[prompt.ids[prompt.place]] == prompt.target
+        assert pairs[prompt.ids[prompt.source_index]] == prompt.target
     assert len(prompts_of(model, kept, 100, seed=0)) == PAIRS
 
 

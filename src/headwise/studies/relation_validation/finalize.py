@@ -1,12 +1,12 @@
-"""From readings to the Dataset of the relation validation: correlations, curves, effects. Pure functions, no model.
+"""From readings to the Dataset of the relation validation: correlations, curves, effects. Pure functions.
 
-Intervals, all of 95 %. Of an accuracy: Wilson's, over prompts. Of the mean accuracy without random heads: Student's t over
+Confidence intervals (95 %). Of an accuracy: Wilson's, over prompts. Of the mean accuracy without random heads: Student's t over
 the draws, for these prompts. Of an effect: Student's t with
 
     SE^2 = (variance over prompts) / prompts + (variance over draws) / draws
 
-and Satterthwaite's degrees of freedom. Of a spill: the same over the prompts of every control task. An accuracy is 1
-before anything is removed, because only prompts that the model solves are asked.
+and Satterthwaite's degrees of freedom. Of a spill: the same over the prompts of every control task. The accuracy
+of the whole model is 1, because only prompts that it solves are used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
 from headwise.stats import correlation, correlation_table, sum_of_means_half_width, t_half_width, wilson_interval
 
-__all__ = ["to_dataset"]
+__all__ = ["finalize"]
 
 Floats = NDArray[np.float64]
 
 
-def to_dataset(readings: xr.Dataset, maps: xr.Dataset, *, least_solved: int, seed: int) -> xr.Dataset:
+def finalize(readings: xr.Dataset, maps: xr.Dataset, *, least_solved: int, seed: int) -> xr.Dataset:
     """The whole validation. `maps` is the Dataset of the study `relations`, whose relations are those of the readings."""
     outputs = _correlated(readings, maps, seed)
     tasks = readings.isel({RELATION: np.flatnonzero(readings["is_task"].values)})
@@ -74,7 +74,7 @@ def _correlated(readings: xr.Dataset, maps: xr.Dataset, seed: int) -> xr.Dataset
 
 
 def _mean_of_others(table: Floats) -> Floats:
-    """The mean of each row without its own relation; NaN where none is known."""
+    """The mean of each row without its own relation; NaN where all others are NaN."""
     others = np.where(np.eye(len(table), dtype=bool), np.nan, table)
     count = np.isfinite(others).sum(axis=1)
     return np.where(count > 0, np.nansum(others, axis=1) / np.maximum(count, 1), np.nan)
@@ -90,17 +90,17 @@ def _removal(tasks: xr.Dataset) -> xr.Dataset:
     """Curves and effects of the tasks that the model solves."""
     names = np.array([str(name) for name in tasks[RELATION].values], dtype=object)
     tasks = tasks.transpose(RELATION, DRAW, CONTROL, EXAMPLE, REMOVED, ...)
-    asked = [_Asked(tasks.isel({RELATION: row})) for row in range(len(names))]
+    outcomes = [_TaskOutcomes(tasks.isel({RELATION: row})) for row in range(len(names))]
     steps, draws = tasks.sizes[REMOVED], tasks.sizes[DRAW]
-    curves = np.array([one.curves() for one in asked]).reshape(len(names), len(CURVES), steps)
-    effects = np.array([one.effect() for one in asked]).reshape(len(names), 3)
-    spills = np.array([_spill(str(name), asked) for name in names]).reshape(len(names), 3)
-    across = np.array([[other.without(str(name)).mean(0) for other in asked] for name in names])
-    found: dict[str, Any] = {name: ((TASK, REMOVED), curves[:, place]) for place, name in enumerate(CURVES)}
-    found |= {f"effect{end}": (TASK, effects[:, place]) for place, end in enumerate(ENDS)}
-    found |= {f"spill{end}": (TASK, spills[:, place]) for place, end in enumerate(ENDS)}
+    curves = np.array([one.curves() for one in outcomes]).reshape(len(names), len(CURVES), steps)
+    effects = np.array([one.effect() for one in outcomes]).reshape(len(names), 3)
+    spills = np.array([_spill(str(name), outcomes) for name in names]).reshape(len(names), 3)
+    across = np.array([[other.without(str(name)).mean(0) for other in outcomes] for name in names])
+    found: dict[str, Any] = {name: ((TASK, REMOVED), curves[:, index]) for index, name in enumerate(CURVES)}
+    found |= {f"effect{end}": (TASK, effects[:, index]) for index, end in enumerate(ENDS)}
+    found |= {f"spill{end}": (TASK, spills[:, index]) for index, end in enumerate(ENDS)}
     found["others"] = ((TASK, CONTROL, REMOVED), across.reshape(len(names), len(names), steps))
-    drawn = np.array([one.random.mean(1) for one in asked]).reshape(len(names), draws, steps)
+    drawn = np.array([one.random.mean(1) for one in outcomes]).reshape(len(names), draws, steps)
     found["random_draws"] = ((TASK, DRAW, REMOVED), drawn)
     dataset = xr.Dataset(found).astype(np.float32)
     return dataset.assign_coords(
@@ -110,13 +110,13 @@ def _removal(tasks: xr.Dataset) -> xr.Dataset:
             REMOVED: tasks[REMOVED].values,
             "tried": (TASK, tasks["tried"].values),
             "right": (TASK, tasks["right"].values),
-            "asked": (TASK, np.array([len(one.own) for one in asked], dtype=np.int64)),
+            "asked": (TASK, np.array([len(one.own) for one in outcomes], dtype=np.int64)),
         }
     )
 
 
-class _Asked:
-    """The outcomes of one task: 1 or 0 a prompt, NaN at steps with too few heads."""
+class _TaskOutcomes:
+    """The outcomes of one task: 1 or 0 per prompt, NaN at steps with too few heads."""
 
     def __init__(self, task: xr.Dataset) -> None:
         self.name = str(task[RELATION].values)
@@ -143,7 +143,7 @@ class _Asked:
         ]
 
     def effect(self) -> tuple[float, float, float]:
-        """How much more is lost with its own heads than with random ones."""
+        """Accuracy lost without its own heads beyond that lost without random ones."""
         known = np.isfinite(self.own).all(0)
         if not known.any():
             return np.nan, np.nan, np.nan
@@ -151,10 +151,10 @@ class _Asked:
         return _mean_interval(gaps.mean(), [gaps.mean(0), gaps.mean(1)])
 
 
-def _spill(heads_of: str, asked: Sequence[_Asked]) -> tuple[float, float, float]:
-    """How much more the other tasks lose with these heads than with random ones; every task weighs the same."""
+def _spill(heads_of: str, outcomes: Sequence[_TaskOutcomes]) -> tuple[float, float, float]:
+    """Accuracy that the other tasks lose without these heads beyond random ones; every task has the same weight."""
     falls = []
-    for other in asked:
+    for other in outcomes:
         gaps = other.random.mean(0) - other.without(heads_of)  # (prompt, removed)
         known = np.isfinite(gaps).all(0)
         if other.name != heads_of and known.any():

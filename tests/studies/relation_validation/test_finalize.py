@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from headwise.studies.relation_validation.evidence import to_dataset
+from headwise.studies.relation_validation.finalize import finalize
 
 TASKS, STEPS, DRAWS, ROWS = ["a", "b", "c"], [1, 2, 4], 6, 12
 
@@ -51,7 +51,7 @@ def readings(seed: int = 0) -> tuple[xr.Dataset, xr.Dataset]:
 @pytest.fixture(scope="module")
 def both():
     found, maps = readings()
-    return found, to_dataset(found, maps, least_solved=5, seed=0), maps
+    return found, finalize(found, maps, least_solved=5, seed=0), maps
 
 
 def test_accuracies_are_shares_of_the_prompts_asked(both):
@@ -126,7 +126,7 @@ def test_correlations_and_their_control(both):
 
 def test_a_task_solved_too_rarely_is_named(both):
     found, _, maps = both
-    dataset = to_dataset(found, maps, least_solved=10, seed=0)
+    dataset = finalize(found, maps, least_solved=10, seed=0)
     assert dataset["task"].values.tolist() == ["a", "c"]
     assert dataset.attrs["unsolved"] == '{"b": [9, 20]}'
     assert dataset.sizes["control"] == 2

@@ -9,8 +9,8 @@ from synthetic.circuits import RANKED, circuits_dataset
 
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
-from headwise.studies.circuits.curve import needed, trace
-from headwise.studies.circuits.evidence import to_dataset
+from headwise.studies.circuits.finalize import finalize, needed
+from headwise.studies.circuits.measure import trace_curve
 from headwise.studies.registry import dataset_spec
 
 
@@ -26,7 +26,7 @@ def test_the_dataset_is_what_the_schema_promises():
 
 def test_shares_sizes_and_effects_are_their_plain_forms():
     found = shards()
-    dataset = to_dataset(found, ["a", "b"], goal=0.9, seed=0)
+    dataset = finalize(found, ["a", "b"], goal=0.9, seed=0)
     one = found[0]
     clean, corrupt = one["clean"].values[RANKED:].mean(), one["corrupt"].values[RANKED:].mean()
     sizes = one["size"].values[0]
@@ -49,7 +49,7 @@ def test_shares_sizes_and_effects_are_their_plain_forms():
 
 def test_an_interval_of_a_share_is_about_two_standard_errors():
     one = shards(two=False)[0]
-    dataset = to_dataset([one], ["a"], goal=0.9, seed=0)
+    dataset = finalize([one], ["a"], goal=0.9, seed=0)
     step = 4
     clean, corrupt = one["clean"].values[RANKED:], one["corrupt"].values[RANKED:]
     ratio = float(dataset["share"][0, 0, 0, step])
@@ -70,7 +70,7 @@ def test_a_task_that_only_the_second_model_fails_is_nan_there():
 def test_a_model_that_does_nothing_is_refused_with_the_reasons():
     one = shards(two=False)[0].assign_attrs(reason="right in 50 % of 20 prompts")
     with pytest.raises(StudyError, match="induction: right in 50 %"):
-        to_dataset([one], ["a"], goal=0.9, seed=0)
+        finalize([one], ["a"], goal=0.9, seed=0)
 
 
 def test_a_size_is_needed_only_if_the_share_stays():
@@ -87,7 +87,7 @@ def test_the_size_is_closed_in_on():
         return np.array([[min(1.0, size / 100) * 2 - 1] * 3 for size in sizes])
 
     ones = np.ones(3)
-    sizes, scores = trace(measure, [1, 4, 16, 64], 256, ones, -ones, 0.9)
+    sizes, scores = trace_curve(measure, [1, 4, 16, 64], 256, ones, -ones, 0.9)
     found = needed(sizes, (scores.mean(1) + 1) / 2, 0.9)
     assert 90 <= found <= 90 * 1.1 and len(asked) < 10
     assert sizes == sorted(sizes) and sizes[-1] == 256

@@ -72,7 +72,7 @@ def test_a_single_task_has_no_controls() -> None:
 def test_what_cannot_be_drawn_is_refused(validation: xr.Dataset) -> None:
     with pytest.raises(StudyError, match="no kind 'curves'"):
         figure_of("relation_validation", validation, kind="curves")
-    with pytest.raises(StudyError, match=r"no relation 'plurals' in this map. Did you mean 'plural'"):
+    with pytest.raises(StudyError, match=r"has no relation 'plurals'. Did you mean 'plural'"):
         figure_of("relation_validation", validation, kind="scatter", relations="plurals")
     with pytest.raises(StudyError, match="No task was solved often enough"):
         figure_of("relation_validation", make(tasks=0), kind="removal")

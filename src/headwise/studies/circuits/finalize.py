@@ -1,12 +1,12 @@
-"""From readings to the Dataset of circuits: shares, sizes that explain enough, ratios, all with intervals. No model here.
+"""From readings to the Dataset of circuits: shares, sizes that explain enough, ratios, all with intervals. Pure functions.
 
     share of a circuit     (mean score - mean corrupt score) / (mean clean score - mean corrupt score), over prompts
-    size needed            the least measured size from which on the share stays at the goal (0.9)
-    ratio                  size needed by the model / size needed by the one beside it
+    size needed            the smallest measured size from which on the share stays at the goal (0.9)
+    ratio                  size needed by the model / size needed by the reference model
 
-Intervals are of 95 %. Of shares, sizes and ratios: a bootstrap over prompts, the same resamples everywhere, so that what is
-compared is compared on the same prompts. Of a head's effect: Student's t over prompts. Of an accuracy: Wilson's.
-Effects are in shares of the mean clean-corrupt difference of the prompts that they were measured on.
+Confidence intervals (95 %). Of shares, sizes and ratios: a bootstrap over prompts, the same resamples everywhere, so that
+comparisons are paired by prompt. Of a head's effect: Student's t over prompts. Of an accuracy: Wilson's.
+Effects are shares of the mean clean-corrupt difference of the prompts that they were measured on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from numpy.typing import NDArray
 from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
 from headwise.core.errors import StudyError
 from headwise.stats import spearman, t_half_width, wilson_interval
-from headwise.studies.circuits.curve import needed
-
-__all__ = ["UNITS", "to_dataset"]
 
 UNITS = ("heads", "edges")
 RESAMPLES = 1000
@@ -32,7 +29,7 @@ ENDS = ("", "_low", "_high")
 Floats = NDArray[np.float64]
 
 
-def to_dataset(
+def finalize(
     shards: Sequence[xr.Dataset],
     names: Sequence[str],
     *,
@@ -40,7 +37,7 @@ def to_dataset(
     seed: int,
     unusable: Mapping[str, str] | None = None,
 ) -> xr.Dataset:
-    """All tasks that the first model does. `names` are those of the models; `unusable` says why tasks were not put."""
+    """All tasks that the model solves. `names`: of the models; `unusable`: tasks left out beforehand, with the reason."""
     by_subject: dict[str, dict[str, xr.Dataset]] = {}
     for shard in shards:
         by_subject.setdefault(str(shard.attrs[SUBJECT]), {})[str(shard.attrs[TASK])] = shard
@@ -51,8 +48,10 @@ def to_dataset(
     }
     tasks = [name for name in first if name not in refused]
     if not tasks:
-        raise StudyError("the model does none of the tasks: " + "; ".join(f"{n}: {why}" for n, why in refused.items()))
-    found = [[_Task(by_subject[subject][task], goal, seed) for task in tasks] for subject in subjects]
+        raise StudyError(
+            "the model solves none of the tasks: " + "; ".join(f"{n}: {why}" for n, why in refused.items())
+        )
+    found = [[_TaskResult(by_subject[subject][task], goal, seed) for task in tasks] for subject in subjects]
     also = {task: one.reason for task, one in zip(tasks, found[-1], strict=True) if one.reason}
     data = _stacked(found) | _maps(found)
     if len(subjects) > 1:
@@ -71,7 +70,7 @@ def to_dataset(
 
 
 def _coords(tasks: Sequence[xr.Dataset], subjects: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """The names of everything."""
+    """Coordinates: the names of models, tasks and units."""
 
     def texts(found: Sequence[Any]) -> np.ndarray:
         return np.array([str(one) for one in found], dtype=object)
@@ -90,7 +89,7 @@ def _coords(tasks: Sequence[xr.Dataset], subjects: Sequence[str], names: Sequenc
     }
 
 
-class _Task:
+class _TaskResult:
     """One task on one model."""
 
     def __init__(self, one: xr.Dataset, goal: float, seed: int) -> None:
@@ -109,7 +108,7 @@ class _Task:
         self.weights = np.stack([np.bincount(row, minlength=count) for row in drawn]) / count  # (resample, prompt)
 
     def shares(self, scores: Floats) -> Floats:
-        """(1 + resample, size): of all prompts, then of each resample; NaN for sizes that were not measured."""
+        """(1 + resample, size): of all prompts, then of each bootstrap resample; NaN for sizes that were not measured."""
         weights = np.concatenate([np.full((1, len(self.clean)), 1 / len(self.clean)), self.weights])
         clean, corrupt = weights @ self.clean, weights @ self.corrupt
         return (weights @ scores.T - corrupt[:, None]) / (clean - corrupt)[:, None]
@@ -133,7 +132,7 @@ class _Task:
         return spearman(*self.exact)
 
     def numbers(self) -> dict[str, float]:
-        """What is one number a task."""
+        """The scalars of a task."""
         right = (self.all_clean > 0).mean()
         low, high = wilson_interval(right, len(self.all_clean))
         gaps = self.all_clean - self.all_corrupt
@@ -146,8 +145,8 @@ class _Task:
         }  # fmt: skip
 
 
-def _stacked(found: Sequence[Sequence[_Task]]) -> dict[str, Any]:
-    """What has the dims subject and task."""
+def _stacked(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
+    """The variables with the dims subject and task."""
     numbers = [[one.numbers() for one in row] for row in found]
     data: dict[str, Any] = {
         name: ((SUBJECT, TASK), [[one[name] for one in row] for row in numbers]) for name in numbers[0][0]
@@ -158,39 +157,49 @@ def _stacked(found: Sequence[Sequence[_Task]]) -> dict[str, Any]:
         curves = [
             [[_interval(one.shares(unit)) for unit in getattr(one, scores)] for one in row] for row in found
         ]  # (subject, task, unit, 3, size)
-        for place, end in enumerate(ENDS):
-            data[f"{name}{end}"] = (dims, np.array(curves)[:, :, :, place])
+        for index, end in enumerate(ENDS):
+            data[f"{name}{end}"] = (dims, np.array(curves)[:, :, :, index])
     sizes_needed = np.array([[[one.needed(unit) for unit in range(len(UNITS))] for one in row] for row in found])
-    for place, end in enumerate(ENDS):
-        data[f"needed{end}"] = ((SUBJECT, TASK, UNIT), np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0)[place])
+    for index, end in enumerate(ENDS):
+        data[f"needed{end}"] = ((SUBJECT, TASK, UNIT), np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0)[index])
     data["edge"] = ((SUBJECT, TASK, RANK), np.array([[one.edge for one in row] for row in found], dtype=object))
     data["edge_effect"] = ((SUBJECT, TASK, RANK), np.array([[one.edge_effect for one in row] for row in found]))
     return data
 
 
-def _maps(found: Sequence[Sequence[_Task]]) -> dict[str, Any]:
-    """Effects of heads: of the first model, and of the one beside it."""
+def _maps(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
+    """Effects of heads: of the model, and of the reference model."""
     data: dict[str, Any] = {}
     for name, row in zip(("effect", "against"), found, strict=False):
         maps = np.array([one.effect() for one in row])  # (task, 3, layer, head)
-        data |= {f"{name}{end}": ((TASK, LAYER, HEAD), maps[:, place]) for place, end in enumerate(ENDS)}
+        data |= {f"{name}{end}": ((TASK, LAYER, HEAD), maps[:, index]) for index, end in enumerate(ENDS)}
     return data
 
 
-def _ratios(found: Sequence[Sequence[_Task]]) -> dict[str, Any]:
-    """Sizes needed, the model's over that of the one beside it, resample by resample."""
+def _ratios(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
+    """Ratio of the sizes needed, model over reference model, paired by resample."""
     rows = [
         [_interval(one.needed(unit) / other.needed(unit), axis=-1) for unit in range(len(UNITS))]
         for one, other in zip(*found, strict=True)
     ]
     ratios = np.array(rows)  # (task, unit, 3)
-    return {f"ratio{end}": ((TASK, UNIT), ratios[:, :, place]) for place, end in enumerate(ENDS)}
+    return {f"ratio{end}": ((TASK, UNIT), ratios[:, :, index]) for index, end in enumerate(ENDS)}
 
 
 def _interval(values: Floats, axis: int = 0) -> Floats:
-    """Of all prompts (the first along the axis), and the ends of the interval over resamples, in its place."""
+    """The value of all prompts (the first along the axis), and the ends of the interval over resamples, on the same axis."""
     values = np.moveaxis(np.asarray(values, dtype=float), axis, 0)
     ends = np.full((2, *values.shape[1:]), np.nan)
     known = np.isfinite(values).all(0)
     ends[:, known] = np.quantile(values[1:][:, known], [0.025, 0.975], axis=0)
     return np.moveaxis(np.concatenate([values[:1], ends]), 0, axis)
+
+
+def needed(sizes: Sequence[int], shares: Floats, goal: float) -> int:
+    """The smallest size from which on the share stays at or above the goal; sizes in order, the last is all.
+
+    >>> needed([1, 2, 4, 8], np.array([0.95, 0.3, 0.92, 1.0]), 0.9)
+    4
+    """
+    below = np.flatnonzero(np.asarray(shares) < goal)
+    return int(sizes[min(below[-1] + 1, len(sizes) - 1)] if below.size else sizes[0])

@@ -1,0 +1,206 @@
+"""What is left of a task when only some heads, or edges, carry the clean prompt? Exact activation patching.
+
+The prompts of a task and their score are in `TaskBatch`:
+
+    score = logsumexp(logits of the right tokens) - logsumexp(logits of the wrong ones), at the last token
+
+With one token on each side that is their logit difference; it is above 0 where the model prefers right to wrong.
+
+`HeadPatching`: one pass over the clean prompts in which the z of every head outside the set is that of the corrupt run. The
+last token of both prompts is the same, so with no head retained the score is the corrupt run's, and with all of them the
+clean run's. Every row of a batch has its own set, so a pass tries several sizes, or as many random sets as there are prompts.
+Cost: one pass per set.
+
+`EdgePatching`: each receiver reads the corrupt run's residual stream, plus for every retained edge what its sender writes
+in this very pass minus what it wrote on the corrupt prompt:
+
+    input of r = corrupt stream at r + sum over retained edges s -> r of (write of s here - write of s on the corrupt prompt)
+
+With no edge retained that is the corrupt run, with all of them the clean one; the latter is checked when a task begins, and
+a model that fails (its layers are of another kind than `graph.Wiring` takes) is refused. Cost: about three times a plain
+pass per set. Memory: prompts x senders x tokens x hidden numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headwise.core.errors import StudyError
+from headwise.corpora import TaskPairs
+from headwise.instruments import RawHeadOutputs
+from headwise.interventions import Replace
+from headwise.seam import Structure, observe
+from headwise.studies.circuits.graph import Graph, Record, Wiring, deltas, written
+
+
+class TaskBatch:
+    """The pairs of one task as tensors on a model's device, and their score."""
+
+    def __init__(self, structure: Structure, pairs: TaskPairs):
+        self.structure, self.pairs = structure, pairs
+        self.clean = torch.tensor(pairs.clean, device=structure.device)  # (prompt, token)
+        self.corrupt = torch.tensor(pairs.corrupt, device=structure.device)
+        self.right, self.wrong = _padded(pairs.right, structure.device), _padded(pairs.wrong, structure.device)
+        last_only = "logits_to_keep" in inspect.signature(structure.hf.forward).parameters
+        self.options: dict[str, Any] = {"use_cache": False} | ({"logits_to_keep": 1} if last_only else {})
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of a prompt."""
+        return self.clean.shape[1]
+
+    def subset(self, rows: Sequence[int]) -> TaskBatch:
+        """Some of the pairs."""
+        return TaskBatch(self.structure, self.pairs.only(rows))
+
+    def chunks(self, rows: int) -> list[TaskBatch]:
+        """The pairs in groups of at most ``rows``."""
+        return [self.subset(range(len(self))[start : start + rows]) for start in range(0, len(self), rows)]
+
+    def logits(self, ids: Tensor) -> Tensor:
+        """(row, vocabulary): next-token logits at the last token."""
+        hf: Any = self.structure.hf
+        logits: Tensor = hf(input_ids=ids, **self.options).logits
+        return logits[:, -1].float()
+
+    def score(self, logits: Tensor) -> Tensor:
+        """(row,); the rows are the prompts in order, repeated any number of times."""
+        times = len(logits) // len(self)
+        sides = []
+        for index in (self.right, self.wrong):
+            index = index.repeat(times, 1)
+            found = logits.gather(1, index.clamp(min=0)).masked_fill(index < 0, -torch.inf)
+            sides.append(found.logsumexp(dim=1))
+        return sides[0] - sides[1]
+
+    @torch.no_grad()
+    def scores(self, *, corrupt: bool = False) -> Tensor:
+        """(prompt,) scores of the unchanged model."""
+        return self.score(self.logits(self.corrupt if corrupt else self.clean))
+
+
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """(row, longest), padded with -1."""
+    width = max(map(len, rows), default=0)
+    return torch.tensor([[*row, *[-1] * (width - len(row))] for row in rows], device=device)
+
+
+def record(batch: TaskBatch, wiring: Wiring, graph: Graph, ids: Tensor) -> tuple[Record, Tensor]:
+    """The record of an unchanged pass, and its scores (prompt,)."""
+    found = Record(graph.heads)
+    with wiring.on(found):
+        scores = batch.score(batch.logits(ids))
+    return found, scores
+
+
+class HeadPatching:
+    """The clean and corrupt runs of some prompts, to be mixed head by head."""
+
+    def __init__(self, batch: TaskBatch, batch_tokens: int = 2048):
+        self.batch = batch
+        self.sets = max(1, batch_tokens // (batch.tokens * len(batch)))  # sets of heads per pass
+        self.corrupt_z = _head_outputs(batch, batch.corrupt)
+
+    @torch.no_grad()
+    def scores_with(self, retain: Tensor) -> Tensor:
+        """(set, prompt) scores; `retain` is (set, prompt or 1, layer, head) bool."""
+        retain = retain.expand(-1, len(self.batch), -1, -1)
+        parts = [self._run(part) for part in retain.split(self.sets)]
+        return torch.cat(parts)
+
+    def _run(self, retain: Tensor) -> Tensor:
+        times = len(retain)
+        values = {layer: z.repeat(times, 1, 1, 1) for layer, z in self.corrupt_z.items()}
+        with observe(self.batch.structure, Replace(values, ~retain.flatten(0, 1))):
+            logits = self.batch.logits(self.batch.clean.repeat(times, 1))
+        return self.batch.score(logits).view(times, -1)
+
+
+@torch.no_grad()
+def _head_outputs(batch: TaskBatch, ids: Tensor) -> dict[int, Tensor]:
+    streams = RawHeadOutputs()
+    with observe(batch.structure, streams):
+        batch.structure.decoder(input_ids=ids, use_cache=False)
+    return streams.z
+
+
+MAX_MISSED_SHARE = 0.05  # of the clean-corrupt difference, with all edges retained
+
+
+class EdgePatching:
+    """The corrupt run of some prompts, to be mixed edge by edge with the clean one."""
+
+    @torch.no_grad()
+    def __init__(self, batch: TaskBatch, wiring: Wiring, graph: Graph):
+        self.batch, self.wiring, self.graph = batch, wiring, graph
+        self.corrupt, low = record(batch, wiring, graph, batch.corrupt)
+        clean, high = record(batch, wiring, graph, batch.clean)
+        self.change = deltas(clean, self.corrupt, wiring, graph)
+        every = torch.from_numpy(graph.edges())[None, None]
+        missed = float((self.scores_with(every)[0] - high).abs().mean() / (high - low).abs().mean().clamp(min=1e-9))
+        if missed > MAX_MISSED_SHARE:
+            raise StudyError(
+                f"retaining all edges of {batch.structure.card.id} misses {missed:.0%} of the clean score: its layers "
+                "do not add up as one input per head requires, so edges are not measured in it"
+            )
+
+    @torch.no_grad()
+    def scores_with(self, retain: Tensor) -> Tensor:
+        """(set, prompt) scores; `retain` is (set, prompt or 1, receiver, sender) bool."""
+        found = []
+        for one in retain:
+            given = _PatchedInputs(self, one.expand(len(self.batch), -1, -1).to(self.change.device))
+            with self.wiring.on(given):
+                found.append(self.batch.score(self.batch.logits(self.batch.clean)))
+        return torch.stack(found)
+
+
+class _PatchedInputs:
+    """Gives each receiver the corrupt stream, with the retained edges as in this pass."""
+
+    def __init__(self, patching: EdgePatching, retain: Tensor):
+        self.graph, self.wiring, self.corrupt = patching.graph, patching.wiring, patching.corrupt
+        self.retain = retain.to(patching.change.dtype)  # (prompt, receiver, sender)
+        self.change = torch.zeros_like(patching.change)  # (prompt, sender, token x hidden), filled as the pass goes
+        self.change[:, 0] = patching.change[:, 0]
+        self.mlp_input = self.corrupt.x[0]
+
+    def layer_input(self, layer: int, x: Tensor) -> Tensor:
+        return self.corrupt.x[layer]
+
+    def head_inputs(self, layer: int, x: Tensor) -> Tensor:
+        received = self._received(self.graph.head_receivers(layer), self.graph.sent_before(layer), x)
+        return x + received.transpose(0, 1)
+
+    def heads_done(self, layer: int, z: Tensor) -> None:
+        start = self.graph.sent_before(layer)
+        new = written(self.wiring, layer, z - self.corrupt.z[layer]).flatten(2)
+        self.change[:, start : start + self.graph.heads[layer]] = new
+
+    def attention_added(self, layer: int, x: Tensor, added: Tensor) -> Tensor:
+        mlp = self.graph.mlp_receiver(layer)
+        senders = self.graph.sent_before(layer) + self.graph.heads[layer]
+        received = self._received(slice(mlp, mlp + 1), senders, x)[:, 0]
+        self.mlp_input = x + self.corrupt.added[layer] + received
+        return self.mlp_input - x
+
+    def layer_done(self, layer: int, out: Tensor) -> Tensor:
+        mlp = self.graph.sent_before(layer + 1) - 1
+        self.change[:, mlp] = (out - self.mlp_input - self.corrupt.mlp(layer)).float().flatten(1)
+        if layer + 1 < len(self.graph.heads):
+            return out
+        received = self._received(slice(self.graph.nodes - 1, self.graph.nodes), self.graph.nodes, out)[:, 0]
+        return self.corrupt.out[layer] + received
+
+    def _received(self, receivers: slice, senders: int, like: Tensor) -> Tensor:
+        """(prompt, receiver, token, hidden): what the retained edges add."""
+        received = self.retain[:, receivers, :senders] @ self.change[:, :senders]
+        return received.unflatten(2, like.shape[1:]).to(like.dtype)

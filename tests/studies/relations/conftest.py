@@ -1,0 +1,1 @@
+from synthetic.fixtures import *  # noqa: F403
