@@ -19,8 +19,8 @@ import xarray as xr
 
 from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.figures.choice import chosen_keys
 from headwise.figures.figure import Figure
+from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 
