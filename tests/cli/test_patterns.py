@@ -73,7 +73,7 @@ def test_figures_of_heads_that_are_not_there_are_refused(headwise: Any, compared
 def test_one_model_alone(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
     result = headwise("build", tiny, "--data", texts, "--studies", "patterns", *SET, "-o", tmp_path / "atlas", "--json")
     assert result.code == 0, result.err
-    assert "beside those of" not in headwise("describe", tmp_path / "atlas", "patterns").out
+    assert "next to those of" not in headwise("describe", tmp_path / "atlas", "patterns").out
 
 
 def refused(headwise: Any, model: Path, texts: Path, against: Path | None, folder: Path, *more: str) -> str:
@@ -88,9 +88,7 @@ def refused(headwise: Any, model: Path, texts: Path, against: Path | None, folde
 def test_a_model_of_another_shape(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
     other = save_tiny(tmp_path / "other", layers=2)
     said = refused(headwise, tiny, texts, other, tmp_path)
-    assert (
-        "has 3 layers of 4 heads" in said and "has 2 layers of 4 heads: their heads cannot be set side by side" in said
-    )
+    assert "has 3 layers of 4 heads" in said and "has 2 layers of 4 heads: their heads cannot be compared" in said
 
 
 def test_a_model_with_another_tokenizer(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:

@@ -119,13 +119,13 @@ def test_heads_are_named_where_test_and_interval_agree() -> None:
         dataset["change_low"].loc[here], dataset["change_high"].loc[here] = low, 2 * change - low
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
     assert (
-        "It changed in 3 of 24 heads (q < 0.05), upwards in 3; most, of the 2 whose interval of the mean leaves"
+        "It changed in 3 of 24 heads (q < 0.05), upwards in 3; most, of the 2 whose interval of the mean excludes 0"
         in entry
     )
     assert "in L0H1 (0.3, 0.2 to 0.4) and L0H2 (0.2, 0.1 to 0.3)." in entry and "L0H0 (0.5" not in entry
     dataset["change_low"].loc[at] = -1.0
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
-    assert "; in none of them does the interval of the mean leave out 0." in entry
+    assert "; in each of them the interval of the mean includes 0." in entry
 
 
 def test_as_many_heads_as_share_a_value_are_counted() -> None:
@@ -138,7 +138,7 @@ def test_as_many_heads_as_share_a_value_are_counted() -> None:
 def test_a_loss_that_may_not_have_changed_is_told_so() -> None:
     dataset = patterns_dataset(4, 3)
     here = {"feature": "loss"}
-    for sure, told in ((False, "the loss does not change beyond doubt: by"), (True, "and the loss changes by")):
+    for sure, told in ((False, "the loss does not change significantly: by"), (True, "and the loss changes by")):
         dataset["whole_change"].loc[here], dataset["whole_change_high"].loc[here] = 0.02, 0.05
         dataset["whole_change_low"].loc[here] = 0.01 if sure else -0.01
         assert told in describe("patterns", dataset).short()

@@ -87,7 +87,7 @@ def test_the_heads_that_changed_most_come_first(two: xr.Dataset) -> None:
     assert len(grid(two, by="peak")[0].names) == 12
     with pytest.raises(StudyError, match=r"cannot be ranked by 'pek'. Did you mean 'peak'"):
         grid(two, by="pek")
-    with pytest.raises(StudyError, match="top=0 heads"):
+    with pytest.raises(StudyError, match="top must be at least 1, not 0"):
         grid(two, top=0)
 
 
@@ -95,8 +95,8 @@ def test_the_choice_of_heads_is_told(two: xr.Dataset) -> None:
     for options, told in (
         ({"top": 3}, "3 of 12 heads, those whose maps changed most (least similar first)"),
         ({"top": 2, "by": "peak"}, "2 of 12 heads, those with the largest “Peak” in"),
-        ({"top": 2, "by": "peak_change"}, "2 of 12 heads, those whose number “Peak” changed most, up or down"),
-        ({"heads": "L0H0,L1H1"}, "2 of 12 heads, as asked for"),
+        ({"top": 2, "by": "peak_change"}, "2 of 12 heads, those whose “Peak” changed most, up or down"),
+        ({"heads": "L0H0,L1H1"}, "2 of 12 heads, as requested"),
     ):
         figure = figure_of("patterns", two, **options)
         assert figure.subtitle.startswith(told) and f"Shown: {told}" in figure.notes[0]
@@ -117,7 +117,7 @@ def test_one_model_alone_has_one_panel_and_no_change() -> None:
         grid(alone, by="change")
     figure = figure_of("patterns", alone, numbers=True)
     assert len(figure.panels) == 6
-    assert "Not drawn, because it is the same in every head: Open edges and Row sum" in figure.notes[0]
+    assert "Not drawn, because equal in every head: Open edges and Row sum" in figure.notes[0]
     assert len(figure_of("patterns", alone, statistics=["open"]).panels) == 1
 
 

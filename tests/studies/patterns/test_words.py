@@ -133,12 +133,12 @@ def test_the_short_form_tells_the_comparison(two: xr.Dataset) -> None:
 
 
 def test_sinks_of_a_gated_model_are_told_to_be_unfair(two: xr.Dataset) -> None:
-    unfair = "between a dense and a sparse model is not fair"
+    unfair = "cannot be compared fairly between a dense and a sparse model"
     gated = two.copy()
     gated["whole"] = gated["whole"].copy()
     gated["whole"].loc[{"subject": "against", "feature": "mass"}] = 0.4
     assert unfair in " ".join(describe("patterns", gated).caveats)
-    assert "counts as looking nowhere" in " ".join(describe("patterns", gated).axes)
+    assert "counts as no attention" in " ".join(describe("patterns", gated).axes)
     assert unfair not in " ".join(describe("patterns", patterns_dataset(4, 3, two=False)).caveats)
 
 

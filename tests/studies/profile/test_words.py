@@ -231,7 +231,7 @@ def test_without_intervals_none_are_claimed(profile: xr.Dataset) -> None:
 
 def test_without_examples_or_provenance(profile: xr.Dataset) -> None:
     words = describe("profile", profile.drop_vars("per_example").drop_attrs())
-    assert "heads of the model look" in words.overview[0]
+    assert "heads of the model attend" in words.overview[0]
     assert len(words.overview) == 1
 
 

@@ -1,11 +1,11 @@
-"""The two that are looked at: a model, and another one beside it, or the same one without some heads.
+"""The conditions that are compared: a model and a reference model, or the same model without some heads.
 
-The heads of two models can be set side by side only where both are cut into the same layers and heads and see the same
-tokens. What does not fit is refused here, before anything runs.
+Heads can be compared only where both models have the same layers and heads and see the same tokens; anything else is
+refused before anything runs.
 
-A second model is given as a loaded `Model`, a folder or hub id, or a PEFT adapter's folder. An adapter goes on a copy of
-the first model; one that was trained with gates makes that copy sparse. Where none is given, the adapter that ships for
-this very model is taken, if there is one; not for an offloaded model, on which no adapter can be put.
+The reference is a loaded `Model`, a folder or hub id, or the folder of a PEFT adapter. An adapter is put on a copy of the
+model; one trained with gates makes that copy sparse. Without a reference, the adapter that ships for this model is used, if
+there is one (not for an offloaded model, which takes no adapter).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from headwise.interventions import ScaleHeads
 from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 
-NOTHING = "none"  # as `against`: compare with nothing, not even with what ships
+NOTHING = "none"  # as a reference: none, not even the packaged adapter
 MODEL, AGAINST = "model", "against"  # the keys of the two along the dim `condition`
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One of the two."""
+    """A model with its interventions."""
 
     key: str
-    name: str  # as it is written over its maps
+    name: str  # as in figures
     structure: Structure
     interventions: tuple[Intervention, ...] = ()
 
 
 def reference_model(model: Model, against: Model | str | Path | None) -> Model | None:
-    """The model to compare with, on the first one's device and in its dtype."""
+    """The model to compare with, on the same device and in the same dtype."""
     if isinstance(against, Model):
         return against
     if against is None and not is_offloaded(model.hf):
@@ -51,7 +51,7 @@ def reference_model(model: Model, against: Model | str | Path | None) -> Model |
 
 
 def _with_adapter(model: Model, adapter: str | Path) -> Model:
-    """The first model with this adapter; a model that already has one is loaded anew without it."""
+    """The first model with this adapter; a model that already has one is loaded again without it."""
     if model.adapter is not None or is_offloaded(model.hf):
         return load(model.id, adapter=adapter, **model.load_arguments)
     made = load(copy.deepcopy(model.hf), model.tokenizer, adapter=adapter)
@@ -59,7 +59,7 @@ def _with_adapter(model: Model, adapter: str | Path) -> Model:
 
 
 def conditions_of(model: Model, against: Model | None, heads_off: str | None) -> list[Condition]:
-    """The model alone, or the two that are compared."""
+    """The model alone, or the two conditions that are compared."""
     structure = Structure(model)
     name = short_name(model)
     if heads_off is not None:
@@ -83,7 +83,7 @@ def conditions_of(model: Model, against: Model | None, heads_off: str | None) ->
 
 
 def short_name(model: Model) -> str:
-    """A model's own name, without who made it; with what its adapter makes of it."""
+    """The model's name without its owner, and with its adapter."""
     name = model.id.rstrip("/").rsplit("/", 1)[-1].removesuffix(".gguf")
     if getattr(getattr(model.hf, "config", None), "attention_gate", None) is not None:
         return f"Sparse {name}"
@@ -91,13 +91,13 @@ def short_name(model: Model) -> str:
 
 
 def identity_of(model: Model) -> dict[str, Any]:
-    """Who the second model is; of its adapter the name alone, since the weights' digest tells more than where it lies."""
+    """Identity of the reference model; its adapter by name only, because the digest identifies the weights."""
     found = model.identity() | {"adapter": model.adapter and Path(model.adapter).name}
     return {part: value for part, value in found.items() if part != "parameters"}  # it follows from the rest
 
 
 def context_of(both: Sequence[Model | None]) -> int | None:
-    """The most tokens that all of them take; None where none has a limit."""
+    """The most tokens that all of them accept; None where none has a limit."""
     return min((one.card.max_positions for one in both if one is not None and one.card.max_positions), default=None)
 
 
@@ -110,17 +110,17 @@ def check_same_tokens(model: Model, against: Model | None, passages: Passages, p
         mine, theirs = model.ids(text, limit=limit), against.ids(text, limit=limit)
         if mine != theirs:
             pairs = enumerate(zip(mine, theirs, strict=False))
-            place = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(theirs)))
-            said = [_token(one, ids, place) for one, ids in ((model, mine), (against, theirs))]
+            index = next((i for i, (a, b) in pairs if a != b), min(len(mine), len(theirs)))
+            tokens = [_token(one, ids, index) for one, ids in ((model, mine), (against, theirs))]
             raise DataError(
-                f"{model.id} and {against.id} have different tokenizers: token {place} of {name} is {said[0]} for the one "
-                f"and {said[1]} for the other; maps can be compared only where both see the same tokens, so give a model "
+                f"{model.id} and {against.id} have different tokenizers: token {index} of {name} is {tokens[0]} for the one "
+                f"and {tokens[1]} for the other; maps can be compared only where both see the same tokens, so give a model "
                 "of the same tokenizer"
             )
 
 
-def _token(model: Model, ids: list[int], place: int) -> str:
-    return f"{model.tokens(ids[place : place + 1])[0]!r} (id {ids[place]})" if place < len(ids) else "not there"
+def _token(model: Model, ids: list[int], index: int) -> str:
+    return f"{model.tokens(ids[index : index + 1])[0]!r} (id {ids[index]})" if index < len(ids) else "missing"
 
 
 def _check_same_shape(model: Model, against: Model) -> None:
@@ -128,7 +128,7 @@ def _check_same_shape(model: Model, against: Model) -> None:
     per_layer = [[layer.heads for layer in one.card.per_layer] for one in (model, against)]
     if mine != theirs or per_layer[0] != per_layer[1]:
         raise StudyError(
-            f"{model.id} has {mine} and {against.id} has {theirs}: their heads cannot be set side by side; compare with a "
+            f"{model.id} has {mine} and {against.id} has {theirs}: their heads cannot be compared; compare with a "
             "model of the same shape, such as a fine-tune of this one"
         )
     if against.tokenizer is None and against.card.vocabulary_size != model.card.vocabulary_size:

@@ -1,11 +1,14 @@
 """The figures of the patterns study: what do the attention maps look like, of one model or of two?
 
-figure(dataset)                                  every head's map in a grid, "MODEL" above "Sparse MODEL"   `grid`
+figure(dataset)                                  every head's map in a grid, "MODEL" above "Sparse MODEL"
 figure(dataset, heads="L3H1,L5H2")               these heads, in this order
 figure(dataset, top=24, by="change")             the heads that changed most
 figure(dataset, average=True)                    the average over prompts instead of the shown prompt
-figure(dataset, head="L5H2")                     one head, large, with the tokens on both axes                `head`
-figure(dataset, numbers=True)                    layer x head maps of the numbers, and of their change       `numbers`
+figure(dataset, head="L5H2")                     one head, large, with the tokens on both axes
+figure(dataset, numbers=True)                    layer x head maps of the statistics, and of their change
+
+In a grid, white is no weight and what the mask hides is a texture; both models share one scale. Source of the grid: the figure
+of Draye, Lei et al., arXiv 2512.05865.
 """
 
 from __future__ import annotations
@@ -44,9 +47,9 @@ def figure(
     numbers: bool = False,
     statistics: Iterable[str] | str | None = None,
 ) -> Figure:
-    """One of the three figures above; which heads a grid shows stands in its subtitle and its note.
+    """One of the three figures above; the subtitle and note of a grid name its heads.
 
-    ``by`` is "change" (also called "similarity"), a number's name, or that with _change; ``statistics`` as named.
+    ``by`` is "change" (also called "similarity"), a statistic, or a statistic with the suffix _change.
     """
     if head is not None:
         return head_figure(dataset, head)
@@ -55,11 +58,11 @@ def figure(
     return grid_figure(dataset, heads, top, by, average)
 
 
-USUAL = 24  # heads, where only the order was asked for
-PIXELS = 1_200_000  # of a panel
-SMALLEST, LARGEST = 16, 64  # pixels of a tile's side
-ENOUGH = 0.995  # of the visible weights lie under the scale's high end
-LOWEST_TOP = 0.2
+DEFAULT_TOP = 24  # heads, where only `by` is given
+MAX_PANEL_PIXELS = 1_200_000
+MIN_TILE, MAX_TILE = 16, 64  # side in pixels
+SCALE_QUANTILE = 0.995  # of the visible weights: high end of the scale
+MIN_SCALE_END = 0.2
 
 
 def grid_figure(
@@ -67,15 +70,15 @@ def grid_figure(
 ) -> Figure:
     """All heads, or those named, or the first ``top`` by a number."""
     everyone = heads is None and top is None and by is None
-    chosen, told = _choice(dataset, heads, top, by)
-    size = min(max(int(math.sqrt(PIXELS / len(chosen))), SMALLEST), LARGEST)
+    chosen, which = _choice(dataset, heads, top, by)
+    size = min(max(int(math.sqrt(MAX_PANEL_PIXELS / len(chosen))), MIN_TILE), MAX_TILE)
     maps = dataset["average" if average else "shown"]
-    pictures = [_pictures(maps.isel({SUBJECT: place}), chosen, size) for place in range(maps.sizes[SUBJECT])]
+    pictures = [_pictures(maps.isel({SUBJECT: index}), chosen, size) for index in range(maps.sizes[SUBJECT])]
     scale = _grid_scale(pictures, average)
     names = names_of(dataset)
     panels = tuple(
-        _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, place)
-        for place, (name, picture) in enumerate(zip(names, pictures, strict=True))
+        _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, index)
+        for index, (name, picture) in enumerate(zip(names, pictures, strict=True))
     )
     origin = provenance_of(dataset)
     return Figure(
@@ -83,8 +86,8 @@ def grid_figure(
         panels=panels,
         columns=1,
         scales={"weight": scale},
-        subtitle=told[:1].upper() + told[1:],
-        notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {told}." if told else ""),),
+        subtitle=which[:1].upper() + which[1:],
+        notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {which}." if which else ""),),
         provenance=provenance_caption(origin),
     )
 
@@ -92,14 +95,14 @@ def grid_figure(
 def _choice(
     dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None
 ) -> tuple[list[Head], str]:
-    """The heads to show, and in words which they are; nothing to say of all."""
+    """The heads to show, and in words which they are; empty for all."""
     everyone = all_heads(dataset)
     if heads is not None:
         chosen = chosen_heads(dataset, heads)
-        return chosen, f"{len(chosen)} of {len(everyone)} heads, as asked for"
+        return chosen, f"{len(chosen)} of {len(everyone)} heads, as requested"
     if top is None and by is None:
         return everyone, ""
-    return ranked_heads(dataset, by, USUAL if top is None else top)
+    return ranked_heads(dataset, by, DEFAULT_TOP if top is None else top)
 
 
 def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:
@@ -109,15 +112,15 @@ def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:
 
 
 def _grid_scale(pictures: list[np.ndarray], average: bool) -> Scale:
-    """From 0 to where nearly all weights lie: a row of one's own, the first, is always 1."""
+    """From 0 to a quantile of the weights: the maximum is always 1, in the first row."""
     seen = np.concatenate([picture[np.isfinite(picture)] for picture in pictures])
-    high = min(max(round_up(float(np.quantile(seen, ENOUGH))), LOWEST_TOP), 1.0)
+    high = min(max(round_up(float(np.quantile(seen, SCALE_QUANTILE))), MIN_SCALE_END), 1.0)
     label = "Attention weight, mean over prompts" if average else "Attention weight"
     return Scale(label, 0.0, high, "Blues", over=bool(seen.max() > high * (1 + 1e-3)))
 
 
 def _grid_panel(
-    dataset: xr.Dataset, name: str, levels: np.ndarray, heads: list[Head], everyone: bool, place: int
+    dataset: xr.Dataset, name: str, levels: np.ndarray, heads: list[Head], everyone: bool, index: int
 ) -> Tiles:
     """One condition. All heads in a grid of layers by heads, the longer side across; chosen ones one after the other."""
     layers, width = dataset.sizes[LAYER], dataset.sizes[HEAD]
@@ -131,7 +134,7 @@ def _grid_panel(
         sides = (("Head", width), ("Layer", layers))
         rows_of, columns_of = sides if upright else sides[::-1]
     return Tiles(
-        key=str(dataset[SUBJECT].values[place]),
+        key=str(dataset[SUBJECT].values[index]),
         title=name,
         levels=levels[order],
         names=tuple(head_name(*heads[index]) for index in order),
@@ -163,7 +166,7 @@ def _grid_note(dataset: xr.Dataset, average: bool, pixels: int) -> str:
     small = length is None or length > pixels
     pooled_note = f", drawn in {pixels} x {pixels} pixels by the largest weight in each" if small else ""
     return (
-        f"{what}{pooled_note}. Rows are tokens that look, from the top; columns tokens that are looked at, from the left. "
+        f"{what}{pooled_note}. Rows are query tokens, from the top; columns are key tokens, from the left. "
         "White: no weight. Strokes: hidden by the mask."
     )
 
@@ -178,16 +181,16 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
     maps = dataset["shown"].isel({LAYER: head[0], HEAD: head[1]}).values.astype(np.float32)
     panels = tuple(
         Heatmap(
-            key=str(dataset[SUBJECT].values[place]),
+            key=str(dataset[SUBJECT].values[index]),
             title=condition,
-            subtitle=_head_statistics(dataset, place, head),
-            values=maps[place],
-            x=Axis("Token looked at", labels),
-            y=Axis("Token that looks", labels),
+            subtitle=_head_statistics(dataset, index, head),
+            values=maps[index],
+            x=Axis("Key token", labels),
+            y=Axis("Query token", labels),
             scale="weight",
             missing="hidden by the mask",
         )
-        for place, condition in enumerate(names_of(dataset))
+        for index, condition in enumerate(names_of(dataset))
     )
     origin = provenance_of(dataset)
     return Figure(
@@ -200,15 +203,16 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
     )
 
 
-def _head_statistics(dataset: xr.Dataset, place: int, head: tuple[int, int]) -> str:
-    one = dataset["value"].isel({SUBJECT: place, LAYER: head[0], HEAD: head[1]})
+def _head_statistics(dataset: xr.Dataset, index: int, head: tuple[int, int]) -> str:
+    one = dataset["value"].isel({SUBJECT: index, LAYER: head[0], HEAD: head[1]})
     return ", ".join(f"{key} {float(one.sel({STATISTIC: key})):.2g}" for key in HEAD_STATISTICS)
 
 
 def _head_note(dataset: xr.Dataset, head: tuple[int, int], rows: int) -> str:
     tokens = dataset.sizes["token"]
-    pooled = f", {tokens} tokens in {rows} rows by the largest weight in each" if tokens > rows else ""
-    text = f"Map of the shown prompt{pooled}; numbers above are means over {prompts_of(dataset)}. Strokes: hidden by the mask."
+    pooled_note = f", {tokens} tokens in {rows} rows by the largest weight in each" if tokens > rows else ""
+    text = f"Map of the shown prompt{pooled_note}; numbers above are means over {prompts_of(dataset)}."
+    text += " Strokes: hidden by the mask."
     if "similarity" in dataset:
         at = {LAYER: head[0], HEAD: head[1]}
         alike, other = (float(dataset[name].isel(at)) for name in ("similarity", "other"))
@@ -219,14 +223,14 @@ def _head_note(dataset: xr.Dataset, head: tuple[int, int], rows: int) -> str:
 
 
 LEVEL = 0.05
-MOST_MARKED = 1200  # cells of a map; in smaller cells dots would hide the colours
+MAX_MARKED_CELLS = 1200  # in larger maps the cells are too small for dots
 LETTERS = ("A", "B")  # the two conditions, whose names are too long to stand over a map
 UNBOUNDED = ("off_diagonal",)
 EQUAL = 1e-3
 
 
 def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) -> Figure:
-    """Maps of these numbers; None: of all, but of one model not those that are the same in every head."""
+    """Maps of these statistics; None: of all, but for one model not those that are equal in every head."""
     keys = chosen_keys(dataset, STATISTIC, statistics, "The patterns study")
     same = [] if statistics is not None else _same(dataset, keys)
     keys = [key for key in keys if key not in same] or keys
@@ -236,7 +240,7 @@ def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) 
     for key in keys:
         one = dataset.sel({STATISTIC: key}).transpose(..., LAYER, HEAD)
         scales[key] = _statistic_scale(one, key)
-        panels += [_statistic_panel(one, key, place) for place in range(len(names))]
+        panels += [_statistic_panel(one, key, index) for index in range(len(names))]
         if len(names) == 2:
             scales[f"{key} change"] = scale_around(one["change"].values, "change")
             panels.append(_change_panel(one, key))
@@ -252,7 +256,7 @@ def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) 
 
 
 def _same(dataset: xr.Dataset, keys: list[str]) -> list[str]:
-    """Numbers that are equal in all heads of a model that stands alone: without gates all edges are open, all rows 1."""
+    """Statistics that are equal in all heads of a single model: without gates all edges are open and all rows sum to 1."""
     if dataset.sizes[SUBJECT] > 1:
         return []
     values = dataset["value"].isel({SUBJECT: 0})
@@ -267,12 +271,12 @@ def _statistic_scale(one: xr.Dataset, key: str) -> Scale:
     return scale_over(one["value"].values, "", ceiling=None if key in UNBOUNDED else 1.0, marks=marks)
 
 
-def _statistic_panel(one: xr.Dataset, key: str, place: int) -> Heatmap:
-    here = one.isel({SUBJECT: place})
+def _statistic_panel(one: xr.Dataset, key: str, index: int) -> Heatmap:
+    here = one.isel({SUBJECT: index})
     return Heatmap(
-        key=f"{key} {one[SUBJECT].values[place]}",
+        key=f"{key} {one[SUBJECT].values[index]}",
         title=str(one["label"].values),
-        subtitle=LETTERS[place] if one.sizes[SUBJECT] > 1 else "",
+        subtitle=LETTERS[index] if one.sizes[SUBJECT] > 1 else "",
         values=here["value"].values,
         x=Axis("Head", cell_names(one, HEAD)),
         y=Axis("Layer", cell_names(one, LAYER)),
@@ -299,7 +303,7 @@ def _change_panel(one: xr.Dataset, key: str) -> Heatmap:
 
 def _dots(q: np.ndarray) -> tuple[Mark, ...]:
     """On the cells that changed; on none where cells are too small."""
-    if q.size > MOST_MARKED:
+    if q.size > MAX_MARKED_CELLS:
         return ()
     return tuple(Mark(int(row), int(column), f"q < {LEVEL}", "dot") for row, column in np.argwhere(q < LEVEL))
 
@@ -311,27 +315,27 @@ def _columns(numbers: int, conditions: int) -> int:
 
 
 def _statistics_note(dataset: xr.Dataset, keys: list[str], names: list[str], same: list[str]) -> str:
-    told = [
+    definitions = [
         f"{dataset['label'].sel({STATISTIC: key}).values}: {dataset['definition'].sel({STATISTIC: key}).values}"
         for key in keys
     ]
-    text = f"Each cell is one head, its mean over {prompts_of(dataset)}. {'; '.join(told)}."
+    text = f"Each cell is one head, its mean over {prompts_of(dataset)}. {'; '.join(definitions)}."
     if len(names) == 2:
         text += (
             f" A: {names[0]}. B: {names[1]}. q: Wilcoxon's signed-rank test over prompts, Benjamini-Hochberg over "
             "the heads of a map."
         )
-        text += f" Dots: q < {LEVEL}." if dataset["q"].isel({STATISTIC: 0}).size <= MOST_MARKED else ""
+        text += f" Dots: q < {LEVEL}." if dataset["q"].isel({STATISTIC: 0}).size <= MAX_MARKED_CELLS else ""
     if same:
         unchanging = " and ".join(str(dataset["label"].sel({STATISTIC: key}).values) for key in same)
-        text += f" Not drawn, because it is the same in every head: {unchanging}."
+        text += f" Not drawn, because equal in every head: {unchanging}."
     if bool(dataset["value"].sel({STATISTIC: keys}).isnull().any()):
-        text += " Strokes: a head that looks nowhere, so that it has no such number."
-    return f"{text} The pointer on a bar: a head that looks evenly at all it can see."
+        text += " Strokes: undefined for a head without any attention."
+    return f"{text} The pointer on a bar: a head with uniform attention."
 
 
-ALIKE = ("change", "similarity")  # two names of one order: least similar first
-LONGEST = 14  # letters of a token that are written
+ALIKE = ("change", "similarity")  # two names of one ranking: least similar first
+MAX_LABEL = 14  # characters of a token
 
 Head = tuple[int, int]
 
@@ -364,47 +368,47 @@ def chosen_heads(dataset: xr.Dataset, wanted: Iterable[str] | str) -> list[Head]
 
 
 def ranked_heads(dataset: xr.Dataset, by: str | None, top: int) -> tuple[list[Head], str]:
-    """The ``top`` heads by a number, largest first, and in words which they are; ``by`` as in `figure`."""
+    """The ``top`` heads by a statistic, largest first, and which they are in words; ``by`` as in `figure`."""
     if top < 1:
-        raise StudyError(f"top={top} heads were asked for; give at least 1.")
+        raise StudyError(f"top must be at least 1, not {top}.")
     two = "change" in dataset
     by = by or ("change" if two else "peak")
     known = [str(key) for key in dataset[STATISTIC].values]
     options = [*known, *([*ALIKE, *(f"{key}_change" for key in known)] if two else [])]
     if by not in options:
         raise StudyError(f"Heads cannot be ranked by {by!r}. {did_you_mean(by, options)}")
-    values, told = _ranking(dataset, by, two)
+    values, which = _ranking(dataset, by, two)
     heads = all_heads(dataset)
     flat = np.nan_to_num([float(values.isel({LAYER: layer, HEAD: head})) for layer, head in heads], nan=-np.inf)
     order = np.argsort(-flat, kind="stable")
-    kept = order[:top]
-    tied = len(order) > len(kept) and flat[order[len(kept)]] == flat[kept[-1]]
-    told = f"{len(kept)} of {len(heads)} heads, {told}"
-    return [heads[place] for place in kept], f"{told}; others have the same value as the last" if tied else told
+    chosen = order[:top]
+    tied = len(order) > len(chosen) and flat[order[len(chosen)]] == flat[chosen[-1]]
+    which = f"{len(chosen)} of {len(heads)} heads, {which}"
+    return [heads[index] for index in chosen], f"{which}; others have the same value as the last" if tied else which
 
 
 def _ranking(dataset: xr.Dataset, by: str, two: bool) -> tuple[xr.DataArray, str]:
-    """What heads are ranked by, and that in words."""
+    """The values that heads are ranked by, and their meaning in words."""
     if by in ALIKE:
         return 1 - dataset["similarity"], "those whose maps changed most (least similar first)"
     key = by.removesuffix("_change")
     label = str(dataset["label"].sel({STATISTIC: key}).values)
     if by.endswith("_change"):
         change = abs(dataset["change"].sel({STATISTIC: key}))
-        return change, f"those whose number “{label}” changed most, up or down"
+        return change, f"those whose “{label}” changed most, up or down"
     of = f" in {names_of(dataset)[0]}" if two else ""
     return dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: key}), f"those with the largest “{label}”{of}"
 
 
 def token_labels(dataset: xr.Dataset) -> tuple[str, ...]:
-    """What is written at the rows of the shown maps: a token each, or where rows were pooled the first and the last."""
+    """Labels of the rows of the shown maps: one token, or the first and the last of pooled rows."""
     return row_tokens(dataset, _written)
 
 
 def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tuple[str, ...]:
-    """The same with every token as it is, or as ``written`` makes it."""
+    """The same with full tokens, or with each token converted by ``written``."""
     tokens = [written(str(token)) for token in dataset["token_text"].values]
-    starts = [int(place) for place in dataset["query"].values]
+    starts = [int(index) for index in dataset["query"].values]
     ends = [*starts[1:], len(tokens)]
     return tuple(
         tokens[start] if end - start == 1 else f"{tokens[start]}…{tokens[end - 1]}"
@@ -413,7 +417,7 @@ def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tupl
 
 
 def prompts_of(dataset: xr.Dataset) -> str:
-    """How many prompts of how many tokens the numbers are over."""
+    """Such as "32 prompts of 128 tokens"."""
     origin = provenance_of(dataset)
     tokens = origin.get("parameters", {}).get("tokens")
     count = dataset.sizes.get("example", 0)
@@ -421,6 +425,6 @@ def prompts_of(dataset: xr.Dataset) -> str:
 
 
 def _written(token: str) -> str:
-    """Line ends as signs, no blanks around, cut where it is long."""
+    """Line ends escaped, stripped, truncated."""
     text = token.replace("\n", "\\n").replace("\t", "\\t").strip() or "␣"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"

@@ -1,12 +1,9 @@
-"""From readings to the study's Dataset: numbers of each subject, tests between the two, maps to draw.
+"""From readings to the study's Dataset: statistics of each condition, tests between the two, maps to draw.
 
-For every head: means over prompts with 95 % intervals (Student's t). Between two subjects: the change of each number
-with a paired test over prompts (`stats.paired_changes`), the similarity of the maps with its control, and the share of active
-edges that were dropped or gained. For the model as a whole (`whole`, along `feature`), one number a prompt first, such as
-the share of heads that are dominant there; then mean, interval and paired test over prompts, so that an interval tells
-how sure a number is about other prompts of the same kind.
-
-All functions are pure: no model is known here.
+Per head: means over prompts with 95 % intervals (Student's t). Between two conditions: the change of each statistic with a
+paired test over prompts (`stats.paired_changes`), the similarity of the maps with its control, and the shares of active
+edges dropped and gained. For the model as a whole (`whole`, along `feature`): one number per prompt, such as the share of
+heads that are dominant there, then mean, interval and paired test over prompts.
 """
 
 from __future__ import annotations
@@ -23,26 +20,26 @@ from headwise.stats import mean_interval, paired_changes
 HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant
 STATISTIC_INFO = {  # number -> label, definition
     "diagonal": ("Diagonal band", "share of the weight that lies on |i - j| <= 1"),
-    "first": ("First token", "weight on the first token, a row"),
+    "first": ("First token", "weight on the first token, per row"),
     "peak": ("Peak", "largest weight of a row"),
-    "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, first token excepted, a row"),
+    "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, first token excepted, per row"),
     "entropy": ("Entropy", "entropy of a row over the log of the keys it can see"),
     "active": ("Active edges", "share of visible pairs with weight over {active}"),
     "open": ("Open edges", "share of visible pairs with any weight"),
-    "mass": ("Row sum", "what the weights of a row sum to"),
+    "mass": ("Row sum", "sum of the weights of a row"),
 }
 FEATURE_INFO = {  # feature -> what it is, over all heads of a prompt
     "dominant": "share of heads with over half of their weight on the diagonal band",
     "peaked": "share of heads with an off-diagonal peak",
     **{name: f"mean over heads: {definition}" for name, (_, definition) in STATISTIC_INFO.items()},
-    "loss": "mean loss of a token, nats",
+    "loss": "mean next-token loss, nats",
 }
 
 
 def finalize(
     shards: Sequence[xr.Dataset], names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]
 ) -> xr.Dataset:
-    """All shards to the study's Dataset. `names` of the subjects; `tokens` of the shown prompt, one string each."""
+    """All shards to the study's Dataset. `names`: of the conditions; `tokens`: of the shown prompt."""
     shown = shards[0]["shown"]
     readings = xr.concat([shard.drop_vars(["shown", "maps"], errors="ignore") for shard in shards], dim=EXAMPLE,
                          data_vars="all")  # fmt: skip
@@ -68,7 +65,7 @@ def finalize(
 
 
 def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
-    """One number a prompt about all heads together, (subject, example, feature)."""
+    """Features over all heads together, (subject, example, feature)."""
     heads = (LAYER, HEAD)
     diagonal, peaks = values.sel({STATISTIC: "diagonal"}), values.sel({STATISTIC: "off_diagonal"})
     there = values.sel({STATISTIC: "peak"}).notnull()
@@ -84,7 +81,7 @@ def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
 
 
 def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) -> dict[str, xr.DataArray]:
-    """Everything that takes two subjects."""
+    """Everything that needs two conditions."""
     before, after = values.isel({SUBJECT: 0}), values.isel({SUBJECT: 1})
     tests = paired_changes(before, after).rename(low="change_low", high="change_high")
     overall = paired_changes(whole.isel({SUBJECT: 0}), whole.isel({SUBJECT: 1}), maps=(FEATURE,))
@@ -105,7 +102,7 @@ def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) ->
 
 
 def _edges(readings: xr.Dataset) -> dict[str, xr.DataArray]:
-    """Shares of the active edges that only one of the two has; NaN where there are none to lose."""
+    """Shares of the active edges that only one of the two has; NaN where there are none."""
     before, after, both = (readings[name] for name in ("before", "after", "both"))
     return {
         "dropped": 1 - both / before.where(before > 0),
@@ -127,16 +124,16 @@ def _recorded(found: xr.Dataset) -> list[str]:
 
 def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]) -> xr.Dataset:
     labels, definitions = zip(*(STATISTIC_INFO[name] for name in found[STATISTIC].values.tolist()), strict=True)
-    told = [text.format(**thresholds) for text in definitions]
+    formatted = [text.format(**thresholds) for text in definitions]
     features = [FEATURE_INFO[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
     keys = ("model", "against")[: len(names)]
     return found.assign_coords(
         {SUBJECT: list(keys), "name": (SUBJECT, list(names)), "label": (STATISTIC, list(labels)),
-         "definition": (STATISTIC, told), "feature_definition": (FEATURE, features), **_positions(found, len(tokens)),
+         "definition": (STATISTIC, formatted), "feature_definition": (FEATURE, features), **_positions(found, len(tokens)),
          "token_text": ("token", list(tokens))}
     )  # fmt: skip
 
 
 def _positions(found: xr.Dataset, tokens: int) -> dict[str, np.ndarray]:
-    """Where the rows and columns of the shown maps begin, in tokens: every token its own unless they were pooled."""
+    """Where the rows and columns of the shown maps begin, in tokens: one per token unless they were pooled."""
     return {dim: np.arange(found.sizes[dim]) * tokens // found.sizes[dim] for dim in ("query", "key")}

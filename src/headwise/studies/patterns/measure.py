@@ -1,13 +1,18 @@
-"""What do the attention maps look like, dense against sparse?
+"""What do the attention maps look like, dense and sparse?
 
-Shown: prompts of equal length, cut from the texts (`prompts`), and one prompt whose maps are kept whole. Observed: of
-one model or of two (`conditions`), eight numbers of every head's map (`instruments.pattern_statistics`), the maps themselves
-made small enough to draw (`instruments.PooledMaps`), how alike the two models' maps are (`instruments.MapComparison`),
-and what comes out: the loss, and the divergence of the next-token distributions.
+Shown: prompts of equal length, so that maps can be averaged, and one prompt whose maps are stored. Observed, of one model or
+of two (`conditions`): eight statistics per head (`instruments.pattern_statistics`), maps pooled to a size that can be drawn
+(`PooledMaps`), the similarity of the two models' maps (`MapComparison`), the loss, and the divergence of the next-token
+distributions.
 
-After Draye, Lei et al. (arXiv 2512.05865), whose figure sets the maps of a model over those of its sparse twin.
+Prompts are the first T tokens of each text, the registers in turn, then further stretches of T tokens where there are too
+few texts (less independent, so the number of texts is recorded too). Every prompt begins with the tokens that the tokenizer
+puts in front of a text. T is the option; else the first of 128, 64, 32 and 16 at which there are enough prompts.
 
-Cost: one pass over prompts x tokens a model, and a few passes over one layer's T x T maps at a time.
+After Draye, Lei et al. (arXiv 2512.05865), whose figure shows the maps of a model above those of its sparse version.
+
+Cost: one pass over prompts x tokens per model, and a few over one layer's T x T maps at a time. While the second model runs,
+the first one's maps and next-token distributions of the batch are held: 4 bytes x examples x (heads x T x T + T x vocabulary).
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ from headwise.studies.run import StudyRun
 
 
 def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None = None) -> StudyRun:
-    """The patterns of this model on these texts, beside those of another (`conditions.reference_model` says which)."""
+    """The patterns of this model on these texts, next to those of a reference model."""
     options = options or PatternsOptions()
     passages, against = inputs.passages, inputs.reference
     other = None if options.heads_off is not None and against is None else reference_model(model, against)
@@ -61,7 +66,7 @@ def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None =
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, 0)
 
     def measure(shard: Shard) -> xr.Dataset:
-        readings = read(conditions, prompts.examples[shard.start : shard.stop], options)
+        readings = measure_prompts(conditions, prompts.examples[shard.start : shard.stop], options)
         return readings if shard.start else readings.assign(shown=shown_maps(conditions, prompts.shown))
 
     def finalize_run(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
@@ -81,12 +86,12 @@ class Prompts:
 
     examples: tuple[Example, ...]  # all of `tokens` tokens
     tokens: int
-    texts: int  # how many different texts they were cut from
-    shown: Example  # the prompt whose maps are kept whole
+    texts: int  # number of different texts they were cut from
+    shown: Example  # the prompt whose maps are stored
 
 
 def cut_prompts(model: Model, passages: Passages, options: PatternsOptions, context: int | None) -> Prompts:
-    """The prompts, and the one to be shown; `context`: the most tokens that every condition takes."""
+    """The prompts, and the one to be shown; `context`: the most tokens that all models accept."""
     shown = Example("shown", "shown", tuple(model.ids(options.prompt)))
     _refuse_short(shown, context, options)
     texts = [(item.id, item.register, _body(model, item.text)) for item in passages.first(len(passages)).items]
@@ -96,15 +101,15 @@ def cut_prompts(model: Model, passages: Passages, options: PatternsOptions, cont
         _refuse_long(model, options.tokens, context)
         lengths = [options.tokens]
     tries = [_stretches(texts, prefix, length, options.prompts) for length in lengths]
-    for least in (options.prompts, MIN_PROMPTS):
+    for wanted in (options.prompts, MIN_PROMPTS):
         for length, found in zip(lengths, tries, strict=True):
-            if len(found) >= least:
+            if len(found) >= wanted:
                 own = len({example.id.rpartition(":")[0] or example.id for example in found})
                 return Prompts(tuple(found), length, own, shown)
     most = max((len(found) for found in tries), default=0)
     raise DataError(
-        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else MIN_TOKENS} tokens, and patterns need at "
-        f"least {MIN_PROMPTS} to tell how sure they are; give more or longer texts"
+        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else MIN_TOKENS} tokens, and patterns need at least "
+        f"{MIN_PROMPTS} for a paired test; give more or longer texts"
     )
 
 
@@ -164,13 +169,15 @@ def _refuse_long(model: Model, tokens: int, context: int | None) -> None:
 MAX_PIXELS = 64  # side of a stored map
 
 
-def read(conditions: Sequence[Condition], examples: Sequence[Example], options: PatternsOptions) -> xr.Dataset:
+def measure_prompts(
+    conditions: Sequence[Condition], examples: Sequence[Example], options: PatternsOptions
+) -> xr.Dataset:
     """The readings of some prompts of equal length, in the order they were given."""
     device = conditions[0].structure.device
     maps: list[xr.DataArray] = []  # summed over the examples of each batch
 
     def measure_batch(batch: Batch) -> xr.Dataset:
-        part = _read_batch(conditions, batch, options)
+        part = _measure_batch(conditions, batch, options)
         maps.append(part["maps"])
         return part.drop_vars("maps")
 
@@ -188,22 +195,22 @@ def shown_maps(conditions: Sequence[Condition], example: Example) -> xr.DataArra
     return xr.concat(found, dim=SUBJECT).transpose(SUBJECT, LAYER, HEAD, QUERY, KEY)
 
 
-def _read_batch(conditions: Sequence[Condition], batch: Batch, options: PatternsOptions) -> xr.Dataset:
+def _measure_batch(conditions: Sequence[Condition], batch: Batch, options: PatternsOptions) -> xr.Dataset:
     first, *rest = conditions
     numbers, maps, losses = [], [], []
-    held, beside, before, between = Patterns(), None, None, {}
+    held, first_maps, before, between = Patterns(), None, None, {}
     for condition in conditions:
-        watchers: list[Instrument] = [PatternStatistics(options.active, options.peak), PooledMaps(MAX_PIXELS)]
+        observers: list[Instrument] = [PatternStatistics(options.active, options.peak), PooledMaps(MAX_PIXELS)]
         if rest:
-            watchers.append(held if beside is None else MapComparison(beside, options.active))
-        logits, seen = _run(condition, batch.ids.to(condition.structure.device), *watchers)
+            observers.append(held if first_maps is None else MapComparison(first_maps, options.active))
+        logits, seen = _run(condition, batch.ids.to(condition.structure.device), *observers)
         _refuse_not_finite(condition, seen["pattern_statistics"])
         logs = logits[:, :-1].float().log_softmax(dim=-1)  # (batch, token, vocabulary)
         losses.append(_loss(logs, batch.ids))
         numbers.append(seen["pattern_statistics"])
         maps.append(_small(seen["pooled_maps"]["maps"].sum(EXAMPLE, skipna=False)))
         if rest and condition is first:
-            beside, before = held.result(), logs
+            first_maps, before = held.result(), logs
         elif before is not None:
             between = dict(seen["map_comparison"][list(COMPARED)].data_vars) | {"kl": (EXAMPLE, _kl(before, logs))}
     return xr.Dataset(
@@ -217,14 +224,14 @@ def _read_batch(conditions: Sequence[Condition], batch: Batch, options: Patterns
     ).transpose(SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD, ...)
 
 
-def _run(condition: Condition, ids: Tensor, *watchers: Instrument) -> tuple[Tensor, Any]:
-    with torch.no_grad(), observe(condition.structure, *condition.interventions, *watchers) as seen:
+def _run(condition: Condition, ids: Tensor, *observers: Instrument) -> tuple[Tensor, Any]:
+    with torch.no_grad(), observe(condition.structure, *condition.interventions, *observers) as seen:
         logits = condition.structure.hf(input_ids=ids, use_cache=False).logits
     return logits, seen
 
 
 def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
-    """(batch,): the mean over tokens of what the next token cost."""
+    """(batch,): mean over tokens of -log P(next token), in nats."""
     chosen = logs.gather(-1, ids[:, 1:, None].to(logs.device))[..., 0]
     return (-chosen.double().mean(dim=1)).cpu().numpy().astype(np.float32)
 
@@ -241,7 +248,7 @@ def _small(maps: xr.DataArray) -> xr.DataArray:
 
 
 def _refuse_not_finite(condition: Condition, readings: xr.Dataset) -> None:
-    """A head that looks nowhere has no entropy, but every head has a largest weight."""
+    """A head without any attention has no entropy, but every head has a largest weight."""
     peak = readings["value"].sel({STATISTIC: "peak"})
     for layer in condition.structure.card.per_layer:
         here = peak.isel({LAYER: layer.index, HEAD: slice(0, layer.heads)})

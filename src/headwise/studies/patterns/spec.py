@@ -47,21 +47,21 @@ class PatternsOptions(StudyOptions):
     """What can be chosen about the study `patterns`: what do the attention maps look like, of one model or of two?
 
     Examples:
-        The model beside itself without two heads.
+        The model next to itself without two heads.
 
         >>> PatternsOptions(prompts=8, heads_off="L3H1,L5H2").active
         0.01
     """
 
     study = "patterns"
-    prompts: int = option(32, "texts that the numbers are means over", minimum=6)
+    prompts: int = option(32, "number of prompts that are averaged", minimum=6)
     tokens: int | None = option(
-        None, "of each prompt; None: 128, or fewer where the texts or the context are shorter", minimum=16
+        None, "tokens per prompt; None: 128, or fewer where the texts or the context are shorter", minimum=16
     )
-    prompt: str = option(SENTENCE, "the one whose maps are kept whole")
-    active: float = option(0.01, "an edge with more weight is active")
-    peak: float = option(0.3, "a weight over this, off the diagonal, is a peak")
-    heads_off: str | None = option(None, 'the model without these heads, such as "L3H1,L5H2", beside the whole one')
+    prompt: str = option(SENTENCE, "prompt whose attention maps are stored and shown")
+    active: float = option(0.01, "weight above which an edge counts as active")
+    peak: float = option(0.3, "weight above which an off-diagonal edge counts as a peak")
+    heads_off: str | None = option(None, 'compare with the same model without these heads, such as "L3H1,L5H2"')
     batch_tokens: int = option(1024, "tokens in a batch, padding included", minimum=1)
     shard: int = option(16, "prompts between two commits", minimum=1)
 
@@ -91,7 +91,7 @@ PATTERNS = DatasetSpec(
     question="What do the attention maps look like?",
     method=Method(
         "Every head's attention map of one prompt as a small picture; what the mask hides is a texture, not"
-        " nought. Maps larger than their tile keep the largest weight of each rectangle. The numbers are "
+        " zero. Maps larger than their tile keep the largest weight of each rectangle. The numbers are "
         "means over many prompts; where two models are compared they read the same tokens, and each change "
         "has a paired test over prompts.",
         "Draye, Lei et al., Sparse Attention Post-Training for Mechanistic Interpretability",
@@ -113,7 +113,7 @@ PATTERNS = DatasetSpec(
         Variable(
             "uniform",
             (STATISTIC, LAYER, HEAD),
-            "what a head that spreads its attention evenly over all it can see would get",
+            "the statistic of a head with uniform attention over all keys that it can see",
             dtype="float32",
         ),
         Variable(
@@ -144,7 +144,7 @@ PATTERNS = DatasetSpec(
         ),
         Variable("shown", (SUBJECT, LAYER, HEAD, QUERY, KEY), "attention map of the shown prompt", dtype="float16"),
         Variable("subject", (SUBJECT,), dtype=TEXT, coordinate=True),
-        Variable("name", (SUBJECT,), "name of the subject", dtype=TEXT, coordinate=True),
+        Variable("name", (SUBJECT,), "name of the model or condition", dtype=TEXT, coordinate=True),
         Variable("statistic", (STATISTIC,), dtype=TEXT, coordinate=True),
         Variable("label", (STATISTIC,), dtype=TEXT, coordinate=True),
         Variable("definition", (STATISTIC,), dtype=TEXT, coordinate=True),
@@ -158,7 +158,7 @@ PATTERNS = DatasetSpec(
         Variable(
             "change",
             (STATISTIC, LAYER, HEAD),
-            "the statistic in the second subject less that in the first, mean over prompts",
+            "the statistic in the second condition minus that in the first, mean over prompts",
             required=False,
             interval=True,
         ),
@@ -167,7 +167,7 @@ PATTERNS = DatasetSpec(
         Variable(
             "whole_change",
             (FEATURE,),
-            "the feature in the second subject less that in the first, mean over prompts",
+            "the feature in the second condition minus that in the first, mean over prompts",
             required=False,
             interval=True,
         ),
@@ -175,45 +175,45 @@ PATTERNS = DatasetSpec(
         Variable(
             "similarity",
             (LAYER, HEAD),
-            "1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the same, 0 disjoint",
+            "1 - Jensen-Shannon divergence (bits) of the two conditions' attention rows: 1 the same, 0 disjoint",
             required=False,
             interval=True,
         ),
         Variable(
             "other",
             (LAYER, HEAD),
-            "control: the same with the next head of the layer in the second subject",
+            "control: the same with the next head of the layer in the second condition",
             required=False,
             interval=True,
         ),
         Variable(
             "elsewhere",
             (LAYER, HEAD),
-            "similarity with the weight on the first token counted as looking nowhere",
+            "similarity with the weight on the first token counted as no attention",
             required=False,
             interval=True,
         ),
         Variable(
             "dropped",
             (LAYER, HEAD),
-            "share of the first subject's active edges that the second does not have",
+            "share of the first condition's active edges that the second does not have",
             required=False,
             interval=True,
         ),
         Variable(
             "gained",
             (LAYER, HEAD),
-            "share of the second subject's active edges that the first does not have",
+            "share of the second condition's active edges that the first does not have",
             required=False,
             interval=True,
         ),
         Variable(
-            "kl", None, "divergence of the next-token distributions of the two subjects", required=False, unit="nats"
+            "kl", None, "divergence of the next-token distributions of the two conditions", required=False, unit="nats"
         ),
         Variable(
             "whole_similarity",
             (),
-            "over all heads: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention rows: 1 the "
+            "over all heads: 1 - Jensen-Shannon divergence (bits) of the two conditions' attention rows: 1 the "
             "same, 0 disjoint",
             required=False,
             interval=True,
@@ -221,35 +221,35 @@ PATTERNS = DatasetSpec(
         Variable(
             "whole_other",
             (),
-            "over all heads: control: the same with the next head of the layer in the second subject",
+            "over all heads: control: the same with the next head of the layer in the second condition",
             required=False,
             interval=True,
         ),
         Variable(
             "whole_elsewhere",
             (),
-            "over all heads: similarity with the weight on the first token counted as looking nowhere",
+            "over all heads: similarity with the weight on the first token counted as no attention",
             required=False,
             interval=True,
         ),
         Variable(
             "whole_dropped",
             (),
-            "over all heads: share of the first subject's active edges that the second does not have",
+            "over all heads: share of the first condition's active edges that the second does not have",
             required=False,
             interval=True,
         ),
         Variable(
             "whole_gained",
             (),
-            "over all heads: share of the second subject's active edges that the first does not have",
+            "over all heads: share of the second condition's active edges that the first does not have",
             required=False,
             interval=True,
         ),
         Variable(
             "whole_kl",
             (),
-            "over all heads: divergence of the next-token distributions of the two subjects",
+            "over all heads: divergence of the next-token distributions of the two conditions",
             required=False,
             interval=True,
             unit="nats",
@@ -257,38 +257,38 @@ PATTERNS = DatasetSpec(
         Variable(
             "similarity_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: 1 - Jensen-Shannon divergence (bits) of the two subjects' attention"
+            "over all heads, in one prompt: 1 - Jensen-Shannon divergence (bits) of the two conditions' attention"
             " rows: 1 the same, 0 disjoint",
             required=False,
         ),
         Variable(
             "other_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: control: the same with the next head of the layer in the second subject",
+            "over all heads, in one prompt: control: the same with the next head of the layer in the second condition",
             required=False,
         ),
         Variable(
             "elsewhere_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: similarity with the weight on the first token counted as looking nowhere",
+            "over all heads, in one prompt: similarity with the weight on the first token counted as no attention",
             required=False,
         ),
         Variable(
             "dropped_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: share of the first subject's active edges that the second does not have",
+            "over all heads, in one prompt: share of the first condition's active edges that the second does not have",
             required=False,
         ),
         Variable(
             "gained_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: share of the second subject's active edges that the first does not have",
+            "over all heads, in one prompt: share of the second condition's active edges that the first does not have",
             required=False,
         ),
         Variable(
             "kl_of_prompt",
             (EXAMPLE,),
-            "over all heads, in one prompt: divergence of the next-token distributions of the two subjects",
+            "over all heads, in one prompt: divergence of the next-token distributions of the two conditions",
             required=False,
             unit="nats",
         ),
@@ -302,11 +302,11 @@ PATTERNS = DatasetSpec(
             without=("top", "by", "head", "numbers", "statistics"),
         ),
         "top": FigureOption(
-            "The maps of so many heads, the first by --by.", "12", without=("head", "numbers", "statistics")
+            "The maps of this many heads, ranked by --by.", "12", without=("head", "numbers", "statistics")
         ),
         "by": FigureOption(
-            "What --top goes by: change (or similarity, the least alike first), a number such as peak, or how "
-            "much it changed, such as peak_change.",
+            "What --top ranks by: change (or similarity, least similar first), a statistic such as peak, or its "
+            "change, such as peak_change.",
             "peak_change",
             without=("head", "numbers", "statistics"),
         ),
@@ -316,8 +316,8 @@ PATTERNS = DatasetSpec(
         "head": FigureOption(
             "One head, large, with the tokens on both axes.", "L5H2", without=("numbers", "statistics")
         ),
-        "numbers": FigureOption("Layer x head maps of the numbers of the maps, and of how they changed."),
-        "statistics": FigureOption("Which numbers, comma-separated, in this order, as with --numbers.", "peak,open"),
+        "numbers": FigureOption("Layer x head maps of the statistics, and of their change."),
+        "statistics": FigureOption("Which statistics, comma-separated, in this order; implies --numbers.", "peak,open"),
     },
     variants=(
         FigureVariant("grid", "Maps of one prompt"),

@@ -1,7 +1,6 @@
 """The patterns study in words: what do the attention maps look like, and what changed between two models?
 
-Overview, axes, caveats and the short form are here; the findings are in `findings.py` and `changes.py`. Every number is
-computed from the Dataset and kept, with what it is, in `Description.numbers`.
+All thresholds are constants below and stated in the sentences. Every number is recorded in `Description.numbers`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Estimate(NamedTuple):
 
 
 class PatternsAccessor:
-    """The parts of a patterns study by name. Maps are (layer, head); condition 0 is the model, 1 what it is set against."""
+    """The parts of a patterns study by name. Maps are (layer, head); condition 0 is the model, 1 the reference."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self.dataset = dataset
@@ -50,8 +49,8 @@ class PatternsAccessor:
 
     @property
     def gated(self) -> bool:
-        """Whether a condition lets rows look nowhere, so that they sum to less than 1."""
-        return any(self.whole("mass", place).value < FULL for place in range(len(self.names)))
+        """Whether rows of a condition may sum to less than 1."""
+        return any(self.whole("mass", index).value < FULL for index in range(len(self.names)))
 
     @property
     def tests(self) -> int:
@@ -67,7 +66,7 @@ class PatternsAccessor:
         return self.dataset[variable].sel({STATISTIC: key}).astype(float)
 
     def clear(self, key: str) -> xr.DataArray:
-        """Whether the interval of a head's mean change leaves out 0: the test is of ranks, and can see less than the mean."""
+        """Whether the interval of a head's mean change excludes 0: the test is of ranks, the interval of the mean."""
         return (self.change(key, "change_low") > 0) | (self.change(key, "change_high") < 0)
 
     def map(self, variable: str) -> xr.DataArray:
@@ -94,7 +93,7 @@ class PatternsAccessor:
         return Estimate(*(float(self.dataset[f"whole_{name}{end}"]) for end in ("", "_low", "_high")))
 
     def uniform(self, key: str) -> float:
-        """The mean level of a head that looks evenly at all it can see."""
+        """The mean level of a head with uniform attention."""
         return float(np.nanmean(self.dataset["uniform"].sel({STATISTIC: key}).values))
 
     def dominant(self, condition: int = 0) -> xr.DataArray:
@@ -128,7 +127,7 @@ TINY = 0.001  # p and q below are not written out
 
 
 def add_details(writer: Writer, patterns: PatternsAccessor) -> None:
-    """One entry a number."""
+    """One entry per statistic."""
     for key in patterns.keys:
         entry = f"{patterns.label(key)} ({patterns.definition(key)}): {_levels(writer, patterns, key)}."
         sentences = [entry, _strongest(writer, patterns, key)]
@@ -138,7 +137,7 @@ def add_details(writer: Writer, patterns: PatternsAccessor) -> None:
 
 
 def estimate(writer: Writer, found: Estimate, of: str, *, percent: bool = False) -> str:
-    """A value with its interval: "0.149 (0.145 to 0.152)"; without where there is none, or none to speak of."""
+    """A value with its interval: "0.149 (0.145 to 0.152)"; without one where it is missing or rounds to the value."""
     write, text_of = (writer.percent, share_text) if percent else (writer.number, significant)
     text = write(found.value, of)
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
@@ -149,7 +148,7 @@ def estimate(writer: Writer, found: Estimate, of: str, *, percent: bool = False)
 
 
 def surely(writer: Writer, p: float, of: str, sign: str = "p") -> str:
-    """A p- or q-value; very small ones are only told to be so."""
+    """A p- or q-value; very small ones as an upper bound."""
     if p < TINY:
         return f"{sign} < {writer.number(TINY, 'constant')}"
     return f"{sign} = {writer.number(p, of, digits=2)}"
@@ -160,7 +159,7 @@ def _levels(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     if patterns.two:
         parts.append(f"{estimate(writer, patterns.whole(key, 1), f'whole 1 {key}')} in {patterns.names[1]}")
     level = writer.number(patterns.uniform(key), f"uniform {key}")
-    return f"over all heads {listed(parts)}; a head that looks evenly has {level}"
+    return f"over all heads {listed(parts)}; a uniform head has {level}"
 
 
 def _strongest(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
@@ -169,8 +168,8 @@ def _strongest(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     if key in ("open", "mass") or patterns.total < 2 * SHOWN:
         return ""
     heads = maps.strongest(values, SHOWN)
-    told = [f"{head.name} ({writer.number(head.value, f'at value {key} {head.name}')})" for head in heads]
-    return f"Largest in {with_others(writer, told, others_as_large(values, heads), f'tied {key}')}."
+    named = [f"{head.name} ({writer.number(head.value, f'at value {key} {head.name}')})" for head in heads]
+    return f"Largest in {with_others(writer, named, others_as_large(values, heads), f'tied {key}')}."
 
 
 def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
@@ -186,14 +185,14 @@ def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     clear = abs(changed).where(patterns.clear(key))
     heads = maps.strongest(clear, SHOWN)
     if not heads:
-        return f"{text}; in none of them does the interval of the mean leave out 0."
-    told = with_others(
+        return f"{text}; in each of them the interval of the mean includes 0."
+    named = with_others(
         writer, [_changed(writer, patterns, key, head) for head in heads], others_as_large(clear, heads),
         f"tied-change {key}",
     )  # fmt: skip
     few = writer.count(int(clear.notnull().sum()), f"clear {key}")
-    whose = "" if int(clear.notnull().sum()) == count else f", of the {few} whose interval of the mean leaves out 0,"
-    return f"{text}; most{whose} in {told}."
+    whose = "" if int(clear.notnull().sum()) == count else f", of the {few} whose interval of the mean excludes 0,"
+    return f"{text}; most{whose} in {named}."
 
 
 def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.HeadValue) -> str:
@@ -253,12 +252,14 @@ def _likeness(writer: Writer, patterns: PatternsAccessor) -> str:
     if other.value == other.value:
         text += f"; with the next head of the layer it would be {writer.number(other.value, 'between other')}"
     elsewhere = estimate(writer, patterns.between("elsewhere"), "between elsewhere")
-    text += f". With the weight on the first token counted as looking nowhere in both, it is {elsewhere}"
+    text += f". With the weight on the first token counted as no attention in both, it is {elsewhere}"
     heads = maps.strongest(patterns.map("similarity"), SHOWN, by="smallest")
-    told = [f"{head.name} ({writer.fixed(head.value, f'at similarity {head.name}')})" for head in heads]
+    named = [f"{head.name} ({writer.fixed(head.value, f'at similarity {head.name}')})" for head in heads]
     tied = others_as_large(patterns.map("similarity"), heads)
     more = f", and {writer.count(tied, 'tied similarity', 'other')} as much as the last" if tied else ""
-    return f"{text}. The {'head that changed' if len(told) == 1 else 'heads that changed'} most: {listed(told)}{more}."
+    return (
+        f"{text}. The {'head that changed' if len(named) == 1 else 'heads that changed'} most: {listed(named)}{more}."
+    )
 
 
 def _moved(writer: Writer, patterns: PatternsAccessor) -> str:
@@ -274,8 +275,8 @@ def _moved(writer: Writer, patterns: PatternsAccessor) -> str:
 def _movers(writer: Writer, heads: list[maps.HeadValue], way: str) -> str:
     count = writer.count(len(heads), f"moved {way}", "head")
     names = [head.name for head in heads]
-    told = listed(names) if len(names) <= MAX_NAMED else f"{', '.join(names[:MAX_NAMED])}, ..."
-    return f"{count} ({told})" if heads else count
+    named = listed(names) if len(names) <= MAX_NAMED else f"{', '.join(names[:MAX_NAMED])}, ..."
+    return f"{count} ({named})" if heads else count
 
 
 def _edges(writer: Writer, patterns: PatternsAccessor) -> str:
@@ -294,27 +295,27 @@ def _edges(writer: Writer, patterns: PatternsAccessor) -> str:
 def _overall(writer: Writer, patterns: PatternsAccessor) -> str:
     """The numbers of all heads together, before and after."""
     words = {"dominant": "the share of diagonal heads", "peak": "the peak", "first": "the weight on the first token",
-             "entropy": "the entropy", "active": "the share of active edges", "mass": "the sum of a row"}  # fmt: skip
-    told: list[str] = []
+             "entropy": "the entropy", "active": "the share of active edges", "mass": "the row sum"}  # fmt: skip
+    named: list[str] = []
     doubted: list[str] = []
     for feature, name in words.items():
         p, found = patterns.whole_p(feature), patterns.whole_change(feature)
         if p < LEVEL:
             change = estimate(writer, found, f"whole-change {feature}")
             sure = found.low > 0 or found.high < 0
-            (told if sure else doubted).append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
-    text = f"Over all heads, paired over prompts, these changed: {'; '.join(told)}."
-    if not told:
+            (named if sure else doubted).append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
+    text = f"Over all heads, paired over prompts, these changed: {'; '.join(named)}."
+    if not named:
         level = writer.number(LEVEL, "constant")
-        text = f"No number of all heads together changed beyond doubt (p < {level}, paired over prompts)."
+        text = f"No number of all heads together changed significantly (p < {level}, paired over prompts)."
     if doubted:
-        text += f" The test sees a change where the interval of the mean does not leave out 0: {'; '.join(doubted)}."
+        text += f" Significant by the rank test, but with a mean whose interval includes 0: {'; '.join(doubted)}."
     return text
 
 
 def _output(writer: Writer, patterns: PatternsAccessor) -> str:
     """Loss and divergence."""
-    before, after = (writer.number(patterns.whole("loss", place).value, f"whole {place} loss") for place in (0, 1))
+    before, after = (writer.number(patterns.whole("loss", index).value, f"whole {index} loss") for index in (0, 1))
     change = estimate(writer, patterns.whole_change("loss"), "whole-change loss")
     sure = surely(writer, patterns.whole_p("loss"), "whole-p loss")
     kl = estimate(writer, patterns.between("kl"), "between kl")
@@ -333,10 +334,10 @@ def _add_overview(writer: Writer, patterns: PatternsAccessor) -> None:
     tokens, data = patterns.parameters.get("tokens"), patterns.origin.get("data", {})
     length = f" of {writer.count(int(tokens), 'tokens')} tokens each" if tokens else ""
     of = f", cut from the data '{data['name']}'" if "name" in data else ""
-    beside = f", beside those of {patterns.names[1]} on the same tokens" if patterns.two else ""
+    reference = f", next to those of {patterns.names[1]} on the same tokens" if patterns.two else ""
     writer.add(
         "overview",
-        f"What the attention maps of {model_of(patterns)} ({size_of(writer, patterns)}) look like{beside}: numbers of every "
+        f"What the attention maps of {model_of(patterns)} ({size_of(writer, patterns)}) look like{reference}: numbers of every "
         f"head's map over {prompts}{length}{of}.",
     )
     text = patterns.parameters.get("prompt") or "".join(patterns.tokens)
@@ -348,12 +349,10 @@ def _add_overview(writer: Writer, patterns: PatternsAccessor) -> None:
 def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
     writer.add(
         "axes",
-        "Each tile is the map of one head, named by layer and head: rows are the tokens that look, from the top, columns the "
-        "tokens that are looked at, from the left. White is no weight, dark blue the most; strokes are what the mask hides.",
+        "Each tile is the map of one head, named by layer and head: rows are query tokens, from the top, columns key "
+        "tokens, from the left. White is no weight, dark blue the most; strokes are what the mask hides.",
     )
-    rows = (
-        "The rows of a gated model may sum to less than 1, or to nothing: what is missing counts as looking nowhere. "
-    )
+    rows = "The rows of a gated model may sum to less than 1, or to nothing: the rest counts as no attention. "
     writer.add(
         "axes",
         f"All numbers leave out the first token's own row. {rows if patterns.gated else ''}In brackets after a mean is its "
@@ -362,9 +361,9 @@ def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
     if patterns.two:
         writer.add(
             "axes",
-            "A change is the second model less the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
+            "A change is the second model minus the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
             "Benjamini-Hochberg q-value over the heads. The test is of ranks, the interval in brackets of the mean: heads are "
-            "named where both leave out no change. Similarity is 1 less the Jensen-Shannon divergence of the rows.",
+            "named where both leave out no change. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
         )
 
 
@@ -374,45 +373,48 @@ def _add_caveats(writer: Writer, patterns: PatternsAccessor) -> None:
         cut, of = writer.count(patterns.prompts, "prompts", "prompt"), writer.count(int(texts), "texts", "text")
         writer.add(
             "caveats",
-            f"The {cut} were cut from {of}, so they are not independent, and intervals and tests are a little too sure.",
+            f"The {cut} were cut from {of}, so they are not independent: intervals are a little too narrow and "
+            "p-values a little too small.",
         )
     if patterns.prompts < MIN_PROMPTS:
-        writer.add("caveats", f"Fewer than {writer.number(MIN_PROMPTS, 'constant')} prompts: small changes go unseen.")
+        writer.add(
+            "caveats", f"Fewer than {writer.number(MIN_PROMPTS, 'constant')} prompts: small changes may be missed."
+        )
     writer.add(
         "caveats",
-        "The prompts are short: heads that look far back have little to look at, and the share of pairs that are active "
+        "The prompts are short: long-range heads have few tokens to attend to, and the share of pairs that are active "
         "depends on the length.",
     )
     writer.add(
         "caveats",
-        "Weight on the first token is ordinary in decoder models, a place where unused attention goes, and says little about "
+        "Weight on the first token is common in decoder models (an attention sink for unused attention), and says little about "
         "that token.",
     )
     if patterns.gated:
         writer.add(
             "caveats",
-            "A model with gates needs no such place, since a row may look nowhere: its weight on the first token can vanish "
-            "without anything being lost. So comparing that weight, and numbers that it carries (peak, entropy), between a "
-            "dense and a sparse model is not fair.",
+            "A model with gates needs no sink, since a row may be empty: its weight on the first token can vanish "
+            "without any loss. So that weight, and the statistics that depend on it (peak, entropy), cannot be compared fairly "
+            "between a dense and a sparse model.",
         )
     if patterns.two:
         tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(LEVEL, "constant")
         writer.add(
             "caveats",
             f"With {tests}, q < {level} bounds the share of false findings within each number, not over all of them; and a "
-            "change can be sure and small: look at its size first.",
+            "significant change can be small: check its size first.",
         )
     writer.add(
         "caveats",
-        "A weight is where a head looks, not what it does: loss and divergence tell what changed in the output.",
+        "A weight shows where a head attends, not what it does: loss and divergence show what changed in the output.",
     )
 
 
 def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
     dominant = writer.percent(float(patterns.dominant(0).sum()) / patterns.total, "dominant-percent 0")
-    beside = f" and {patterns.names[1]}" if patterns.two else ""
+    reference = f" and {patterns.names[1]}" if patterns.two else ""
     first = (
-        f"The attention maps of {model_of(patterns)} ({size_of(writer, patterns)}){beside}: {dominant} of the heads look "
+        f"The attention maps of {model_of(patterns)} ({size_of(writer, patterns)}){reference}: {dominant} of the heads attend "
         "mostly along the diagonal"
     )
     active = writer.percent(patterns.whole("active").value, "whole-percent 0 active")
@@ -423,7 +425,7 @@ def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
     found = patterns.whole_change("loss")
     loss = estimate(writer, found, "whole-change loss")
     sure = found.low > 0 or found.high < 0
-    changes = f"the loss changes by {loss} nats" if sure else f"the loss does not change beyond doubt: by {loss} nats"
+    changes = f"the loss changes by {loss} nats" if sure else f"the loss does not change significantly: by {loss} nats"
     return (
         f"{first}. {active} of the visible pairs are active in the one and {after} in the other; {dropped} of the "
         f"connections are dropped, and {changes}."

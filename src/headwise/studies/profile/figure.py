@@ -1,10 +1,8 @@
-"""The figure of the profile study: where does each head attend? One layer x head map a statistic, as small multiples.
+"""The figure of the profile study: where does each head attend? One layer x head map per statistic, as small multiples.
 
-Each panel has a scale of its own that starts at 0 and ends at a round number; shares never beyond 1. Two things keep a
-reader from taking what is ordinary for a finding: a pointer on each colour bar shows what a head would get that spreads
-its attention evenly over the same texts, and ``relative=True`` draws the difference to it instead. Scales of quantities
-without an upper end (a distance, a norm) are clipped when a few heads would leave all others in one colour, and say so
-with a plus.
+Each panel has its own scale, from 0 to a round number; shares end at 1. The baseline is a head with uniform attention over
+the same texts: a pointer on each colour bar, or, with ``relative=True``, subtracted from the values. Scales of unbounded
+quantities (a distance, a norm) are clipped where a few outliers would leave all other heads in one colour; a plus marks them.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ from headwise.figures.provenance import provenance_caption, provenance_of, with_
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
 
-MARKED = 3  # heads a panel that get a ring and are named
+MARKED = 3  # heads per panel that get a ring and are named
 UNBOUNDED = ("distance", "spread", "moved")  # all others are shares
-CLIP = 0.99  # quantile at which a scale without an upper end is cut when there are outliers
+CLIP = 0.99  # quantile at which the scale of an unbounded quantity is clipped
 
 
 def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, relative: bool = False) -> Figure:
@@ -69,8 +67,8 @@ def _panel(one: xr.Dataset, key: str, relative: bool) -> tuple[Heatmap, Scale]:
         marks = (ScaleMark(level, "uniform head"),) if level is not None else ()
         scale = scale_over(shown, unit, ceiling=1.0 if bounded else None, clip=clip, marks=marks)
     rows, columns = _names(one, LAYER), _names(one, HEAD)
-    places = _largest(shown, by_size=relative)
-    names = " ".join(head_name(int(rows[row]), int(columns[column])) for row, column in places)
+    cells = _largest(shown, by_size=relative)
+    names = " ".join(head_name(int(rows[row]), int(columns[column])) for row, column in cells)
     panel = Heatmap(
         key=key,
         title=label,
@@ -79,14 +77,14 @@ def _panel(one: xr.Dataset, key: str, relative: bool) -> tuple[Heatmap, Scale]:
         x=Axis("Head", columns),
         y=Axis("Layer", rows),
         scale=key,
-        marks=tuple(Mark(row, column) for row, column in places),
+        marks=tuple(Mark(row, column) for row, column in cells),
         extras={"value": value, "low": one["low"].values, "high": one["high"].values, "uniform": uniform},
     )
     return panel, scale
 
 
 def _names(one: xr.Dataset, dim: str) -> tuple[str, ...]:
-    return tuple(str(int(place)) for place in (one[dim].values if dim in one.coords else range(one.sizes[dim])))
+    return tuple(str(int(index)) for index in (one[dim].values if dim in one.coords else range(one.sizes[dim])))
 
 
 def _largest(values: np.ndarray, *, by_size: bool) -> list[tuple[int, int]]:
@@ -95,7 +93,7 @@ def _largest(values: np.ndarray, *, by_size: bool) -> list[tuple[int, int]]:
         return []
     ranked = np.abs(values) if by_size else values
     order = np.argsort(np.where(np.isfinite(ranked), -ranked, np.inf), axis=None, kind="stable")[:MARKED]
-    cells = [divmod(int(place), values.shape[1]) for place in order]
+    cells = [divmod(int(index), values.shape[1]) for index in order]
     largest = np.nanmax(ranked, initial=0.0)
     return [(row, column) for row, column in cells if ranked[row, column] >= largest / 2 > 0]
 

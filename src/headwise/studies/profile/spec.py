@@ -36,12 +36,12 @@ class ProfileOptions(StudyOptions):
     """
 
     study = "profile"
-    max_tokens: int = option(1024, "longer texts are cut to their first so many tokens", minimum=8)
-    repeats: int = option(16, "sequences of repeated random tokens", minimum=2)
-    period: int = option(128, "tokens before the repetition", minimum=3)
+    max_tokens: int = option(1024, "tokens per text at most; longer texts are truncated", minimum=8)
+    repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2)
+    period: int = option(128, "tokens in such a sequence before it repeats", minimum=3)
     batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
     shard: int = option(10, "examples between two commits", minimum=1)
-    seed: int = option(0, "of the random tokens")
+    seed: int = option(0, "seed of the random tokens")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
@@ -61,9 +61,9 @@ PROFILE = DatasetSpec(
     question="Where does each head attend?",
     method=Method(
         "While the model reads the passages, statistics of every head's attention weights are summed up "
-        "inside the layer call, block by block, and the weights are thrown away. Induction and "
-        "duplicate-token scores come from sequences of random tokens that repeat. Beside each value stands "
-        "what a head would get that spreads its attention evenly over the same keys; intervals are over "
+        "inside the layer call, block by block, and the weights are discarded. Induction and "
+        "duplicate-token scores come from sequences of random tokens that repeat. Next to each value is that "
+        "of a head with uniform attention over the same keys; confidence intervals are over "
         "texts."
     ),
     variables=(
@@ -78,7 +78,7 @@ PROFILE = DatasetSpec(
         Variable(
             "uniform",
             (STATISTIC, LAYER, HEAD),
-            "what a head that spreads its attention evenly over all it can see would get; NaN where that makes "
+            "the statistic of a head with uniform attention over all keys that it can see; NaN where that makes "
             "no sense",
             dtype="float32",
         ),
@@ -99,13 +99,13 @@ PROFILE = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "statistics": FigureOption(
-            "Which numbers, comma-separated, in this order; all by default.", "induction,previous"
+            "Which statistics, comma-separated, in this order; all by default.", "induction,previous"
         ),
-        "relative": FigureOption("Each value less what a head would have that looks evenly at all it can see."),
+        "relative": FigureOption("Values minus those of a head with uniform attention."),
     },
     variants=(
         FigureVariant("value", "As measured"),
-        FigureVariant("relative", "Against an even head", {"relative": True}),
+        FigureVariant("relative", "Against a uniform head", {"relative": True}),
     ),
     words="words:describe",
     head_columns=(HeadColumn("value", low="low", high="high", baseline="uniform", baseline_name="a uniform head"),),

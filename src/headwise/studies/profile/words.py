@@ -32,8 +32,8 @@ ROLES = {
     "previous": ("previous-token head", "previous-token heads", True),
     "induction": ("induction head", "induction heads", True),
     "duplicate": ("duplicate-token head", "duplicate-token heads", True),
-    "diagonal": ("head that looks at its own token", "heads that look at their own token", False),
-    "delimiter": ("head that looks at delimiters", "heads that look at delimiters", False),
+    "diagonal": ("head that attends to its own token", "heads that attend to their own token", False),
+    "delimiter": ("head that attends to delimiters", "heads that attend to delimiters", False),
 }
 
 
@@ -112,7 +112,7 @@ def _add_overview(writer: Writer, profile: ProfileAccessor) -> None:
     each = "its only head" if profile.total == 1 else f"each of its {writer.count(profile.total, 'total', 'head')}"
     writer.add(
         "overview",
-        f"A profile of where the attention heads of {model_of(profile)} look: {what} for {each} "
+        f"A profile of where the attention heads of {model_of(profile)} attend: {what} for {each} "
         f"({size_of(writer, profile)}), one layer x head map per statistic.",
     )
     data = profile.origin.get("data", {}).get("name")
@@ -237,7 +237,7 @@ def _nearer(writer: Writer, profile: ProfileAccessor) -> str:
     who = f"All {all_heads}"
     if near < total:
         who = f"{writer.count(near, 'nearer')} of {all_heads} ({writer.percent(near / total, 'nearer-percent')})"
-    return f"{who} look nearer, in the mean, than a uniform head would."
+    return f"{who} attend nearer, on average, than a uniform head would."
 
 
 def _add_caveats(writer: Writer, profile: ProfileAccessor) -> None:
@@ -288,7 +288,7 @@ def _add_intervals(writer: Writer, profile: ProfileAccessor) -> None:
 def _headline(writer: Writer, profile: ProfileAccessor) -> str:
     first = (
         f"{writer.count(len(profile.keys), 'statistics', 'layer x head map')} of where the attention heads of "
-        f"{model_of(profile)} ({size_of(writer, profile)}) look."
+        f"{model_of(profile)} ({size_of(writer, profile)}) attend."
     )
     found = []
     if "sink" in profile.measured and profile.total > 1:

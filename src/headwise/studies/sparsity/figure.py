@@ -1,7 +1,7 @@
-"""The figures of sparsity without training: what dropping attention weights costs, and which heads can bear it.
+"""The figures of sparsity without training: what dropping attention weights costs, and which heads tolerate it.
 
 ``kind="costs"``: how much the loss rises, and how far next-token distributions move, over the share of edges kept; one
-curve a rule, with bands over prompts, and random keys as the control. Beside them the change of head outputs over the
+curve per rule, with bands over prompts, and random keys as the control; next to them the change of head outputs over the
 weight that is dropped.
 
 ``kind="maps"``: layer x head, the keys that a head needs for 99 % of its weight, and how much its output changes under one
@@ -23,8 +23,8 @@ from headwise.figures.panels import Axis, Curve, Curves, Heatmap, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_over
 
-KINDS = {"costs": "What dropping attention weights costs", "maps": "Heads that can bear dropped weights"}
-FACES = {  # kind of rule -> what it is called, colour
+KINDS = {"costs": "What dropping attention weights costs", "maps": "Heads that tolerate dropped weights"}
+RULE_INFO = {  # kind of rule -> label, colour
     "top": ("top k of a row", "#31688e"),
     "over": ("over a threshold", "#35a35d"),
     "window": ("window and first", "#b5500b"),
@@ -43,7 +43,7 @@ def figure(dataset: xr.Dataset, *, kind: str = "costs", rules: Iterable[str] | s
 
 def _kinds(dataset: xr.Dataset) -> list[str]:
     found = {str(kind) for kind in dataset["kind"].values}
-    return [kind for kind in FACES if kind in found]
+    return [kind for kind in RULE_INFO if kind in found]
 
 
 def _costs(dataset: xr.Dataset) -> Figure:
@@ -51,7 +51,7 @@ def _costs(dataset: xr.Dataset) -> Figure:
     kept = Axis("Share of edges kept", log=True)
     panels = [
         _panel(dataset, "rise", "kept_mean", "Loss", kept, "Rise of the loss (nats)"),
-        _panel(dataset, "kl", "kept_mean", "Next tokens", kept, "KL, dense to cut (nats)"),
+        _panel(dataset, "kl", "kept_mean", "Next tokens", kept, "KL(dense || sparse) (nats)"),
         _panel(
             dataset,
             "change_mean",
@@ -63,16 +63,16 @@ def _costs(dataset: xr.Dataset) -> Figure:
         ),
     ]
     origin = provenance_of(dataset)
-    scaled = "What stays of a row is scaled to the row's sum. " if dataset.attrs["renormalised"] else ""
+    scaled = "The remaining weights are rescaled to the row's sum. " if dataset.attrs["renormalised"] else ""
     return Figure(
         title=with_model(KINDS["costs"], origin),
         panels=tuple(panels),
         columns=3,
         notes=(
-            f"{int(dataset.attrs['prompts'])} prompts of {int(dataset.attrs['tokens'])} tokens; all heads are cut at once. "
-            f"{scaled}Bands: 95 % interval over prompts, paired with the plain pass (loss "
+            f"{int(dataset.attrs['prompts'])} prompts of {int(dataset.attrs['tokens'])} tokens; all heads are sparsified "
+            f"at once. {scaled}Bands: 95 % interval over prompts, paired with the dense pass (loss "
             f"{float(dataset['dense']):.2f} nats). The share kept runs from {100 * shares.min():.1f} % to "
-            f"{100 * shares.max():.1f} % of visible edges. Right: each head alone, with everything before it untouched.",
+            f"{100 * shares.max():.1f} % of visible edges. Right: each head alone, with everything before it unchanged.",
         ),
         provenance=provenance_caption(origin),
     )
@@ -85,7 +85,7 @@ def _panel(
     for kind in _kinds(dataset):
         one = dataset.isel({RULE: np.flatnonzero(dataset["kind"].values == kind)})
         one = one.isel({RULE: np.argsort(one[over].values)})
-        label, colour = FACES[kind]
+        label, colour = RULE_INFO[kind]
         low, high = (one[f"{variable}{end}"].values if f"{variable}{end}" in one else None for end in ("_low", "_high"))
         style = "dashed" if kind == "random" else "line"
         curves.append(
@@ -137,7 +137,7 @@ def _maps(dataset: xr.Dataset, rules: Iterable[str] | str | None) -> Figure:
         scales=scales,
         notes=(
             f"{int(dataset.attrs['prompts'])} prompts of {int(dataset.attrs['tokens'])} tokens, means over prompts. Each head "
-            "alone, with everything before it untouched. Keys: the least number that holds 99 % of a row's weight.",
+            "alone, with everything before it unchanged. Keys: the smallest number that holds 99 % of a row's weight.",
         ),
         provenance=provenance_caption(origin),
     )

@@ -49,14 +49,15 @@ class SparsityOptions(StudyOptions):
 
     study = "sparsity"
     rules: tuple[str, ...] = option(
-        DEFAULT_RULES, 'such as "top 8", "over 0.01", "window 16 + 4", "entmax 1.5", "random 8"'
+        DEFAULT_RULES,
+        'rules for dropping weights, such as "top 8", "over 0.01", "window 16 + 4", "entmax 1.5", "random 8"',
     )
-    renormalise: bool = option(True, "scale what stays so that a row keeps its sum")
-    prompts: int = option(30, "texts", minimum=4)
-    tokens: int = option(64, "of a prompt", minimum=8)
+    renormalise: bool = option(True, "rescale the remaining weights so that a row keeps its sum")
+    prompts: int = option(30, "number of prompts", minimum=4)
+    tokens: int = option(64, "tokens per prompt", minimum=8)
     batch_tokens: int = option(512, "tokens in a batch, padding included", minimum=1)
     shard: int = option(10, "prompts between two commits", minimum=1)
-    seed: int = option(0, "of the rule random")
+    seed: int = option(0, "seed of the rule random")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,9 +85,9 @@ SPARSITY = DatasetSpec(
     question="What does dropping attention weights cost?",
     method=Method(
         "Attention weights are dropped at inference by several rules (the largest of a row, those over a "
-        "threshold, a window, entmax), and as a control at random; what it costs is the rise of the loss "
-        "against the same text read whole. Each head is also cut alone, with everything before it "
-        "untouched."
+        "threshold, a window, entmax), and as a control at random; the cost is the rise of the loss against "
+        "a dense pass over the same text. Each head is also sparsified alone, with everything before it "
+        "unchanged."
     ),
     variables=(
         Variable(
@@ -100,7 +101,7 @@ SPARSITY = DatasetSpec(
         Variable(
             "kl",
             (RULE,),
-            "divergence KL(dense || cut) of the next-token distributions",
+            "divergence KL(dense || sparse) of the next-token distributions",
             dtype="float32",
             unit="nats",
             interval=True,
@@ -134,7 +135,7 @@ SPARSITY = DatasetSpec(
     examples="prompts",
     figure="figure:figure",
     figure_options={
-        "kind": FigureOption("costs: what dropping weights costs; maps: which heads can bear it.", "maps"),
+        "kind": FigureOption("costs: the cost of dropping weights; maps: which heads tolerate it.", "maps"),
         "rules": FigureOption(
             "Which rules, comma-separated; one setting of each by default.", "'top 8'", needs={"kind": ("maps",)}
         ),

@@ -1,6 +1,6 @@
-"""Sparsity without training in words: what each rule drops, what that costs, and which heads can bear it.
+"""Sparsity without training in words: what each rule drops, what that costs, and which heads tolerate it.
 
-Every number is computed from the Dataset and kept, with what it is, in `Description.numbers`: "rise top 6" is that variable at
+Every number is recorded in `Description.numbers`: "rise top 6" is that variable at
 that rule, "needed L3H1" the keys that a head needs; means and counts are named as such.
 """
 
@@ -21,18 +21,18 @@ KINDS = {
     "entmax": "Entmax in place of softmax",
     "random": "As many at random, a control",
 }
-BEARABLE = 0.05  # nats
+MAX_RISE = 0.05  # of the loss, in nats: tolerable
 NAMED = 3
 
 
 def describe(dataset: xr.Dataset) -> Description:
-    """Sparsity as a careful reader would tell it."""
+    """The sparsity Dataset in words."""
     writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
     _add_overview(writer, dataset)
     _add_axes(writer, dataset)
     for kind in _kinds(dataset):
         _add_kind(writer, dataset, kind)
-    _add_bearable(writer, dataset)
+    _add_sparsest(writer, dataset)
     _add_control(writer, dataset)
     _add_heads(writer, dataset)
     _add_caveats(writer, dataset)
@@ -57,12 +57,12 @@ def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
 
 def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
     dense = writer.number(float(dataset["dense"]), "dense")
-    scaled = "scaled to the row's sum" if dataset.attrs["renormalised"] else "left as it is"
+    scaled = "rescaled to the row's sum" if dataset.attrs["renormalised"] else "left unchanged"
     writer.add(
         "axes",
-        f"The loss is {dense} nats with nothing dropped; rises are paired by prompt, with 95 % intervals in brackets. What "
-        f"stays of a row is {scaled}. The change of a head's output is the norm of the difference over the norm of the "
-        "output, for the head alone.",
+        f"The loss is {dense} nats with nothing dropped; rises are paired by prompt, with 95 % intervals in brackets. The "
+        f"remaining weights of a row are {scaled}. The change of a head's output is the norm of the difference over "
+        "the norm of the output, for the head alone.",
     )
 
 
@@ -82,14 +82,14 @@ def _add_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
 
 
 def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
-    """The setting with the fewest edges whose rise of the loss is bearable, interval included."""
-    cheap = dataset.isel({RULE: np.flatnonzero(dataset["rise_high"].values <= BEARABLE)})
+    """The setting with the fewest edges whose rise of the loss is tolerable, interval included."""
+    cheap = dataset.isel({RULE: np.flatnonzero(dataset["rise_high"].values <= MAX_RISE)})
     return cheap.isel({RULE: int(np.argmin(cheap["kept_mean"].values))}) if cheap.sizes[RULE] else None
 
 
-def _add_bearable(writer: Writer, dataset: xr.Dataset) -> None:
+def _add_sparsest(writer: Writer, dataset: xr.Dataset) -> None:
     """The sparsest setting that costs little, of all rules."""
-    limit = writer.number(BEARABLE, "limit")
+    limit = writer.number(MAX_RISE, "limit")
     best = _cheapest(dataset)
     if best is None:
         writer.add("observations", f"No setting keeps the rise of the loss below {limit} nats, interval included.")
@@ -104,17 +104,17 @@ def _add_bearable(writer: Writer, dataset: xr.Dataset) -> None:
 
 
 def _add_control(writer: Writer, dataset: xr.Dataset) -> None:
-    for place in np.flatnonzero(dataset["kind"].values == "random"):
-        amount = float(dataset["strength"].values[place])
+    for index in np.flatnonzero(dataset["kind"].values == "random"):
+        amount = float(dataset["strength"].values[index])
         same = np.flatnonzero((dataset["kind"].values == "top") & (dataset["strength"].values == amount))
         if same.size:
-            random, top = (str(dataset[RULE].values[each]) for each in (place, same[0]))
+            random, top = (str(dataset[RULE].values[each]) for each in (index, same[0]))
             by = [writer.fixed(float(dataset["rise"].sel({RULE: name})), f"rise {name}") for name in (random, top)]
             keys = writer.number(amount, f"strength {top}")
             writer.add(
                 "observations",
-                f"Which keys stay matters: {keys} a row drawn at random raise the loss by {by[0]} nats, the {keys} largest "
-                f"by {by[1]}.",
+                f"Which keys stay matters: {keys} keys per row drawn at random raise the loss by {by[0]} nats, the {keys} "
+                f"largest by {by[1]}.",
             )
 
 
@@ -147,7 +147,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
     writer.add(
         "caveats",
-        f"Prompts have {tokens}: of a longer text the same number of keys is a smaller share. Shares are those of the plain "
+        f"Prompts have {tokens}: in a longer text the same number of keys is a smaller share. Shares are those of the dense "
         "pass. The rules are exact; how fast a sparse kernel would be is not measured.",
     )
 
