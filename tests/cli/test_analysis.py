@@ -80,14 +80,14 @@ def test_heads_of_a_study_as_percentiles_and_with_text(headwise, joined):
     assert all("knowledge" in row["relations.categories"] for row in known)
     others = json.loads(headwise("heads", joined, "--where", "'knowledge' not in relations.categories", "--json").out)
     assert len(known) + len(others) == 48
-    assert "none of the 48 heads is so" in headwise("heads", joined, "--where", "layer > 99").err
+    assert "none of the 48 heads matches" in headwise("heads", joined, "--where", "layer > 99").err
 
 
 def test_names_alone_are_printed(headwise, joined):
     assert headwise("heads", joined, "--where", "layer == 3", "--columns", "name").out.split() == [
         f"L3H{head}" for head in range(6)
     ]
-    assert "none of the 48 heads is so" in headwise("heads", joined, "--where", "layer > 99", "--columns", "name").err
+    assert "none of the 48 heads matches" in headwise("heads", joined, "--where", "layer > 99", "--columns", "name").err
     assert "greater than or equal to 1" in headwise("heads", joined, "-n", "0").refused()
 
 

@@ -33,7 +33,7 @@ def test_a_second_build_measures_nothing(headwise, atlas, tiny, texts):
     [
         (["--studies", "profil"], "Did you mean 'profile'?"),
         (["--redo", "spectre"], "There is no study 'spectre'"),
-        (["--data", "nowhere.jsonl"], "--data names 'nowhere.jsonl', and there is no such file or folder"),
+        (["--data", "nowhere.jsonl"], "--data names 'nowhere.jsonl', but there is no such file or folder"),
         (["--dtype", "float3"], "is not a dtype"),
         (["--device", "cuda:7"], "cannot be used here"),
     ],

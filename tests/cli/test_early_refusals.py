@@ -1,4 +1,4 @@
-"""What needs no model is refused before one is loaded, and what would be ignored is refused, too."""
+"""Faults that need no model are refused before one is loaded; ignored options are refused, too."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from answered import rows, write
 import headwise.model
 import headwise.studies.runner
 import headwise.studies.spectral.scoring
-from headwise.cli.unused import refuse_unused
+from headwise.cli.preflight import refuse_ignored_options
 from headwise.core.errors import StudyError
 
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever loads one fails the test."""
+    """Loading a model fails the test."""
 
     def loaded(*given: object, **how: object) -> None:
         raise AssertionError("a model was loaded before the refusal")
@@ -46,10 +46,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("build --questions empty.csv", "--questions names 'empty.csv', and that file is empty"),
+        ("build --questions empty.csv", "--questions names 'empty.csv', but that file is empty"),
         ("build --questions head.csv", "head.csv contains no rows"),
         ("build --questions other.csv", "has no field 'question'; it has a, b"),
-        ("build --questions nowhere.csv", "--questions names 'nowhere.csv', and there is no such file"),
+        ("build --questions nowhere.csv", "--questions names 'nowhere.csv', but there is no such file"),
         ("build --questions triviaqaa", "Did you mean 'triviaqa'?"),
         ("build --questions ones.jsonl", "--one-means"),
         ("build --questions triviaqa=nowhere", "nowhere"),
@@ -59,15 +59,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("build --limit -1", "--limit"),
         ("build --studies spectre", "no study 'spectre'"),
         ("build --reference nowhere", "there is no such folder"),
-        ("build -o good.txt", "good.txt is a file where a folder is needed; choose another folder with -o"),
-        ("build -o good.txt/atlas", "good.txt is a file where a folder is needed"),
+        ("build -o good.txt", "good.txt is a file, but a folder is needed; choose another folder with -o"),
+        ("build -o good.txt/atlas", "good.txt is a file, but a folder is needed"),
         ("build -o thesis", "thesis is not empty (it holds thesis.tex) and is not an atlas"),
         ("build --engine ray --workers 0", "workers=0 makes no sense for an engine"),
         ("build --endpoint localhost --endpoint-model m", "an endpoint is a URL"),
         ("build --judge-model m", "--judge-model was given without --judge"),
         ("build --set answers.temperature=-1", "must be at least 0, not -1"),
         ("plan --questions other.csv", "has no field 'question'"),
-        ("plan --studies profile --questions head.csv", "leave --questions out"),
+        ("plan --studies profile --questions head.csv", "omit --questions"),
         ("detect nowhere --ask why", "no atlas at nowhere"),
         ("detect nowhere --data nowhere.csv", "--data names 'nowhere.csv'"),
         ("detect nowhere", "give either a question"),
@@ -78,12 +78,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sparsify --data texts.jsonl --held-out good.txt", "texts.jsonl could not be read"),
         (
             "sparsify --data good.txt --held-out good.txt --steps 0",
-            "--steps was not understood: input should be greater",
+            "--steps is invalid: input should be greater",
         ),
-        ("sparsify --data good.txt --held-out good.txt -o good.txt", "is a file where a folder is needed"),
+        ("sparsify --data good.txt --held-out good.txt -o good.txt", "is a file, but a folder is needed"),
     ],
 )
-def test_a_fault_is_told_before_the_model_is_loaded(headwise, here, words, sentence):
+def test_a_fault_is_reported_before_the_model_is_loaded(headwise, here, words, sentence):
     assert sentence in headwise(*words.split()).refused()
     assert not (here / "atlas").exists()
 
@@ -94,19 +94,19 @@ def test_nothing_refused_would_be_found(headwise, here, words):
     assert "a model was loaded before the refusal" in headwise(*words.split()).err
 
 
-def test_a_missing_package_is_told_before_the_model_is_loaded(headwise, here, monkeypatch):
+def test_a_missing_package_is_reported_before_the_model_is_loaded(headwise, here, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert 'pip install "headwise[datasets]"' in headwise("build", "--questions", "triviaqa").refused()
 
 
 @pytest.mark.parametrize("words", [("-o", "made/atlas"), ("-o", "made")])
 def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words):
-    """Also where only the figures beside the atlas would find no room."""
+    """Also where only the figures next to the atlas could not be written."""
     (here / "made").mkdir()
     closed = here / "made" if words[1] == "made/atlas" else here
     monkeypatch.setattr("os.access", lambda place, how: Path(place).resolve() != closed)
     said = headwise("build", *words).refused()
-    assert f"{closed.name} may not be read and written to" in said or ". may not be" in said
+    assert f"{closed.name} is not readable and writable" in said or ". is not readable" in said
     assert "choose another folder with -o" in said
 
 
@@ -115,31 +115,33 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
     [
         (
             "--studies profile,relations --questions ones.jsonl",
-            "--questions is for answers, spectral, probing and samples, and this build makes profile, relations; add one of "
-            "them to --studies, or leave --questions out.",
+            "--questions is for answers, spectral, probing and samples, but this build measures only profile, relations; add "
+            "one of them to --studies, or omit --questions.",
         ),
-        ("--studies profile --limit 20", "leave --limit out"),
-        ("--studies profile --one-means wrong", "leave --one-means out"),
-        ("--studies profile --endpoint http://localhost/v1 --endpoint-model m", "leave --endpoint out"),
-        ("--studies profile --judge http://localhost/v1 --judge-model m", "leave --judge out"),
-        ("--studies relations --data good.txt", "--data is for profile, patterns and sparsity, and this build"),
-        ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, and"),
-        ("--studies profile --steps other.csv", "--steps is for functions and function_masking, and"),
-        ("--studies profile --reference good.txt", "--reference is for patterns and circuits, and"),
+        ("--studies profile --limit 20", "omit --limit"),
+        ("--studies profile --one-means wrong", "omit --one-means"),
+        ("--studies profile --endpoint http://localhost/v1 --endpoint-model m", "omit --endpoint"),
+        ("--studies profile --judge http://localhost/v1 --judge-model m", "omit --judge"),
+        ("--studies relations --data good.txt", "--data is for profile, patterns and sparsity, but this build"),
+        ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, but"),
+        ("--studies profile --steps other.csv", "--steps is for functions and function_masking, but"),
+        ("--studies profile --reference good.txt", "--reference is for patterns and circuits, but"),
         (
             "--studies profile --set spectral.k=5",
-            "--set spectral.k=5 is for the study spectral, and this build makes profile",
+            "--set spectral.k=5 is for the study spectral, but this build measures only profile",
         ),
-        ("--redo samples", "--redo names samples, and this build makes profile, patterns, answers"),
+        ("--redo samples", "--redo names samples, but this build measures only profile, patterns, answers"),
     ],
 )
-def test_an_option_that_nothing_looks_at_is_refused(headwise, here, words, sentence):
+def test_an_ignored_option_is_refused(headwise, here, words, sentence):
     assert sentence in headwise("build", *words.split()).refused()
 
 
-def test_options_that_something_looks_at_pass():
-    refuse_unused(["spectral"], {"--questions": "mine.csv", "--limit": 0}, ["answers.few_shot=1"], ["answers"])
-    refuse_unused(["profile"], {"--reference": "none", "--questions": None})
-    refuse_unused(None, dict.fromkeys(("--data", "--questions", "--relations", "--steps", "--reference"), "given"))
+def test_options_that_a_study_reads_pass():
+    refuse_ignored_options(["spectral"], {"--questions": "mine.csv", "--limit": 0}, ["answers.few_shot=1"], ["answers"])
+    refuse_ignored_options(["profile"], {"--reference": "none", "--questions": None})
+    refuse_ignored_options(
+        None, dict.fromkeys(("--data", "--questions", "--relations", "--steps", "--reference"), "given")
+    )
     with pytest.raises(StudyError):
-        refuse_unused(["relations"], {"--data": "given"})
+        refuse_ignored_options(["relations"], {"--data": "given"})

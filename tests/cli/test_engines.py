@@ -13,7 +13,10 @@ from headwise.atlas import Atlas
 @pytest.mark.parametrize("verb", ["build", "plan"])
 def test_options_of_workers_without_them_are_refused(headwise, verb):
     said = headwise(verb, "--workers", "2").refused()
-    assert said == "headwise: --workers is for workers, and --engine local has none; add --engine ray, or leave it out."
+    assert (
+        said
+        == "headwise: --workers is for Ray workers, but --engine local has none; add --engine ray, or omit --workers."
+    )
 
 
 @pytest.mark.parametrize("verb", ["build", "plan"])

@@ -19,7 +19,7 @@ def test_headvis_is_written_and_told(headwise, atlas, tmp_path):
 def test_slips_are_refused_in_a_sentence(headwise, atlas, tmp_path):
     assert "Did you mean 'headvis'?" in headwise("export", atlas, "--to", "headviz").err
     told = headwise("export", atlas, "--to", "headvis", "--private")
-    assert told.code == 2 and "--private does nothing with --to headvis" in told.err
+    assert told.code == 2 and "--private has no effect with --to headvis" in told.err
     told = headwise("export", atlas, "--to", "hub:me/atlas", "-o", tmp_path)
     assert told.code == 2 and "-o does nothing" in told.err
 

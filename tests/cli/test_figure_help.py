@@ -10,7 +10,7 @@ import pytest
 from synthetic.patterns import patterns_dataset
 
 from headwise.atlas import Atlas
-from headwise.cli.figure_help import study_in
+from headwise.cli.settings import study_in
 from headwise.core.errors import StudyError
 from headwise.studies.present import _refuse_conflicts, figure_defaults, figure_types
 from headwise.studies.registry import datasets

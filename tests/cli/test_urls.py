@@ -52,7 +52,7 @@ def test_what_is_written_beside_goes_to_the_current_folder(folder):
 
 
 def test_the_same_command_again_measures_nothing(folder, headwise, command, monkeypatch):
-    monkeypatch.setattr("headwise.cli.pictures.write_pictures", lambda atlas, where: [])
+    monkeypatch.setattr("headwise.cli.build.write_figures", lambda atlas, where: [])
     monkeypatch.setattr("headwise.web.report.write", lambda atlas, where: where)
     before = Atlas.open(URL).fingerprint
     result = headwise(*command, "-o", URL, "--json", cwd=folder)

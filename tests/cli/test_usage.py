@@ -1,9 +1,9 @@
-"""Commands that are not written right: one sentence that says what to type, and exit code 2."""
+"""Mistakes in a command: one sentence that says what to type, and exit code 2."""
 
 import pytest
 
 from headwise.cli.main import app
-from headwise.cli.usage import MEANT
+from headwise.cli.usage import VERB_SYNONYMS
 
 
 @pytest.mark.parametrize(
@@ -15,20 +15,20 @@ from headwise.cli.usage import MEANT
             ["build", "--studeis", "profile"],
             "build has no option --studeis. Did you mean '--studies'? See headwise build --help",
         ),
-        (["build", "--zzz"], "build has no option --zzz. See headwise build --help for those it has"),
+        (["build", "--zzz"], "build has no option --zzz. See headwise build --help for its options"),
         (["bild"], "there is no verb 'bild'. Did you mean 'build'? Known: answers, build"),
         (["draw"], "there is no verb 'draw'. Did you mean 'show'? Known: answers, build"),
         (["profile"], "there is no verb 'profile'. profile is a study: headwise show ATLAS profile draws it"),
-        (["plan", "one", "two"], "plan was given more than it takes (two); write: headwise plan [MODEL]"),
-        (["plan", "--limit", "many"], "--limit was not understood: "),
+        (["plan", "one", "two"], "plan got unexpected arguments (two); write: headwise plan [MODEL]"),
+        (["plan", "--limit", "many"], "--limit is invalid: "),
         (
             ["describe", "atlas", "profile", "extra"],
-            "describe was given more than it takes (extra); write: headwise describe ATLAS STUDY",
+            "describe got unexpected arguments (extra); write: headwise describe ATLAS STUDY",
         ),
         (["build", "--data"], "'--data' requires an argument; see headwise"),
     ],
 )
-def test_a_slip_is_told_in_one_sentence(headwise, words, sentence):
+def test_a_mistake_is_reported_in_one_sentence(headwise, words, sentence):
     result = headwise(*words)
     assert sentence in result.refused()
     assert len(result.err.strip().splitlines()) == 1
@@ -46,14 +46,14 @@ def test_version_and_help_end_well(headwise):
     assert headwise("heads", "--help").code == 0
 
 
-def test_an_interruption_says_that_the_work_is_kept(headwise, monkeypatch, tmp_path):
+def test_an_interruption_says_that_measurements_are_stored(headwise, monkeypatch, tmp_path):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("headwise.atlas.Atlas.open", interrupt)
     result = headwise("heads", tmp_path)
     assert result.code == 130
-    assert "interrupted; what was measured is kept" in result.err
+    assert "interrupted; finished measurements are stored" in result.err
 
 
 # ---- help -----------------------------------------------------------------------------------------------------------
@@ -73,5 +73,5 @@ def test_every_verb_has_examples_of_its_own_and_nothing_is_cut(headwise, monkeyp
         assert f"headwise {verb}" in said.out.split("Example")[-1]
 
 
-def test_the_words_that_verbs_are_also_called_are_no_verbs_themselves():
-    assert not {word for words in MEANT.values() for word in words} & set(verbs())
+def test_synonyms_of_verbs_are_not_verbs():
+    assert not {word for words in VERB_SYNONYMS.values() for word in words} & set(verbs())

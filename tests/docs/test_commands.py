@@ -17,8 +17,8 @@ import pytest
 import typer
 
 from headwise.cli.main import app
+from headwise.cli.preflight import OPTION_INPUTS, refuse_ignored_options
 from headwise.cli.settings import refuse_unknown
-from headwise.cli.unused import READ_AS, refuse_unused
 from headwise.studies.present import figure_types, has_figure
 from headwise.studies.registry import datasets, producers
 
@@ -65,8 +65,10 @@ def test_every_option_of_a_build_is_looked_at(page: Path):
             if studies == "recency":  # the plug-in of docs/adding/study.md, which tests/studies/test_plugin.py installs
                 continue
             settings = [value for name, value in pairwise(words) if name == "--set"]
-            given = {option: after.get(option) for option in READ_AS}
-            refuse_unused(studies.split(",") if studies else None, given, settings, redo.split(",") if redo else ())
+            given = {option: after.get(option) for option in OPTION_INPUTS}
+            refuse_ignored_options(
+                studies.split(",") if studies else None, given, settings, redo.split(",") if redo else ()
+            )
 
 
 HINT = re.compile(r"headwise (?:" + "|".join(sorted(VERBS)) + r")\b[^\n`\"';:()]*")

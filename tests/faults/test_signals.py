@@ -13,7 +13,7 @@ from faults.verdict import committed
 
 CODES = {"int": 130, "term": 143}
 SIGNALS = {"int": signal.SIGINT, "term": signal.SIGTERM}
-KEPT = "headwise: interrupted; what was measured is kept, and the same command goes on from there."
+RESUMABLE = "headwise: interrupted; finished measurements are stored, and the same command resumes from there."
 
 
 def moments(experiment: Experiment) -> list[int]:
@@ -39,7 +39,7 @@ def test_at_a_moment(experiment: Experiment, kind: str) -> None:
             ),
         )
         assert case.first.code == CODES[kind], case.first.err
-        assert case.first.sentence == KEPT
+        assert case.first.sentence == RESUMABLE
         assert not unfinished
         assert not case.faults
 
@@ -55,7 +55,7 @@ def test_from_outside(experiment: Experiment, kind: str) -> None:
     run.signal(SIGNALS[kind])
     first = run.wait()
     assert first.code == CODES[kind]
-    assert first.sentence == KEPT
+    assert first.sentence == RESUMABLE
     kept = committed(atlas)
     case = experiment.again(atlas, first, {"do": kind}, "profile")
     assert not case.faults

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 HEAVY = (
     "faults.injection",
-    "headwise.cli.pictures", "headwise.studies.progress", "headwise.cli.settings", "headwise.studies", "headwise.web.report",
+    "headwise.figures", "headwise.studies.progress", "headwise.cli.settings", "headwise.studies", "headwise.web.report",
     "transformers.models.llama.modeling_llama",
 )  # fmt: skip
 PATIENCE = 120.0  # seconds that a build of the tiny model may take, however loaded the machine
@@ -196,12 +196,12 @@ def obey_permissions() -> None:
 def headwise(request: dict[str, Any], place: Path) -> int:
     """The entry point itself; its exit code."""
     from faults import injection
-    from headwise.cli import pictures
+    from headwise.cli import build
     from headwise.cli.main import main
     from headwise.web import report
 
     if not request.get("drawing"):
-        pictures.write_pictures = lambda atlas, folder: [atlas[study] for study in atlas.studies][:0]
+        build.write_figures = lambda atlas, folder: [atlas[study] for study in atlas.studies][:0]
         report.write = lambda atlas, path: path
     sys.argv = ["headwise", *request["arguments"]]
     injection.install(request["fault"], request["atlas"], place / "log", noting=request.get("noting", False))

@@ -1,4 +1,4 @@
-"""`headwise answers`: what was answered, how it was labelled, and which rule decided."""
+"""`headwise answers`: the model's answers, their labels, and the rule behind each label."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
+from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,28 +25,32 @@ SAVED = [
 def answers(
     atlas: AtlasArgument,
     label: Annotated[
-        str | None, typer.Option("--label", help="Only these: correct, wrong or refused.", show_default=False)
+        str | None,
+        typer.Option("--label", help="Only answers with this label: correct, wrong or refused.", show_default=False),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default=False)] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", help="Only answers on this topic.", show_default=False)
+    ] = None,
     rule: Annotated[
-        str | None, typer.Option("--rule", help="Only what this rule decided, such as contained.", show_default=False)
+        str | None,
+        typer.Option("--rule", help="Only answers labelled by this rule, such as contained.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", help="Rows to print.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", help="Number of rows to print.")] = 20,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Draw the rows at random with this seed.", show_default=False)
+        int | None, typer.Option("--seed", help="Sample the rows at random with this seed.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.", show_default=False),
     ] = None,
     spans: Annotated[
-        str, typer.Option("--spans", help="How the exact answer is found: blind, or published (sees the label).")
+        str, typer.Option("--spans", help="How the exact answer is located: blind, or published (uses the label).")
     ] = "blind",
     as_json: JsonOption = False,
 ) -> None:
-    """What was asked, what was answered, its exact answer, how it was labelled and why.
+    """List questions, answers, exact answers and labels, with the rule that decided each label.
 
-    Labels made by rules are never all right: read some before you trust a map that is made on them.
+    Rule-based labels contain errors: read a sample before you trust a study that depends on them.
     """
     from headwise.atlas import Atlas
     from headwise.cli.tables import save_table
@@ -54,43 +58,43 @@ def answers(
     every = _with_exact(Atlas.open(atlas)["answers"].to_dataframe(), spans)
     for column, wanted in (("label", label), ("topic", topic), ("rule", rule)):
         _refuse_unknown(every, column, wanted)
-    kept = every[
+    selected = every[
         (every["label"] == (label or every["label"]))
         & (every["topic"] == (topic or every["topic"]))
         & (every["rule"] == (rule or every["rule"]))
     ]
     if output is not None:
-        save_table(kept[SAVED].rename_axis("id"), output)
+        save_table(selected[SAVED].rename_axis("id"), output)
         typer.echo(output)
         return
-    rows = kept.sample(min(limit, len(kept)), random_state=seed) if seed is not None else kept.head(limit)
+    rows = selected.sample(min(limit, len(selected)), random_state=seed) if seed is not None else selected.head(limit)
     if as_json:
         listed = rows[SAVED].rename_axis("id").reset_index().to_json(orient="records")
-        typer.echo(json.dumps({"counts": _counts(kept), "answers": json.loads(listed)}, ensure_ascii=False))
+        typer.echo(json.dumps({"counts": _counts(selected), "answers": json.loads(listed)}, ensure_ascii=False))
         return
-    _print(kept, rows, len(every))
+    _print(selected, rows, len(every))
 
 
 answers.examples = examples(  # type: ignore[attr-defined]
     "headwise answers atlas",
     "headwise answers atlas --label wrong --topic capitals -n 30",
-    ("headwise answers atlas --rule contained --seed 0", "what one rule decided, drawn at random"),
-    ("headwise answers atlas -o answers.csv", "all of them, as a table"),
+    ("headwise answers atlas --rule contained --seed 0", "a random sample of the answers that one rule labelled"),
+    ("headwise answers atlas -o answers.csv", "all answers as a table"),
 )
 
 
 def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
-    """The answers with the text of their exact answers; empty where there is none."""
+    """The answers with a column of exact answers; empty text where none was found."""
     from headwise.core.errors import DataError, did_you_mean
     from headwise.corpora.exact_answers import METHODS, exact_answer
 
     if spans not in METHODS:
-        raise DataError(f"exact answers are not found by {spans!r}. {did_you_mean(spans, METHODS)}")
+        raise DataError(f"--spans has no method {spans!r}. {did_you_mean(spans, METHODS)}")
     found = []
     for row in frame.itertuples():
         golds = [str(row.matched), *json.loads(str(row.golds))]
-        place = exact_answer(str(row.question), str(row.answer), spans, label=str(row.label), golds=golds)
-        found.append("" if place is None else str(row.answer)[place[0] : place[1]])
+        span = exact_answer(str(row.question), str(row.answer), spans, label=str(row.label), golds=golds)
+        found.append("" if span is None else str(row.answer)[span[0] : span[1]])
     return frame.assign(exact=found)
 
 
@@ -109,35 +113,37 @@ def _counts(frame: pd.DataFrame) -> dict[str, dict[str, int]]:
     }
 
 
-def _print(kept: pd.DataFrame, rows: pd.DataFrame, size: int) -> None:
+def _print(selected: pd.DataFrame, rows: pd.DataFrame, size: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=200, soft_wrap=True)
-    if kept.empty:
-        console.print(f"None of the {size} answers is of that kind; leave one of --label, --topic and --rule out.")
+    if selected.empty:
+        console.print(f"None of the {size} answers matches; omit one of --label, --topic and --rule.")
         return
-    counts = _counts(kept)
+    counts = _counts(selected)
     labels = ", ".join(f"{count} {label}" for label, count in counts["label"].items())
     rules = ", ".join(f"{rule} {count}" for rule, count in counts["rule"].items())
     cut = next(iter(counts["cut"].values()))
-    console.print(f"{len(kept)} of {size} answers: {labels}; {cut} cut at the token limit.", markup=False)
-    console.print(f"Decided by: {rules}.\n", markup=False)
-    topics = kept.pivot_table(index="topic", columns="label", values="question", aggfunc="count", fill_value=0)
+    console.print(f"{len(selected)} of {size} answers: {labels}; {cut} cut at the token limit.", markup=False)
+    console.print(f"Labelled by rule: {rules}.\n", markup=False)
+    topics = selected.pivot_table(index="topic", columns="label", values="question", aggfunc="count", fill_value=0)
     if len(topics) > 1:
         console.print(_topic_table(topics), "")
     table = Table("id", *SHOWN, box=None, header_style="bold")
     for name, row in rows.iterrows():
         table.add_row(str(name), *(_cell(str(row[column])) for column in SHOWN))
     console.print(table)
-    if len(rows) < len(kept):
-        console.print(f"\n{len(rows)} of {len(kept)} shown; -n for more, -o answers.csv for all.", markup=False)
+    if len(rows) < len(selected):
+        console.print(
+            f"\n{len(rows)} of {len(selected)} shown; -n shows more, -o answers.csv writes all.", markup=False
+        )
 
 
 def _topic_table(topics: pd.DataFrame) -> Table:
-    """Answers of each label, a row a topic; the share of correct ones where correct and wrong ones were asked for."""
+    """Number of answers per topic and label, with the share of correct answers if both labels are present."""
     from rich.table import Table
 
     shared = {"correct", "wrong"} <= set(topics.columns)
@@ -152,7 +158,7 @@ def _topic_table(topics: pd.DataFrame) -> Table:
 
 
 def _cell(text: str) -> str:
-    """One line, not too long, and no markup."""
+    """The text on one line of at most 90 characters, without markup."""
     from rich.markup import escape
 
     line = " ".join(text.split())

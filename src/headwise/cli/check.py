@@ -1,4 +1,4 @@
-"""`headwise check`: prove on the spot that a model's heads can be read right."""
+"""`headwise check`: verify that the attention of a model is read correctly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import (
     AdapterOption,
     DeviceMapOption,
@@ -19,7 +18,8 @@ from headwise.cli.options import (
     OffloadOption,
     RevisionOption,
 )
-from headwise.cli.places import refuse_missing_model
+from headwise.cli.preflight import refuse_missing_model
+from headwise.cli.usage import examples
 
 
 def check(
@@ -33,16 +33,16 @@ def check(
     adapter: AdapterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Is every layer seen, does it agree with eager attention, what is refused and why.
+    """Check that every layer is observed and agrees with eager attention; list refused layers with the reason.
 
-    Ends with exit code 0 if every check passes and 1 if one does not.
+    The exit code is 0 if every check passes, and 1 otherwise.
     """
     refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
     from headwise.model import load
     from headwise.seam import check as run_checks
 
-    spread: dict[str, Any] = {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
-    report = run_checks(load(model, dtype=dtype, device=device, **spread, revision=revision, adapter=adapter))
+    placement: dict[str, Any] = {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
+    report = run_checks(load(model, dtype=dtype, device=device, **placement, revision=revision, adapter=adapter))
     if as_json:
         typer.echo(json.dumps(report.to_dict()))
     else:
@@ -59,6 +59,9 @@ def check(
 check.examples = examples(  # type: ignore[attr-defined]
     ("headwise check", "the default model"),
     "headwise check ./my-model --dtype bfloat16 --json",
-    ("headwise check ./my-model --adapter ./my-adapter", "a model under a PEFT adapter"),
-    ("headwise check ./llama-70b --device-map auto --memory cpu=20GiB", "a model larger than memory: the rest on disk"),
+    ("headwise check ./my-model --adapter ./my-adapter", "a model with a PEFT adapter"),
+    (
+        "headwise check ./llama-70b --device-map auto --memory cpu=20GiB",
+        "a model larger than memory: the rest stays on disk",
+    ),
 )

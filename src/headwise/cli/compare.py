@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import JsonOption
+from headwise.cli.usage import examples
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(metavar="A", help="An atlas: what it was, such as the dense model's.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another: what it became, such as the sparse one's.")],
+    a: Annotated[Path, typer.Argument(metavar="A", help="The atlas before the change, such as that of the dense model.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The atlas after the change, such as that of the sparse model.")],
     study: Annotated[
         str | None,
         typer.Option("--study", help="Only these studies, comma-separated. Default: all that both have.", show_default=False),
@@ -22,12 +22,12 @@ def compare(
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns", help="Columns that are drawn, such as profile.sink,profile.entropy. Default: those that changed most.",
+            "--columns", help="Columns to draw, such as profile.sink,profile.entropy. Default: those that changed most.",
             show_default=False,
         ),
     ] = None,
-    top: Annotated[int, typer.Option("--top", help="How many heads the table shows.", min=1)] = 10,
-    unlike: Annotated[bool, typer.Option("--unlike", help="Compare studies of unlike data all the same.")] = False,
+    top: Annotated[int, typer.Option("--top", help="Number of heads in the table.", min=1)] = 10,
+    unlike: Annotated[bool, typer.Option("--unlike", help="Also compare studies measured on different data.")] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -37,16 +37,16 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """What changed from atlas A to atlas B, per head, next to the change expected from a re-run.
+    """Compare two atlases: what changed from A to B per head, next to the change expected from re-running A.
 
-    For dense and sparse, base and chat, full precision and quantised. Models of different shape are compared by depth.
+    Use it for dense and sparse, base and chat, or full-precision and quantised models. Models of different shape are compared
+    by relative depth.
     """
     from headwise.analysis import compare as compared
     from headwise.analysis import comparison_figure, describe_comparison
     from headwise.atlas import Atlas
-    from headwise.cli.files import written
     from headwise.cli.options import split
-    from headwise.cli.tables import print_table, save_table
+    from headwise.cli.tables import print_table, save_table, write_file
     from headwise.figures import save
 
     found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), unlike=unlike)
@@ -63,7 +63,7 @@ def compare(
 
     if output is not None:
         figures = dict.fromkeys((".png", ".pdf", ".svg"), draw)
-        written(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
+        write_file(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
         typer.echo(output)
     elif as_json:
         typer.echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))
@@ -75,12 +75,15 @@ def compare(
             if len(found.heads) > top:
                 typer.echo(f"{top} of {len(found.heads)} heads; --top shows more, -o heads.csv writes all.")
         elif found.within_noise and not found.same:
-            typer.echo("No table of heads, as all of it is noise; -o heads.csv writes it all the same.")
+            typer.echo("No table of heads, since all changes are within noise; -o heads.csv writes it anyway.")
 
 
 compare.examples = examples(  # type: ignore[attr-defined]
     "headwise compare dense sparse",
-    ("headwise compare dense sparse --study profile -o changes.png", "maps of the change, and A against B"),
+    (
+        "headwise compare dense sparse --study profile -o changes.png",
+        "maps of the change, and scatter plots of B against A",
+    ),
     ("headwise compare base chat --columns profile.sink -o sink.pdf", "one column"),
-    ("headwise compare base chat -o heads.csv", "every head, the most changed first"),
+    ("headwise compare base chat -o heads.csv", "all heads, the most changed first"),
 )

@@ -1,4 +1,4 @@
-"""`headwise detect`: score answers with the detector that was fitted on a model's answers."""
+"""`headwise detect`: score answers with the hallucination detector of an atlas."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument
-from headwise.cli.places import refuse_missing_file
+from headwise.cli.preflight import refuse_missing_file
+from headwise.cli.usage import examples
 from headwise.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,36 +21,41 @@ def detect(
     atlas: AtlasArgument,
     ask: Annotated[
         str | None,
-        typer.Option("--ask", help="A question: the model answers, and that is scored.", show_default=False),
+        typer.Option("--ask", help="A question; the model answers it, and the answer is scored.", show_default=False),
     ] = None,
     answer: Annotated[
-        str | None, typer.Option("--answer", help="With --ask: score this answer instead.", show_default=False)
+        str | None,
+        typer.Option("--answer", help="With --ask: score this answer instead of the model's.", show_default=False),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
-            help="A file of question and response (.jsonl, .csv, .parquet), or - for JSON lines on standard input.",
+            help="A file with fields question and response (.jsonl, .csv, .parquet), or - for JSON lines on standard input.",
             show_default=False,
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Where the atlas's model is, if not at its id.", show_default=False),
+        typer.Option(
+            "--model",
+            help="A hub id or folder of the model, if it is not at the id stored in the atlas.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Score answers: JSON lines with the probability that each is wrong, and the heads that drove it.
+    """Score answers: JSON lines with the probability that each is wrong, and the heads that contribute most.
 
-    `heads` and `others` are log-odds added to "wrong". `unusual` names features outside of all that the detector was fitted
-    on: it knows answers in the model's own style, so score what the model says, or whole sentences like it.
+    `heads` and `others` are contributions to the log-odds of "wrong". `unusual` names features outside the range of the
+    training data. The detector was trained on answers in the model's own style: score those, or full sentences like them.
     """
     if (ask is None) == (data is None):
-        raise DataError('give either a question with --ask "...", or a file of answers with --data')
+        raise DataError('give either a question with --ask "..." or a file of answers with --data, not both.')
     if data != "-":
         refuse_missing_file("--data", data)
     from headwise.atlas import Atlas
 
-    Atlas.open(atlas)  # one that is not there is told before anything heavier is loaded
+    Atlas.open(atlas)  # reports a missing atlas before anything heavier is loaded
     from headwise.corpora import Question
     from headwise.corpora.questions import read_questions
 
@@ -75,11 +80,13 @@ def _from_line(number: int, line: str) -> Question:
             str(row.get("id", number)), row["question"], (), response=row.get("response", row.get("answer"))
         )
     except (json.JSONDecodeError, KeyError, AttributeError) as error:
-        raise DataError(f'line {number} is not a JSON object with a "question" (and a "response"): {error}') from error
+        raise DataError(
+            f'line {number} of standard input is not a JSON object with a "question" and a "response"; correct it: {error}'
+        ) from error
 
 
 detect.examples = examples(  # type: ignore[attr-defined]
-    ('headwise detect atlas --ask "What is the capital of Norway?"', "the model answers, and that is scored"),
-    ('headwise detect atlas --ask "What is the capital of Norway?" --answer "Oslo."', "your answer is scored"),
+    ('headwise detect atlas --ask "What is the capital of Norway?"', "score the model's answer"),
+    ('headwise detect atlas --ask "What is the capital of Norway?" --answer "Oslo."', "score a given answer"),
     "headwise detect atlas --data answers.jsonl > scores.jsonl",
 )

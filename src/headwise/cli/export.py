@@ -1,4 +1,4 @@
-"""`headwise export`: an atlas for other tools, or for others: HeadVis' folder, a dataset of the hub, or another place."""
+"""`headwise export`: copy an atlas to HeadVis, to a dataset on the Hugging Face hub, or to another location."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument
+from headwise.cli.usage import examples
 
 HEADVIS, HUB = "headvis", "hub:"
 
@@ -19,7 +19,7 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="headvis (its data folder), hub:OWNER/NAME (a dataset repository), or where a copy goes: s3://BUCKET/NAME, "
+            help="headvis (its data folder), hub:OWNER/NAME (a dataset repository), or the URL of a copy: s3://BUCKET/NAME, "
             "gs://, az://, file:///FOLDER.",
         ),
     ],
@@ -27,14 +27,12 @@ def export(
         Path | None,
         typer.Option("-o", "--output", help="With headvis: a new folder. Default: headvis.", show_default=False),
     ] = None,
-    private: Annotated[
-        bool, typer.Option("--private", help="With hub: a repository that is not there yet becomes private.")
-    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="With hub: create the repository as private.")] = False,
     revision: Annotated[
         str | None, typer.Option("--revision", help="With hub: the branch to commit to.", show_default=False)
     ] = None,
 ) -> None:
-    """Write an atlas for another tool, put it on the hub (hf://datasets/OWNER/NAME), or copy it to another place."""
+    """Export an atlas to another tool, upload it to the hub (hf://datasets/OWNER/NAME), or copy it to a URL."""
     from headwise.atlas import Atlas
     from headwise.core.errors import DataError, did_you_mean
     from headwise.exports import write_headvis
@@ -42,32 +40,38 @@ def export(
     if to != HEADVIS and not to.startswith(HUB) and "://" not in to:
         known = [HEADVIS, f"{HUB}OWNER/NAME", "s3://BUCKET/NAME"]
         raise DataError(f"an atlas cannot be exported to {to!r}. {did_you_mean(to, known)}")
-    _refuse_idle(to, output, private, revision)
+    _refuse_ignored(to, output, private, revision)
     opened = Atlas.open(atlas)
     if to == HEADVIS:
         typer.echo(write_headvis(opened, output or Path(HEADVIS)))
         if "patterns" not in opened:
-            typer.echo("without sequences: the atlas has no patterns study, which keeps attention maps", err=True)
+            typer.echo(
+                "exported without sequences, because the atlas has no study patterns, which stores attention maps",
+                err=True,
+            )
     elif "://" in to:
         typer.echo(opened.copy_to(to).location)
     else:
         typer.echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
 
 
-def _refuse_idle(to: str, output: Path | None, private: bool, revision: str | None) -> None:
-    """Refuse options that the chosen format has no use for."""
+def _refuse_ignored(to: str, output: Path | None, private: bool, revision: str | None) -> None:
+    """Refuse options that have no effect on the chosen format."""
     from headwise.core.errors import DataError
 
     hub = {"--private": private, "--revision": revision is not None}
-    idle = (hub if not to.startswith(HUB) else {}) | ({"-o": output is not None} if to != HEADVIS else {})
-    for option, given in idle.items():
+    ignored = (hub if not to.startswith(HUB) else {}) | ({"-o": output is not None} if to != HEADVIS else {})
+    for option, given in ignored.items():
         if given:
-            raise DataError(f"{option} does nothing with --to {to}; leave it out")
+            raise DataError(f"{option} has no effect with --to {to}; omit it.")
 
 
 export.examples = examples(  # type: ignore[attr-defined]
     "headwise export atlas --to headvis -o headvis/data",
     "headwise export atlas --to hub:me/smollm2-atlas --private",
-    ("headwise export atlas --to s3://bucket/atlas", "a copy in an object store; file:///data/atlas gets one back"),
-    ("headwise heads hf://datasets/me/smollm2-atlas", "every verb that takes ATLAS opens one of the hub"),
+    ("headwise export atlas --to s3://bucket/atlas", "copy to an object store; file:///data/atlas copies to a folder"),
+    (
+        "headwise heads hf://datasets/me/smollm2-atlas",
+        "every verb with an ATLAS argument also opens atlases on the hub",
+    ),
 )

@@ -1,4 +1,4 @@
-"""`headwise head`: everything known about one head."""
+"""`headwise head`: one head across all studies."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
+from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headwise.analysis import HeadReport
     from headwise.analysis.head_sections import HeadSection
 
-WIDTH = 120  # of a line where the output is no terminal
+DEFAULT_WIDTH = 120  # if the output is not a terminal
 BAR_CELLS = 10
 VERDICTS = {"agree": "[green]agree[/]", "disagree": "[red]disagree[/]", "open": "[yellow]open[/]"}
 LEFT_ALIGNED = ("", "pairs")
@@ -27,16 +27,18 @@ LEFT_ALIGNED = ("", "pairs")
 
 def head(
     atlas: AtlasArgument,
-    name: Annotated[str, typer.Argument(metavar="HEAD", help="The head, such as L12H3 (layer 12, head 3, from 0).")],
+    name: Annotated[
+        str, typer.Argument(metavar="HEAD", help="The head, such as L12H3: layer 12, head 3, both counted from 0.")
+    ],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A .md, .txt or .json file.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Everything known about one head, over all studies: numbers with percentiles, relations, functions, similar heads."""
+    """Report one head across all studies: statistics with percentiles, relations, functions and similar heads."""
     from headwise.analysis import describe_head, head_report
     from headwise.atlas import Atlas
-    from headwise.cli.files import written
+    from headwise.cli.tables import write_file
 
     found = head_report(Atlas.open(atlas), name)
     if output is not None:
@@ -45,7 +47,7 @@ def head(
             ".txt": lambda: describe_head(found).text(),
             ".json": lambda: json.dumps(found.to_dict(), ensure_ascii=False, indent=1) + "\n",
         }
-        written(output, {suffix: _writer(text) for suffix, text in texts.items()})
+        write_file(output, {suffix: _writer(text) for suffix, text in texts.items()})
         typer.echo(output)
     elif as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
@@ -58,7 +60,7 @@ def _writer(text: Callable[[], str]) -> Callable[[Path], object]:
 
 
 def _print(report: HeadReport) -> None:
-    """The sections of the report. Texts from data (tokens, words) are escaped, so that none is read as markup."""
+    """Print the sections of the report; text from data (tokens, words) is escaped, since it may look like markup."""
     from rich.console import Console
     from rich.markup import escape
     from rich.padding import Padding
@@ -67,7 +69,7 @@ def _print(report: HeadReport) -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
+        console = Console(highlight=False, width=DEFAULT_WIDTH)
     console.print(f"[bold]{report.name}[/]  [dim]{escape(report.model)}[/]\n")
     console.print(escape(report.summary))
     for section in sections_of(report):
@@ -80,7 +82,7 @@ def _print(report: HeadReport) -> None:
 
 
 def _table(section: HeadSection) -> Table:
-    """With a bar behind every percentile, and verdicts in colour."""
+    """The table of a section, with a bar after each percentile and coloured verdicts."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -109,5 +111,5 @@ def _bar(percentile: str) -> str:
 head.examples = examples(  # type: ignore[attr-defined]
     "headwise head atlas L12H3",
     ("headwise head atlas L12H3 -o L12H3.md", "the same as prose"),
-    ("headwise head atlas L12H3 --json", "for a program, its attention maps as pixels"),
+    ("headwise head atlas L12H3 --json", "as JSON, with its attention maps as pixels"),
 )

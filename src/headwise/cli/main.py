@@ -1,6 +1,6 @@
-"""The command line: one verb a file. Nothing heavy is loaded until a verb needs it.
+"""The command line: one verb per file. Heavy libraries are imported only by the verbs that need them.
 
-Errors meant for the person at the keyboard are printed as one sentence, without a traceback, and end with exit code 2.
+User errors are printed as one sentence without a traceback and end with exit code 2.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from headwise.cli.check import check
 from headwise.cli.compare import compare
 from headwise.cli.describe import describe
 from headwise.cli.detect import detect
-from headwise.cli.endings import INTERRUPTED, TERMINATED, ends_when_told
-from headwise.cli.examples import examples
 from headwise.cli.export import export
 from headwise.cli.head import head
 from headwise.cli.heads import heads
@@ -25,19 +23,20 @@ from headwise.cli.plan import plan
 from headwise.cli.report import report
 from headwise.cli.serve import serve
 from headwise.cli.show import show
+from headwise.cli.signals import INTERRUPTED, TERMINATED, unwind_on_sigterm
 from headwise.cli.sparsify import sparsify
 from headwise.cli.studies import studies
-from headwise.cli.usage import UsageError, paragraphs, sentence
+from headwise.cli.usage import UsageError, describe_error, examples, paragraphs
 from headwise.core.errors import HeadwiseError
 
 app = typer.Typer(
     name="headwise",
     help="Reads a language model one attention head at a time.",
     epilog=examples(
-        ("headwise build", "start here: the default model on the packaged texts, into the folder atlas"),
-        ("headwise show atlas profile", "then: a figure of one study"),
-        ("headwise describe atlas profile", "the same in words"),
-        ("headwise show --help", "the options of a verb, with examples; every verb has this"),
+        ("headwise build", "start here: measure the default model on the packaged texts; writes the folder atlas"),
+        ("headwise show atlas profile", "then draw one study"),
+        ("headwise describe atlas profile", "the same study in words"),
+        ("headwise show --help", "options and examples of a verb"),
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -57,22 +56,22 @@ for verb in VERBS:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     if version:
         typer.echo(f"headwise {__version__}")
         raise typer.Exit
 
 
 def main() -> None:
-    """The entry point: user errors without a traceback."""
+    """The entry point: runs a verb and turns errors and signals into exit codes."""
     try:
-        with ends_when_told():
+        with unwind_on_sigterm():
             code = app(standalone_mode=False, prog_name="headwise") or 0
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            typer.secho(f"headwise: {sentence(error)}", fg="red", err=True)
+            typer.secho(f"headwise: {describe_error(error)}", fg="red", err=True)
         code = 2
     except HeadwiseError as error:
         typer.secho(f"headwise: {error}", fg="red", err=True)
@@ -87,6 +86,7 @@ def main() -> None:
         code = 0
     if code in (INTERRUPTED, TERMINATED):
         typer.echo(
-            "headwise: interrupted; what was measured is kept, and the same command goes on from there.", err=True
+            "headwise: interrupted; finished measurements are stored, and the same command resumes from there.",
+            err=True,
         )
     sys.exit(code)

@@ -1,19 +1,26 @@
-"""Options that several verbs share, said once."""
+"""Arguments and options that several verbs share, including the choice of an engine (this process, or Ray workers)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-SHOWN, MODEL = "What the model is shown", "The model"  # boxes of the help
+from headwise.core.errors import EngineError, did_you_mean
+
+if TYPE_CHECKING:
+    from headwise.engines import Engine
+
+INPUTS, MODEL, ENGINE = "Input data", "Model", "Engine"  # panels of the help
+ENGINES = ("local", "ray")
+DEFAULT_LIMIT = 500  # questions
 
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="MODEL",
-        help="A hub id, a folder, a .gguf file, or a PEFT adapter's folder. Default: SmolLM2-135M-Instruct.",
+        help="A hub id, a model folder, a .gguf file, or a folder with a PEFT adapter. Default: SmolLM2-135M-Instruct.",
         show_default=False,
     ),
 ]
@@ -29,7 +36,7 @@ DtypeOption = Annotated[
     str,
     typer.Option(
         "--dtype",
-        help="float32, bfloat16, float16, or auto (float32 on a CPU, the checkpoint's own on a GPU).",
+        help="float32, bfloat16, float16, or auto (float32 on a CPU, the dtype of the checkpoint on a GPU).",
         rich_help_panel=MODEL,
     ),
 ]
@@ -37,20 +44,20 @@ DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device",
-        help="cpu, cuda, cuda:1, ... Default: a GPU if there is one.",
+        help="cpu, cuda, cuda:1, ... Default: a GPU if one is available.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
 RevisionOption = Annotated[
     str | None,
-    typer.Option("--revision", help="A branch, tag or commit of the hub.", show_default=False, rich_help_panel=MODEL),
+    typer.Option("--revision", help="A branch, tag or commit on the hub.", show_default=False, rich_help_panel=MODEL),
 ]
 AdapterOption = Annotated[
     str | None,
     typer.Option(
         "--adapter",
-        help="A PEFT adapter to put on the model: a folder, or owner/name on the hub.",
+        help="A PEFT adapter to apply to the model: a folder, or OWNER/NAME on the hub.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -60,7 +67,8 @@ DeviceMapOption = Annotated[
     typer.Option(
         "--device-map",
         metavar="MAP",
-        help="Spread a large model over GPUs, memory and disk: auto, or a .json file of module -> GPU number, cpu or disk.",
+        help="Split a large model across GPUs, CPU memory and disk: auto, or a .json file that maps modules to a GPU number, "
+        "cpu or disk.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -70,7 +78,7 @@ OffloadOption = Annotated[
     typer.Option(
         "--offload",
         metavar="FOLDER",
-        help="With --device-map: where weights on disk go if they must be rewritten (safetensors need none).",
+        help="With --device-map: folder for weights offloaded to disk; not needed for safetensors checkpoints.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -80,57 +88,59 @@ MemoryOption = Annotated[
     typer.Option(
         "--memory",
         metavar="LIMITS",
-        help="What each device may hold of the model, such as cpu=8GiB,0=20GiB; alone it means --device-map auto.",
+        help="Maximum memory per device for the model, such as cpu=8GiB,0=20GiB; implies --device-map auto.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 QuestionsOption = Annotated[
     str | None,
     typer.Option(
         "--questions",
-        help="Your questions: .jsonl, .csv or .parquet with question and answers, or the name of a known set. "
-        "Default: the packaged ones.",
+        help="Your questions: a .jsonl, .csv or .parquet file with the fields question and answers, or the name of a known "
+        "dataset. Default: the packaged questions.",
         show_default=False,
-        rich_help_panel=SHOWN,
+        rich_help_panel=INPUTS,
     ),
 ]
-LIMIT = 500
 LimitOption = Annotated[
     int | None,
     typer.Option(
         "--limit",
         min=0,
-        help=f"How many questions, evenly over topics; 0 is all. Default: {LIMIT}.",
+        help=f"Maximum number of questions, sampled evenly across topics; 0 means all. Default: {DEFAULT_LIMIT}.",
         show_default=False,
-        rich_help_panel=SHOWN,
+        rich_help_panel=INPUTS,
     ),
 ]
 StudiesOption = Annotated[
     str | None,
     typer.Option(
         "--studies",
-        help="Comma-separated, such as profile,spectral. Default: all but samples, circuits and sparsity, which take long.",
+        help="Comma-separated names, such as profile,spectral. Default: all except samples, circuits and sparsity, which take "
+        "long.",
         show_default=False,
     ),
 ]
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        "--data", help="Your texts: .jsonl with a field text, .txt, or a folder of them. Default: the packaged ones.",
-        show_default=False, rich_help_panel=SHOWN,
+        "--data",
+        help="Your texts: a .jsonl file with a field text, a .txt file, or a folder of these. Default: the packaged texts.",
+        show_default=False,
+        rich_help_panel=INPUTS,
     ),
-]  # fmt: skip
+]
 
 StepsOption = Annotated[
     str | None,
     typer.Option(
         "--steps",
-        help="Your questions in steps, each labelled with a function: a .json, .jsonl or .csv file. "
-        "Default: the packaged ones.",
+        help="Your multi-step questions, each step labelled with a function: a .json, .jsonl or .csv file. "
+        "Default: the packaged questions.",
         show_default=False,
-        rich_help_panel=SHOWN,
+        rich_help_panel=INPUTS,
     ),
 ]
 SetOption = Annotated[
@@ -138,7 +148,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="SETTING",
-        help="An option of a study as STUDY.OPTION=VALUE, such as spectral.k=50; may be given several times.",
+        help="Set an option of a study: STUDY.OPTION=VALUE, such as spectral.k=50; may be repeated.",
         show_default=False,
     ),
 ]
@@ -146,22 +156,97 @@ OneMeansOption = Annotated[
     str | None,
     typer.Option(
         "--one-means",
-        help="What 1 means in your column of labels: correct or wrong.",
+        help="The meaning of 1 in your label column: correct or wrong.",
         show_default=False,
-        rich_help_panel=SHOWN,
+        rich_help_panel=INPUTS,
+    ),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="local: measure in this process. ray: measure in Ray workers, each of which loads the model.",
+        rich_help_panel=ENGINE,
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="A running Ray cluster: auto, HOST:6379, or ray://HOST:10001. Default: this machine only.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Maximum number of workers. Default: as many as fit.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-worker",
+        help="2 or more split a large model across GPUs; 0.5 lets two workers share one GPU. Default: build uses 1 if there "
+        "are GPUs, plan the fewest that fit the model.",
+        show_default=False,
+        rich_help_panel=ENGINE,
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads-per-worker",
+        help="CPU threads per worker. Default: as many as this process would use, so that results agree to "
+        "the last digit.",
+        show_default=False,
+        rich_help_panel=ENGINE,
     ),
 ]
 
 
 def at_most(limit: int | None) -> int | None:
-    """How many questions `--limit` asks for; None: all.
+    """The number of questions that `--limit` selects; None: all.
 
     >>> at_most(None), at_most(0), at_most(20)
     (500, None, 20)
     """
-    return LIMIT if limit is None else limit or None
+    return DEFAULT_LIMIT if limit is None else limit or None
 
 
 def split(names: str | None) -> list[str] | None:
     """Comma-separated names as a list; None stays None."""
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def refuse_without_ray(engine: str, given: dict[str, object]) -> None:
+    """Refuse an unknown engine, and options for Ray workers without Ray."""
+    if engine not in ENGINES:
+        raise EngineError(f"There is no engine {engine!r}. {did_you_mean(engine, ENGINES)}")
+    named = [option for option, value in given.items() if value is not None]
+    if engine == "local" and named:
+        raise EngineError(
+            f"{named[0]} is for Ray workers, but --engine local has none; add --engine ray, or omit {named[0]}."
+        )
+
+
+def engine_for(
+    engine: str,
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    gpus_per_worker: float | None = None,
+    threads_per_worker: int | None = None,
+) -> Engine:
+    """The engine with the given options."""
+    from headwise.engines import LocalEngine, RayEngine
+    from headwise.engines.ray.connection import import_ray
+
+    if engine == "local":
+        return LocalEngine()
+    import_ray()  # reports a missing package before the model is loaded
+    return RayEngine(address, workers, gpus_per_worker, threads_per_worker)

@@ -1,4 +1,4 @@
-"""`headwise plan`: what a build will cost, before anything is loaded."""
+"""`headwise plan`: the cost of a build, estimated without loading the model."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import (
+    AddressOption,
     DataOption,
     DeviceOption,
     DtypeOption,
+    EngineOption,
+    GpusOption,
     JsonOption,
     LimitOption,
     ModelArgument,
@@ -20,20 +22,15 @@ from headwise.cli.options import (
     RevisionOption,
     StepsOption,
     StudiesOption,
-    at_most,
-    split,
-)
-from headwise.cli.places import refuse_missing_file
-from headwise.cli.settings import refuse_unknown
-from headwise.cli.unused import refuse_unused
-from headwise.cli.workers import (
-    AddressOption,
-    EngineOption,
-    GpusOption,
     ThreadsOption,
     WorkersOption,
+    at_most,
     refuse_without_ray,
+    split,
 )
+from headwise.cli.preflight import refuse_ignored_options, refuse_missing_file
+from headwise.cli.settings import refuse_unknown
+from headwise.cli.usage import examples
 from headwise.studies.registry import default_studies, with_dependencies
 
 if TYPE_CHECKING:
@@ -58,19 +55,19 @@ def plan(
     threads_per_worker: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Memory, disk and time of a build, from the model's config alone; what to say where it does not fit.
+    """Estimate the memory, disk space and time of a build from the model's config, and suggest options if it does not fit.
 
-    With --engine ray, also the workers that a cluster (or this machine) has room for. Ends with exit code 1 if the memory is
-    not there.
+    With --engine ray, also the number of workers that fit on the cluster (or this machine). The exit code is 1 if the memory
+    does not suffice.
     """
     refuse_unknown(split(studies) or [])
     given: dict[str, Any] = {"--data": data, "--questions": questions, "--limit": limit, "--steps": steps}
-    refuse_unused(split(studies), given)
-    for option, place in (("--data", data), ("--steps", steps)):
-        refuse_missing_file(option, place)
-    asked_of: dict[str, Any] = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
-    of_ray = {"--address": address, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
-    refuse_without_ray(engine, {**of_ray, "--threads-per-worker": threads_per_worker})
+    refuse_ignored_options(split(studies), given)
+    for option, path in (("--data", data), ("--steps", steps)):
+        refuse_missing_file(option, path)
+    per_worker: dict[str, Any] = {"workers": workers, "gpus": gpus_per_worker, "threads": threads_per_worker}
+    ray_options = {"--address": address, "--workers": workers, "--gpus-per-worker": gpus_per_worker}
+    refuse_without_ray(engine, {**ray_options, "--threads-per-worker": threads_per_worker})
     import torch
 
     from headwise.model import DEFAULT, choose_device, choose_dtype, read_card
@@ -81,14 +78,13 @@ def plan(
     names = with_dependencies(split(studies) or default_studies())
     card = read_card(model, revision=revision)
     cluster = _cluster(address) if engine == "ray" else None
-    over = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
-    where = torch.device("cuda") if over else choose_device(device)
-    sizes = planned_inputs(
-        inputs, reference=card.id == DEFAULT
-    )  # an adapter to compare with ships for the default model
+    on_cluster = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
+    where = torch.device("cuda") if on_cluster else choose_device(device)
+    # only the default model has a packaged sparse adapter as its reference
+    sizes = planned_inputs(inputs, reference=card.id == DEFAULT)
     wanted = choose_dtype(dtype, card.config, where)
-    asked_of |= {"gpus": gpus_per_worker if over or gpus_per_worker is not None else 0}
-    more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **asked_of}
+    per_worker |= {"gpus": gpus_per_worker if on_cluster or gpus_per_worker is not None else 0}
+    more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **per_worker}
     result = estimate(card, sizes, names, dtype=wanted, device=where, **more)
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
@@ -100,7 +96,7 @@ def plan(
 
 
 def _cluster(address: str | None) -> Cluster:
-    """The machines that were asked for: this one, or those of a Ray that runs."""
+    """The machines that would measure: this one, or those of a running Ray cluster."""
     from headwise.engines.cluster import local_cluster
 
     if address is None and not os.environ.get("RAY_ADDRESS"):
@@ -120,6 +116,6 @@ def _print(result: Plan) -> None:
 plan.examples = examples(  # type: ignore[attr-defined]
     ("headwise plan", "the default model, all studies"),
     "headwise plan ./my-model --dtype bfloat16 --json",
-    ("headwise plan --studies spectral --limit 2000", "one study, and what it is made from"),
-    ("headwise plan ./llama-70b --engine ray --address auto", "the workers that a cluster has room for"),
+    ("headwise plan --studies spectral --limit 2000", "one study and the studies it depends on"),
+    ("headwise plan ./llama-70b --engine ray --address auto", "how many workers fit on a cluster"),
 )

@@ -1,4 +1,4 @@
-"""`headwise report`: a whole atlas in one HTML file, to look at, to send, to print."""
+"""`headwise report`: a whole atlas as one HTML file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import AtlasArgument, JsonOption
-from headwise.cli.places import beside
+from headwise.cli.preflight import sibling_path
+from headwise.cli.usage import examples
 
 
 def report(
@@ -21,9 +21,9 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write everything an atlas holds into one file that opens in any browser, without a network.
+    """Write an atlas into one HTML file that opens in any browser, without a network connection.
 
-    What was found, every figure to point at, every head with all that is known of it, a table to sort and filter.
+    It contains the findings, all figures with tooltips, a page per head, and a table to sort and filter.
     """
     from headwise.atlas import Atlas
     from headwise.core.errors import DataError
@@ -31,9 +31,11 @@ def report(
     from headwise.web.report import write
 
     if output is not None and output.suffix.lower() not in (".html", ".htm"):
-        raise DataError(f"A report is HTML, and {output} does not end in .html or .htm; give such a file with -o.")
+        raise DataError(
+            f"A report is an HTML file, but {output} does not end in .html or .htm; give such a name with -o."
+        )
     opened = Atlas.open(atlas)
-    target = output or beside(atlas.resolve() if opened.location.folder == atlas else atlas, "-report.html")
+    target = output or sibling_path(atlas.resolve() if opened.location.folder == atlas else atlas, "-report.html")
     with progress_display(quiet=as_json, of="parts") as bars:
         path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
     if as_json:
@@ -43,7 +45,7 @@ def report(
 
 
 report.examples = examples(  # type: ignore[attr-defined]
-    ("headwise report atlas", "atlas-report.html, beside the atlas"),
-    ("headwise report s3://bucket/atlas", "atlas-report.html, in the current folder"),
+    ("headwise report atlas", "writes atlas-report.html next to the atlas"),
+    ("headwise report s3://bucket/atlas", "writes atlas-report.html in the current folder"),
     "headwise report atlas -o report.html",
 )

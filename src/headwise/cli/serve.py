@@ -1,13 +1,15 @@
-"""`headwise serve`: the explorer, for one or several atlases, with a live page where a model is loaded."""
+"""`headwise serve`: the explorer for one or more atlases, with a live page if a model is loaded."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headwise.cli.options import DeviceOption, DtypeOption
+from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
     from headwise.server.model_host import LiveModel
@@ -22,44 +24,46 @@ def serve(
         typer.Option("--model", help="Load this model for the live page: a hub id or a folder.", show_default=False),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Load the model of the first atlas for the live page.")] = False,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at; others can reach you there.")] = HOST,
-    port: Annotated[int, typer.Option("--port", help="The port; 0 takes any that is free.")] = PORT,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; 0.0.0.0 makes it reachable from other machines.")
+    ] = HOST,
+    port: Annotated[int, typer.Option("--port", help="The port; 0 chooses a free one.")] = PORT,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
     dtype: DtypeOption = "auto",
     device: DeviceOption = None,
 ) -> None:
-    """Look at atlases in a browser; with a model, type a prompt and look at its heads.
+    """Explore atlases in a browser; with a model, enter a prompt and inspect every head on it.
 
-    Pages are there at once; the live page says when the model is loaded. Ends with Ctrl-C.
+    Pages are available at once; the live page shows when the model is loaded. Ctrl-C stops the server.
     """
     from headwise.server import bind_socket, create_app, is_loopback, run, url_of
     from headwise.server.guard import LOOPBACK
 
-    taken = bind_socket(host, port)
+    socket = bind_socket(host, port)
     try:
-        wanted = model or (_model_of(atlases[0]) if live else None)
-        opener = None if wanted is None else lambda: _session(wanted, dtype, device)
+        model = model or (_model_of(atlases[0]) if live else None)
+        opener = None if model is None else partial(_session, model, dtype, device)
         app = create_app(atlases, open_session=opener, hosts=LOOPBACK if is_loopback(host) else None)
         if not is_loopback(host):
             typer.secho(
-                f"headwise: everyone who can reach {host} can read these atlases"
-                f"{' and run the model' if wanted else ''}; there is no password.",
+                f"headwise: anyone who can reach {host} can read these atlases"
+                f"{' and run the model' if model else ''}; there is no password.",
                 fg="yellow",
                 err=True,
             )
-        run(app, taken, open_browser=open_browser, on_start=lambda: typer.echo(f"{url_of(taken)}   (Ctrl-C ends)"))
+        run(app, socket, open_browser=open_browser, on_start=lambda: typer.echo(f"{url_of(socket)}   (Ctrl-C stops)"))
     finally:
-        taken.close()
+        socket.close()
 
 
 def _model_of(atlas: Path) -> str:
-    """The model that an atlas names."""
+    """The id of the model of an atlas."""
     from headwise.atlas import Atlas
     from headwise.core.errors import AtlasError
 
     opened = Atlas.open(atlas)
     if not opened.studies:
-        raise AtlasError(f"{opened.location} is empty and names no model; give one with --model")
+        raise AtlasError(f"{opened.location} is empty and names no model; give one with --model.")
     return str(opened.provenance(opened.studies[0]).model["id"])
 
 
@@ -70,7 +74,8 @@ def _session(model: str, dtype: str, device: str | None) -> LiveModel:
     return LiveSession(load(model, dtype=dtype, device=device))
 
 
-serve.examples = (  # type: ignore[attr-defined]
-    "[b]Examples[/b]\n\nheadwise serve atlas --open\n\nheadwise serve atlas --live\n\n"
-    "headwise serve dense-atlas sparse-atlas --port 8080"
+serve.examples = examples(  # type: ignore[attr-defined]
+    "headwise serve atlas --open",
+    ("headwise serve atlas --live", "with a live page for the model of the atlas"),
+    "headwise serve dense-atlas sparse-atlas --port 8080",
 )

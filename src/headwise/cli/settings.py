@@ -1,42 +1,53 @@
-"""Options of studies and figures as words on the command line: ``answers.temperature=0.7``, ``--value all``.
+"""Options of studies (``--set answers.temperature=0.7``) and of figures (``--value all``): parsing, validation and help.
 
-A study's options are the fields of its dataclass, a figure's are the keyword parameters of its function; both carry their
-types. So a new study or figure brings its options to the command line without a line here, and what is misspelt is
-refused with what there is.
+A study's options are the fields of its dataclass; a figure's options are declared by its spec. Both carry types, so a new
+study or figure needs no code here, and a misspelt name is refused with a suggestion.
 
-    text        becomes
-    7, 0.5      int, float, where the option is one
-    yes, no     bool; a bare ``--matched`` is yes
-    a,b         a list, where the option takes several
-    none        None, where the option may be None
+    text        value
+    7, 0.5      int, float, if the option takes one
+    yes, no     bool; a bare ``--matched`` means yes
+    a,b         a list, if the option takes several values
+    none        None, if the option may be None
+
+``headwise show ATLAS patterns --help`` also lists the options of that figure. The study is only known from the arguments, so
+`FigureCommand` finds it among them and adds the options to the help; `figure_options` parses them when the command runs.
 """
 
 from __future__ import annotations
 
 import collections.abc
+import copy
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
 
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.studies.registry import dataset_spec, producers, studies
 
 __all__ = [
+    "FigureCommand",
     "fields_of",
     "figure_options",
     "kind_of",
     "parts_of",
     "refuse_table",
     "refuse_unknown",
+    "study_in",
     "study_options",
     "value_of",
 ]
 
-TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
-SEVERAL = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
-KINDS = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
+TRUTH_VALUES = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
+SEQUENCE_TYPES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+TYPED = "headwise.typed"  # key of the arguments in the context of a command
+TAKES_A_VALUE = ("-o", "--output")
+TYPE_NAMES = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
 def study_options(settings: Sequence[str], known: Mapping[str, type] | None = None) -> dict[str, Any]:
@@ -52,13 +63,13 @@ def study_options(settings: Sequence[str], known: Mapping[str, type] | None = No
 
 
 def refuse_unknown(names: Sequence[str], settings: Sequence[str] = ()) -> None:
-    """Refuse unknown studies, unknown options in ``STUDY.OPTION=VALUE``, and values that an option does not take."""
+    """Refuse unknown studies, unknown options in ``STUDY.OPTION=VALUE``, and values of the wrong type."""
     producers(names)
     study_options(settings)
 
 
 def refuse_table(study: str, atlas: str, what: str) -> None:
-    """Point to the command that reads a Dataset which has no ``what`` ("figure", "words") because it is a table."""
+    """Refuse a table, which has no ``what`` ("figure", "description"), and name the command that reads it."""
     spec = dataset_spec(study)
     if spec is not None and spec.read_with:
         raise StudyError(f"{study} is a table and has no {what}; read it with {spec.read_with.format(atlas=atlas)}")
@@ -82,7 +93,7 @@ def parts_of(setting: str, known: Mapping[str, Sequence[str]]) -> tuple[str, str
 
 
 def _owners(setting: str, known: Mapping[str, Sequence[str]]) -> str:
-    """The studies that have an option of this name, as the end of a sentence."""
+    """The studies that have an option of this name, as the end of an error message."""
     option, _, text = setting.partition("=")
     owners = [study for study, options in known.items() if option.strip() in options]
     written = " or ".join(f"{study}.{option.strip()}={text or 'VALUE'}" for study in owners)
@@ -103,19 +114,19 @@ def fields_of(settings: Sequence[str], kind: type) -> dict[str, Any]:
 
 
 def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -> dict[str, Any]:
-    """``["--value", "all", "--matched"]`` as ``{"value": "all", "matched": True}``; ``hints``: the types by name."""
+    """``["--value", "all", "--matched"]`` as ``{"value": "all", "matched": True}``; ``hints``: types by name."""
     options: dict[str, Any] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise StudyError(f"{word!r} was not expected; write an option of the figure as --name value")
+            raise StudyError(f"unexpected argument {word!r}; write an option of the figure as --name value")
         name, equals, text = word[2:].partition("=")
         name = _known(name.replace("-", "_"), list(hints), study)
         if not equals:
-            flag = bool in _choices(hints[name]) and (not rest or rest[0].lower() not in TRUTHS)
+            flag = bool in _choices(hints[name]) and (not rest or rest[0].lower() not in TRUTH_VALUES)
             if not flag and not rest:
-                raise StudyError(f"--{name} needs a value after it")
+                raise StudyError(f"{word} needs a value ({kind_of(hints[name])}); write: {word} VALUE")
             text = "yes" if flag else rest.pop(0)
         options[name] = value_of(f"--{name.replace('_', '-')} of the {study} figure", text, hints[name])
     return options
@@ -123,18 +134,18 @@ def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -
 
 def _known(option: str, names: Sequence[str], study: str) -> str:
     if option not in names:
-        there = did_you_mean(option, names) if names else "It has none."
-        raise StudyError(f"{study} has no option {option!r}. {there}")
+        known = did_you_mean(option, names) if names else "It has none; omit the option."
+        raise StudyError(f"{study} has no option {option!r}. {known}")
     return option
 
 
 def value_of(name: str, text: str, hint: Any) -> Any:
-    """The text as what the option takes: tried from the narrowest kind to the widest."""
+    """The text converted to the type of the option, trying the narrowest type first."""
     choices = _choices(hint)
     if type(None) in choices and text.lower() == "none":
         return None
-    if bool in choices and text.lower() in TRUTHS:
-        return TRUTHS[text.lower()]
+    if bool in choices and text.lower() in TRUTH_VALUES:
+        return TRUTH_VALUES[text.lower()]
     for kind in (int, float):
         if kind in choices:
             try:
@@ -146,11 +157,11 @@ def value_of(name: str, text: str, hint: Any) -> Any:
         return tuple(value_of(name, part.strip(), each) for part in text.split(",") if part.strip())
     if str in choices:
         return text
-    raise StudyError(f"{name} takes {_wanted(hint)}, and was given {text!r}")
+    raise StudyError(f"{name} takes {_expected(hint)}, not {text!r}; give such a value.")
 
 
 def kind_of(hint: Any) -> str:
-    """What an option takes, in a word or three; None, which is the same as leaving it out, is not told.
+    """The type of an option in words; None is omitted, since it is the same as not giving the option.
 
     >>> kind_of(int | None), kind_of(bool), kind_of(tuple[int, ...]), kind_of(str)
     ('whole number', 'yes or no', 'whole numbers', 'text')
@@ -159,25 +170,109 @@ def kind_of(hint: Any) -> str:
     each = _each(choices)
     if each is not None:
         return "names" if each is str else f"{kind_of(each)}s"
-    return " or ".join(KINDS.get(one, getattr(one, "__name__", str(one))) for one in choices)
+    return " or ".join(TYPE_NAMES.get(one, getattr(one, "__name__", str(one))) for one in choices)
 
 
-def _wanted(hint: Any) -> str:
+def _expected(hint: Any) -> str:
     kind = kind_of(hint)
-    told = kind if kind.endswith("s") or kind == "yes or no" else f"a {kind}"
-    return f"{told} or none" if type(None) in _choices(hint) else told
+    expected = kind if kind.endswith("s") or kind == "yes or no" else f"a {kind}"
+    return f"{expected} or none" if type(None) in _choices(hint) else expected
 
 
 def _each(choices: Sequence[Any]) -> Any:
-    """What a list among the choices holds; None where there is no list."""
-    several = next((one for one in choices if (typing.get_origin(one) or one) in SEVERAL), None)
-    if several is None:
+    """The element type of the sequence type among the choices; None if there is none."""
+    sequence = next((one for one in choices if (typing.get_origin(one) or one) in SEQUENCE_TYPES), None)
+    if sequence is None:
         return None
-    return next((one for one in typing.get_args(several) if one is not Ellipsis), str)
+    return next((one for one in typing.get_args(sequence) if one is not Ellipsis), str)
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """The kinds an annotation allows: ``int | None`` is (int, NoneType)."""
+    """The types that an annotation allows: ``int | None`` is (int, NoneType)."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return typing.get_args(hint)
     return (hint,)
+
+
+# ---- the help of a figure -------------------------------------------------------------------------------------------
+
+
+class FigureCommand(TyperCommand):
+    """A verb whose second argument is a study with a figure."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Store the arguments, since help is printed before they are parsed."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of the verb and, if a study was named, of its figure."""
+        study = study_in(ctx.meta.get(TYPED, ()))
+        command = self if study is None else self._with_options_of(study)
+        TyperCommand.format_help(command, ctx, formatter)
+
+    def _with_options_of(self, study: str) -> FigureCommand:
+        command = copy.copy(self)
+        command.params = [*self.params, *_figure_parameters(study)]
+        command.epilog = _figure_examples(study)
+        return command
+
+
+def study_in(words: Sequence[str]) -> str | None:
+    """The study with a figure among the arguments: the second positional argument, or the only one.
+
+    >>> study_in(["atlas", "-o", "a.pdf", "patterns", "--help"]), study_in(["patterns"]), study_in(["atlas"])
+    ('patterns', 'patterns', None)
+    """
+    positional = [word for before, word in zip(["", *words], words, strict=False)
+                  if not word.startswith("-") and before not in TAKES_A_VALUE]  # fmt: skip
+    named = positional[1:2] or positional[:1]
+    return named[0] if named and (spec := dataset_spec(named[0])) is not None and not spec.read_with else None
+
+
+def _figure_parameters(study: str) -> list[Any]:
+    """The options of a figure as typer parameters, made from a function with that signature that is never called."""
+    from headwise.studies.present import figure_types
+
+    spec = dataset_spec(study)
+    known = {} if spec is None else spec.figure_options
+    parameters = []
+    for name, hint in figure_types(study).items():
+        declared = known[name]
+        shown = typer.Option(
+            f"--{name.replace('_', '-')}",
+            help=declared.meaning + (f" Example: {declared.example}." if declared.example else ""),
+            rich_help_panel=f"Options of the {study} figure",
+            show_default=False,
+            metavar=f"<{'flag' if hint is bool else kind_of(hint)}>",
+        )
+        kind: Any = bool if hint is bool else str | None
+        default = False if kind is bool else None
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
+        )
+
+    def figure() -> None: ...
+
+    figure.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    figure.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command()(figure)
+    return list(typer.main.get_command(app).params)
+
+
+def _figure_examples(study: str) -> str:
+    """The default figure, then one example per option, with the other options that it requires."""
+    from headwise.studies.present import figure_defaults
+
+    spec = dataset_spec(study)
+    known = {} if spec is None else spec.figure_options
+    defaults = figure_defaults(study)
+    lines = [f"headwise show atlas {study} -o {study}.pdf"]
+    for name in defaults:
+        option = known[name]
+        met = (str(defaults[other]) in values for other, values in option.needs.items())
+        needs = [] if all(met) else [f"--{other} {values[0]}" for other, values in option.needs.items()]
+        words = [f"headwise show atlas {study}", *needs, f"--{name.replace('_', '-')}", option.example]
+        lines.append(" ".join(words).rstrip())
+    return "\n\n".join(["[b]Examples[/b]", *lines])

@@ -1,6 +1,6 @@
 """`headwise show`: draw a study of an atlas.
 
-A figure's options are declared by its study (`studies.present.figure_types`) and follow the study's name.
+The options of a figure are declared by its study (`studies.present.figure_types`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from headwise.cli.examples import examples
-from headwise.cli.figure_help import FigureCommand
 from headwise.cli.options import AtlasArgument, StudyArgument
-from headwise.cli.places import typed
-from headwise.cli.settings import refuse_table
+from headwise.cli.preflight import as_typed
+from headwise.cli.settings import FigureCommand, figure_options, refuse_table
+from headwise.cli.usage import examples
 
 
 def show(
@@ -26,19 +25,18 @@ def show(
         typer.Option("-o", "--output", help="A .pdf, .svg or .png file. Default: STUDY.pdf.", show_default=False),
     ] = None,
 ) -> None:
-    """Draw a map as a figure for a paper or a page; the words go into the file as its description.
+    """Draw a study as a figure for a paper or a web page; its description is embedded as alternative text.
 
-    Each study's figure has options of its own, written after its name: headwise show ATLAS STUDY --help lists them.
+    The figure of each study has its own options: headwise show ATLAS STUDY --help lists them.
     """
     from headwise.analysis import AGREEMENT, agreement, agreement_figure
     from headwise.atlas import Atlas
     from headwise.atlas.disk import translate_os_errors
-    from headwise.cli.settings import figure_options
     from headwise.figures import save
     from headwise.studies.present import figure_types, has_figure
 
     opened = Atlas.open(atlas)
-    refuse_table(study, typed(atlas), "figure")
+    refuse_table(study, as_typed(atlas), "figure")
     options = figure_options(context.args, figure_types(study), study) if has_figure(study) else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
@@ -49,11 +47,11 @@ def show(
 
 show.examples = examples(  # type: ignore[attr-defined]
     "headwise show atlas profile -o profile.pdf",
-    ("headwise show atlas patterns --help", "which options this figure has"),
+    ("headwise show atlas patterns --help", "list the options of this figure"),
     "headwise show atlas profile --statistics induction,previous --relative",
     ("headwise show atlas spectral --value all -o spectral.svg", "p-value, effect size and q-value"),
-    ("headwise show atlas spectral --features laplacian,entropy --matched", "answers paired by length"),
-    ("headwise show atlas agreement", "do the studies name the same heads?"),
+    ("headwise show atlas spectral --features laplacian,entropy --matched", "with answers matched on length"),
+    ("headwise show atlas agreement", "do the studies find the same heads?"),
 )
 show.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]
 show.command = FigureCommand  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`headwise sparsify`: teach a model to do its work over few attention edges."""
+"""`headwise sparsify`: train a model to use few attention edges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from headwise.cli import options
-from headwise.cli.examples import examples
-from headwise.cli.places import refuse_missing_file, refuse_unwritable
+from headwise.cli.preflight import refuse_missing_file, refuse_unwritable
+from headwise.cli.settings import fields_of
+from headwise.cli.usage import examples
 from headwise.core.errors import DataError
 
 
@@ -20,8 +21,8 @@ def sparsify(
         list[Path] | None,
         typer.Option(
             "--data",
-            metavar="PLACE",
-            help="Texts to train on: .jsonl with a field text, .txt, or folders of them. A file is a kind of text.",
+            metavar="PATH",
+            help="Training texts: .jsonl files with a field text, .txt files, or folders; each file is one kind of text.",
             show_default=False,
         ),
     ] = None,
@@ -29,53 +30,54 @@ def sparsify(
         list[Path] | None,
         typer.Option(
             "--held-out",
-            metavar="PLACE",
-            help="Texts of the same kinds that are not trained on: the loss is held on these.",
+            metavar="PATH",
+            help="Held-out texts of the same kinds: the loss constraint is evaluated on these.",
             show_default=False,
         ),
     ] = None,
     unseen: Annotated[
         list[Path] | None,
         typer.Option(
-            "--unseen", metavar="PLACE", help="Other kinds of text, measured at the end only.", show_default=False
+            "--unseen", metavar="PATH", help="Texts of other kinds, evaluated only at the end.", show_default=False
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the adapter goes.")] = Path("sparse"),
-    steps: Annotated[int, typer.Option("--steps", help="Steps of training.", min=1)] = 1000,
-    slack: Annotated[float, typer.Option("--slack", help="Nats a token that may be lost.")] = 0.03,
-    rank: Annotated[int, typer.Option("--rank", help="Of the adapter; 0 trains all weights.")] = 16,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the adapter.")] = Path("sparse"),
+    steps: Annotated[int, typer.Option("--steps", help="Number of training steps.", min=1)] = 1000,
+    slack: Annotated[float, typer.Option("--slack", help="Allowed increase in loss, in nats per token.")] = 0.03,
+    rank: Annotated[int, typer.Option("--rank", help="Rank of the adapter; 0 trains all weights.")] = 16,
     dense_control: Annotated[
-        bool, typer.Option("--dense-control", help="The same training without gates, to compare with.")
+        bool, typer.Option("--dense-control", help="Train the same way without gates, as a control.")
     ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another setting of the recipe, such as length=1024 or distil=0.5; may be given several times.",
+            help="Another setting of the recipe, such as length=1024 or distil=0.5; may be repeated.",
             show_default=False,
         ),
     ] = None,
     stop_at: Annotated[
-        int | None, typer.Option("--stop-at", help="Stop after this step, to go on later.", show_default=False)
+        int | None, typer.Option("--stop-at", help="Stop after this step, to resume later.", show_default=False)
     ] = None,
     dtype: options.DtypeOption = "auto",
     device: options.DeviceOption = None,
     revision: options.RevisionOption = None,
     as_json: options.JsonOption = False,
 ) -> None:
-    """Train a sparse version of a model: gates that cut attention edges, pressed shut while the loss stays.
+    """Train a sparse version of a model: gates remove as many attention edges as the loss constraint allows.
 
-    A killed run goes on from its last checkpoint when the same command is given again. The result is an adapter that
-    every verb takes with --adapter. Small models train on a CPU; others want a GPU.
+    A killed run resumes from its last checkpoint when the same command is run again. The result is an adapter for the option
+    --adapter of other verbs. Small models train on a CPU; larger ones need a GPU.
     """
     if not data or not held_out:
-        raise DataError("Give texts with --data, and texts of the same kinds that are not trained on with --held-out.")
-    for option, places in (("--data", data), ("--held-out", held_out), ("--unseen", unseen or [])):
-        for place in places:
-            refuse_missing_file(option, place)
+        raise DataError(
+            "sparsify needs training texts and held-out texts of the same kinds; give them with --data and --held-out."
+        )
+    for option, paths in (("--data", data), ("--held-out", held_out), ("--unseen", unseen or [])):
+        for path in paths:
+            refuse_missing_file(option, path)
     refuse_unwritable("-o", output)
-    from headwise.cli.settings import fields_of
     from headwise.model import load
     from headwise.studies.progress import progress_display
     from headwise.training import Recipe, read_texts, require_readable, require_unfinished
@@ -91,50 +93,50 @@ def sparsify(
         }
     )
     require_unfinished(output)
-    for places in (data, held_out, unseen or []):
-        require_readable(places)
+    for paths in (data, held_out, unseen or []):
+        require_readable(paths)
     with progress_display(quiet=as_json, of="steps") as bars:
         bars.message(f"loading {model or 'the default model'}")
         loaded = load(model, dtype=dtype, device=device, revision=revision)
         bars.message("reading the texts")
-        kept = output / "tokens"
-        texts, held = read_texts(data, loaded, kept), read_texts(held_out, loaded, kept)
-        other = read_texts(unseen, loaded, kept) if unseen else None
+        cache = output / "tokens"
+        texts, held = read_texts(data, loaded, cache), read_texts(held_out, loaded, cache)
+        other = read_texts(unseen, loaded, cache) if unseen else None
 
         def report(done: int, total: int, numbers: dict[str, float]) -> None:
             note = f"edges {numbers['share']:.1%}, loss {numbers['loss']:.3f} ({numbers['dense']:.3f} dense)"
             bars.update("training", done, total, note)
 
         folder = run(loaded, texts, held, recipe, unseen=other, output=output, progress=report, stop_at=stop_at)
-    _tell(folder, as_json)
+    _print_result(folder, as_json)
 
 
 sparsify.examples = examples(  # type: ignore[attr-defined]
     ("headwise sparsify --data texts/train --held-out texts/held-out -o sparse", "the default model"),
     (
         "headwise sparsify ./my-model --data my.jsonl --held-out other.jsonl --steps 4000",
-        "your model, trained for longer",
+        "your model, with more training steps",
     ),
     ("headwise sparsify --data a.jsonl --held-out b.jsonl --set length=1024", "another setting of the recipe"),
-    ("headwise build --reference sparse", "then: the atlas, with the maps of the sparse and the dense model"),
+    ("headwise build --reference sparse", "then build an atlas that compares the sparse and the dense model"),
 )
 
 
-def _tell(folder: Path, as_json: bool) -> None:
-    """What came of it, in a table and a picture."""
+def _print_result(folder: Path, as_json: bool) -> None:
+    """Print the final evaluation as a table, and draw the training curves."""
     from headwise.figures import save, training
 
     file = folder / "training.json"
     if not file.is_file():
-        typer.echo(f"Stopped; a checkpoint is in {folder}. The same command goes on.")
+        typer.echo(f"Stopped; a checkpoint is in {folder}. The same command resumes from it.")
         return
-    told = json.loads(file.read_text(encoding="utf-8"))
-    picture = save(training.figure(told), folder / "training.png")
-    final = [row for row in told["final"] if row["bias"] == 0.0]
+    log = json.loads(file.read_text(encoding="utf-8"))
+    curves = save(training.figure(log), folder / "training.png")
+    final = [row for row in log["final"] if row["bias"] == 0.0]
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "final": final}))
         return
-    typer.echo(f"The sparse model is in {folder}; its training is drawn in {picture}.\n")
+    typer.echo(f"The sparse model is in {folder}; its training curves are in {curves}.\n")
     typer.echo(f"{'text':24} {'edges':>8} {'loss':>8} {'dense':>8} {'KL':>8}")
     for row in final:
         name = f"{row['kind']} ({row['texts']})"

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headwise.cli.examples import examples
 from headwise.cli.options import JsonOption
 from headwise.cli.settings import kind_of
+from headwise.cli.usage import examples
 from headwise.studies.registry import producers
 from headwise.studies.registry import studies as all_studies
 from headwise.studies.spec import StudySpec

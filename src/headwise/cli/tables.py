@@ -1,9 +1,9 @@
-"""Tables on the terminal and in files."""
+"""Tables on the terminal, and files that a verb writes by their suffix."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
@@ -15,46 +15,46 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headwise.atlas.disk import translate_os_errors
 from headwise.atlas.selection import nearest_columns
 from headwise.core.errors import DataError
 
-SUFFIXES = (".csv", ".json", ".parquet")
-PLACES = ("layer", "head")  # what a row's name says already
-LONGEST = 40  # characters of a cell on the terminal
-WIDTH = 120  # of a line where there is no terminal
-GAP = 2
+INDEX_COLUMNS = ("layer", "head")  # already in the name of a row
+MAX_CELL_CHARS = 40
+DEFAULT_WIDTH = 120  # if the output is not a terminal
+GAP = 2  # spaces between columns
 
 
 def keep_columns(frame: pd.DataFrame, columns: list[str] | None) -> pd.DataFrame:
-    """Only the named columns, ``*`` standing for anything in a name; all where none are named, or "all"."""
+    """Only the named columns, where ``*`` matches any text; all columns for None or "all"."""
     if columns is None or columns == ["all"]:
         return frame
-    every, kept = [str(name) for name in frame.columns], []
-    for wanted in (name for name in columns if name != frame.index.name):  # a row's name is there anyway
+    every, chosen = [str(name) for name in frame.columns], []
+    for wanted in (name for name in columns if name != frame.index.name):  # the index is always shown
         found = [name for name in every if fnmatchcase(name, wanted)]
         if not found:
             raise DataError(f"there is no column {wanted!r}. {nearest_columns(wanted, every)}")
-        kept += [name for name in found if name not in kept]
-    return frame[kept]
+        chosen += [name for name in found if name not in chosen]
+    return frame[chosen]
 
 
-def fitting_columns(frame: pd.DataFrame, first: Sequence[str] = (), usual: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns that fit on a line: those of ``first``, the ``usual`` ones, then one of every study in turn."""
-    room = shutil.get_terminal_size((WIDTH, 24)).columns - _width("head", frame.index)
-    kept: list[str] = []
-    for name in dict.fromkeys([*first, *usual, *_in_turn(frame)]):
+def fitting_columns(frame: pd.DataFrame, first: Sequence[str] = (), preferred: Sequence[str] = ()) -> pd.DataFrame:
+    """The columns that fit on a line: ``first``, then ``preferred``, then those of the studies in round-robin order."""
+    room = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns - _width("head", frame.index)
+    fitting: list[str] = []
+    for name in dict.fromkeys([*first, *preferred, *_round_robin(frame)]):
         width = _width(name, frame[name])
-        if width <= room or not kept:
-            kept.append(name)
+        if width <= room or not fitting:
+            fitting.append(name)
             room -= width
-    return frame[[*first, *(name for name in frame.columns if name in kept and name not in first)]]
+    return frame[[*first, *(name for name in frame.columns if name in fitting and name not in first)]]
 
 
-def _in_turn(frame: pd.DataFrame) -> list[str]:
-    """The columns dealt out: the first of every study, then the second."""
+def _round_robin(frame: pd.DataFrame) -> list[str]:
+    """The first column of every study, then the second of every study, and so on."""
     studies: dict[str, list[str]] = {}
     for name in map(str, frame.columns):
-        if name not in PLACES:
+        if name not in INDEX_COLUMNS:
             studies.setdefault(name.partition(".")[0], []).append(name)
     return [name for row in zip_longest(*studies.values()) for name in row if name is not None]
 
@@ -67,32 +67,41 @@ def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:.3g}"
     text = str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
 
 
 def save_table(frame: pd.DataFrame, path: Path) -> None:
-    """Write a table in the format its suffix names."""
-    if path.suffix not in SUFFIXES:
-        raise DataError(
-            f"a table is written as {', '.join(SUFFIXES)}, not {path.suffix or 'a file without a suffix'!r}"
-        )
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {path.parent}; make it first, or choose another place with -o")
-    if path.suffix == ".csv":
-        frame.to_csv(path)
-    elif path.suffix == ".json":
-        frame.reset_index().to_json(path, orient="records", indent=1)
-    else:
+    """Write a table as .csv, .json or .parquet, by suffix."""
+
+    def parquet(path: Path) -> None:
         try:
             frame.to_parquet(path)
         except ImportError as error:
-            raise DataError("writing .parquet needs the package pyarrow: pip install pyarrow, or write .csv") from error
+            raise DataError(
+                "writing .parquet needs the package pyarrow, which is not installed: pip install pyarrow, or write .csv."
+            ) from error
+
+    def records(path: Path) -> None:
+        frame.reset_index().to_json(path, orient="records", indent=1)
+
+    write_file(path, {".csv": frame.to_csv, ".json": records, ".parquet": parquet})
+
+
+def write_file(path: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
+    """Write a file with the writer of its suffix; an unknown suffix, a missing folder or a full disk is a user error."""
+    if path.suffix not in writers:
+        known = ", ".join(writers)
+        raise DataError(f"-o takes a file that ends in {known}, not {path.suffix or 'a name without a suffix'!r}.")
+    if not path.parent.is_dir():
+        raise DataError(f"there is no folder {path.parent}; create it first, or choose another file with -o.")
+    with translate_os_errors(path):
+        writers[path.suffix](path)
 
 
 def print_table(frame: pd.DataFrame) -> None:
-    """A table as wide as the terminal; as plain columns where the output is not one."""
+    """Print a table to the width of the terminal, or as plain columns if the output is not a terminal."""
     console = Console()
-    if not frame.shape[1]:  # only the names were asked for
+    if not frame.shape[1]:  # only the names were requested
         console.file.write("".join(f"{name}\n" for name in frame.index))
         return
     if not console.is_terminal:

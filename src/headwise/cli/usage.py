@@ -1,9 +1,8 @@
-"""A command that was not written right, in one sentence: what was found, what was expected, what to type.
+"""Usage messages: mistakes in a command as one sentence, and the examples below a verb's help.
 
     show needs STUDY (the study, such as profile); write: headwise show ATLAS STUDY
 
-The library that reads the command line raises an error of its own for each kind of slip; they are told apart by what they
-carry. This module does not know any verb.
+Click raises a different error for each kind of mistake; they are distinguished by their attributes.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from rich.markup import escape
 
 from headwise.core.errors import did_you_mean
 from headwise.studies.registry import datasets
 
-__all__ = ["UsageError", "paragraphs", "sentence"]
+__all__ = ["UsageError", "describe_error", "examples", "paragraphs"]
 
-MEANT = {  # other words for a verb
+VERB_SYNONYMS = {
     "build": ("make", "run", "measure", "create", "atlas", "map"),
     "plan": ("estimate", "cost", "dry-run"),
     "check": ("verify", "validate", "test"),
@@ -33,44 +33,44 @@ MEANT = {  # other words for a verb
     "serve": ("explore", "explorer", "open", "browse", "web", "start"),
 }
 
-UsageError: type[Any] = typer.BadParameter.__mro__[1]  # click's, wherever this typer keeps its click
+UsageError: type[Any] = typer.BadParameter.__mro__[1]  # click's, which some versions of typer vendor
 
 
-def sentence(error: Any) -> str:
-    """What the person at the keyboard is told."""
+def describe_error(error: Any) -> str:
+    """A usage error in one sentence: what was found, what was expected, what to type."""
     context = error.ctx
     typed = context.command_path if context is not None else "headwise"
     verb = typed.rsplit(" ", 1)[-1]
     name, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
     if name is not None and hasattr(error, "possibilities"):
-        return f"{verb} has no option {name}. {_guess(name, context, typed)}"
+        return f"{verb} has no option {name}. {_suggest_option(name, context, typed)}"
     if parameter is not None and type(error).__name__ == "MissingParameter":
         return f"{verb} needs {_called(parameter)}{_meaning(parameter)}; write: {_form(context, typed)}"
     if parameter is not None:
-        return f"{_called(parameter)} was not understood: {_start(error.message)}; see {typed} --help"
+        return f"{_called(parameter)} is invalid: {_start(error.message)}; see {typed} --help"
     commands = getattr(context.command, "commands", None) if context is not None else None
     if commands and "'" in error.message:
         verb = error.message.split("'")[1]
-        return f"there is no verb {verb!r}. {_verb(verb, commands)}"
+        return f"there is no verb {verb!r}. {_suggest_verb(verb, commands)}"
     if "extra argument" in error.message:
         given = error.message.partition("(s) ")[2].strip("()") or error.message
-        return f"{verb} was given more than it takes ({given}); write: {_form(context, typed)}"
+        return f"{verb} got unexpected arguments ({given}); write: {_form(context, typed)}"
     return f"{_start(error.message)}; see {typed} --help"
 
 
-def _verb(word: str, verbs: Any) -> str:
-    """What was meant by a word that is no verb: a slip of the fingers, another word for one, or a study."""
+def _suggest_verb(word: str, verbs: Any) -> str:
+    """A suggestion for an unknown verb: the nearest name, a synonym, or the verbs that read a study."""
     if word in datasets():
-        return f"{word} is a study: headwise show ATLAS {word} draws it, headwise describe ATLAS {word} tells it"
+        return f"{word} is a study: headwise show ATLAS {word} draws it, headwise describe ATLAS {word} describes it"
     known = f"Known: {', '.join(sorted(verbs))}."
-    meant = next((verb for verb, others in MEANT.items() if word.lower() in others and verb in verbs), None)
-    return did_you_mean(word, verbs) if meant is None else f"Did you mean {meant!r}? {known}"
+    verb = next((verb for verb, others in VERB_SYNONYMS.items() if word.lower() in others and verb in verbs), None)
+    return did_you_mean(word, verbs) if verb is None else f"Did you mean {verb!r}? {known}"
 
 
-def _guess(name: str, context: Any, typed: str) -> str:
+def _suggest_option(name: str, context: Any, typed: str) -> str:
     known = [option for parameter in context.command.params for option in parameter.opts if option.startswith("--")]
     guess, question, _ = did_you_mean(name, known).partition("?")
-    return f"{guess}? See {typed} --help" if question else f"See {typed} --help for those it has"
+    return f"{guess}? See {typed} --help" if question else f"See {typed} --help for its options"
 
 
 def _called(parameter: Any) -> str:
@@ -80,8 +80,8 @@ def _called(parameter: Any) -> str:
 
 
 def _meaning(parameter: Any) -> str:
-    said = (getattr(parameter, "help", None) or "").rstrip(".")
-    return f" ({_start(said)})" if said else ""
+    text = (getattr(parameter, "help", None) or "").rstrip(".")
+    return f" ({_start(text)})" if text else ""
 
 
 def _form(context: Any, typed: str) -> str:
@@ -91,14 +91,30 @@ def _form(context: Any, typed: str) -> str:
 
 
 def _start(text: str) -> str:
-    """As the middle of a sentence."""
+    """The text as the middle of a sentence."""
     return text[:1].lower() + text[1:].rstrip(".")
 
 
 def paragraphs(text: str) -> str:
-    """A docstring without the line ends inside its paragraphs, for a terminal of any width.
+    """A docstring with one line per paragraph, which the terminal wraps to its width.
 
-    >>> paragraphs("Build it.\\n\\n    A killed build\\n    goes on.")
-    'Build it.\\n\\nA killed build goes on.'
+    >>> paragraphs("Build it.\\n\\n    A killed build\\n    resumes.")
+    'Build it.\\n\\nA killed build resumes.'
     """
     return "\n\n".join(" ".join(block.split()) for block in text.split("\n\n"))
+
+
+def examples(*commands: str | tuple[str, str]) -> str:
+    """Commands for the end of a help text, each with an optional explanation; written to fit in 80 columns.
+
+    >>> print(examples("headwise plan", ("headwise check", "the default model")))
+    [b]Examples[/b]
+    <BLANKLINE>
+    headwise plan
+    <BLANKLINE>
+    headwise check
+      [dim]the default model[/dim]
+    """
+    pairs = [(command, "") if isinstance(command, str) else command for command in commands]
+    lines = [f"{escape(command)}\n  [dim]{escape(note)}[/dim]" if note else escape(command) for command, note in pairs]
+    return "\n\n".join(["[b]Examples[/b]", *lines])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headwise.cli.places import refuse_missing_file, refuse_missing_model
+from headwise.cli.preflight import refuse_missing_file, refuse_missing_model
 from headwise.core.errors import DataError, ModelError
 
 QUICK = """
@@ -33,18 +33,18 @@ def run_at_once(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("build", "--steps", "nowhere.jsonl"), "--steps names 'nowhere.jsonl', and there is no such file or folder"),
+        (("build", "--steps", "nowhere.jsonl"), "--steps names 'nowhere.jsonl', but there is no such file or folder"),
         (
             ("build", "--against", "nowhere"),
-            "--against names 'nowhere', and there is no such folder; give a folder that holds",
+            "--reference names 'nowhere', but there is no such folder; give a folder that contains",
         ),
-        (("check", "--adapter", "nowhere"), "holds adapter_config.json, or a name on the hub as owner/name"),
+        (("check", "--adapter", "nowhere"), "contains adapter_config.json, or OWNER/NAME on the hub"),
         (("build", "--set", "patterns.heads_off=L3"), "'L3' is not the name of a head"),
         (
             ("build", "--set", "patterns.prompts=few"),
-            "prompts of the study patterns takes a whole number, and was given",
+            "prompts of the study patterns takes a whole number, not 'few'",
         ),
-        (("build", "--set", "patterns.heads_off=L3H1", "--against", "who/what"), "not both at once; leave one"),
+        (("build", "--set", "patterns.heads_off=L3H1", "--against", "who/what"), "not both at once; omit one"),
     ],
 )
 def test_a_slip_costs_a_second(words: tuple[str, ...], sentence: str) -> None:
@@ -53,7 +53,7 @@ def test_a_slip_costs_a_second(words: tuple[str, ...], sentence: str) -> None:
 
 def test_files_that_are_nearly_there(tmp_path: Path) -> None:
     (tmp_path / "steps.jsonl").touch()
-    with pytest.raises(DataError, match=r"and that file is empty: it holds no text"):
+    with pytest.raises(DataError, match=r"but that file is empty; give a file that contains text"):
         refuse_missing_file("--steps", tmp_path / "steps.jsonl")
     (tmp_path / "steps.jsonl").write_text("{}", encoding="utf-8")
     refuse_missing_file("--steps", tmp_path / "steps.jsonl")
@@ -66,16 +66,14 @@ def test_models_and_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     for fine in (None, "none", "who/what"):
-        refuse_missing_model("--against", fine)
+        refuse_missing_model("--reference", fine)
     (tmp_path / "hub" / "models--gpt2").mkdir(parents=True)
-    refuse_missing_model("--against", "gpt2")
-    with pytest.raises(ModelError, match=r"which holds no adapter_config.json; give the folder that does"):
+    refuse_missing_model("--reference", "gpt2")
+    with pytest.raises(ModelError, match=r"which has no adapter_config.json; give the folder that does"):
         refuse_missing_model("--adapter", str(tmp_path), ("adapter_config.json",))
     (tmp_path / "adapter_config.json").touch()
     refuse_missing_model("--adapter", str(tmp_path), ("adapter_config.json",))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    refuse_missing_model("--against", "gpt2")
-    with pytest.raises(
-        ModelError, match=r"nor in the local Hugging Face cache, and the hub is switched off \(HF_HUB_OFFLINE"
-    ):
-        refuse_missing_model("--against", "who/what")
+    refuse_missing_model("--reference", "gpt2")
+    with pytest.raises(ModelError, match=r"nor in the local Hugging Face cache, and HF_HUB_OFFLINE forbids downloads"):
+        refuse_missing_model("--reference", "who/what")

@@ -1,4 +1,4 @@
-"""An order to end is followed, also where Python forgets the exception that carries it."""
+"""SIGTERM and Ctrl-C end a command, even if Python drops the exception inside a finaliser."""
 
 import signal
 import subprocess
@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from headwise.cli.endings import ends_when_told
+from headwise.cli.signals import unwind_on_sigterm
 
 CODE = """
 import os, signal, time
-from headwise.cli.endings import ends_when_told
+from headwise.cli.signals import unwind_on_sigterm
 
 class Finalised:
     def __del__(self):
@@ -18,7 +18,7 @@ class Finalised:
         time.sleep(0.001)
 
 try:
-    with ends_when_told():
+    with unwind_on_sigterm():
         one = Finalised()
         del one
         time.sleep(20)
@@ -27,15 +27,15 @@ except BaseException as error:
 """
 
 
-@pytest.mark.parametrize(("name", "told"), [("SIGTERM", "SystemExit 143"), ("SIGINT", "KeyboardInterrupt")])
-def test_an_order_within_a_finaliser_is_not_lost(name, told):
+@pytest.mark.parametrize(("name", "expected"), [("SIGTERM", "SystemExit 143"), ("SIGINT", "KeyboardInterrupt")])
+def test_a_signal_inside_a_finaliser_is_not_lost(name, expected):
     code = CODE.replace("{name}", name)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert run.stdout.strip() == told, run.stderr
+    assert run.stdout.strip() == expected, run.stderr
 
 
-def test_what_was_there_is_put_back():
+def test_the_previous_handler_is_restored():
     before = signal.getsignal(signal.SIGTERM)
-    with ends_when_told():
+    with unwind_on_sigterm():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
