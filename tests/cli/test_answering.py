@@ -55,7 +55,7 @@ def test_labels_of_ones_and_zeros(headwise, tiny, tmp_path):
     ("arguments", "words"),
     [
         (["--set", "answers.temprature=1"], "Did you mean 'temperature'?"),
-        (["--set", "answers.temperature=-1"], "give at least 0"),
+        (["--set", "answers.temperature=-1"], "answers.temperature must be at least 0, not -1"),
         (["--endpoint", "localhost:8000", "--endpoint-model", "m"], "an endpoint is a URL"),
         (["--endpoint", "http://localhost:8000/v1"], "--endpoint-model"),
         (["--judge-model", "m"], "without --judge"),

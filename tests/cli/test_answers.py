@@ -71,13 +71,13 @@ def test_filters(atlas: Path) -> None:
     assert "1 of 4 answers: 1 correct" in text
     assert "Peru" not in text
     assert "1 of 4 answers" in run(atlas, "--rule", "refusal")
-    assert "1 of 4 shown; -n for more" in run(atlas, "-n", 1)
+    assert "1 of 4 shown; -n shows more" in run(atlas, "-n", 1)
     assert run(atlas, "-n", 2, "--seed", 1) == run(atlas, "-n", 2, "--seed", 1)
 
 
 def test_nothing_of_that_kind(atlas: Path) -> None:
     text = run(atlas, "--label", "wrong", "--topic", "years")
-    assert "None of the 4 answers is of that kind; leave one of --label, --topic and --rule out." in text
+    assert "None of the 4 answers matches; omit one of --label, --topic and --rule." in text
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_exact_answers_are_found_in_what_is_stored(atlas: Path) -> None:
     assert rows["y1"] == "1666"
     published = json.loads(run(atlas, "--json", "--spans", "published"))["answers"]
     assert published[0]["exact"] == "Paris"
-    with pytest.raises(HeadwiseError, match=r"not found by 'golden'\. Known: blind, published"):
+    with pytest.raises(HeadwiseError, match=r"--spans has no method 'golden'\. Known: blind, published"):
         run(atlas, "--spans", "golden")
 
 

@@ -70,12 +70,12 @@ def test_plan_of_the_default_model_is_near_what_it_took(monkeypatch):
     """On two quiet cores, whose speed is stated in `cost`."""
     from headwise.model import read_card
     from headwise.studies.inputs import StudyInputs
-    from headwise.studies.planning import plan, planned_inputs
+    from headwise.studies.planning import estimate, planned_inputs
 
     took = {"profile": 97, "patterns": 33, "answers": 61, "spectral": 66, "probing": 88, "relations": 50,
             "relation_validation": 82, "functions": 48, "function_masking": 70}  # fmt: skip
     monkeypatch.setattr("headwise.studies.planning.measured_flops", lambda *_: 180e9)
-    found = plan(read_card(), planned_inputs(StudyInputs(limit=500), reference=True), list(took))
+    found = estimate(read_card(), planned_inputs(StudyInputs(limit=500), reference=True), list(took))
     for study, seconds in took.items():
         assert found.studies[study]["seconds"] == pytest.approx(seconds, rel=0.1), study
     assert found.seconds == pytest.approx(sum(took.values()), rel=0.05)

@@ -114,4 +114,4 @@ def test_an_adapter_for_another_model(headwise: Any, tiny: Path, texts: Path, tm
 
 def test_what_is_not_there(headwise: Any, tiny: Path, texts: Path, tmp_path: Path) -> None:
     said = refused(headwise, tiny, texts, tmp_path / "nowhere", tmp_path)
-    assert "and there is no such folder; give a folder that holds" in said
+    assert "but there is no such folder; give a folder that contains" in said

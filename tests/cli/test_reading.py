@@ -38,7 +38,7 @@ def test_show_some_statistics(headwise, atlas, tmp_path):
         (["show", "nowhere", "profile"], "headwise build -o nowhere"),
         (["describe", "{atlas}", "spectra"], "There is no study"),
         (["show", "{atlas}", "answers"], "has no figure; read it with headwise answers {atlas}"),
-        (["describe", "{atlas}", "salience"], "has no words; read it with headwise heads {atlas} --columns"),
+        (["describe", "{atlas}", "salience"], "has no description; read it with headwise heads {atlas} --columns"),
         (["heads", "{atlas}", "--columns", "spectral.*"], "there is no column 'spectral.*'"),
         (["heads", "{atlas}", "--where", "profile.inductoin > 1"], "profile.induction"),
         (["heads", "{atlas}", "--where", "__import__('os').system('true')"], "may not contain"),
@@ -79,7 +79,7 @@ def test_heads_fit_on_a_line_and_say_what_is_left_out(headwise, atlas):
     shown, every = lines[0].split(), len(json.loads(headwise("heads", atlas, "--json").out)[0]) - 1
     assert shown[:2] == ["profile.top1", "profile.moved"] and 3 < len(shown) < every
     assert not {"layer", "head"} & set(shown)
-    assert f"{len(shown)} of {every} columns shown; choose with --columns" in result.err
+    assert f"{len(shown)} of {every} columns shown; choose others with --columns" in result.err
 
 
 def test_columns_are_chosen_by_name_by_pattern_or_all(headwise, atlas):

@@ -47,10 +47,10 @@ def test_study_options_take_the_type_of_their_field():
         ("s.k", "STUDY.OPTION=VALUE"),
         ("t.k=5", "no study 't'"),
         ("s.temprature=1", "Did you mean 'temperature'?"),
-        ("s.k=many", "The option k of the study s takes a whole number, and was given 'many'"),
-        ("s.few_shot=many", "a whole number or none, and was given"),
+        ("s.k=many", "The option k of the study s takes a whole number, not 'many'"),
+        ("s.few_shot=many", "a whole number or none, not 'many'"),
         ("s.chat=perhaps", "yes or no"),
-        ("s.steps=1,two", "The option steps of the study s takes a whole number, and was given 'two'"),
+        ("s.steps=1,two", "The option steps of the study s takes a whole number, not 'two'"),
     ],
 )
 def test_wrong_study_options_are_refused(word, sentence):
@@ -61,9 +61,7 @@ def test_wrong_study_options_are_refused(word, sentence):
 def test_numbers_of_heads_are_numbers_when_they_reach_the_study():
     removed = "relation_validation.removed"
     assert study_options([f"{removed}=1,2,8"])["relation_validation"].removed == (1, 2, 8)
-    with pytest.raises(
-        StudyError, match="removed of the study relation_validation takes a whole number, and was given 'one'"
-    ):
+    with pytest.raises(StudyError, match="removed of the study relation_validation takes a whole number, not 'one'"):
         study_options([f"{removed}=one"])
 
 
@@ -78,9 +76,9 @@ def test_figure_options():
     ("words", "sentence"),
     [
         (["--feature", "x"], "Did you mean 'features'"),
-        (["stray"], "'stray' was not expected"),
+        (["stray"], "unexpected argument 'stray'"),
         (["--part"], "--part needs a value"),
-        (["--least", "low"], "--least of the spectral figure takes a number, and was given 'low'"),
+        (["--least", "low"], "--least of the spectral figure takes a number, not 'low'"),
     ],
 )
 def test_wrong_figure_options_are_refused(words, sentence):

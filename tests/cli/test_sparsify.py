@@ -13,7 +13,7 @@ def trained(headwise, tiny, texts, tmp_path_factory):
     )  # fmt: skip
     stopped = headwise(*command, "--stop-at", 3)
     assert stopped.code == 0, stopped.err
-    assert "The same command goes on" in stopped.out
+    assert "The same command resumes from it" in stopped.out
     return folder, command, headwise(*command)
 
 

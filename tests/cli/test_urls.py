@@ -124,7 +124,7 @@ def test_copying_there_and_back(folder, headwise, tmp_path):
     assert (result.code, result.out.strip()) == (0, "s3://bucket/again")
     shutil.rmtree(tmp_path / "copy")
     assert Atlas.open("s3://bucket/again").studies == Atlas.open(URL).studies
-    assert "-o does nothing" in headwise("export", URL, "--to", "s3://bucket/again", "-o", "x").refused()
+    assert "-o has no effect" in headwise("export", URL, "--to", "s3://bucket/again", "-o", "x").refused()
 
 
 def test_slips_are_told_in_a_sentence(folder, headwise, command, monkeypatch):

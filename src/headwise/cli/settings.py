@@ -157,7 +157,7 @@ def value_of(name: str, text: str, hint: Any) -> Any:
         return tuple(value_of(name, part.strip(), each) for part in text.split(",") if part.strip())
     if str in choices:
         return text
-    raise StudyError(f"{name} takes {_expected(hint)}, not {text!r}; give such a value.")
+    raise StudyError(f"{name} takes {_expected(hint)}, not {text!r}.")
 
 
 def kind_of(hint: Any) -> str:
