@@ -42,7 +42,7 @@ def test_every_verb_has_usage_options_and_examples():
 
 def test_options_stand_in_their_boxes_with_what_they_take():
     told = section("build")
-    boxed = told.partition("### The model")[2].partition("### ")[0]
+    boxed = told.partition("### Model")[2].partition("### ")[0]
     assert "| `--dtype` | `TEXT` | float32" in boxed and "Default: `auto`." in boxed
     assert "| `--output`, `-o` | `PATH` |" in told.partition("### Options")[2].partition("### ")[0]
     assert "| `--trust-remote-code` |  |" in boxed  # a flag takes nothing
