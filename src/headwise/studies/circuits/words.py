@@ -128,7 +128,7 @@ def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
             found.append(float(np.nanmax(shares)))
     if found:
         most = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
-        writer.add("observations", f"As many random {unit} explain at most {most} on any task.")
+        writer.add("observations", f"Random {unit}, up to the same number, explain at most {most} on any task.")
 
 
 def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:

@@ -112,7 +112,7 @@ def _heatmap(one: xr.Dataset, key: str, value: str, threshold: float) -> Heatmap
     return Heatmap(
         key=key,
         title=key,
-        subtitle=f"{count} {'head' if count == 1 else 'heads'} above {threshold:g}; {int(one['pairs'])} pairs",
+        subtitle=f"{count} {'head' if count == 1 else 'heads'} > {threshold:g}; {int(one['pairs'])} pairs",
         values=one[value].values,
         x=Axis("Layer", cell_names(one, LAYER)),
         y=Axis("Head", cell_names(one, HEAD)),
