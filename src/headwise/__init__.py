@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
 __version__ = "0.1.0"
 
 _HOMES = {
+    "headwise": ("studies",),
     "headwise.analysis": ("compare",),
     "headwise.atlas": ("Atlas",),
     "headwise.engines": ("RayEngine",),
@@ -63,11 +64,10 @@ def __getattr__(name: str) -> Any:
         new = _DEPRECATED[name]
         warnings.warn(f"headwise.{name} is now headwise.{new}; use the new name", DeprecationWarning, stacklevel=2)
         return __getattr__(new)
-    if name == "studies":
-        return import_module("headwise.studies")
     if name not in _HOME:
         raise AttributeError(f"headwise has no {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_HOME[name]), name)
+    home = _HOME[name]
+    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
     globals()[name] = value
     return value
 

@@ -11,13 +11,13 @@ import torch
 from transformers import LlamaConfig
 
 from headwise.core.errors import EngineError
-from headwise.corpora import packaged_passages
 from headwise.engines.cluster import Cluster, Node
 from headwise.model import ModelCard
 from headwise.studies import memory as room
 from headwise.studies import planning
 from headwise.studies.cluster_plan import cluster_plan_of
-from headwise.studies.cost import PlannedInputs, StudyCost
+from headwise.studies.cost import StudyCost
+from headwise.studies.inputs import StudyInputs
 from headwise.studies.memory import GIB, MemoryNeeds, memory_needs, offloaded
 
 CPU = torch.device("cpu")
@@ -40,8 +40,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan(card: ModelCard, there: dict[Any, int], monkeypatch: pytest.MonkeyPatch, *studies: str, **more: Any) -> Any:
     monkeypatch.setattr(planning, "memory_there", lambda _: there)
-    shown = PlannedInputs(packaged_passages(), 500)
-    return planning.plan(card, shown, studies or ("profile",), dtype=torch.float32, device=CPU, **more)
+    shown = planning.planned_inputs(StudyInputs(limit=500), reference=False)
+    return planning.estimate(card, shown, studies or ("profile",), dtype=torch.float32, device=CPU, **more)
 
 
 def test_needs(seven: ModelCard) -> None:
@@ -136,8 +136,10 @@ def test_workers_on_cpus_are_as_many_as_memory_holds(monkeypatch: pytest.MonkeyP
 def test_without_a_gpu_here_time_is_not_known(seven: ModelCard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     cluster = nodes(1, cpus=64, gpus=4, memory=10**12)
-    shown = PlannedInputs(packaged_passages(), 500)
-    found = planning.plan(seven, shown, ["profile"], dtype=torch.bfloat16, device=torch.device("cuda"), cluster=cluster)
+    shown = planning.planned_inputs(StudyInputs(limit=500), reference=False)
+    found = planning.estimate(
+        seven, shown, ["profile"], dtype=torch.bfloat16, device=torch.device("cuda"), cluster=cluster
+    )
     assert found.fits and found.seconds is None and found.workforce.workers == 4
     assert ("time", "one worker", "?", "this machine has no such device to measure") in found.rows()
     assert json.loads(json.dumps(found.to_dict()))["workforce"]["seconds"] is None

@@ -30,11 +30,8 @@ class StudyRun:
     """What it takes to run a study.
 
     Examples:
-        What `build` does with one, in one piece.
-
         >>> from headwise.corpora import Passage, Passages
         >>> from headwise.engines import Shard
-    from headwise.studies.spec import StudySpec
         >>> from headwise.studies import ProfileOptions
         >>> from headwise.studies.inputs import StudyInputs
         >>> from headwise.studies.profile.measure import prepare

@@ -167,13 +167,20 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class StudySpec:
-    """One study. ``produces`` lists its Datasets; the one with the study's own name is committed last."""
+    """One study. ``produces`` lists its Datasets; the one with the study's own name is committed last.
 
-    name: str
+    Examples:
+        >>> from headwise.studies.registry import studies
+        >>> spec = studies()["spectral"]
+        >>> [one.name for one in spec.produces], spec.depends_on, spec.options.__name__
+        (['detection', 'spectral'], ('answers',), 'SpectralOptions')
+    """
+
+    name: str  # lower-case letters, digits and _
     package: str  # the package of its modules: `__package__`
     version: int  # raised when the same readings give other numbers, or when stored names change
-    options: type[StudyOptions]
-    produces: tuple[DatasetSpec, ...]
+    options: type[StudyOptions]  # what `--set STUDY.OPTION=VALUE` sets
+    produces: tuple[DatasetSpec, ...]  # its own Dataset last
     prepare: str = "measure:prepare"  # prepare(model, inputs, options) -> StudyRun
     inputs: tuple[str, ...] = ()  # of passages, questions, relations, steps, reference: what the model is shown
     depends_on: tuple[str, ...] = ()  # studies whose Datasets it is made from

@@ -51,7 +51,7 @@ class Score:
     """
 
     id: str  # of the question
-    question: str
+    question: str  # its text
     answer: str  # what is scored
     probability: float  # that the answer is wrong; NaN for an empty answer
     heads: dict[str, float]  # the heads that contributed most: log-odds that each added to "wrong"
