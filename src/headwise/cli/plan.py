@@ -83,7 +83,9 @@ def plan(
     cluster = _cluster(address) if engine == "ray" else None
     on_cluster = cluster is not None and cluster.gpus >= 1 and device is None and gpus_per_worker != 0
     where = torch.device("cuda") if on_cluster else choose_device(device)
-    sizes = sizes._replace(reference=card.id == DEFAULT)  # only the default model has a packaged sparse adapter to compare with
+    sizes = sizes._replace(
+        reference=card.id == DEFAULT
+    )  # only the default model has a packaged sparse adapter to compare with
     wanted = choose_dtype(dtype, card.config, where)
     per_worker |= {"gpus": gpus_per_worker if on_cluster or gpus_per_worker is not None else 0}
     more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **per_worker}
