@@ -48,7 +48,7 @@ def test_wrong_options_are_refused_in_one_sentence(headwise, tiny, tmp_path, arg
         ("", "that file is empty; give a file that contains text"),
         ('{"text": "fine"}\n{"txt": 1}', 'needs a field "text"'),
         ('{"text": "fine"}\nnot json', "line 2"),
-        ('{"text": "one text alone, and not very long at all, but with enough tokens in it to count"}', "needs two"),
+        ('{"text": "one text alone, and not very long at all, but with enough tokens in it to count"}', "need two"),
     ],
 )
 def test_bad_data_is_refused_in_one_sentence(headwise, tiny, tmp_path, content, words):
