@@ -123,7 +123,7 @@ def test_relations_by_name_stay_on_disk_whatever_the_map(tiny_folder: Path) -> N
 
 def test_gradients_are_refused(tiny_folder: Path) -> None:
     parted = load(tiny_folder, device_map=LLAMA)
-    with pytest.raises(StudyError, match=r"circuits follows gradients.*it is offloaded; load it whole"):
+    with pytest.raises(StudyError, match=r"circuits backpropagates.*it is offloaded; load it without offloading"):
         hw.build(parted, ["circuits"], output=tiny_folder / "atlas")
     with pytest.raises(StudyError, match=r"Parts of .* are offloaded, so it cannot be trained; load it on one"):
         hw.sparsify(parted, None, held_out=None, output=tiny_folder / "out")  # type: ignore[arg-type]

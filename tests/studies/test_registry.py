@@ -60,7 +60,7 @@ def test_what_each_study_is_shown():
         ([], ["aswers.k=1"], "no study 'aswers' with options. Did you mean 'answers'"),
         ([], ["spectral.kk=1"], "spectral has no option 'kk'"),
         ([], ["spectral.k"], "STUDY.OPTION=VALUE"),
-        ([], ["spectral.k=abc"], "option k of the study spectral takes a whole number or none, and was given 'abc'"),
+        ([], ["spectral.k=abc"], "option k of the study spectral takes a whole number or none, not 'abc'."),
         ([], ["profile.period=1"], "profile.period must be at least 3, not 1."),
         (
             [],

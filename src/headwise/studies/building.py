@@ -8,6 +8,7 @@ different models never share an atlas.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,6 +59,7 @@ def build(
     progress: Progress | Listener | bool | None = None,
     loading: Mapping[str, Any] | None = None,
     engine: str | Engine = "local",
+    against: str | Path | Model | None = None,
 ) -> Atlas:
     """Build an atlas, or add to one.
 
@@ -82,6 +84,7 @@ def build(
             By default progress is shown on a terminal and in a notebook.
         loading: what `load` takes beside the model, where it is only named, such as ``{"dtype": "bfloat16"}``.
         engine: "local" is this process; "ray", or a `RayEngine`, is the workers of a cluster, which load the model themselves.
+        against: deprecated name of ``reference``.
 
     Returns:
         The atlas.
@@ -98,6 +101,11 @@ def build(
         >>> built["profile"].value.sel(statistic="induction", layer=1).values.round(2)  # L1H4 does induction
         array([0.  , 0.06, 0.05, 0.04, 1.  , 0.05], dtype=float32)
     """
+    if against is not None:
+        warnings.warn(
+            "build(against=...) is now build(reference=...); use the new name", DeprecationWarning, stacklevel=2
+        )
+        reference = against
     names = with_dependencies(
         default_studies() if studies is None else [one if isinstance(one, str) else one.study for one in studies]
     )

@@ -51,13 +51,7 @@ class LivePage {
     this.container = el("div", {class: "live-container page"});
     this.title = el("p", {class: "lede"});
     main.append(
-      el(
-        "header",
-        {class: "study-header"},
-        el("p", {class: "label"}, "Live"),
-        el("h1", {}, "Inspect the heads of a prompt"),
-        this.title,
-      ),
+      el("header", {class: "study-header"}, el("p", {class: "label"}, "Live"), el("h1", {}, "Inspect the heads of a prompt"), this.title),
       this.container,
     );
   }
