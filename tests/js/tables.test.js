@@ -48,7 +48,14 @@ test("cells are heads where the axes are Layer and Head, in either order", () =>
 });
 
 test("extras are written with their intervals", () => {
-  const extras = {low: [[0.1]], high: [[0.9]], alone: [[0.5]], alone_low: [[0.4]], alone_high: [[0.6]], value: [[7]]};
+  const extras = {
+    low: [[0.1]],
+    high: [[0.9]],
+    single_head_auroc: [[0.5]],
+    single_head_auroc_low: [[0.4]],
+    single_head_auroc_high: [[0.6]],
+    value: [[7]],
+  };
   assert.deepEqual(extraRows(extras, {row: 0, column: 0}, 7), [
     ["interval", "0.100 to 0.900"],
     ["single-head AUROC", "0.500 (0.400 to 0.600)"],
