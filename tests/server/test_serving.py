@@ -59,7 +59,7 @@ def test_it_serves_and_ends_at_ctrl_c(atlas):
         out, err = server.communicate(timeout=20)
         assert server.returncode == 0, err
         assert time.monotonic() - begun < 10
-        assert "everyone who can reach 0.0.0.0 can read these atlases; there is no password" in err
+        assert "anyone who can reach 0.0.0.0 can read these atlases; there is no password" in err
         assert "Traceback" not in out + err
     finally:
         server.kill()

@@ -71,7 +71,7 @@ def test_together_they_show_every_text_once_and_find_the_same(
                 "received",
                 "score",
             ):
-                np.testing.assert_allclose(values, expected[name], rtol=1e-3, atol=1e-3, err_msg=f"{study}.{name}")
+                np.testing.assert_allclose(values, expected[name], rtol=1e-3, atol=5e-3, err_msg=f"{study}.{name}")
     assert not list((tmp_path / "atlas" / ".shards").glob("*"))
     assert (tmp_path / "atlas" / "detector.json").exists()
 

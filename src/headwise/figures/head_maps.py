@@ -63,7 +63,7 @@ def named_maps(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None =
 
     Examples:
         >>> [one.key for one in named_maps(atlas["profile"], ["value"])][:2]
-        ['diagonal', 'sink']
+        ['entropy', 'sink']
     """
     if columns is None:
         names = [str(name) for name, array in dataset.data_vars.items() if {LAYER, HEAD} <= set(array.dims)]
