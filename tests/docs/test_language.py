@@ -25,8 +25,8 @@ SOURCE = ROOT / "src" / "headwise"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
-BASELINE: dict[str, int] = {"identifiers": 46, "strings": 142, "comments": 10}
-DUPLICATED_CLASSES = 4
+BASELINE: dict[str, int] = {"strings": 2}  # "beside" in prompts of circuits and patterns: data, which fixes the numbers
+DUPLICATED_CLASSES = 0
 
 WORDS = ("anew", "nought", "beside", "told", "dealt", "hitherto", "whence", "whoever")
 CONSTANTS = ("FACES", "LEAST")

@@ -1,1 +1,1 @@
-"""The command line. One verb a file; `main` puts them together."""
+"""The command line. One verb per file; `main` puts them together."""

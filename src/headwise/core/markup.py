@@ -35,9 +35,9 @@ def text(value: object) -> Html:
 
 
 def card(title: object, *parts: Html, note: object = "") -> Html:
-    """A result: its title in bold, a quiet note beside it, and its parts."""
-    beside = f'<span style="opacity:.65;margin-left:.7em">{text(note)}</span>' if note else ""
-    head = f'<div style="padding:2px 0 5px"><strong>{text(title)}</strong>{beside}</div>'
+    """A result: its title in bold, a quiet note next to it, and its parts."""
+    aside = f'<span style="opacity:.65;margin-left:.7em">{text(note)}</span>' if note else ""
+    head = f'<div style="padding:2px 0 5px"><strong>{text(title)}</strong>{aside}</div>'
     return Html(f'<div style="max-width:62em;line-height:1.45;color:inherit">{head}{"".join(parts)}</div>')
 
 
@@ -78,7 +78,7 @@ def _row(cells: Sequence[object], tag: str) -> str:
 
 
 def bar(share: float, *, width: int = 120) -> Html:
-    """A share of 1 as the length of a bar; said beside it in numbers by the caller."""
+    """A share of 1 as the length of a bar; the caller writes the number next to it."""
     full = round(min(max(share, 0.0), 1.0) * width)
     inner = f'<span style="display:block;height:8px;width:{full}px;background:#3b7dd8"></span>'
     style = f"display:inline-block;width:{width}px;border:{_LINE};vertical-align:middle"

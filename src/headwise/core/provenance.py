@@ -5,7 +5,7 @@ the data (with a digest of its content), the parameters and the seed. Those part
 short digest of them: two runs with the same key may share work, two with different keys never do. The environment and
 the hour are kept too, but they do not enter the key.
 
-Cost: nothing to speak of. This module does not know how to compute a digest of a model or of data; it is told.
+Cost: nothing to speak of. The digests of model and data are passed in.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Provenance", "difference", "environment"]
 
 ATTRIBUTE = "provenance"
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
-_TOLD = ("parameters",)  # of a model: follows from the rest, and is told for a reader; older atlases do not have it
+_DERIVED = ("parameters",)  # of a model: follows from the rest, stored for readers; older atlases do not have it
 
 
 def environment() -> dict[str, str]:
@@ -83,7 +83,7 @@ class Provenance:
     def identity(self) -> dict[str, Any]:
         """The parts that fix the numbers: all but the environment, the hour, and what the model's other facts imply."""
         found = {name: getattr(self, name) for name in _IDENTITY}
-        return found | {"model": {part: value for part, value in self.model.items() if part not in _TOLD}}
+        return found | {"model": {part: value for part, value in self.model.items() if part not in _DERIVED}}
 
     def key(self) -> str:
         """A digest of the identity, 16 hex digits; the order of mappings does not matter."""
@@ -137,7 +137,7 @@ def difference(a: Provenance, b: Provenance) -> list[str]:
         found += [
             f"{name}: {part} {_shown(one, part)} against {_shown(other, part)}"
             for part in sorted(one.keys() | other.keys())
-            if _shown(one, part) != _shown(other, part) and not (name == "model" and part in _TOLD)
+            if _shown(one, part) != _shown(other, part) and not (name == "model" and part in _DERIVED)
         ]
     return sorted(found)
 

@@ -21,9 +21,9 @@ from headwise.stats.correlation import spearman
 
 __all__ = [
     "THIRDS",
-    "Cluster",
     "Concentration",
     "DepthTrend",
+    "HeadCluster",
     "HeadValue",
     "Overlap",
     "Share",
@@ -60,11 +60,11 @@ class HeadValue:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class HeadCluster:
     """Connected cells over a threshold, as their bounding box.
 
     Examples:
-        >>> box = Cluster(first_layer=2, last_layer=4, first_head=0, last_head=1, size=5, area=6, mean=0.7)
+        >>> box = HeadCluster(first_layer=2, last_layer=4, first_head=0, last_head=1, size=5, area=6, mean=0.7)
         >>> box.last_layer - box.first_layer + 1
         3
     """
@@ -193,7 +193,7 @@ def share_over(values: xr.DataArray, threshold: float) -> Share:
     return Share(int((array > threshold).sum()), int(np.isfinite(array).sum()))
 
 
-def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> list[Cluster]:
+def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> list[HeadCluster]:
     """Boxes around cells at or over the threshold that touch by their sides, largest first.
 
     Boxes that overlap become one.
@@ -221,7 +221,7 @@ def clusters(values: xr.DataArray, threshold: float, *, smallest: int = 3) -> li
         inside = (slice(top, bottom + 1), slice(left, right + 1))
         size, area = int(over[inside].sum()), int(np.isfinite(array[inside]).sum())
         mean = float(np.nanmean(array[inside]))
-        found.append(Cluster(layers[top], layers[bottom], heads[left], heads[right], size, area, mean))
+        found.append(HeadCluster(layers[top], layers[bottom], heads[left], heads[right], size, area, mean))
     return sorted(found, key=lambda cluster: -cluster.size)
 
 

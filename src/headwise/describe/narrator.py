@@ -89,7 +89,7 @@ def cluster(writer: Writer, one: NamedMap) -> str:
     )
 
 
-def box_of(writer: Writer, key: str, box: maps.Cluster) -> tuple[str, str]:
+def box_of(writer: Writer, key: str, box: maps.HeadCluster) -> tuple[str, str]:
     """A box as text ("layers 2 to 4, heads 0 to 5") and as the end of a source ("sink 2 4 0 5")."""
     edges = (box.first_layer, box.last_layer, box.first_head, box.last_head)
     for edge in edges:

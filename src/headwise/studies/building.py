@@ -79,10 +79,10 @@ def build(
             model, if there is one, "none" nothing.
         output: where the atlas is, or will be.
         options: by study, such as ``{"profile": ProfileOptions(period=64)}``.
-        redo: studies to measure anew even if the atlas holds them.
+        redo: studies to measure again even if the atlas holds them.
         progress: a function that is called with the study, the examples done and their total; a `Listener`; True or False.
             By default progress is shown on a terminal and in a notebook.
-        loading: what `load` takes beside the model, where it is only named, such as ``{"dtype": "bfloat16"}``.
+        loading: what `load` takes in addition to the model, where it is only named, such as ``{"dtype": "bfloat16"}``.
         engine: "local" is this process; "ray", or a `RayEngine`, is the workers of a cluster, which load the model themselves.
         against: deprecated name of ``reference``.
 
@@ -206,7 +206,7 @@ class _Build:
             return False
         try:
             job = session.prepare("+".join(group), {need: self._there()[need] for need in needs})
-        except HeadwiseError:  # refused again, and told, when its turn comes
+        except HeadwiseError:  # refused again, with its message, when its turn comes
             return False
         atlas = self._there()
         started = any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values())

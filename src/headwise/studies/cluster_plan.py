@@ -2,8 +2,8 @@
 
     GPUs a worker   the fewest whose memory, filled to 90 %, holds the weights and the activations of a batch
     workers         node by node, since a worker lies on one node (`engines.ray.cluster`)
-    time            a study is done in rounds of one shard a worker, so (rounds / shards) of the time of one worker; then what
-                    is fitted beside the passes, once. Loading the model and Ray's own work are left out (docs/scale.md)
+    time            a study is done in rounds of one shard per worker, so (rounds / shards) of the time of one worker; then what
+                    is fitted after the passes, once. Loading the model and Ray's own work are left out (docs/scale.md)
 
 The speed of one worker is the plan's own, which is measured on this machine: a share of it, where workers on CPUs have fewer
 threads. How fast GPUs are is not known where this machine has none; then time is left out.
@@ -69,7 +69,7 @@ def cluster_plan_of(
     each = gpus if gpus is not None else _gpus_needed(cluster, needs)
     here = torch.get_num_threads()
     own = threads or (1 if each else here)
-    held = PROCESS if each else needs.process + needs.weights + needs.beside
+    held = PROCESS if each else needs.process + needs.weights + needs.working_memory
     fit = cluster.workers(cpus=own, gpus=each, memory=int(held))
     why = "" if fit else _why_not(cluster, each, own, int(held))
     if fit and gpus and (short := _short(cluster, needs, gpus)):
@@ -83,7 +83,7 @@ def cluster_plan_of(
         workers=count,
         gpus=each,
         threads=own,
-        memory=needs.weights + needs.beside if each else int(held),
+        memory=needs.weights + needs.working_memory if each else int(held),
         seconds=together if count and len(known) == len(seconds) else None,
         why_not=why,
     )
@@ -100,11 +100,11 @@ def _gpus_needed(cluster: Cluster, needs: MemoryNeeds) -> float:
     known = [node.gpu_memory for node in cluster.nodes if node.gpus and node.gpu_memory]
     if not known:
         return 1.0 if cluster.gpus else 0.0
-    return float(math.ceil((needs.weights + needs.beside) / (SHARE_ON_DEVICE * min(known))))
+    return float(math.ceil((needs.weights + needs.working_memory) / (SHARE_ON_DEVICE * min(known))))
 
 
 def _short(cluster: Cluster, needs: MemoryNeeds, gpus: float) -> str:
-    """Why so many GPUs a worker are too few; empty where they are enough, or their memory is not known."""
+    """Why so many GPUs per worker are too few; empty where they are enough, or their memory is not known."""
     if gpus < 0:
         raise EngineError(f"A worker cannot have {gpus:g} GPUs; give --gpus-per-worker 1, 2, ...")
     needed = _gpus_needed(cluster, needs)
@@ -112,8 +112,8 @@ def _short(cluster: Cluster, needs: MemoryNeeds, gpus: float) -> str:
     if not known or gpus >= needed:
         return ""
     return (
-        f"{gpus:g} GPU{'s' * (gpus != 1)} cannot hold the {_gb(needs.weights + needs.beside)} that a worker needs; give "
-        f"--gpus-per-worker {needed:g}."
+        f"{gpus:g} GPU{'s' * (gpus != 1)} cannot hold the {_gb(needs.weights + needs.working_memory)} that a worker needs; "
+        f"give --gpus-per-worker {needed:g}."
     )
 
 

@@ -73,7 +73,7 @@ class Sampling:
 
 
 @dataclass
-class _State:
+class _DecoderState:
     """What a batch has read so far."""
 
     cache: Any
@@ -89,7 +89,7 @@ class _State:
 
 class _Prefilled(NamedTuple):
     logits: Tensor  # (row, 1, vocabulary), of the last token
-    state: _State
+    state: _DecoderState
 
 
 def common_prefix_length(prompts: Sequence[Ids]) -> int:
@@ -258,13 +258,13 @@ class PrefixCachedDecoder:
     def _cached_part(self, prompts: Sequence[Ids]) -> list[Ids]:
         return list(prompts) if self.where == "decode" else [prompt[:-1] for prompt in prompts]
 
-    def _copy(self, state: _State, pick: Tensor | None) -> _State:
+    def _copy(self, state: _DecoderState, pick: Tensor | None) -> _DecoderState:
         """Some rows of a state, to be extended; a row may be picked several times."""
         if not self._selectable:  # such a cache can only be copied whole
             return copy.deepcopy(state)
         cache = copy.copy(state.cache)
         cache.layers = [copy.copy(layer) for layer in cache.layers]  # appending tokens makes new tensors
-        found = _State(cache, state.ids, state.mask, state.position)
+        found = _DecoderState(cache, state.ids, state.mask, state.position)
         if pick is not None:
             found.select(pick)
         return found
@@ -287,7 +287,7 @@ class PrefixCachedDecoder:
             rows, order = order[:count], order[count:]
             yield rows
 
-    def _decode(self, logits: Tensor, state: _State, limit: int, ends: Any, choose: Any) -> list[Reply]:
+    def _decode(self, logits: Tensor, state: _DecoderState, limit: int, ends: Any, choose: Any) -> list[Reply]:
         """Answers of all rows of a batch that has been read."""
         there = list(range(len(logits)))  # the row of each line of the batch
         tokens: list[list[int]] = [[] for _ in there]
@@ -322,7 +322,7 @@ class PrefixCachedDecoder:
         return [Reply(tuple(a), tuple(b), c) for a, b, c in zip(tokens, scores, finished, strict=True)]
 
     @torch.no_grad()
-    def _read(self, rows: Sequence[Ids], *, keep: int, longest: int) -> tuple[Tensor, _State]:
+    def _read(self, rows: Sequence[Ids], *, keep: int, longest: int) -> tuple[Tensor, _DecoderState]:
         """Read these rows: logits of the last `keep` tokens, and the state to continue from."""
         device = self._model.device
         shared = len(self._prefix)
@@ -335,7 +335,7 @@ class PrefixCachedDecoder:
         positions = (seen.cumsum(1) - 1).clamp(min=0) + shared
         mask = torch.cat([torch.ones(len(rests), shared, dtype=torch.long), seen], dim=1)
         cache = self._repeated_prefix(len(rests)) if shared else None
-        state = _State(cache, ids.to(device), mask.to(device), positions[:, -1:].to(device))
+        state = _DecoderState(cache, ids.to(device), mask.to(device), positions[:, -1:].to(device))
         logits = self._forward(state.ids, positions.to(device), state, keep)
         if len(rests) < len(rows):
             lines = torch.tensor(picked, device=device)
@@ -344,7 +344,7 @@ class PrefixCachedDecoder:
         return logits, state
 
     @torch.no_grad()
-    def _append(self, rests: Sequence[Ids], state: _State) -> Tensor:
+    def _append(self, rests: Sequence[Ids], state: _DecoderState) -> Tensor:
         """Read more tokens of every row; logits of the last one."""
         device = self._model.device
         ids, seen = self._left_padded(rests)
@@ -364,14 +364,14 @@ class PrefixCachedDecoder:
                 seen[line, width - len(row) :] = 1
         return ids, seen
 
-    def _step(self, chosen: Tensor, state: _State) -> Tensor:
+    def _step(self, chosen: Tensor, state: _DecoderState) -> Tensor:
         state.position = state.position + 1
         state.mask = torch.cat([state.mask, torch.ones_like(state.mask[:, :1])], dim=1)
         state.ids = chosen[:, None] if self._caches else torch.cat([state.ids, chosen[:, None]], dim=1)
         return self._forward(state.ids, state.position, state, keep=1)
 
     @torch.no_grad()
-    def _forward(self, ids: Tensor, positions: Tensor, state: _State, keep: int) -> Tensor:
+    def _forward(self, ids: Tensor, positions: Tensor, state: _DecoderState, keep: int) -> Tensor:
         inputs: dict[str, Any] = {"input_ids": ids, "use_cache": self._caches}
         if self._caches:
             inputs[CACHE] = state.cache

@@ -42,8 +42,8 @@ class MemoryNeeds(NamedTuple):
     reductions: int
 
     @property
-    def beside(self) -> int:
-        """What is needed on the device beside weights."""
+    def working_memory(self) -> int:
+        """What is needed on the device in addition to the weights."""
         return self.activations + self.reductions
 
 
@@ -63,7 +63,7 @@ class Offload:
 
 
 def memory_needs(card: ModelCard, tokens: int, dtype: torch.dtype, device: torch.device, stats: int) -> MemoryNeeds:
-    """Of a batch of so many tokens, with so many statistics a head."""
+    """Of a batch of so many tokens, with so many statistics per head."""
     text = card.config.get_text_config()
     inner = getattr(text, "intermediate_size", None) or 4 * card.hidden_size
     inner = max(inner) if isinstance(inner, list | tuple) else inner
@@ -99,11 +99,12 @@ def offloaded(needs: MemoryNeeds, there: dict[int | str, int], passes: int, stor
     """The limits that make it fit; None where even the rest does not. `stored`: bytes in files over bytes in memory."""
     gpus = [name for name in there if isinstance(name, int)]
     room: dict[int | str, int] = {
-        gpu: int(SHARE_ON_DEVICE * there[gpu]) - (needs.beside + needs.largest if gpu == gpus[0] else 0) for gpu in gpus
+        gpu: int(SHARE_ON_DEVICE * there[gpu]) - (needs.working_memory + needs.largest if gpu == gpus[0] else 0)
+        for gpu in gpus
     }
     if "cpu" in there:
-        beside = int(PROCESS) if gpus else needs.process + needs.beside
-        room["cpu"] = int(SHARE * there["cpu"]) - beside - (0 if gpus else needs.largest)
+        fixed = int(PROCESS) if gpus else needs.process + needs.working_memory
+        room["cpu"] = int(SHARE * there["cpu"]) - fixed - (0 if gpus else needs.largest)
     if min(room.values()) < 0:
         return None
     limits: dict[int | str, int] = {}

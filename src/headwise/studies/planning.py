@@ -4,7 +4,7 @@
              where that is not there, what must be said to make it fit
     disk     what the studies keep for every head (and example), and what their shards hold until they are done
     time     the matrix work of each study (see `cost`) over the speed of this machine, which is measured on the spot
-             with a matrix product of the model's own shape (half a second); and what is fitted beside it. The fastest
+             with a matrix product of the model's own shape (half a second); and what is fitted in addition. The fastest
              of many products counts: others that use the machine slow some of them down, and the build only as long as
              they are there. Loading the model and drawing are left out: about a minute
 
@@ -116,7 +116,7 @@ class Plan:
         if self.fits:
             return "It fits."
         if self.offload is None:
-            told = [
+            sentences = [
                 "It does not fit, not even with all weights on disk: use a smaller dtype, a GPU, or a smaller model."
             ]
         else:
@@ -125,13 +125,13 @@ class Plan:
                 if self.offload.on_disk
                 else "what the GPU does not hold comes from memory for each pass"
             )
-            told = [
+            sentences = [
                 f"It does not fit as a whole; with {self.offload.flags} it does: {disk}, which takes "
                 f"{time_text(self.offload.seconds)} more at {size_text(DISK)}/s from disk (assumed)."
             ]
         if self.from_disk is not None:
-            told.append(f"relations alone needs {size_text(self.from_disk)}: it reads one layer at a time.")
-        return " ".join(told)
+            sentences.append(f"relations alone needs {size_text(self.from_disk)}: it reads one layer at a time.")
+        return " ".join(sentences)
 
     def _repr_html_(self) -> str:
         parts = table(self.rows()), paragraph(self.verdict())

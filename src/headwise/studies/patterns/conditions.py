@@ -134,5 +134,5 @@ def _check_same_shape(model: Model, against: Model) -> None:
     if against.tokenizer is None and against.card.vocabulary_size != model.card.vocabulary_size:
         raise DataError(
             f"{against.id} has no tokenizer and embeds {against.card.vocabulary_size} tokens, {model.id} "
-            f"{model.card.vocabulary_size}: whether both see the same tokens cannot be told; load it with its tokenizer"
+            f"{model.card.vocabulary_size}: whether both see the same tokens cannot be verified; load it with its tokenizer"
         )
