@@ -8,7 +8,7 @@
              (Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22, 1927): stays
              between 0 and 1 and is informative even where k is 0 or n
 
-Wilson's is written out, because scipy's ``binomtest(k, n).proportion_ci("wilson")`` takes one count at a time: about 2.5 s for the
+Wilson's is written out, because scipy's ``binomtest(k, n).proportion_ci("wilson")`` takes one count at a time: 2.5 s for the
 26 x 30 x 9 scores of a relations map that take 0.3 ms here. A test compares the two.
 """
 
