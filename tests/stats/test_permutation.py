@@ -3,7 +3,7 @@ import pytest
 import xarray as xr
 
 from headwise.core.errors import StudyError
-from headwise.stats import mann_whitney_maps, permutation_null, pooled_null_p
+from headwise.stats import mann_whitney_maps, permutation_null, shuffle_test
 from headwise.stats.permutation import permuted_labels, permuted_rows
 
 
@@ -90,15 +90,55 @@ def test_rows_are_permuted_within_their_stratum_alone():
 
 
 @pytest.mark.parametrize("two_sided", [False, True])
-def test_pooled_p_counts_all_cells_standardised_nulls(two_sided):
+def test_each_value_is_standardised_by_the_other_shuffles_of_its_cell(two_sided):
     random = np.random.default_rng(0)
-    null, seen = random.normal(2, [[1.0], [5.0], [0.1]], (3, 8)), np.array([[2.5, -9.0, 2.3], [2.0, np.nan, 1.5]])
-    z = [(row - row.mean()) / row.std(ddof=1) for row in null]
-    for observed, row in zip(seen, pooled_null_p(seen, null, two_sided=two_sided), strict=True):
-        for cell, value in enumerate(observed):
-            far = (value - null[cell].mean()) / null[cell].std(ddof=1)
-            pool = np.concatenate(z)
-            count = (np.abs(pool) >= abs(far)).sum() if two_sided else (pool >= far).sum()
-            assert row[cell] == (
-                pytest.approx((1 + count) / 25) if not np.isnan(value) else pytest.approx(np.nan, nan_ok=True)
-            )
+    null = random.normal(2, [[1.0, 5.0, 0.1], [2.0, 1.0, 3.0]], (8, 2, 3))  # (shuffle, map, cell)
+    seen = np.array([[2.5, -9.0, 2.3], [2.0, np.nan, 1.5]])
+    found = shuffle_test(seen, null, two_sided=two_sided)
+
+    def far(value, others):
+        z = (value - others.mean()) / others.std(ddof=1)
+        return abs(z) if two_sided else z
+
+    for row in range(2):
+        cells = [cell for cell in range(3) if np.isfinite(seen[row, cell])]
+        pool = np.array([far(null[s, row, c], np.delete(null[:, row, c], s)) for s in range(8) for c in cells])
+        for cell in cells:
+            count = (pool >= far(seen[row, cell], null[:, row, cell])).sum()
+            assert found.p[row, cell] == pytest.approx((1 + count) / (1 + len(pool)))
+    assert np.isnan(found.p[1, 1]) and np.isnan(found.q[1, 1]) and np.isfinite(found.map_p).all()
+    assert (found.q >= found.map_p[:, None])[np.isfinite(found.q)].all()
+
+
+def test_the_map_is_ranked_among_its_shuffles_each_in_the_place_of_the_observed_one():
+    random = np.random.default_rng(3)
+    for _ in range(5):
+        units = random.normal(size=(12, 6)) * np.exp(random.normal(size=(12, 1)))  # (unit, cell)
+        smallest = []
+        for unit in range(12):
+            others = np.delete(units, unit, axis=0)
+            rows = [np.delete(units, other, axis=0) for other in range(12)]
+            z = np.array([(own - row.mean(0)) / row.std(0, ddof=1) for own, row in zip(units, rows, strict=True)])
+            p = [(1 + (np.delete(z, unit, axis=0) >= value).sum()) / (1 + others.size) for value in z[unit]]
+            smallest.append((np.sort(p) * 6 / np.arange(1, 7)).min())  # Benjamini-Hochberg, without the cap at 1
+        rank = (np.array(smallest) <= smallest[0] + 1e-12).mean()
+        found = shuffle_test(units[0], units[1:])
+        assert found.map_p == pytest.approx(rank)
+
+
+def test_few_shuffles_support_no_small_q_however_large_the_effect():
+    null = np.random.default_rng(0).normal(size=(100, 30))
+    for shuffles, lowest in ((10, 1 / 11), (20, 1 / 21), (100, 1 / 101)):
+        found = shuffle_test(np.full(30, 50.0), null[:shuffles])
+        assert found.q == pytest.approx(np.full(30, lowest)) and found.map_p == pytest.approx(lowest)
+    assert np.isnan(shuffle_test(np.full(30, 50.0), null[:2]).q).all()
+    with pytest.raises(StudyError, match="one more axis"):
+        shuffle_test(np.zeros(30), null.T)
+
+
+def test_a_planted_cell_is_found_and_the_others_are_not():
+    random = np.random.default_rng(1)
+    seen, null = random.normal(size=200), random.normal(size=(50, 200))
+    seen[:3] = 9.0
+    found = shuffle_test(seen, null)
+    assert (found.q < 0.05).tolist() == [True] * 3 + [False] * 197

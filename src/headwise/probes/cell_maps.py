@@ -9,7 +9,8 @@ in the same folds.
   converged probes; the ratio is measured on some cells, with both, and corrected for. The null gives, per cell, how high
   chance alone goes (`null_high`, 95 %) and a p-value; and for the whole map how high the best cell of a map goes by chance
   (`best_high`), since the largest of hundreds is large by itself.
-- p: `stats.pooled_null_p`, all cells' standardised nulls pooled. q: Benjamini-Hochberg over the map.
+- p, q: `stats.shuffle_test`, all cells' standardised nulls pooled; q is Benjamini-Hochberg over the map, and nowhere below
+  the rank of the whole map among the shuffled ones, at least 1 / (1 + shuffles).
 - The best cell is chosen on the other folds, by probes that saw neither them nor the fold it is evaluated on, and scored on
   that fold: `nested`. The map's own maximum is not an unbiased estimate of anything.
 
@@ -46,7 +47,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.probes.batched_logistic import fit_cells
-from headwise.stats import Auroc, auroc_by_fold, benjamini_hochberg, pooled_null_p
+from headwise.stats import Auroc, auroc_by_fold, shuffle_test
 from headwise.stats.validation import Labels
 
 __all__ = [
@@ -154,17 +155,17 @@ def concatenate(parts: list[CellMap]) -> CellMap:
 def significance(cells: CellMap) -> MapSignificance:
     """The map against its null."""
     measured = np.isfinite(cells.value)
-    p, high = np.full(measured.shape, np.nan), np.full(measured.shape, np.nan)
+    p, q, high = (np.full(measured.shape, np.nan) for _ in range(3))
     null = cells.null[measured]
     if not null.size:
-        return MapSignificance(p, p.copy(), high, np.nan, np.nan)
+        return MapSignificance(p, q, high, np.nan, np.nan)
     mean = null.mean(axis=1)
     null = mean[:, None] + _spread_ratio(cells.pairs) * (null - mean[:, None])
-    p[measured] = pooled_null_p(cells.value[measured], null)
+    p[measured], q[measured], _ = shuffle_test(cells.value[measured], null.T)
     high[measured] = np.quantile(null, 0.95, axis=1)
     best = null.max(axis=0)
     best_p = (1 + int((best >= cells.value[measured].max()).sum())) / (1 + len(best))
-    return MapSignificance(p, benjamini_hochberg(p), high, float(np.quantile(best, 0.95)), best_p)
+    return MapSignificance(p, q, high, float(np.quantile(best, 0.95)), best_p)
 
 
 def _spread_ratio(pairs: Floats) -> float:

@@ -83,7 +83,7 @@ def fit_joint(
     *,
     classes: int,
     seeds: int = 5,
-    shuffles: int = 2,
+    shuffles: int = 20,
     seed: int = 0,
     training: JointTraining | None = None,
     device: str | torch.device | None = None,

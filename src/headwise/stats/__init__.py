@@ -14,12 +14,12 @@ from headwise.stats.correlation import Correlation, correlation, correlation_tab
 from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
 from headwise.stats.matching import MatchedPairs, match_lengths
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
-from headwise.stats.permutation import permutation_null, pooled_null_p
+from headwise.stats.permutation import ShuffleTest, permutation_null, shuffle_test
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
 
 __all__ = [
-    "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "auroc", "auroc_by_fold", "auroc_rows",
-    "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "mann_whitney_maps",
-    "match_lengths", "mean_interval", "paired_changes", "permutation_null", "pooled_null_p", "rank_vectors", "spearman",
-    "sum_of_means_half_width", "t_half_width", "wilson_interval",
+    "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "ShuffleTest", "auroc", "auroc_by_fold",
+    "auroc_rows", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "mann_whitney_maps",
+    "match_lengths", "mean_interval", "paired_changes", "permutation_null", "rank_vectors", "shuffle_test",
+    "spearman", "sum_of_means_half_width", "t_half_width", "wilson_interval",
 ]  # fmt: skip

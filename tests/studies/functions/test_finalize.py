@@ -9,14 +9,13 @@ from scipy import stats
 from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
-from headwise.stats import pooled_null_p
 from headwise.studies.functions.finalize import direction, elbow, finalize
 from headwise.studies.functions.probe_quality import ProbeData, question_folds, single_head_probes
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.registry import dataset_spec
 
 NAMES = ("alpha", "beta", "gamma")
-OPTIONS = FunctionsOptions(seeds=3, shuffles=3)
+OPTIONS = FunctionsOptions(seeds=3, shuffles=20)
 
 
 @pytest.fixture(scope="module")
@@ -138,16 +137,6 @@ def test_the_elbow_is_the_point_furthest_from_the_chord(curve):
     height = (values - values[-1]) / (values[0] - values[-1])
     distance = [(1 - x - y) / np.sqrt(2) for x, y in zip(places, height, strict=True)]  # from the line x + y = 1
     assert elbow(values) == (int(np.argmax(distance)) + 1 if max(distance) > 1e-9 else 0)
-
-
-def test_p_values_are_shares_of_the_null():
-    rng = np.random.default_rng(0)
-    null, maps = rng.standard_normal((4, 3, 6)), rng.standard_normal((3, 6)) * 3
-    flat = null.reshape(-1, 6)
-    found = pooled_null_p(maps, flat.T, two_sided=True)
-    far = np.abs(flat - flat.mean(axis=0)) / flat.std(axis=0, ddof=1)
-    own = abs(maps[1, 2] - flat[:, 2].mean()) / flat[:, 2].std(ddof=1)
-    assert found[1, 2] == pytest.approx((1 + (far >= own).sum()) / (1 + far.size))
 
 
 def test_a_direction_is_one_deviation_from_wrong_to_right():

@@ -4,9 +4,10 @@ A function's importance map is gradient x activation of its logit, signed, on he
 It is refused (NaN and a reason) where the probe does not distinguish the function; see `probe_quality`.
 
 - **Null.** Each permutation of the labels gives a map per class. A head's importance, standardised by its own null, is compared
-  with all heads' standardised nulls (`stats.pooled_null_p`, two-sided), so that few permutations give small p too; q is
-  Benjamini-Hochberg over heads. Real maps are means over seeds and null maps single probes, which vary more: the test is
-  conservative. It shows that a head carries information about the function, not that the model uses it.
+  with all heads' standardised nulls of that function (`stats.shuffle_test`, two-sided); q is Benjamini-Hochberg over heads and
+  nowhere below the whole map's rank among the shuffled ones, so that 20 permutations are needed for q < 0.05. Real maps are
+  means over seeds and null maps single probes, which vary more: the test is conservative. It shows that a head carries
+  information about the function, not that the model uses it.
 - **Elbow.** A function's heads are those up to the elbow of its sorted importance: the point furthest below the chord between
   the curve's ends, both axes scaled to 0..1. A convention, not a test.
 - **Direction**, for augmenting: d = σ · u with u = unit(mean z of right - mean z of wrong answers) and σ the deviation of z
@@ -28,7 +29,7 @@ from scipy import stats
 from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
-from headwise.stats import benjamini_hochberg, correlation, pooled_null_p, rank_vectors, t_half_width, wilson_interval
+from headwise.stats import correlation, rank_vectors, shuffle_test, t_half_width, wilson_interval
 from headwise.studies.functions.probe_quality import (
     ProbeData,
     form_probe_quality,
@@ -99,10 +100,9 @@ def _answers(readings: xr.Dataset, data: ProbeData) -> xr.Dataset:
 def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) -> xr.Dataset:
     seeds = np.where(refused[:, None], np.nan, fits.importance.astype(np.float64))  # (seed, function, head)
     mean, half = seeds.mean(axis=0), t_half_width(seeds)
-    null = fits.null_importance.astype(np.float64).reshape(-1, seeds.shape[-1])  # (permutation x function, head)
-    p = pooled_null_p(mean, null.T, two_sided=True) if len(null) else np.full(mean.shape, np.nan)
-    q = np.array([benjamini_hochberg(row) for row in p])
-    null_high = np.quantile(np.abs(null), 0.95, axis=0) if len(null) else np.full(mean.shape[1:], np.nan)
+    null = fits.null_importance.astype(np.float64)  # (permutation, function, head)
+    p, q, _ = shuffle_test(mean, null, two_sided=True)
+    null_high = np.quantile(np.abs(null), 0.95, axis=(0, 1)) if len(null) else np.full(mean.shape[1:], np.nan)
     size = np.abs(mean)
     order = np.argsort(-np.nan_to_num(size, nan=-1), axis=1, kind="stable")
     ordered = np.take_along_axis(size, order, axis=1)

@@ -32,7 +32,7 @@ from headwise.core.errors import StudyError
 from headwise.corpora import TRAIN
 from headwise.probes.cell_maps import OneStepProbes, device_auroc
 from headwise.probes.joint import JointFits
-from headwise.stats import Auroc, auroc, benjamini_hochberg, pooled_null_p, wilson_interval
+from headwise.stats import Auroc, auroc, shuffle_test, wilson_interval
 from headwise.stats.permutation import permuted_rows
 
 __all__ = ["ProbeData", "form_probe_quality", "joint_probe_quality", "single_head_probes", "with_interval"]
@@ -167,7 +167,7 @@ class SingleHeadProbes(NamedTuple):
 
 
 def single_head_probes(
-    z: Any, labels: Ints, groups: Any, classes: int, *, permutations: int = 10, seed: int = 0
+    z: Any, labels: Ints, groups: Any, classes: int, *, permutations: int = 40, seed: int = 0
 ) -> SingleHeadProbes:
     """`z` (row, head, width), `labels` (row,) from 0, `groups` (row,): rows of one question stay in one fold."""
     fold_of = question_folds(labels, groups, seed)
@@ -184,9 +184,8 @@ def single_head_probes(
         areas[start : start + len(some)] = device_auroc(scores, targets, probes.fold_of).numpy()
         named = (scores[:, :, :classes] + prior).argmax(dim=2)
         right[start : start + len(some)] = (named == torch.from_numpy(labels)).double().mean(dim=1).numpy()
-    real, null = areas[:, :classes].T, areas[:, classes:]  # (function, head), (head, set)
-    p = pooled_null_p(real, null) if permutations else np.full(real.shape, np.nan)
-    q = np.array([benjamini_hochberg(row) for row in p])
+    real, null = areas[:, :classes].T, areas[:, classes:].T.reshape(permutations, classes, heads)
+    p, q, _ = shuffle_test(real, null)
     return SingleHeadProbes(real, p, q, right, *wilson_interval(right, rows))
 
 

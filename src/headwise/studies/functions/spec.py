@@ -56,7 +56,9 @@ class FunctionsOptions(StudyOptions):
         choices=tuple(KEY_TOKEN_RULES),
     )
     seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2)
-    shuffles: int = option(2, "number of joint probes fitted on permuted labels, for the null", minimum=1)
+    shuffles: int = option(
+        20, "number of joint probes fitted on permuted labels, for the null; 20 at least for q < 0.05", minimum=1
+    )
     max_epochs: int = option(
         20, "maximum number of training epochs; the number is chosen within the training steps", minimum=1
     )
