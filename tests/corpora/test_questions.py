@@ -72,6 +72,18 @@ def test_one_file_in_two_formats(tmp_path):
     assert read_questions(tmp_path / "q.csv").items == expected
 
 
+def test_saved_questions_are_read_back_as_they_were(tmp_path):
+    items = (
+        Question("a", "How many?", ("4",), numeric=True, wrong_answers=("5", "6|7"), difficulty=2, topic="sums"),
+        Question("b", "Which colour?", ("red", "dark | red"), context="It is\nred.", response="", label="wrong"),
+        Question("c", "Wohin\u2028denn?", ("nach Köln", "a\x85b")),  # characters at which splitlines() splits
+    )
+    assert read_questions(Questions("mine", items).save(tmp_path / "mine.jsonl")).items == items
+    (tmp_path / "bad.jsonl").write_text('{"question": "q", "answers": ["a"], "numeric": "maybe"}')
+    with pytest.raises(DataError, match="'numeric'; give true or false"):
+        read_questions(tmp_path / "bad.jsonl")
+
+
 def test_parquet(tmp_path):
     pytest.importorskip("pyarrow", reason="pip install pyarrow")
     pd.DataFrame(

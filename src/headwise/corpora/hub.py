@@ -143,7 +143,7 @@ def _squad(row: Row) -> Iterator[Question]:
     found = _SQUAD_QUERY.search(row["query"])
     if found is None:
         raise KeyError("context")
-    yield Question(str(row["id"]), found["question"], _texts(row["answers_text"]), context=found["text"])
+    yield Question(str(row["id"]), found["question"].strip(), _texts(row["answers_text"]), context=found["text"])
 
 
 def _coqa(row: Row) -> Iterator[Question]:
@@ -158,7 +158,10 @@ def _coqa(row: Row) -> Iterator[Question]:
         before = [(pair["question"], pair["answer"]) for pair in row["previous_qa"]]
     for turn, question, answers in turns:
         dialogue = "".join(f"\nQuestion: {asked}\nAnswer: {answer}" for asked, answer in before[:turn])
-        yield Question(f"{name}-{turn}" if name else "", question, _texts(answers), context=row["story"] + dialogue)
+        yield Question(
+            f"{name}-{turn}" if name else "", question, _texts(answers), topic=str(row.get("source", "")),
+            context=row["story"] + dialogue,
+        )  # fmt: skip
 
 
 def _gsm8k(row: Row) -> Iterator[Question]:

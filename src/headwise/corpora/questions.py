@@ -9,6 +9,8 @@ A user's file is JSONL, CSV or Parquet, with one question per row:
     question     the question                                            (needed)
     answers      right answers: a list, or "a|b"; also: answer, gold     (needed, unless every row has a label)
     id topic difficulty context                                          (optional)
+    numeric      true: a word problem, whose last number is the answer   (optional)
+    wrong_answers  known wrong ones, a list                              (optional)
     response     what a model answered; then nothing is generated        (optional)
     label        correct, wrong or refused; or true/false, 1/0 with `one_means`
                  also: a column `correct` or `hallucinated` of true/false or 1/0
@@ -19,7 +21,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,20 @@ class Questions:
             queues.append(queue)
         rng.shuffle(queues)
         return Questions(self.name, tuple(self.items[index] for index in sorted(interleave(queues)[:count])))
+
+    def save(self, path: str | Path) -> Path:
+        """Write a JSONL file that `read_questions` reads.
+
+        Examples:
+            >>> path = packaged_questions().sample(2).save(folder / "two.jsonl")
+            >>> len(read_questions(path))
+            2
+        """
+        usual = {field.name: field.default for field in fields(Question)}
+        rows = ({name: value for name, value in vars(item).items() if value != usual[name]} for item in self.items)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        Path(path).write_text(lines, encoding="utf-8")
+        return Path(path)
 
 
 def packaged_questions() -> Questions:
@@ -190,6 +206,8 @@ def _question(path: Path, number: int, row: Mapping[str, Any], one_means: str | 
         topic=cell_text(row.get("topic")),
         difficulty=_difficulty(row.get("difficulty"), where),
         context=cell_text(row.get("context")),
+        numeric=_numeric(row.get("numeric"), where),
+        wrong_answers=() if _empty(row.get("wrong_answers")) else _answers(row["wrong_answers"], where),
         response=response,
         label=label,
     )
@@ -241,6 +259,13 @@ def _difficulty(value: Any, where: str) -> int:
         return int(float(value))
     except (TypeError, ValueError) as error:
         raise DataError(f"{where} has the difficulty {value!r}; give a whole number, such as 1, 2 or 3") from error
+
+
+def _numeric(value: Any, where: str) -> bool:
+    found = False if _empty(value) else BOOLEANS.get(str(value).strip().casefold())
+    if found is None:
+        raise DataError(f"{where} has {value!r} under 'numeric'; give true or false (1 or 0)")
+    return found
 
 
 def _empty(value: Any) -> bool:

@@ -66,7 +66,8 @@ def _json(path: Path) -> list[dict[str, Any]]:
     if text.lstrip().startswith("["):  # one list instead of lines
         lines = [(1, text)]
     else:
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        # splitlines() would split at a line separator (U+2028) inside a JSON string
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     rows: list[dict[str, Any]] = []
     for number, line in lines:
         try:

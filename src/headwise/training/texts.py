@@ -159,7 +159,7 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
 def _documents(file: Path, raw: bytes) -> list[str]:
     try:
         text = raw.decode("utf-8")
-        lines = text.splitlines() if file.suffix == ".jsonl" else [text]
+        lines = text.split("\n") if file.suffix == ".jsonl" else [text]
         found = [line for line in lines if line.strip()]
         if file.suffix == ".jsonl":
             found = [str(json.loads(line)["text"]) for line in found]
