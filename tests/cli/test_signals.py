@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from headwise.cli.signals import unwind_on_sigterm
+from headwise.cli.main import unwind_on_sigterm
 
 CODE = """
 import os, signal, time
-from headwise.cli.signals import unwind_on_sigterm
+from headwise.cli.main import unwind_on_sigterm
 
 class Finalised:
     def __del__(self):

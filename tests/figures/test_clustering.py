@@ -7,8 +7,7 @@ import pytest
 from scipy.cluster.hierarchy import average
 from scipy.spatial.distance import squareform
 
-from headwise.figures.clustering import tree_of
-from headwise.figures.matrices import short_number, written_matrix
+from headwise.figures.matrices import short_number, tree_of, written_matrix
 from headwise.figures.panels import Axis
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from headwise.kernels import Attention, AttentionMask
-from headwise.live.kv_store import AttentionStore, size_of
+from headwise.live.pooled_maps import AttentionStore, size_of
 
 
 def attention(tokens: int) -> Attention:

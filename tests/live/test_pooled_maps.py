@@ -8,8 +8,7 @@ from families import tiny as family
 from planted import tiny_model
 from wire_maps import largest, plain
 
-from headwise.live.kv_store import AttentionStore, StoreAttention
-from headwise.live.pooled_maps import SmallMaps, head_window, segment_starts
+from headwise.live.pooled_maps import AttentionStore, SmallMaps, StoreAttention, head_window, segment_starts
 from headwise.model import load
 from headwise.model.gate import put_gate
 from headwise.seam import observe

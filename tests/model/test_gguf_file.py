@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from headwise.core.errors import ModelError
-from headwise.model import gguf_file, load
+from headwise.model import load, sources
 from headwise.model.cache import UNFINISHED, cache_folder
-from headwise.model.gguf_file import dequantised
+from headwise.model.sources import dequantised
 
 MakeGguf = Callable[..., Path]
 
@@ -34,7 +34,7 @@ def copies() -> list[Path]:
 def test_a_file_is_converted_once(make_gguf: MakeGguf, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_gguf()
     first = load(path)
-    monkeypatch.setattr("headwise.model.gguf_file._convert", lambda *_: pytest.fail("it is there already"))
+    monkeypatch.setattr("headwise.model.sources._convert", lambda *_: pytest.fail("it is there already"))
     second = load(str(path))
     assert first.identity() == second.identity()
     assert len(copies()) == 1
@@ -103,7 +103,7 @@ def test_a_tokenizer_that_spells_its_words_is_refused(spelt: bool) -> None:
         ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, only 0 are tokenized"
     )
     with refused if spelt else nullcontext():
-        gguf_file._require_whole_words(tokenizer, Path("bad.gguf"))
+        sources._require_whole_words(tokenizer, Path("bad.gguf"))
 
 
 def test_a_truncated_copy_is_made_again(make_gguf: MakeGguf) -> None:
@@ -149,7 +149,7 @@ def test_a_full_disk(make_gguf: MakeGguf, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 CONVERT = """
-import sys, headwise.model.gguf_file as g
+import sys, headwise.model.sources as g
 from pathlib import Path
 convert = g._convert
 def slow(path, folder):

@@ -21,8 +21,7 @@ from headwise.instruments import (
     Spectrum,
 )
 from headwise.seam import Instrument, forward, observe
-from headwise.seam.forward import Pass
-from headwise.seam.side_stream import SideStream
+from headwise.seam.forward import Pass, SideStream
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="a side stream needs a GPU")
 
@@ -49,7 +48,7 @@ def test_each_is_observed_once_the_next_has_run(stream_safe):
 
 
 def test_large_calls_are_not_deferred(monkeypatch):
-    monkeypatch.setattr("headwise.seam.side_stream.MAX_DEFERRED_BYTES", 15)  # four times four bytes are more
+    monkeypatch.setattr("headwise.seam.forward.MAX_DEFERRED_BYTES", 15)  # four times four bytes are more
     assert seen_after_each(SideStream(True)) == ([[0], [0, 1], [0, 1, 2]], [0, 1, 2])
 
 
@@ -150,7 +149,7 @@ def readings(model: Any, batches: list[dict[str, torch.Tensor]]) -> list[xr.Data
     [("llama", "none"), ("llama", "right"), ("llama", "left"), ("gemma2", "none"), ("gpt2", "right")],
 )
 def test_the_same_bits_on_a_side_stream(family, side, large, monkeypatch):
-    monkeypatch.setattr("headwise.seam.side_stream.MAX_DEFERRED_BYTES", 0 if large else 2**28)
+    monkeypatch.setattr("headwise.seam.forward.MAX_DEFERRED_BYTES", 0 if large else 2**28)
     model = build(family).cuda()
     batches = []
     for seed in range(4):

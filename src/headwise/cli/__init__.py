@@ -1,1 +1,1 @@
-"""The command line. One verb per file; `main` puts them together."""
+"""The command line. One file per verb, or per group of related verbs; `main` puts them together."""

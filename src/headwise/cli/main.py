@@ -1,11 +1,18 @@
-"""The command line: one verb per file. Heavy libraries are imported only by the verbs that need them.
+"""The command line: its verbs, its exit codes, and SIGTERM. Verbs import heavy libraries only when they run.
 
-User errors are printed as one sentence without a traceback and end with exit code 2.
+User errors are printed as one sentence without a traceback and end with exit code 2. SIGTERM ends a command as Ctrl-C does: the
+stack unwinds, so that no file is left half written.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -14,20 +21,18 @@ from headwise.cli.answers import answers
 from headwise.cli.build import build
 from headwise.cli.check import check
 from headwise.cli.compare import compare
-from headwise.cli.describe import describe
 from headwise.cli.detect import detect
 from headwise.cli.export import export
-from headwise.cli.head import head
-from headwise.cli.heads import heads
-from headwise.cli.plan import plan
-from headwise.cli.report import report
+from headwise.cli.heads import head, heads
+from headwise.cli.plan import plan, studies
 from headwise.cli.serve import serve
-from headwise.cli.show import show
-from headwise.cli.signals import INTERRUPTED, TERMINATED, unwind_on_sigterm
+from headwise.cli.show import describe, report, show
 from headwise.cli.sparsify import sparsify
-from headwise.cli.studies import studies
 from headwise.cli.usage import UsageError, describe_error, examples, paragraphs
 from headwise.core.errors import HeadwiseError
+
+__all__ = ["INTERRUPTED", "TERMINATED", "unwind_on_sigterm"]
+
 
 app = typer.Typer(
     name="headwise",
@@ -90,3 +95,42 @@ def main() -> None:
             err=True,
         )
     sys.exit(code)
+
+
+INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, and SIGTERM (as sent by a job scheduler)
+RESEND_DELAY_S = 0.05
+
+
+@contextmanager
+def unwind_on_sigterm() -> Iterator[None]:
+    """Raise SystemExit on SIGTERM inside the `with`; does nothing outside the main thread, which alone receives signals."""
+
+    def on_sigterm(number: int, frame: Any) -> None:
+        raise SystemExit(TERMINATED)
+
+    def on_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        lost = _signal_of(unraisable.exc_value)
+        if lost is None:
+            previous_hook(unraisable)
+            return
+        resend = threading.Timer(RESEND_DELAY_S, os.kill, (os.getpid(), lost))
+        resend.daemon = True
+        resend.start()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous, previous_hook = signal.signal(signal.SIGTERM, on_sigterm), sys.unraisablehook
+    sys.unraisablehook = on_unraisable
+    try:
+        yield
+    finally:
+        sys.unraisablehook = previous_hook
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
+
+
+def _signal_of(error: BaseException | None) -> signal.Signals | None:
+    """The signal that raised an exception; None for any other exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.SIGINT
+    return signal.SIGTERM if isinstance(error, SystemExit) and error.code == TERMINATED else None

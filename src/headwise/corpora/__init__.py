@@ -1,6 +1,6 @@
-"""What a model is shown: texts, questions and their prompts, token sequences and batches; and how an answer is judged.
+"""What a model is shown: texts, questions and their prompts, token sequences; and how an answer is judged.
 
-Nothing here runs a model. Names are loaded on first use: only `Batch` and `batches` load torch.
+Nothing here runs a model. Names are loaded on first use, and none of them loads torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from headwise.corpora.batching import Batch, batches
     from headwise.corpora.circuit_tasks import CIRCUIT_TASKS, CircuitTask, PromptPair, TaskPairs, circuit_pairs
     from headwise.corpora.endpoint import Endpoint, ask_all, judge_all
     from headwise.corpora.exact_answers import BLIND, PUBLISHED, decode_ids, exact_answer, find_span, token_span
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        ".batching": "Batch batches",
         ".circuit_tasks": "CIRCUIT_TASKS CircuitTask PromptPair TaskPairs circuit_pairs",
         ".endpoint": "Endpoint ask_all judge_all",
         ".exact_answers": "BLIND PUBLISHED decode_ids exact_answer find_span token_span",
@@ -75,9 +73,9 @@ __getattr__, __dir__ = lazy_exports(
 
 __all__ = [
     "BLIND", "CATEGORIES", "CIRCUIT_TASKS", "CORRECT", "FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LABELS", "LOW_ORDER",
-    "MIN_PAIRS", "PUBLISHED", "REFUSED", "REPEATS", "SLOT", "TRAIN", "WRONG", "Batch", "CircuitTask", "Endpoint",
+    "MIN_PAIRS", "PUBLISHED", "REFUSED", "REPEATS", "SLOT", "TRAIN", "WRONG", "CircuitTask", "Endpoint",
     "Example", "Passage", "Passages", "PromptPair", "Question", "Questions", "Relation", "Relations",
-    "SingleTokenPairs", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids", "answers_step", "ask_all", "batches",
+    "SingleTokenPairs", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids", "answers_step", "ask_all",
     "circuit_pairs", "decode_ids", "default_few_shot", "delimiter_ids", "exact_answer", "find_questions",
     "find_span", "has_chat_template", "hub_questions", "judge", "judge_all", "judge_step", "packaged_passages",
     "packaged_questions", "packaged_relations", "packaged_steps", "prompt_ids", "question_prompt", "read_hub_rows",

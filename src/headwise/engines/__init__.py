@@ -1,6 +1,6 @@
 """How studies are run: split into shards of examples, each committed when measured, so that a restart continues.
 
-In reading order: ``shards`` (what is committed), ``engine`` (the contract of all engines), ``local`` (in this process);
+In reading order: ``shards`` (what is committed), ``engine`` (the contract of all engines, and the local one);
 ``cluster`` (machines and how many workers fit), ``pool`` and ``scheduler`` (several workers, any of which may die); ``ray``
 (workers on a Ray cluster). Names are loaded when first used; the package ray is imported when a run begins.
 """
@@ -17,14 +17,15 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
         Engine,
         EngineSession,
         Listener,
+        LocalEngine,
         ShardsFailedError,
         StudyJob,
         StudyResult,
         StudyWorker,
         ThreadCounts,
         WorkerSpec,
+        run_shards,
     )
-    from headwise.engines.local import LocalEngine, run_shards
     from headwise.engines.ray import RayEngine
     from headwise.engines.shards import Shard, ShardStore, shard_prefix, split_shards
 
@@ -32,8 +33,8 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         ".cluster": "Cluster Node",
-        ".engine": "Engine EngineSession Listener ShardsFailedError StudyJob StudyResult StudyWorker ThreadCounts WorkerSpec",
-        ".local": "LocalEngine run_shards",
+        ".engine": "Engine EngineSession Listener LocalEngine ShardsFailedError StudyJob StudyResult StudyWorker ThreadCounts "
+        "WorkerSpec run_shards",
         ".ray": "RayEngine",
         ".shards": "Shard ShardStore shard_prefix split_shards",
     },

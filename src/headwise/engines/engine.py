@@ -1,4 +1,4 @@
-"""The contract of all engines, which `studies.building` is written against.
+"""The contract of all engines, which `studies.building` is written against, and the engine that runs in this process.
 
     engine.open(spec) -> session             a spec says what to build: a model by name or loaded, data, options
     session.prepare(study, inputs) -> job    the study made concrete: provenance, examples, shard size
@@ -7,24 +7,40 @@
 A spec is opened in the process that measures (`WorkerSpec.open` loads the model there) and becomes a `StudyWorker`: the model
 with one study prepared on it. The local engine opens it in this process; Ray sends it to its workers, each of which opens it.
 So every engine measures the same shards by the same code, and the same bits come out.
+
+`LocalEngine`, shard by shard: if it is committed, read it; if not, measure it, commit it, and read it back. Results are always
+what the committed files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard
+that was being measured. An error stops the build, since there is no other worker to try. Cost: one write and two reads per
+shard; results stay on disk while measuring, so that memory does not grow with the number of examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple, Protocol, overload
 
 import xarray as xr
 
-from headwise.core.errors import EngineError
+from headwise.core.errors import AtlasError, EngineError
 from headwise.core.provenance import Provenance
-from headwise.engines.shards import Shard, ShardStore
+from headwise.engines.shards import Shard, ShardStore, split_shards
 
 __all__ = [
-    "Engine", "EngineSession", "Listener", "ShardsFailedError", "StudyJob", "StudyResult", "StudyWorker", "ThreadCounts",
+    "CommittedShards",
+    "Engine",
+    "EngineSession",
+    "Listener",
+    "LocalEngine",
+    "ShardsFailedError",
+    "StudyJob",
+    "StudyResult",
+    "StudyWorker",
+    "ThreadCounts",
     "WorkerSpec",
-]  # fmt: skip
+    "run_shards",
+]
+
 
 MAX_NAMED = 3  # failed shards that an error names
 
@@ -156,3 +172,93 @@ class ShardsFailedError(EngineError):
         more = f" and {len(self.parts) - MAX_NAMED} more" if len(self.parts) > MAX_NAMED else ""
         rest = f"; {self.untried} others were not tried after that" if self.untried else ""
         return f"{self.study}: {'; '.join(named)}{more}{rest}"
+
+
+class LocalEngine:
+    """Runs in this process; the default of `build`.
+
+    Examples:
+        >>> from headwise.corpora import Passage, Passages
+        >>> from headwise.studies import ProfileOptions
+        >>> words = "the old river was the old river and the old house"
+        >>> texts = Passages("mine", (Passage("a", words), Passage("b", words.replace("old", "low"))))
+        >>> few = {"profile": ProfileOptions(repeats=2, period=16)}
+        >>> hw.build(model, ["profile"], data=texts, options=few, output=folder / "mine", engine=LocalEngine()).studies
+        ['profile']
+    """
+
+    @contextmanager
+    def open(self, spec: WorkerSpec, listener: Listener) -> Iterator[LocalSession]:
+        """Open the spec in this process."""
+        yield LocalSession(spec.open())
+
+
+class LocalSession:
+    """A session with the one worker of this process."""
+
+    def __init__(self, worker: StudyWorker) -> None:
+        self._worker = worker
+
+    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Make the study concrete."""
+        return self._worker.prepare(study, inputs)
+
+    def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
+        """Measure and commit the missing shards, then finalize."""
+
+        def report(done: int, total: int) -> None:
+            listener.progress(job.study, done, total)
+
+        report(0, job.examples)
+        parts = run_shards(self._worker.measure, split_shards(job.examples, job.shard_size), store, progress=report)
+        return self._worker.finalize(parts)
+
+
+def run_shards(
+    measure: Callable[[Shard], xr.Dataset],
+    shards: Sequence[Shard],
+    store: ShardStore,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> CommittedShards:
+    """The results of all shards, in order; ``progress(done, total)`` counts examples, after each shard."""
+    total = sum(shard.stop - shard.start for shard in shards)
+    done = 0
+    for shard in shards:
+        if store.load(shard) is None:
+            store.commit(shard, measure(shard))
+            CommittedShards([shard], store)[0]  # a shard that cannot be read back is reported now, not at the end
+        done += shard.stop - shard.start
+        if progress is not None:
+            progress(done, total)
+    return CommittedShards(shards, store)
+
+
+class CommittedShards(Sequence[xr.Dataset]):
+    """Committed results, read on first access and cached: finalizing reads a shard many times."""
+
+    def __init__(self, shards: Sequence[Shard], store: ShardStore) -> None:
+        self._shards, self._store = shards, store
+        self._cache: dict[int, xr.Dataset] = {}
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    @overload
+    def __getitem__(self, index: int) -> xr.Dataset: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[xr.Dataset]: ...
+    def __getitem__(self, index: int | slice) -> xr.Dataset | list[xr.Dataset]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(len(self))[index]]
+        shard = self._shards[index]
+        if shard.index in self._cache:
+            return self._cache[shard.index]
+        result = self._store.load(shard)
+        if result is None:
+            raise AtlasError(
+                f"Shard {shard.index} was written to {self._store.where} and could not be read back; the disk is failing, "
+                "or something else changes that folder. Choose another folder with -o."
+            )
+        self._cache[shard.index] = result
+        return result

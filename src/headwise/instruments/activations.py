@@ -47,7 +47,7 @@ class Activations(Instrument):
 
     Args:
         sites: any of residual, attention_out, mlp_in, mlp_out.
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         >>> with hw.observe(model, hw.Activations(["residual", "mlp_out"])) as seen:

@@ -26,7 +26,7 @@ class HeadOutputs(PickedReadings):
     """z of every head at the given positions; NaN if an example has no such token.
 
     Args:
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         >>> with hw.observe(model, hw.HeadOutputs(positions=[1, -1])) as seen:
@@ -94,7 +94,7 @@ class HeadValues(PickedReadings):
     """v of every query head at the given positions; NaN if an example has no such token.
 
     Args:
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         L0H3 attends only to the previous token: its output at the last token is that token's value.

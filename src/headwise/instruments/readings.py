@@ -119,7 +119,7 @@ class PickedReadings(HeadReadings):
     """Readings at chosen tokens, which are located once per pass: per layer, each would wait for the GPU.
 
     Args:
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
     """
 
     def __init__(self, positions: Positions = "last"):

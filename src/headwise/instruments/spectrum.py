@@ -182,7 +182,7 @@ class AttentionReceived(PickedReadings):
     """Attention that the chosen tokens receive in every head; NaN if an example has no such token.
 
     Args:
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         L0H1 attends to the first token of any text.

@@ -48,7 +48,7 @@ class MeanAblation(_WithVectors):
     Args:
         heads (Heads): ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         vectors (Vectors): head -> vector, or a DataArray (layer, head, width).
-        positions (Positions): which tokens (see `headwise.seam.positions`).
+        positions (Positions): which tokens (see `headwise.seam.instrument`).
 
     Examples:
         >>> texts = model.encode(["the old river", "a door in the garden", "her letter"])
@@ -73,7 +73,7 @@ class Steer(_WithVectors):
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         vectors: head -> vector, or a DataArray (layer, head, width).
         strength: multiplied with the vector.
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         >>> import torch
@@ -142,7 +142,7 @@ class ResampleAblation(OnHeads):
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         source: a sequence of indices (example b takes z from example source[b] of this batch), or a DataArray with dims
             (example, layer, head, token, width), one example per example of the batch, at the tokens of `positions`.
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         Two texts of equal length exchange the output of L0H3.

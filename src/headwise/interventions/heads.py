@@ -1,11 +1,12 @@
-"""Interventions on chosen heads: the base class, scaling, and a different change per example.
+"""Interventions on chosen heads: the base class, scaling, a different change per example, and dropped attention weights.
 
 `ScaleHeads` multiplies z: 0 is zero ablation, 1 changes nothing, 2 doubles. `PerExample` applies its own change to every
 example of a batch, so one forward pass tests many sets of heads:
 
     z of example b  ->  factor[b, layer, head] · z  +  shift[b, layer, head]
 
-Cost: one product per layer in which something changes.
+Cost: one product per layer in which something changes. `DropAttention` recomputes z from q, k and v, block by block, without
+the weights that a rule drops (its cost: `kernels.sparsify`); on decode steps the rule applies to the row of the new token.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from torch import Tensor
 
 from headwise.core.dims import parse_heads
 from headwise.core.errors import DataError
+from headwise.kernels import SparsityRule, row_blocks, sparse_output
 from headwise.seam import AttentionCall, Intervention, Positions, Structure, check_positions, position_mask
 
 __all__ = ["Heads", "OnHeads", "PerExample", "ScaleHeads"]
+
 
 Heads = str | Iterable[str | tuple[int, int]]
 """Which heads: ``"L3H7, L4H0"``, names, or (layer, head) pairs."""
@@ -33,7 +36,7 @@ class OnHeads(Intervention):
 
     Args:
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
-        positions: which tokens (see `headwise.seam.positions`); "all" by default, which in `generate` means the prompt
+        positions: which tokens (see `headwise.seam.instrument`); "all" by default, which in `generate` means the prompt
             and every decode step.
 
     Examples:
@@ -88,7 +91,7 @@ class ScaleHeads(OnHeads):
     Args:
         heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs.
         factor: 0 ablates, 1 changes nothing, 2 doubles.
-        positions: which tokens (see `headwise.seam.positions`).
+        positions: which tokens (see `headwise.seam.instrument`).
 
     Examples:
         Without the previous-token head, the induction head no longer finds its key.
@@ -173,3 +176,45 @@ class PerExample(Intervention):
 def _require_batch(given: int, batch: int) -> None:
     if given != batch:
         raise DataError(f"changes are given for {given} examples and the batch has {batch}; give one per example")
+
+
+class DropAttention(Intervention):
+    """Drop attention weights by a rule, and recompute z from the others.
+
+    Args:
+        rule: which weights to drop.
+        heads: ``"L3H7, L4H0"``, or names, or (layer, head) pairs; None: all heads.
+
+    Examples:
+        >>> from headwise.interventions import DropAttention
+        >>> from headwise.kernels import SparsityRule
+        >>> inputs = model.encode("the old river was the old river")
+        >>> with hw.observe(model, DropAttention(SparsityRule("top", 2), heads="L1H4")):
+        ...     few = model(**inputs).logits
+        >>> bool((few - model(**inputs).logits).abs().max() < 1e-3)  # two weights suffice for this head
+        True
+    """
+
+    def __init__(self, rule: SparsityRule, heads: Heads | None = None):
+        self.rule = rule
+        self.heads = None if heads is None else parse_heads(heads)
+        self._of_layer: dict[int, list[int]] = defaultdict(list)
+        for layer, head in dict.fromkeys(self.heads or ()):
+            self._of_layer[layer].append(head)
+
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
+        """Refuse heads that the model does not have."""
+        structure.require_heads(self.heads or ())
+
+    def change(self, call: AttentionCall) -> Tensor:
+        """The new z."""
+        if self.heads is not None and call.layer not in self._of_layer:
+            return call.z
+        blocks = [sparse_output(rows, self.rule.apply(rows), call.v) for rows in row_blocks(call.attention)]
+        sparse = torch.cat(blocks, dim=1).to(call.z.dtype)
+        if self.heads is None:
+            return sparse
+        z = call.z.clone()
+        chosen = self._of_layer[call.layer]
+        z[:, :, chosen] = sparse[:, :, chosen]
+        return z

@@ -6,9 +6,14 @@ only the pooled cells go through an exponential:
 
     cell = exp( max over the rectangle of log a_ij )
 
-`SmallMaps` pools every head's map during a forward pass. `head_window` computes a window of one head's map from stored
-attention: rows [a, b) and columns [c, d), every cell one weight up to `size` tokens per side, pooled beyond. It runs no
-model.
+`SmallMaps` pools every head's map during a forward pass. `head_window` computes a window of one head's map, rows [a, b) and
+columns [c, d), from an `AttentionStore`, without a forward pass: every cell is one weight up to `size` tokens per side, pooled
+beyond. The store holds q and k (after rotation), the log-sum-exp of the rows and the mask of the last runs:
+
+    4 bytes x T x (heads + kv_heads) x width  per layer
+
+For 4,096 tokens of the default model that is 13 MB per layer, where its nine full maps would take 600 MB. The least recently
+used layers are evicted first, and recomputed by a forward pass that stops at that layer.
 
 Cost: one QK^T product and one maximum over the visible half; 16 MB for the mask at 4,096 tokens. A window costs (b - a) queries
 times (d - c) keys where the rows' log-sum-exp is known, times all visible keys where not.
@@ -18,23 +23,32 @@ Weights under e^-80 read as e^-80. A cell whose queries see none of its keys is 
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import OrderedDict
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
+from headwise.core.cancellation import CancelToken
 from headwise.core.dims import KEY, QUERY
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import Attention, AttentionMask
 from headwise.kernels.attention import HIDDEN
 from headwise.kernels.blocked import FLOOR, LogWeights
-from headwise.seam import AttentionCall, ForwardContext
+from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
 __all__ = [
+    "AttentionStore",
+    "CancellationCheck",
+    "LayerReached",
     "SmallMaps",
     "Span",
+    "StoreAttention",
     "check_span",
     "head_window",
     "one_head",
@@ -43,7 +57,9 @@ __all__ = [
     "visible_cells",
 ]
 
+
 MAX_BLOCK_NUMBERS = 500_000  # log-weights held at once: 2 MB, which fits into a CPU's cache
+CAPACITY = 1 << 30  # bytes of stored attention
 
 Span = tuple[int, int]
 
@@ -187,3 +203,108 @@ def _segment_max(values: Tensor, starts: list[int], dim: int) -> Tensor:
         return values
     lengths = [stop - start for start, stop in itertools.pairwise(starts)]
     return torch.stack([part.amax(dim=dim) for part in values.split(lengths, dim=dim)], dim=dim)
+
+
+class LayerReached(Exception):  # noqa: N818  (not an error: the forward pass may stop here)
+    """The requested layer was stored; the rest of the forward pass is not needed."""
+
+
+class AttentionStore:
+    """Attention by (run, layer), at most `capacity` bytes, least recently used evicted first. Thread-safe."""
+
+    def __init__(self, capacity: int = CAPACITY):
+        self.capacity, self.bytes = capacity, 0
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[str, int], Attention] = OrderedDict()
+
+    def put(self, run: str, layer: int, attention: Attention) -> None:
+        """Store a layer, evicting the least recently used. A layer larger than the capacity is not stored."""
+        size = size_of(attention)
+        with self._lock:
+            self._evict((run, layer))
+            if size > self.capacity:
+                return
+            while self.bytes + size > self.capacity:
+                self._evict(next(iter(self._entries)))
+            self._entries[run, layer] = attention
+            self.bytes += size
+
+    def get(self, run: str, layer: int) -> Attention | None:
+        """A layer, which then counts as just used; None where it was evicted."""
+        with self._lock:
+            if (run, layer) in self._entries:
+                self._entries.move_to_end((run, layer))
+            return self._entries.get((run, layer))
+
+    def remove(self, run: str) -> None:
+        """Remove all layers of a run."""
+        with self._lock:
+            for key in [key for key in self._entries if key[0] == run]:
+                self._evict(key)
+
+    def _evict(self, key: tuple[str, int]) -> None:
+        found = self._entries.pop(key, None)
+        self.bytes -= 0 if found is None else size_of(found)
+
+
+def size_of(attention: Attention) -> int:
+    """Bytes. An explicit mask is shared by the layers of a pass, and is not counted."""
+    parts = (attention.q, attention.k, attention.lse)
+    return sum(part.numel() * part.element_size() for part in parts if part is not None)
+
+
+class StoreAttention(Instrument):
+    """Stores the layers of a pass: all, or one, after which the pass stops with `LayerReached`."""
+
+    name = "store_attention"
+
+    def __init__(self, store: AttentionStore, run: str, only: int | None = None):
+        self.store, self.run, self.only = store, run, only
+        self.found: Attention | None = None
+
+    def setup(self, structure: Structure, stack: ExitStack) -> None:
+        """No hooks are needed."""
+
+    def on_layer(self, call: AttentionCall) -> None:
+        """Copy one layer."""
+        if self.only is not None and call.layer != self.only:
+            return
+        seen = call.attention
+        copied = replace(seen, q=_copy(seen.q), k=_copy(seen.k), lse=None if seen.lse is None else _copy(seen.lse))
+        self.store.put(self.run, call.layer, copied)
+        if self.only is not None:
+            self.found = copied
+            raise LayerReached
+
+    def result(self) -> xr.Dataset:
+        """Empty: the store has the result."""
+        return xr.Dataset()
+
+
+class CancellationCheck(Instrument):
+    """Checks for cancellation at every layer, and reports progress of passes over more than one token."""
+
+    name = "cancellation_check"
+
+    def __init__(self, cancel: CancelToken, layers: int):
+        self.cancel, self.layers = cancel, layers
+        self._reports = False
+
+    def on_forward_start(self, context: ForwardContext) -> None:
+        """Decoding steps are too short to report."""
+        self.cancel.check()
+        self._reports = context.valid.shape[1] > 1
+
+    def on_layer(self, call: AttentionCall) -> None:
+        """One layer is done."""
+        self.cancel.check()
+        if self._reports:
+            self.cancel.report_progress((call.layer + 1) / self.layers)
+
+    def result(self) -> xr.Dataset:
+        """Empty."""
+        return xr.Dataset()
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone()

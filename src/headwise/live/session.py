@@ -7,7 +7,7 @@
     session.score("What is the capital of Norway?", run["answer"], "atlas")
 
 Steps of a run: prefill and decoding (`generation`) where an answer is requested; then one forward pass over prompt and
-answer, which gives every head's small map (`pooled_maps`), the profile statistics, and q and k of every layer (`kv_store`),
+answer, which gives every head's small map (`pooled_maps`), the profile statistics, and every q and k (`AttentionStore`),
 so that a head's map needs no other pass. Results are JSON (`response_schemas`).
 
 Methods that run the model must be called from one thread at a time. `validate`, and `head_map` with ``run_model=False``, do
@@ -43,8 +43,18 @@ from headwise.live.effects import (
     scale_interventions,
 )  # fmt: skip
 from headwise.live.generation import Generation, LivePrompt, ends_of, generate, prefill, read_prompt, teacher_force
-from headwise.live.kv_store import CAPACITY, AttentionStore, CancellationCheck, LayerReached, StoreAttention
-from headwise.live.pooled_maps import SmallMaps, Span, check_span, head_window, segment_starts
+from headwise.live.pooled_maps import (
+    CAPACITY,
+    AttentionStore,
+    CancellationCheck,
+    LayerReached,
+    SmallMaps,
+    Span,
+    StoreAttention,
+    check_span,
+    head_window,
+    segment_starts,
+)
 from headwise.live.requests import PromptRun, RunHistory, continuation, run_result
 from headwise.live.response_schemas import AnswerScore, ControlEffect, MapWindow, RunResult, WhatIfResult, pack_array
 from headwise.live.scoring import AtlasScorers

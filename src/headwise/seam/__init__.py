@@ -3,15 +3,23 @@
 `observe` attaches instruments and interventions to a running model, `run` does so for texts in one line, and `check` verifies
 that what they see is what the model computes. Extend it by subclassing `Instrument` or `Intervention`.
 
-Import order: instrument, mask, outputs, interface, structure, side_stream, forward, observation; positions; projection,
+Import order: instrument, mask, outputs, interface, structure, forward, observation; projection,
 verify; layout, headweights.
 """
 
 from headwise.seam.headweights import HeadWeights, LayerWeights
-from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
+from headwise.seam.instrument import (
+    AttentionCall,
+    ForwardContext,
+    Instrument,
+    Intervention,
+    Positions,
+    check_positions,
+    position_index,
+    position_mask,
+)
 from headwise.seam.interface import routed
 from headwise.seam.observation import Observation, observe, run
-from headwise.seam.positions import Positions, check_positions, position_index, position_mask
 from headwise.seam.projection import OutputProjection, output_projections
 from headwise.seam.structure import Structure, refuse_unseeable
 from headwise.seam.verify import Check, CheckReport, check

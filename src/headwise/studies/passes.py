@@ -7,13 +7,15 @@ Studies that read the same teacher-forced texts each have a `PassReader`; `join_
 build shows every text once. A study may append tokens to a text (a question about the answer, say): in a causal model they
 change nothing before them, and other studies do not see them, because only the text itself counts as valid.
 
-All batches are queued before the first is read, so that a GPU does not wait for the host.
+Batches are padded on the right and run without an attention mask: in a causal model later tokens cannot reach earlier ones,
+so padding changes nothing, and the fast kernels apply. All batches are queued before the first is read, so that a GPU does
+not wait for the host.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -25,14 +27,44 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE
 from headwise.core.provenance import Provenance
-from headwise.corpora import Batch, Example, batches
+from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.seam import Instrument, Structure, observe
 from headwise.studies.run import StudyRun
 
-__all__ = ["Logits", "Observed", "PassReader", "join_runs", "observe_examples", "read_together"]
+__all__ = ["Batch", "Logits", "Observed", "PassReader", "batches", "join_runs", "observe_examples", "read_together"]
+
 
 _JOINT = "__"  # between a study and a variable or dim, in a shard of several studies
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Several examples, padded to one length."""
+
+    indices: tuple[int, ...]  # of each row in the list the batch was made from
+    ids: Tensor  # (batch, token)
+    valid: Tensor  # (batch, token) bool
+
+
+def batches(examples: Sequence[Example], tokens: int, device: torch.device) -> Iterator[Batch]:
+    """Batches of at most `tokens` tokens, padding included, of examples of similar length.
+
+    A short row is padded with its own last token (a padding token would make transformers ask for a mask). The batches
+    depend on the examples alone, never on the machine, so a resumed run makes the same ones.
+    """
+    order = sorted(range(len(examples)), key=lambda index: (-len(examples[index].ids), index))
+    while order:
+        longest = len(examples[order[0]].ids)
+        count = max(1, tokens // max(1, longest))
+        indices, order = order[:count], order[count:]
+        ids = torch.empty(len(indices), longest, dtype=torch.long)
+        valid = torch.zeros(len(indices), longest, dtype=torch.bool)
+        for row, index in enumerate(indices):
+            own = examples[index].ids
+            ids[row] = torch.tensor(own + own[-1:] * (longest - len(own)))
+            valid[row, : len(own)] = True
+        yield Batch(tuple(indices), ids.to(device), valid.to(device))
 
 
 def observe_examples(

@@ -7,11 +7,12 @@ from sklearn.metrics import roc_auc_score
 
 import headwise as hw
 from headwise.core.errors import DataError, ModelError
-from headwise.corpora import Example, batches, packaged_questions
+from headwise.corpora import Example, packaged_questions
 from headwise.probes.batched_logistic import cells as module
 from headwise.probes.batched_logistic import fit_cells
 from headwise.seam import Structure
 from headwise.stats.permutation import permuted_labels
+from headwise.studies.passes import batches
 
 
 def check(fits, x, wrong, folds, sklearn_fit, *, close=1e-3, **options):

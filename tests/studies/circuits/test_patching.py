@@ -13,10 +13,9 @@ from headwise.instruments import RawHeadOutputs
 from headwise.interventions import Replace
 from headwise.model import embedding, load
 from headwise.seam import Intervention, Structure, observe
-from headwise.studies.circuits.attribution import effects, head_effects
 from headwise.studies.circuits.graph import Graph, deltas
 from headwise.studies.circuits.measure import CircuitReader, why_not_solved
-from headwise.studies.circuits.patching import EdgePatching, HeadPatching, TaskBatch, record
+from headwise.studies.circuits.patching import EdgePatching, HeadPatching, TaskBatch, effects, head_effects, record
 from headwise.studies.circuits.spec import CircuitsOptions
 
 

@@ -16,7 +16,7 @@ from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.figures import Heatmap, Tiles, from_payload, save, to_payload
-from headwise.figures.drawing.tile_grid import tile_picture
+from headwise.figures.drawing.maps import tile_picture
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import HIDDEN, pooled, pooled_levels, to_levels
 from headwise.studies.patterns.figure import token_labels

@@ -23,7 +23,7 @@ from PIL import Image
 
 from headwise.core.errors import DataError
 from headwise.core.markup import Html, image
-from headwise.figures.drawing import maps, plots, tile_grid
+from headwise.figures.drawing import maps, plots
 from headwise.figures.drawing.style import GREY, INK
 from headwise.figures.layout import (
     MARGIN,
@@ -121,7 +121,7 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
         if slot.bar is not None:
             maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, Tiles):
-        tile_grid.paint_tiles(axes, panel, figure.scales[panel.scale], slot)
+        maps.paint_tiles(axes, panel, figure.scales[panel.scale], slot)
         if slot.bar is not None:
             maps.paint_bar(_axes(canvas, page, slot.bar), figure.scales[panel.scale], bar_label(figure, panel))
     elif isinstance(panel, CategoryMap):

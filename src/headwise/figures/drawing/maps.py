@@ -1,8 +1,12 @@
-"""Maps on paper: heatmaps, category maps, and the colour bar.
+"""Maps on paper: heatmaps, category maps, grids of tiles, and the colour bar.
 
 A map is painted as one path per colour, runs of equal neighbours joined: a figure of eleven 80 x 64 maps stays a true
 vector drawing of less than a megabyte, where one object per cell would take several and an embedded picture would blur in
 some viewers. Each path has a hair-thin edge of its own colour, so that no white seams show between the cells.
+
+All tiles of a panel are one embedded picture, with as many pixels as its box has dots; where a map has more pixels than its
+tile has dots, it is made smaller by its largest values. Masked pixels are a texture of thin diagonal strokes. Names are written
+where they fit: in the upper right corner of a tile, which is masked in a causal map.
 """
 
 from __future__ import annotations
@@ -25,16 +29,20 @@ from headwise.figures.panels import Axis, CategoryMap, Heatmap, Mark
 from headwise.figures.scale import Scale
 from headwise.figures.text_metrics import LEADING, text_width, wrap
 from headwise.figures.ticks import thinned
+from headwise.figures.tiles import HIDDEN, LEVELS, Tiles, pooled_levels
 
-LEVELS = 128  # steps of a colour scale: finer than the eye tells apart, and half the file of the usual 256
+COLOUR_STEPS = 128  # steps of a colour scale: finer than the eye tells apart, and half the file of the usual 256
 MAX_TICKS = 8
+MIN_POINTS = 3.6  # smaller names are not written
+GAP = 0.05  # of a tile
+MANY_TILES, REDUCED_SHADES = 600, 40  # above this number, fewer shades, which compress better
 
 
 def paint_heatmap(axes: Axes, panel: Heatmap, scale: Scale, slot: Slot) -> None:
     """Colours for numbers, texture for what was not measured, then marks and frames."""
     share = scale.share(panel.values)
     measured = np.isfinite(share)
-    levels = np.where(measured, np.clip(np.nan_to_num(share) * LEVELS, 0, LEVELS - 1), -1).astype(int)
+    levels = np.where(measured, np.clip(np.nan_to_num(share) * COLOUR_STEPS, 0, COLOUR_STEPS - 1), -1).astype(int)
     _paint_map(axes, panel, levels, colours_of(scale), slot)
     if not measured.any():
         _write_across(axes, panel.missing, slot)
@@ -54,11 +62,11 @@ def paint_categories(axes: Axes, panel: CategoryMap, slot: Slot) -> None:
 
 def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
     """A colour bar: the colours, the ticks with their plus where the scale was clipped, and pointers at the marks."""
-    _paint_cells(axes, np.arange(LEVELS - 1, -1, -1)[:, None], colours_of(scale))
-    axes.set(xlim=(-0.5, 0.5), ylim=(LEVELS - 0.5, -0.5))
+    _paint_cells(axes, np.arange(COLOUR_STEPS - 1, -1, -1)[:, None], colours_of(scale))
+    axes.set(xlim=(-0.5, 0.5), ylim=(COLOUR_STEPS - 0.5, -0.5))
 
     def height(value: float) -> float:
-        return float(1 - scale.share(np.array(value))) * LEVELS - 0.5
+        return float(1 - scale.share(np.array(value))) * COLOUR_STEPS - 0.5
 
     axes.yaxis.tick_right()
     axes.set_xticks([])
@@ -76,8 +84,8 @@ def paint_bar(axes: Axes, scale: Scale, label: str) -> None:
 
 
 def colours_of(scale: Scale) -> list[Any]:
-    colours = matplotlib.colormaps[scale.colours].resampled(LEVELS)
-    return [colours(level) for level in range(LEVELS)]
+    colours = matplotlib.colormaps[scale.colours].resampled(COLOUR_STEPS)
+    return [colours(level) for level in range(COLOUR_STEPS)]
 
 
 def _paint_map(
@@ -184,3 +192,88 @@ def _label_cells(axes: Axes, x: Axis, y: Axis, slot: Slot) -> None:
     small_ticks(axes)
     if not along:
         axes.tick_params(axis="x", labelrotation=90)
+
+
+TEXTURE, STROKE, EDGE = "#f2f2f2", "#dcdcdc", "#9a9a9a"
+
+
+def paint_tiles(axes: Axes, panel: Tiles, scale: Scale, slot: Slot) -> None:
+    """The picture, the names, and the labels at the margins."""
+    dots = int(slot.box.width / panel.columns * axes.figure.dpi)
+    cell = dots / axes.figure.dpi  # inches
+    box, shrunk = axes.get_position(), cell * panel.columns / slot.box.width
+    axes.set_position((box.x0, box.y1 - box.height * shrunk, box.width * shrunk, box.height * shrunk))
+    axes.imshow(
+        tile_picture(panel, scale, dots),
+        extent=(0, panel.columns, panel.rows, 0),
+        interpolation="none",
+        aspect="auto",
+        zorder=1,
+    )
+    axes.set(xlim=(0, panel.columns), ylim=(panel.rows, 0))
+    _write_names(axes, panel, cell)
+    _label(axes, panel, slot)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def tile_picture(panel: Tiles, scale: Scale, dots: int) -> np.ndarray:
+    """The panel as one RGB picture, (row, column, 3) bytes; a tile with its edge and its gap takes ``dots``."""
+    gap = max(1, round(GAP * dots))
+    side = max(dots - gap - 2, 1)
+    levels = _stretched(pooled_levels(panel.levels, side), side)
+    page = np.full((panel.rows * dots, panel.columns * dots), _WHITE, dtype=np.int16)
+    for index, tile in enumerate(levels):
+        top, left = (index // panel.columns) * dots, (index % panel.columns) * dots
+        page[top : top + side + 2, left : left + side + 2] = _EDGE
+        page[top + 1 : top + side + 1, left + 1 : left + side + 1] = tile
+    row, column = np.ogrid[: page.shape[0], : page.shape[1]]
+    period = max(4, side // 10)  # dots between two strokes
+    page[(page == HIDDEN) & ((row + column) % period < max(1, period // 8))] = _STROKE
+    return _colours(scale, REDUCED_SHADES if len(levels) > MANY_TILES else LEVELS)[page]
+
+
+def _stretched(levels: np.ndarray, side: int) -> np.ndarray:
+    """Every pixel repeated, some once more than others, until the tile has this side."""
+    rows, columns = (np.arange(side) * length // side for length in levels.shape[1:])
+    return levels[:, rows][:, :, columns]
+
+
+_STROKE, _EDGE, _WHITE = HIDDEN + 1, HIDDEN + 2, HIDDEN + 3
+
+
+def _colours(scale: Scale, shades: int) -> np.ndarray:
+    """RGB bytes of every level, then of what is hidden, strokes, edges and paper; few enough for a palette."""
+    known = colours_of(scale)
+    steps = np.rint(np.rint(np.linspace(0, 1, LEVELS) * (shades - 1)) / (shades - 1) * (len(known) - 1)).astype(int)
+    rest = [to_rgb(colour) for colour in (TEXTURE, STROKE, EDGE, "#ffffff")]
+    return np.rint(np.array([known[step][:3] for step in steps] + rest) * 255).astype(np.uint8)
+
+
+def _write_names(axes: Axes, panel: Tiles, cell: float) -> None:
+    """In the corner of each tile, if the longest name takes no more than three quarters of its width."""
+    longest = max(text_width(name, 1.0) for name in panel.names)
+    points = min(SMALL, 0.74 * cell / longest)
+    if points < MIN_POINTS:
+        return
+    for index, name in enumerate(panel.names):
+        row, column = divmod(index, panel.columns)
+        axes.text(
+            column + 0.93, row + 0.03, name, fontsize=points, ha="right", va="top", color=INK, zorder=3,
+            bbox={"boxstyle": "square,pad=0.08", "facecolor": "white", "alpha": 0.75, "linewidth": 0},
+        )  # fmt: skip
+
+
+def _label(axes: Axes, panel: Tiles, slot: Slot) -> None:
+    line = SMALL * 1.15 / 72
+    for side, labels, name, room in (
+        (axes.xaxis, panel.column_labels, panel.column_name, slot.box.width / (2.2 * line)),
+        (axes.yaxis, panel.row_labels, panel.row_name, slot.box.height / line),
+    ):
+        indices = thinned(labels, int(room)) if labels else ()
+        side.set_ticks([index + 0.5 for index in indices], [labels[index] for index in indices])
+        if labels and name:
+            side.set_label_text(name, fontsize=SMALL + 0.6, color=INK)
+            side.labelpad = 1.5
+    small_ticks(axes)
+    axes.tick_params(length=0)

@@ -40,10 +40,9 @@ from headwise.instruments import RawHeadOutputs
 from headwise.model import Model, check_finite, is_offloaded
 from headwise.seam import Structure, observe
 from headwise.stats import t_half_width, wilson_interval
-from headwise.studies.circuits.attribution import effects, head_effects
 from headwise.studies.circuits.finalize import UNITS, finalize, needed
 from headwise.studies.circuits.graph import Graph, Wiring
-from headwise.studies.circuits.patching import EdgePatching, HeadPatching, TaskBatch
+from headwise.studies.circuits.patching import EdgePatching, HeadPatching, TaskBatch, effects, head_effects
 from headwise.studies.circuits.spec import SPEC, CircuitsOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.patterns.conditions import Condition, conditions_of, reference_model

@@ -26,10 +26,9 @@ import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
 from headwise.core.errors import StudyError, did_you_mean
-from headwise.figures.clustering import Tree, tree_of
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
-from headwise.figures.matrices import written_matrix
+from headwise.figures.matrices import Tree, tree_of, written_matrix
 from headwise.figures.panels import Axis, Curve, Curves, Guide, Heatmap, Intervals, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around, scale_over

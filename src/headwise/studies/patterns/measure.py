@@ -29,14 +29,14 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
-from headwise.corpora import Batch, Example, Passages
+from headwise.corpora import Example, Passages
 from headwise.engines import Shard
 from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
 from headwise.instruments.pattern_statistics import COMPARED
 from headwise.model import Model, check_finite
 from headwise.seam import Instrument, observe
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.passes import observe_examples
+from headwise.studies.passes import Batch, observe_examples
 from headwise.studies.patterns.conditions import (
     Condition,
     check_same_tokens,

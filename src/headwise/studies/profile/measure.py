@@ -18,13 +18,13 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
-from headwise.corpora import REPEATS, Batch, Example, Passages, delimiter_ids, repeated_random
+from headwise.corpora import REPEATS, Example, Passages, delimiter_ids, repeated_random
 from headwise.engines import Shard
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.passes import observe_examples
+from headwise.studies.passes import Batch, observe_examples
 from headwise.studies.profile.finalize import finalize
 from headwise.studies.profile.spec import SPEC, ProfileOptions
 from headwise.studies.run import StudyRun

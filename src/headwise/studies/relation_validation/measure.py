@@ -41,14 +41,14 @@ from torch import Tensor
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TOKEN
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
-from headwise.corpora import SLOT, Batch, Example, Relations, SingleTokenPairs, single_token_pairs
+from headwise.corpora import SLOT, Example, Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
 from headwise.instruments import HeadOutputs, HeadValues
 from headwise.kernels import RankQuery, ov_logit_blocks, topk_hits
 from headwise.model import Model
 from headwise.seam import HeadWeights, Structure, observe, output_projections
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.passes import observe_examples
+from headwise.studies.passes import Batch, observe_examples
 from headwise.studies.relation_validation.finalize import finalize
 from headwise.studies.relation_validation.removal import (
     GENERIC_TEMPLATES,

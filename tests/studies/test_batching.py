@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.corpora import Example, batches
+from headwise.corpora import Example
+from headwise.studies.passes import batches
 
 CPU = torch.device("cpu")
 
