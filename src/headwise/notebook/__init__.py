@@ -18,13 +18,15 @@ from headwise.core.errors import HeadwiseError
 
 __all__ = ["PatternView", "look"]
 
+_HOMES = {"PatternView": "headwise.notebook.pattern_view", "look": "headwise.notebook.text_view"}
+
 
 class MissingExtraError(HeadwiseError, ImportError):
     """A package of the extra is not installed (docs/errors/extras.md)."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"headwise.notebook has no {name!r}; it has {', '.join(__all__)}")
     try:
         import_module("anywidget")
@@ -32,7 +34,7 @@ def __getattr__(name: str) -> Any:
         raise MissingExtraError(
             'The pattern view needs the package anywidget: pip install "headwise[notebook]".'
         ) from error
-    return getattr(import_module("headwise.notebook.pattern_view"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

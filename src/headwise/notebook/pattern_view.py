@@ -1,8 +1,9 @@
 """The pattern view: every head's attention map small, one large with its tokens; hover for query, key and weight.
 
-Python holds the maps of one text, from an atlas, from a reading of `Patterns` or from one forward pass (`look`), and sends the
-small tiles at once (bytes on a colour scale, as in `figures.tiles`); the large map is sent when a head is selected (``chosen``,
-from either side). Heads of a whole model form a grid of layers by heads, the longer side across.
+Python holds the maps of one text, from an atlas or from a reading of `Patterns`, and sends the small tiles at once (bytes on
+a colour scale, as in `figures.tiles`); the large map is sent when a head is selected (``chosen``, from either side). 30 x 9
+heads take some hundred kB as tiles and 280 MB as maps of 512 tokens. Heads of a whole model form a grid of layers by heads,
+the longer side across.
 
 Where no kernel runs, as in a notebook exported as a page, the tile replaces the large map: exact to 1/254 of the scale where
 the text has no more tokens than the tile has pixels (33 for 30 x 9 heads), pooled beyond.
@@ -10,17 +11,16 @@ the text has no more tokens than the tile has pixels (33 for 30 x 9 heads), pool
 The browser half is one ES module, ``pattern_view.js``, without imports: anywidget passes its text alone to the page, so the
 explorer's module names ("headwise/tile_grid") would not resolve. Nothing is fetched from the network.
 
-Cost: some hundred kB for 30 x 9 heads, 1.3 MB for 80 x 64; a large map is 4 T² bytes. `look` takes one forward pass and
-4 bytes x heads x T x T of memory: name the heads of a long text.
+Cost: some hundred kB for 30 x 9 heads, 1.3 MB for 80 x 64; a large map is 4 T² bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anywidget
 import numpy as np
@@ -35,11 +35,7 @@ from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels
 from headwise.studies.patterns.figure import row_tokens
 
-if TYPE_CHECKING:
-    from headwise.model import Model
-
-__all__ = ["HeadMaps", "PatternView", "look"]
-
+__all__ = ["HeadMaps", "PatternView"]
 
 COLOURS = "Blues"
 MAX_TILE_PIXELS = 300_000  # of all tiles together, so that 30 x 9 heads fit on a page
@@ -225,26 +221,3 @@ def _maps(source: Any, tokens: Sequence[str] | None, example: int, subject: int)
         f"A pattern view shows an atlas or a reading of Patterns, not a {type(source).__name__}; for a model and a text there "
         "is headwise.notebook.look(model, text)."
     )
-
-
-def look(model: Model, text: str, *, heads: str | Iterable[str | tuple[int, int]] | None = None) -> PatternView:
-    """The attention maps of one text, to be looked at in a notebook.
-
-    Args:
-        model: what `headwise.load` gave.
-        text: what it reads.
-        heads: those that are shown, such as ``"L3H7, L4H0"``; None: all.
-
-    Returns:
-        A widget.
-
-    Examples:
-        >>> look(model, "the old river", heads="L0H3, L1H4")
-        <PatternView: 2 heads, 4 tokens, L0H3 open>
-    """
-    from headwise.instruments import Patterns  # torch loads here: an atlas is looked at without it
-    from headwise.seam import observe
-
-    with observe(model, Patterns(heads)) as seen:
-        model(**model.encode(text))
-    return PatternView(seen["patterns"], model.tokens(text), title=model.id)
