@@ -53,6 +53,11 @@ def test_another_study_and_another_version(profile):
     newer = Schema("profile", 2, PROFILE.variables)
     with pytest.raises(AtlasError, match="run the same headwise build again with --redo profile"):
         check(profile(), newer)
+    check(profile(), Schema("profile", 3, PROFILE.variables, readable_since=1))
+    with pytest.raises(AtlasError, match="--redo profile"):
+        check(profile(), Schema("profile", 3, PROFILE.variables, readable_since=2))
+    with pytest.raises(AtlasError, match="use a newer Headwise"):
+        check(profile(study_version=4), Schema("profile", 3, PROFILE.variables, readable_since=1))
 
 
 def test_a_study_without_schema_is_held_to_what_holds_for_all(profile):

@@ -133,6 +133,7 @@ class Schema:
     variables: tuple[Variable, ...] = ()  # in the order of the documentation
     attrs: tuple[str, ...] = ()  # attributes that must be present, in addition to the provenance
     renames: Mapping[int, Renames] = field(default_factory=dict)  # version -> what that version called differently
+    readable_since: int | None = None  # oldest version whose Datasets can still be shown; None: this one
 
     def expanded(self) -> dict[str, Variable]:
         """All variables by name, with the ends of their confidence intervals."""
@@ -267,7 +268,7 @@ def _check_version(provenance: Provenance, schema: Schema) -> None:
             f"{schema.name}: the numbers are of version {provenance.study_version} of the study, but this Headwise "
             f"knows version {schema.version}; use a newer Headwise (pip install -U headwise)."
         )
-    if provenance.study_version < schema.version:
+    if provenance.study_version < min(schema.version, schema.readable_since or schema.version):
         raise AtlasError(
             f"{schema.name}: the numbers are of version {provenance.study_version} of the study, and this Headwise "
             f"makes version {schema.version}; run the same headwise build again with --redo {schema.name}."

@@ -152,13 +152,14 @@ class DatasetSpec:
     made_from: str = ""  # the Dataset whose digest stands for its data
     on_own_answers: bool = False  # measured on the model's own answers, so that two models saw different texts
     renames: Mapping[int, Renames] = field(default_factory=dict)  # version -> what it called differently
+    readable_since: int | None = None  # oldest version whose Datasets figures and words can still show; None: this one
     version: int = 1  # set by the StudySpec
     package: str = ""  # set by the StudySpec
 
     @property
     def schema(self) -> Schema:
         """The contract for its Datasets."""
-        return Schema(self.name, self.version, self.variables, self.attrs, self.renames)
+        return Schema(self.name, self.version, self.variables, self.attrs, self.renames, self.readable_since)
 
     def load(self, role: str) -> Callable[..., Any] | None:
         """The function behind ``figure``, ``words`` or ``head_sets``; None where the study has none."""
