@@ -13,6 +13,7 @@ import xarray as xr
 from families import tiny
 from planted import REGISTERS, tiny_model
 from served import Stub
+from sklearn.metrics import roc_auc_score
 
 import headwise as hw
 from headwise.core.errors import DataError, ModelError, StudyError
@@ -26,6 +27,7 @@ from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import read_together
+from headwise.studies.present import describe
 from headwise.studies.probing import measure as probing
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
@@ -76,7 +78,9 @@ def answers_of(wrong: np.ndarray) -> xr.Dataset:
     )
 
 
-def finalized(wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK) -> xr.Dataset:
+def finalized(
+    wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK, has_exact: np.ndarray | None = None
+) -> xr.Dataset:
     spans = [(2, 3)] * len(wrong)
     positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
     asked = [
@@ -85,7 +89,7 @@ def finalized(wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions =
     ]
     half = len(wrong) // 2
     shards = [readings.isel(example=slice(None, half)), readings.isel(example=slice(half, None))]
-    return finalize(shards, answers_of(wrong), asked, positions, options)
+    return finalize(shards, answers_of(wrong), asked, positions, options, has_exact)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +134,44 @@ def test_the_table_and_the_leak(planted):
     published = planted["published"].sel(token="exact_answer_last")
     np.testing.assert_allclose(published, planted["auroc"].sel(site="mlp_in", token="exact_answer_last"), atol=1e-6)
     assert bool(planted["published"].sel(token="-1").isnull().all())
+
+
+def test_gains_over_log_probability_are_paired(planted):
+    """The planted probe beats the strongest log-probability; a score that the labels did not shape does not."""
+    assert planted.attrs["logprob_reference"] == "Log-probability, min of exact answer"
+    fold_of, wrong = planted["fold_of"].values, planted["wrong"].values
+    score = -readings_of(wrong)["logprob"].sel(statistic="min_exact").values
+    base = np.mean([roc_auc_score(wrong[fold_of == fold], score[fold_of == fold]) for fold in range(5)])
+    gain = planted.set_index(detector="detector")
+    for name in ("Probe, best cell", "Probe, exact answer", "Probe, last token"):
+        own = gain.sel(detector=name)
+        assert float(own["table_over_logprob"]) == pytest.approx(float(own["table_auroc"]) - base, abs=1e-6)
+    best, idle, same = (
+        gain.sel(detector=name) for name in ("Probe, exact answer", "p(True)", planted.attrs["logprob_reference"])
+    )
+    assert float(best["table_over_logprob_low"]) > 0 and float(best["table_over_logprob_p"]) < 0.05
+    assert float(idle["table_over_logprob_high"]) < 0
+    assert float(same["table_over_logprob"]) == 0 and float(same["table_over_logprob_p"]) == 1
+
+
+def test_answers_without_an_exact_answer_are_counted_apart():
+    """Their activation alone shows them, and all are wrong: with them a probe succeeds, among the others it does not."""
+    rng = np.random.default_rng(5)
+    wrong = rng.random(200) < 0.5
+    has_exact = ~(wrong & (rng.random(200) < 0.4))
+    readings = readings_of(wrong, strength=0.0, seed=3)
+    shift = 4.0 * ~has_exact
+    column = POSITIONS.index("exact_answer_last")
+    readings["activation"][:, :, 5, column, :4] += shift[:, None, None].astype(np.float16)
+    found = finalized(wrong, readings, has_exact=has_exact)
+    at = {"site": "mlp_in", "layer": 5, "token": "exact_answer_last"}
+    assert (
+        float(found["auroc"].sel(at)) > 0.62 and float(found["table_auroc"].sel(detector="Probe, exact answer")) > 0.6
+    )
+    without = found.sel(detector="Probe, exact answer")
+    assert float(without["table_exact_low"]) < 0.5 < float(without["table_exact_high"])
+    assert abs(float(found["auroc_exact"].sel(at)) - 0.5) < 0.12
+    assert found["has_exact"].values.tolist() == has_exact.tolist()
 
 
 def test_what_is_known_carries_over_between_topics(planted):
@@ -336,9 +378,9 @@ def labelled(answers: xr.Dataset, labels: list[str]) -> xr.Dataset:
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (["wrong"] * 90, "only 0 of 90 answers are correct and have an exact answer, and at least 20 are needed"),
-        (["correct"] * 90, "only 0 of 90 answers are wrong and have an exact answer"),
-        (["wrong"] * 75 + ["correct"] * 15, "only 15 of 90 answers are correct .* give more or easier questions"),
+        (["wrong"] * 90, "only 0 of 90 answers are correct, and at least 20 are needed"),
+        (["correct"] * 90, "only 0 of 90 answers are wrong, and at least 20"),
+        (["wrong"] * 75 + ["correct"] * 15, "only 15 of 90 answers are correct, .* give more or easier questions"),
     ],
 )
 def test_too_few_of_a_class(model, answers, labels, words):
@@ -352,6 +394,25 @@ def test_most_rows_without_an_exact_answer(model, answers):
         DataError, match="no exact answer was found in 90 of 90 answers, and probing reads at the exact"
     ):
         probing.prepare(model, StudyInputs(maps={"answers": asked}))
+
+
+def test_a_few_answers_without_an_exact_answer_are_read_at_their_last_token(model, answers):
+    question = answers["question"].values.copy()
+    chosen = np.flatnonzero(answers["label"].values == "wrong")[:10]
+    question[chosen] = "how many roads ?"  # the rule looks for a number, and there is none
+    found = probed(
+        model, answers.assign(question=("example", question)), ProbingOptions(sites=("residual",), shuffles=40)
+    )
+    check(found, dataset_spec("probing").schema)
+    counts = json.loads(found.attrs["counts"])
+    assert (counts["without_exact_wrong"], counts["without_exact_correct"]) == (10, 0)
+    assert np.flatnonzero(~found["has_exact"].values).tolist() == chosen.tolist()
+    assert (found["exact"].values[chosen] == "").all()
+    last = answers["answer_tokens"].values[chosen] - 1
+    assert found["exact_last"].values[chosen].tolist() == found["exact_first"].values[chosen].tolist() == last.tolist()
+    assert found.sizes["example"] == 90
+    text = describe("probing", found).text()
+    assert "In 10 answers, 10 of them wrong, no exact answer was found; they are read at their last token" in text
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,10 @@ def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Descripti
     assert said["leak published"] == 0.73
     assert said["paper best"] == pytest.approx(float(dataset["paper"].max()))
     assert said["in_prompt -8"] == 40
+    assert said["value exact Probe, exact answer"] == pytest.approx(0.8)
+    assert said["value over Probe, last token"] == pytest.approx(-0.08)
+    assert said["p over Probe, best cell"] == pytest.approx(0.001)
+    assert (said["without exact"], said["without exact wrong"]) == (22, 20)
 
 
 def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> None:
@@ -63,7 +67,14 @@ def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> 
     assert "selected on other folds than it is evaluated on" in text
     assert "which use the label, instead of label-blind ones (26 spans differ)" in text
     assert "not a clear difference" in text
-    assert "22 without an exact answer" in text
+    assert "In 22 answers, 20 of them wrong, no exact answer was found" in text
+    assert (
+        "minus that of Log-probability, min of exact answer, the strongest log-probability, is 0.06 (0 to 0.12)" in text
+    )
+    old = describe(
+        "probing", dataset.drop_vars(["has_exact", *(n for n in dataset if str(n).startswith("table_over"))])
+    )
+    assert "22 without an exact answer" in old.text() and "strongest log-probability" not in old.text()
     assert "11 answers were truncated at the token limit" in text
     assert "exact_answer_last" in words.short() and "It peaks in" in words.short()
 

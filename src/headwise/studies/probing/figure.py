@@ -299,4 +299,6 @@ def _counts(dataset: xr.Dataset) -> str:
         return ""
     without = counts.get("without_exact_wrong", 0) + counts.get("without_exact_correct", 0)
     left = f"; {without} without an exact answer left out" if without else ""
+    if without and "has_exact" in dataset:
+        left = f"; {without} without an exact answer read at the last token"
     return f"{counts['wrong']} wrong and {counts['correct']} correct answers{left}."

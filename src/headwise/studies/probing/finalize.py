@@ -8,19 +8,8 @@ Layer by layer, so that only one layer's activations are in memory at a time:
 4. the paper's protocol at the first site: no scaling, scikit-learn's defaults (100 iterations, which do not converge), one
    80/20 split with seed 0, published spans.
 
-Then a table of detectors of wrong answers:
-
-| row                               | what it is                                                                 |
-|-----------------------------------|----------------------------------------------------------------------------|
-| Probe, best cell                  | layer and token chosen on other folds than it is evaluated on              |
-| Probe, exact answer               | the last token of the exact answer, the layer chosen so                    |
-| Probe, best head                  | a head's output at the exact answer, the head chosen so                    |
-| Probe, last token; end of question | the same at the last token of the answer, and of the prompt               |
-| Log-probability (mean, min, max)  | of the answer's tokens, negated; over all of them and over the exact answer |
-| p(True)                           | the model asked whether its answer is true; 1 - p                          |
-| Length                            | of the answer, in tokens: a confounder, so always there                    |
-
-Probes are fitted, so their AUROC is a mean over folds; scores are not, so theirs is over all answers.
+Then a table of detectors of wrong answers, probes next to scores that need none (`table`), and a matrix between groups of
+topics (`transfer`).
 
 A pure function of readings and labels; no model is needed.
 """
@@ -43,23 +32,21 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
 from headwise.probes.cell_maps import CellMap, concatenate, nested, probe_cells, significance
 from headwise.probes.crossvalidation import assign_folds
-from headwise.stats import auroc, auroc_by_fold, delong_test
+from headwise.stats import auroc_by_fold, auroc_rows, delong_test
 from headwise.stats.blas import single_threaded_blas
 from headwise.stats.permutation import permuted_labels
-from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Positions
-from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer
+from headwise.studies.probing.positions import EXACT, POSITIONS, Positions
+from headwise.studies.probing.reading import ProbedAnswer
 from headwise.studies.probing.spec import ProbingOptions
+from headwise.studies.probing.table import LOGPROB_NAMES, Judged, baseline_scores, detector_table
 from headwise.studies.probing.transfer import transfer
 
 __all__ = ["finalize"]
 
 FRAME_MARGIN = 0.02  # below the best AUROC: layers within it are framed
-BEST_CELL, BEST_HEAD = "Probe, best cell", "Probe, best head"
-PROBES_AT = {"Probe, exact answer": LAST, "Probe, last token": "-1", "Probe, end of question": "last_q"}
-LOGPROB_NAMES = {name: f"Log-probability, {name.replace('_exact', ' of exact answer')}" for name in LOGPROBS}
 _EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
 
 Floats = NDArray[np.float64]
@@ -76,9 +63,13 @@ def finalize(
     probed: Sequence[ProbedAnswer],
     positions: Positions,
     options: ProbingOptions,
+    has_exact: Labels | None = None,
     device: torch.device | None = None,
 ) -> xr.Dataset:
-    """The Dataset `probing`, without the texts of exact answers and the counts of answers."""
+    """The Dataset `probing`, without the texts of exact answers and the counts of answers.
+
+    `has_exact` (answer,): False where no exact answer was found, so that the last token was read; None: found everywhere.
+    """
     device = device or torch.device("cpu")
     wrong = np.array([str(label) == "wrong" for label in answers["label"].values])
     topics = [str(topic) for topic in answers["topic"].values]
@@ -88,14 +79,16 @@ def finalize(
     probes = _fit(shards, wrong, fold_of, permuted, paper=options.paper, device=device)
     small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]
-    scores = _scores(small, answer_tokens)
-    table, detectors = _table(probes, scores, wrong, fold_of)
+    scores = baseline_scores(small, answer_tokens)
+    judged = Judged(wrong, fold_of, np.ones(len(wrong), dtype=bool) if has_exact is None else has_exact)
+    table, detectors, references = detector_table(probes.first_site, probes.heads, scores, judged)
     across, groups = transfer(
         shards, np.array(topics), wrong, scores[LOGPROB_NAMES["mean_exact"]], options.seed, device
     )
-    variables = _maps(probes, wrong, fold_of, layers, heads) | {
+    variables = _maps(probes, judged, layers, heads) | {
         "wrong": ((EXAMPLE,), wrong),
         "fold_of": ((EXAMPLE,), fold_of),
+        "has_exact": ((EXAMPLE,), judged.has_exact),
         "exact_first": ((EXAMPLE,), np.array([one.span[0] for one in probed], dtype=np.int64)),
         "exact_last": ((EXAMPLE,), np.array([one.span[1] for one in probed], dtype=np.int64)),
         "answer_tokens": ((EXAMPLE,), answer_tokens),
@@ -117,6 +110,7 @@ def finalize(
         folds=options.folds,
         shuffles=options.shuffles,
         spans=options.spans,
+        **references,
     )
 
 
@@ -188,10 +182,10 @@ def _paper_protocol(features: LayerFeatures, published: LayerFeatures, wrong: La
 # ---- maps -----------------------------------------------------------------------------------------------------------
 
 
-def _maps(probes: FittedProbes, wrong: Labels, fold_of: Ints, layers: int, heads: int) -> Variables:
+def _maps(probes: FittedProbes, judged: Judged, layers: int, heads: int) -> Variables:
     per_site: dict[str, list[Any]] = {}
     for cells in probes.sites.values():
-        for name, values in _site_map(cells, wrong, fold_of, layers).items():
+        for name, values in _site_map(cells, judged, layers).items():
             per_site.setdefault(name, []).append(values)
     found: Variables = {}
     for name, several in per_site.items():
@@ -212,14 +206,15 @@ def _maps(probes: FittedProbes, wrong: Labels, fold_of: Ints, layers: int, heads
     return found
 
 
-def _site_map(cells: CellMap, wrong: Labels, fold_of: Ints, layers: int) -> dict[str, NDArray[Any]]:
+def _site_map(cells: CellMap, judged: Judged, layers: int) -> dict[str, NDArray[Any]]:
     against = significance(cells)
-    best, _, chosen = nested(cells, wrong, fold_of)
+    best, _, chosen = nested(cells, judged.wrong, judged.fold_of)
     shape = (layers, len(POSITIONS))
     first, last = _framed_layers(cells.value.reshape(shape), against.best_high)
     maps = {
         "auroc": cells.value, "low": cells.low, "high": cells.high, "p": against.p, "q": against.q,
         "null_high": against.null_high, "chosen": np.bincount(chosen, minlength=cells.value.size),
+        "auroc_exact": _with_exact(cells.score, judged),
     }  # fmt: skip
     numbers = {
         "best_high": against.best_high, "best_p": against.best_p, "nested": float(best.value),
@@ -228,6 +223,17 @@ def _site_map(cells: CellMap, wrong: Labels, fold_of: Ints, layers: int) -> dict
     return {name: values.reshape(shape) for name, values in maps.items()} | {
         name: np.array(value) for name, value in numbers.items()
     }
+
+
+def _with_exact(score: Floats, judged: Judged) -> Floats:
+    """(cell,): AUROC, mean over folds, of the answers that have an exact answer; NaN where a fold has one class of them."""
+    found = []
+    for fold in np.unique(judged.fold_of):
+        rows = judged.has_exact & (judged.fold_of == fold)
+        if len(set(judged.wrong[rows].tolist())) < 2:
+            return np.full(len(score), np.nan)
+        found.append(auroc_rows(score[:, rows], judged.wrong[rows]))
+    return np.where(np.isnan(score).any(axis=1), np.nan, np.mean(found, axis=0))
 
 
 def _framed_layers(values: Floats, best_high: float) -> tuple[int, int]:
@@ -286,41 +292,3 @@ def _leak(probes: FittedProbes, wrong: Labels, fold_of: Ints) -> dict[str, dict[
             "p": paired.p,
         }
     return found
-
-
-# ---- table ----------------------------------------------------------------------------------------------------------
-
-
-def _scores(readings: xr.Dataset, answer_tokens: Ints) -> dict[str, Floats]:
-    """Detectors without a probe: one number per answer, larger is more likely wrong."""
-    found = {
-        title: -readings["logprob"].sel({STATISTIC: name}).values.astype(np.float64)
-        for name, title in LOGPROB_NAMES.items()
-    }
-    found["p(True)"] = 1 - readings["p_true"].values.astype(np.float64)
-    found["Length"] = answer_tokens.astype(np.float64)
-    return found
-
-
-def _table(
-    probes: FittedProbes, scores: dict[str, Floats], wrong: Labels, fold_of: Ints
-) -> tuple[Variables, Coordinates]:
-    cells = probes.first_site
-    token = np.arange(cells.value.size) % len(POSITIONS)
-    rows = {
-        BEST_CELL: nested(cells, wrong, fold_of)[0],
-        BEST_HEAD: nested(probes.heads, wrong, fold_of)[0],
-    }
-    for name, position in PROBES_AT.items():
-        rows[name] = nested(cells, wrong, fold_of, token == POSITIONS.index(position))[0]
-    kinds = ["supervised"] * len(rows)
-    rows |= {name: auroc(score, wrong) for name, score in scores.items() if np.isfinite(score).all()}
-    kinds += ["score"] * (len(rows) - len(kinds))
-    variables = {
-        name: ((DETECTOR,), np.array([float(getattr(row, side)) for row in rows.values()], dtype=np.float32))
-        for name, side in (("table_auroc", "value"), ("table_low", "low"), ("table_high", "high"))
-    }
-    return variables, {
-        DETECTOR: np.array(list(rows), dtype=object),
-        "kind": ((DETECTOR,), np.array(kinds, dtype=object)),
-    }

@@ -2,8 +2,9 @@
 
 Shown: every question with the answer the model gave (study `answers`), prompt and answer in one teacher-forced pass.
 Observed: activations at fifteen tokens (`positions`) of every layer, at chosen sites; every head's output at the
-exact answer; how much attention the fifteen tokens receive (`reading`). Refusals, empty answers, and answers in which no
-exact answer is found are left out and counted.
+exact answer; how much attention the fifteen tokens receive (`reading`). Refusals and empty answers are left out and counted.
+An answer in which no exact answer is found is read at its last token instead, and counted: nearly all such answers are
+wrong, and leaving them out would make the task another one. Numbers without them stand next to those with them.
 
 Then, at every layer and token, a logistic probe predicts "wrong": AUROC over 5 folds with its confidence interval, against
 permuted labels; the same for every head; the best cell scored on rows that did not choose it; the published spans and
@@ -67,9 +68,12 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
     published = exact_spans(model, answers, PUBLISHED, options.extractor)
     chosen = blind if options.spans == BLIND else published
     retained, counts = _select_answers(answers, chosen)
+    has_exact = np.array([span is not None for span in chosen], dtype=bool)[retained]
     answers = answers.isel({EXAMPLE: retained})
-    spans = [span for span, here in zip(chosen, retained, strict=True) if here and span is not None]
-    others = [other or span for other, span, here in zip(published, chosen, retained, strict=True) if here and span]
+    rows = np.flatnonzero(retained)
+    ends = answers["answer_tokens"].values.astype(int) - 1
+    spans = [chosen[row] or (int(end), int(end)) for row, end in zip(rows, ends, strict=True)]
+    others = [published[row] or span for row, span in zip(rows, spans, strict=True)]
     probed, positions = _probed_answers(answers, spans, others)
     origin = Provenance.from_attrs(answers.attrs)
     judgement = SelfJudgement.of(model, chat=bool(origin.parameters.get("chat"))) if options.p_true else None
@@ -80,9 +84,9 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
 
     def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         texts = [decode_ids(model.tokenizer, one.answer[one.span[0] : one.span[1] + 1]).strip() for one in probed]
-        found = finalize(shards, answers, probed, positions, options, structure.device)
+        found = finalize(shards, answers, probed, positions, options, has_exact, structure.device)
         counts["spans_differ"] = sum(one != other for one, other in zip(spans, others, strict=True))
-        found = found.assign(exact=(EXAMPLE, np.array(texts, dtype=object)))
+        found = found.assign(exact=(EXAMPLE, np.where(has_exact, np.array(texts, dtype=object), "")))
         return {SPEC.name: found.assign_attrs(counts=json.dumps(counts))}
 
     provenance = _provenance(model, origin, len(probed), options, sites)
@@ -99,27 +103,28 @@ def _default_sites(structure: Structure) -> tuple[str, ...]:
 
 
 def _select_answers(answers: xr.Dataset, spans: Sequence[Span | None]) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Which answers are probed, and how many are not and why; refused if too few are left."""
+    """Which answers are probed, and how many are not and why; refused if too few are left or have an exact answer."""
     label = np.array([str(one) for one in answers["label"].values])
-    found = np.array([span is not None for span in spans], dtype=bool)
-    judged = np.isin(label, ("wrong", "correct")) & (answers["answer_tokens"].values > 0)
-    retained = judged & found
-    if judged.any() and retained.sum() < MIN_SHARE_WITH_EXACT * judged.sum():
+    without = np.array([span is None for span in spans], dtype=bool)
+    retained = np.isin(label, ("wrong", "correct")) & (answers["answer_tokens"].values > 0)
+    if (retained & without).sum() > (1 - MIN_SHARE_WITH_EXACT) * retained.sum():
         raise DataError(
-            f"no exact answer was found in {int((judged & ~found).sum())} of {int(judged.sum())} answers, and probing "
-            "reads at the exact answer; ask for short answers in English, or find them with another model "
+            f"no exact answer was found in {int((retained & without).sum())} of {int(retained.sum())} answers, and "
+            "probing reads at the exact answer; ask for short answers in English, or find them with another model "
             "(spans='published', extractor=...)"
         )
     for what, other in (("wrong", "harder"), ("correct", "easier")):
         count = int((retained & (label == what)).sum())
         if count < MIN_ANSWERS_PER_CLASS:
             raise DataError(
-                f"only {count} of {len(label)} answers are {what} and have an exact answer, and at least "
-                f"{MIN_ANSWERS_PER_CLASS} are needed to probe for errors; give more or {other} questions"
+                f"only {count} of {len(label)} answers are {what}, and at least {MIN_ANSWERS_PER_CLASS} are needed to "
+                f"probe for errors; give more or {other} questions"
             )
     counts = {"refused": int((label == "refused").sum())}
     counts |= {kind: int((retained & (label == kind)).sum()) for kind in ("wrong", "correct")}
-    counts |= {f"without_exact_{kind}": int((judged & ~found & (label == kind)).sum()) for kind in ("wrong", "correct")}
+    counts |= {
+        f"without_exact_{kind}": int((retained & without & (label == kind)).sum()) for kind in ("wrong", "correct")
+    }
     counts["cut"] = int((retained & ~answers["finished"].values.astype(bool)).sum())
     return retained, counts
 

@@ -7,22 +7,20 @@ Dataset and stored, with its source, in `Description.numbers`.
 
 from __future__ import annotations
 
-import json
 import math
 from statistics import fmean
-from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 
-from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
+from headwise.core.dims import HEAD, LAYER
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, model_of
 from headwise.describe.writer import Writer, listed, span
 from headwise.stats.correlation import spearman
+from headwise.studies.probing import table_words
+from headwise.studies.probing.accessor import SIGNIFICANCE, BestCell, ProbingAccessor, with_ends
 
-SIGNIFICANCE = 0.05
 SMALL_SAMPLE = 100  # answers of the rarer class
 MIN_DIFFERENCE = 0.01  # of means over layers, to be mentioned
 MIN_LAYERS_FOR_THIRDS = 6
@@ -34,97 +32,7 @@ SITE_NAMES = {
     "attention_out": "attention's output",
     "residual": "the residual stream",
 }
-BEST_HEAD, LENGTH, P_TRUE, OTHERS = "Probe, best head", "Length", "p(True)", "others"
-PROBES_AT = {
-    "Probe, exact answer": "at the exact answer",
-    "Probe, last token": "at the last token",
-    "Probe, end of question": "at the end of the question",
-}
-
-
-class BestCell(NamedTuple):
-    """The layer and token with the highest AUROC."""
-
-    layer: int
-    token: str
-    value: float
-
-
-class ProbingAccessor:
-    """The parts of a probing Dataset by name. Maps are (layer, token), of the first site unless another is given."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
-        self.sites = [str(site) for site in dataset[SITE].values]
-        self.tokens = [str(token) for token in dataset[TOKEN].values]
-        self.layers = dataset.sizes[LAYER]
-        self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
-        self.leak: dict[str, dict[str, float]] = json.loads(dataset.attrs.get("leak", "{}"))
-
-    def map(self, site: str | None = None, variable: str = "auroc") -> np.ndarray:
-        """(layer, token) in double precision."""
-        found = self.dataset[variable]
-        if SITE in found.dims:
-            found = found.sel({SITE: site or self.sites[0]})
-        return found.transpose(LAYER, TOKEN).values.astype(float)
-
-    def per_site(self, variable: str, site: str | None = None) -> float:
-        """A variable with one number per site, such as ``nested``."""
-        return float(self.dataset[variable].sel({SITE: site or self.sites[0]}))
-
-    def best(self, site: str | None = None) -> BestCell:
-        values = self.map(site)
-        layer, token = np.unravel_index(int(np.nanargmax(values)), values.shape)
-        return BestCell(int(layer), self.tokens[int(token)], float(values[layer, token]))
-
-    def best_interval(self, site: str | None = None) -> tuple[float, float, float]:
-        """AUROC of the best cell and the ends of its interval."""
-        best = self.best(site)
-        at = (best.layer, self.tokens.index(best.token))
-        return best.value, float(self.map(site, "low")[at]), float(self.map(site, "high")[at])
-
-    def nested(self, site: str | None = None) -> tuple[float, float, float]:
-        """The same of the cell that is chosen on other folds than it is evaluated on."""
-        value, low, high = (self.per_site(name, site) for name in ("nested", "nested_low", "nested_high"))
-        return value, low, high
-
-    def beats_chance(self, site: str | None = None) -> bool:
-        """Whether the best cell is better than the best with permuted labels."""
-        return self.per_site("best_p", site) < SIGNIFICANCE
-
-    def token_means(self, site: str | None = None) -> dict[str, float]:
-        """Token -> mean AUROC over layers, where it was measured."""
-        columns = zip(self.tokens, self.map(site).T, strict=True)
-        return {token: float(np.nanmean(column)) for token, column in columns if np.isfinite(column).any()}
-
-    def row(self, name: str) -> tuple[float, float, float] | None:
-        """A row of the table with its interval; None where it is missing."""
-        if name not in [str(one) for one in self.dataset[DETECTOR].values]:
-            return None
-        found = self.dataset.sel({DETECTOR: name})
-        value, low, high = (float(found[f"table_{side}"]) for side in ("auroc", "low", "high"))
-        return value, low, high
-
-    def transfer(self, variable: str) -> dict[str, list[float]] | None:
-        """Inside a group, across (from one to another), and from all others to one; None where there is no matrix."""
-        if variable not in self.dataset:
-            return None
-        grid = self.dataset[variable].transpose(TRAINED_ON, TOPIC)
-        rows, columns = ([str(name) for name in grid[dim].values] for dim in (TRAINED_ON, TOPIC))
-        found: dict[str, list[float]] = {"inside": [], "across": [], OTHERS: []}
-        for row, values in zip(rows, grid.values, strict=True):
-            for column, value in zip(columns, values, strict=True):
-                if math.isfinite(value):
-                    found[OTHERS if row == OTHERS else "inside" if row == column else "across"].append(float(value))
-        return found if all(found.values()) else None
-
-
-def _with_interval(writer: Writer, values: tuple[float, float, float], source: str) -> str:
-    """``0.83 (0.79 to 0.87)``."""
-    value, low, high = values
-    ends = [writer.number(end, f"{side} {source}") for end, side in ((low, "low"), (high, "high"))]
-    return f"{writer.number(value, f'value {source}')} ({ends[0]} to {ends[1]})"
+BEST_HEAD = "Probe, best head"
 
 
 def _cell(writer: Writer, cell: BestCell) -> str:
@@ -146,10 +54,9 @@ def _add_overview(writer: Writer, probing: ProbingAccessor) -> None:
     )
     if data := probing.origin.get("data", {}).get("name"):
         writer.add("overview", f"The questions come from the data '{data}'.")
-    excluded = {
-        "refused": probing.counts.get("refused", 0),
-        "without an exact answer": sum(probing.counts.get(f"without_exact_{kind}", 0) for kind in ("wrong", "correct")),
-    }
+    excluded = {"refused": probing.counts.get("refused", 0)}
+    if "has_exact" not in probing.dataset:  # version 1 left them out
+        excluded["without an exact answer"] = probing.without_exact()
     parts = [f"{writer.count(count, f'left {what}')} {what}" for what, count in excluded.items() if count]
     if parts:
         writer.add("overview", f"Left out: {listed(parts)}.")
@@ -180,7 +87,7 @@ def _add_axes(writer: Writer, probing: ProbingAccessor) -> None:
 def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
     """One entry per site; then heads."""
     for site in probing.sites:
-        best = _with_interval(writer, probing.best_interval(site), f"best {site}")
+        best = with_ends(writer, probing.best_interval(site), f"best {site}")
         sentences = [
             f"Probes on {SITE_NAMES.get(site, site)}: the highest AUROC is {best}, in {_cell(writer, probing.best(site))}.",
             _chance(writer, probing, site),
@@ -188,7 +95,7 @@ def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
         if probing.beats_chance(site):
             sentences += [
                 "The maximum over many cells is biased upwards; selected on other folds than it is evaluated on, the best "
-                f"cell has {_with_interval(writer, probing.nested(site), f'nested {site}')}.",
+                f"cell has {with_ends(writer, probing.nested(site), f'nested {site}')}.",
                 _tokens(writer, probing, site),
                 _frame(writer, probing, site),
             ]
@@ -253,7 +160,7 @@ def _heads(writer: Writer, probing: ProbingAccessor) -> str:
     text = f"{text}; the highest AUROCs are {listed(names)}."
     if (row := probing.row(BEST_HEAD)) is None:
         return text
-    best = _with_interval(writer, row, "row head")
+    best = with_ends(writer, row, "row head")
     return f"{text} The best head, selected on other folds than it is evaluated on, has {best}."
 
 
@@ -261,7 +168,8 @@ def _heads(writer: Writer, probing: ProbingAccessor) -> str:
 
 
 def _add_observations(writer: Writer, probing: ProbingAccessor) -> None:
-    for sentence in (_along_text, _depth, _attended, _baselines, _leak, _paper, _transfer):
+    table = (table_words.baselines, table_words.over_logprob, table_words.exact_only)
+    for sentence in (_along_text, _depth, _attended, *table, _leak, _paper, _transfer):
         writer.add("observations", sentence(writer, probing))
 
 
@@ -305,35 +213,6 @@ def _attended(writer: Writer, probing: ProbingAccessor) -> str:
     return f"Attention received and AUROC are {what}: their rank correlation over the cells is {writer.fixed(rho, 'attended')}."
 
 
-def _baselines(writer: Writer, probing: ProbingAccessor) -> str:
-    names, kinds = ([str(one) for one in probing.dataset[name].values] for name in (DETECTOR, "kind"))
-    values = dict(zip(names, probing.dataset["table_auroc"].values, strict=True))
-    scores = [
-        name
-        for name, kind in zip(names, kinds, strict=True)
-        if kind == "score" and name != LENGTH and math.isfinite(values[name])
-    ]
-
-    def row(name: str) -> str:
-        found = probing.row(name)
-        assert found is not None
-        return _with_interval(writer, found, f"row {name}")
-
-    text = f"Answer length alone has an AUROC of {row(LENGTH)}." if LENGTH in names else ""
-    probes = [name for name in PROBES_AT if name in names]
-    if not scores or not probes:
-        return text
-    best = max(scores, key=lambda name: values[name])
-    against = (
-        f"With the layer selected on other folds, a probe has an AUROC of "
-        f"{listed(f'{row(name)} {PROBES_AT[name]}' for name in probes)}; the best score without a probe is {best}, "
-        f"{row(best)}"
-    )
-    if P_TRUE in names and best != P_TRUE:
-        against += f"; p(True) has {row(P_TRUE)}"
-    return f"{against}. {text}".strip()
-
-
 def _leak(writer: Writer, probing: ProbingAccessor) -> str:
     found = probing.leak.get("exact_answer_last")
     if not found:
@@ -341,7 +220,7 @@ def _leak(writer: Writer, probing: ProbingAccessor) -> str:
     differ = probing.counts.get("spans_differ")
     rows = f" ({writer.count(differ, 'count spans_differ', 'span')} differ)" if differ is not None else ""
     unclear = "" if found["low"] > 0 or found["high"] < 0 else ", not a clear difference"
-    paired = _with_interval(writer, (found["at_layer"], found["low"], found["high"]), "leak")
+    paired = with_ends(writer, (found["at_layer"], found["low"], found["high"]), "leak")
     return (
         f"With the published spans, which use the label, instead of label-blind ones{rows}, the mean AUROC over layers at "
         f"exact_answer_last changes from {writer.number(found['blind'], 'leak blind')} to "
@@ -424,7 +303,7 @@ def _headline(writer: Writer, probing: ProbingAccessor) -> str:
         return f"{first} No cell differs from chance; the highest AUROC is {value}."
     return (
         f"{first} It peaks in {_cell(writer, best)}, with an AUROC of {value}; selected on other folds than it is evaluated "
-        f"on, the best cell has {_with_interval(writer, probing.nested(), 'nested headline')}."
+        f"on, the best cell has {with_ends(writer, probing.nested(), 'nested headline')}."
     )
 
 
