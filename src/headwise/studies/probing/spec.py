@@ -55,7 +55,7 @@ class ProbingOptions(StudyOptions):
     extractor: Endpoint | None = option(None, "model that extracts exact answers for the published spans")
     folds: int = option(5, "number of cross-validation folds", minimum=2)
     shuffles: int = option(
-        100, "number of label permutations for the null; no q-value is below 1 / shuffles", minimum=40
+        100, "number of label permutations for the null; no q-value is below 1 / (1 + shuffles)", minimum=40
     )
     paper: bool = option(True, "also run the paper's protocol, at the first site")
     p_true: bool = option(True, "also ask the model whether its answer is true")
