@@ -46,7 +46,8 @@ PROBE, SCORE = "supervised", "score"  # kinds of rows
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Labels = NDArray[np.bool_]
-NONE = Auroc(*[np.array(np.nan)] * 3, np.empty(0))
+NAN = np.array(np.nan)
+NONE = Auroc(NAN, NAN, NAN, np.empty(0))
 
 
 class Judged(NamedTuple):
