@@ -28,9 +28,9 @@ import xarray as xr
 Renames = Mapping[str, Mapping[str, str]]
 RENAMES: Renames = {
     "studies": {},
-    "variables": {"few_laplacian": "laplacian_top10_mean", "kept": "circuit_size"},
+    "variables": {"few_laplacian": "laplacian_mean", "kept": "circuit_size"},
     "dims": {"kept": "circuit_size", "place": "index", "subject": "condition"},
-    "values": {"moved": "output_norm_ratio", "few_laplacian": "laplacian_top10_mean"},
+    "values": {"moved": "output_norm_ratio", "few_laplacian": "laplacian_mean"},
     "attributes": {},
 }
 VOLATILE = {"created", "environment", "finished", "headwise", "path", "seconds", "started", "study_version", "version"}

@@ -74,7 +74,7 @@ def test_a_copy_is_the_same(script: ModuleType, before: Path, after: Path):
 
 
 def test_renames_times_and_prose_are_no_difference(script: ModuleType, before: Path, after: Path):
-    new = dataset().rename(few_laplacian="laplacian_top10_mean")
+    new = dataset().rename(few_laplacian="laplacian_mean")
     new["statistic"] = np.array(["sink", "output_norm_ratio"], dtype=object)
     new["definition"] = ("statistic", np.array(["to the first token", "output norm / residual norm"], dtype=object))
     new["value"].attrs["long_name"] = "attention mass"
@@ -83,7 +83,7 @@ def test_renames_times_and_prose_are_no_difference(script: ModuleType, before: P
     rows = script.compare(before, after)
     assert not wrong(script, before, after)
     assert {row.name for row in rows if row.verdict == script.WORDED} == {"definition", "value.@long_name"}
-    assert any(row.note.startswith("now laplacian_top10_mean") for row in rows)
+    assert any(row.note.startswith("now laplacian_mean") for row in rows)
 
 
 def test_numbers_are_compared_to_the_last_bit(script: ModuleType, before: Path, after: Path):

@@ -5,18 +5,32 @@
 
 A is lower triangular, so the eigenvalues of L and of A are their diagonals: no decomposition, only column sums and the
 diagonal (Binkowski et al., arXiv 2502.17598). `Spectrum` reads the k largest λ_i and a_ii in descending order, and the mean
-of log a_ii (`log_determinant`), from the logits, so it does not underflow; where a sparse model's gate closes a_ii, its
-log counts as `FLOOR`, because one closed gate would make the mean infinite.
+of log a_ii (`log_determinant`), from the logits, so it does not underflow.
 
-`AnswerSpectrum` reads a question with its answer: over all tokens, and over the answer's alone. Only later answer tokens see
-an answer token, so its λ_i is the same in both, and the second selection costs nothing. Besides the spectrum, as means over
-queries:
+`AnswerSpectrum` reads a question with its answer: over all tokens, and over the answer's alone. One number per head
+summarises the eigenvalues of each part (`laplacian_mean`, `attention_mean`):
+
+    whole    mean of the ten largest λ_i, of the ten largest a_ii
+    answer   mean of r_i - a_ii over the answer's tokens but the last;  mean of a_ii over the answer's tokens
+
+with r_i the mean weight that token i receives from later tokens; r_i - a_ii is λ_i (m + 1) / m for m later tokens. Answers
+have 1 to 30 tokens, and there the mean of the ten largest measures the length: the last token's λ is always 0, the one
+before it is halved, ten of nine tokens are all of them and ten of thirty the upper third. Over the default model's answers
+the mean |rank correlation| with length over heads was .57; it is .30 by this definition, as for the other readings of the
+answer (.22 to .31), and 0 for random attention (tested). An answer of one token has no later token: `laplacian_mean` is
+NaN, and tests leave it out.
+
+Besides the spectrum, as means over queries:
 
 | reading  | definition                                                                                          |
 |----------|-----------------------------------------------------------------------------------------------------|
 | lookback | x / (x + y), x the weight per prompt token, y per previous answer token; answer only (Lookback Lens) |
 | sink     | weight on the first token                                                                           |
 | entropy  | entropy of a row over the log of its visible keys                                                   |
+
+**Sparse models.** A closed gate has weight 0, and one such a_ii would make the mean log -inf: its log counts as `FLOOR`, -80
+(a weight of 2e-35), here and in `Spectrum`. AttnScore of a sparse model is then mostly -80 times the share of tokens that
+do not attend to themselves. A row whose gates are all closed counts as 0 in lookback, sink and entropy.
 
 `AttentionReceived` reads, at chosen tokens, r_j = sum_{i > j} a_ij / (later queries that can see j): the mean weight from
 later tokens, NaN for the last token.
@@ -73,14 +87,17 @@ class Spectrum(HeadReadings):
         assert sums is not None and log_diagonal is not None
         received = sums / call.attention.mask.n_visible_queries(call.batch).clamp(min=1)
         diagonal = log_diagonal.exp()
-        if call.attention.gate is not None:
-            log_diagonal = log_diagonal.clamp(min=FLOOR)
         laplacian, attention = largest(torch.stack([received - diagonal, diagonal]), call.valid, self.k)
         return {
             "laplacian": laplacian,
             "attention": attention,
-            "log_determinant": log_diagonal.nanmean(dim=-1),
+            "log_determinant": floored(log_diagonal, call).nanmean(dim=-1),
         }
+
+
+def floored(log_diagonal: Tensor, call: AttentionCall) -> Tensor:
+    """The log of a sparse model's weights, `FLOOR` where a gate is closed; a dense model's as it is."""
+    return log_diagonal if call.attention.gate is None else log_diagonal.clamp(min=FLOOR)
 
 
 def largest(values: Tensor, valid: Tensor, k: int) -> Tensor:
@@ -92,7 +109,7 @@ def largest(values: Tensor, valid: Tensor, k: int) -> Tensor:
 
 
 PARTS = ("whole", "answer")
-TOP_K = 10  # eigenvalues averaged into `laplacian_top10_mean` and `attention_top10_mean`
+TOP_K = 10  # eigenvalues of the whole text averaged into `laplacian_mean` and `attention_mean`
 
 
 class AnswerSpectrum(HeadReadings):
@@ -117,7 +134,7 @@ class AnswerSpectrum(HeadReadings):
     whole_sequences = True
     stream_safe = True
     extra_dims = {
-        "laplacian": (RANK,), "attention": (RANK,), "laplacian_top10_mean": (PART,), "attention_top10_mean": (PART,),
+        "laplacian": (RANK,), "attention": (RANK,), "laplacian_mean": (PART,), "attention_mean": (PART,),
         "attention_score": (PART,), "sink": (PART,), "entropy": (PART,), "lookback": (PART,),
     }  # fmt: skip
 
@@ -143,19 +160,26 @@ class AnswerSpectrum(HeadReadings):
         assert r.column_sums is not None and r.log_diagonal is not None and r.entropy is not None
         seen = mask.n_visible_keys(call.batch)  # (batch, 1, query)
         diagonal = r.log_diagonal.exp()
-        laplacian = r.column_sums / mask.n_visible_queries(call.batch).clamp(min=1) - diagonal
+        queries = mask.n_visible_queries(call.batch)  # (batch, 1, key): the token's own among them
+        laplacian = r.column_sums / queries.clamp(min=1) - diagonal
+        from_later = (r.column_sums - diagonal) / (queries - 1).clamp(min=1) - diagonal
         later = call.valid & (seen[:, 0] > 1)  # the first token sees only itself
         answer = self._answer.to(diagonal.device)
         parts = (call.valid, answer)
         rows = (later, later & answer)
+        entropy = r.entropy / seen.clamp(min=2).log()
+        if call.attention.gate is not None:
+            entropy = entropy.nan_to_num(nan=0.0)  # rows whose gates are all closed; `_mean` leaves padding out
         return {
             "laplacian": largest(laplacian, call.valid, self.k),
             "attention": largest(diagonal, call.valid, self.k),
-            "laplacian_top10_mean": _each([largest(laplacian, part, TOP_K).nanmean(dim=-1) for part in parts]),
-            "attention_top10_mean": _each([largest(diagonal, part, TOP_K).nanmean(dim=-1) for part in parts]),
-            "attention_score": _each([_mean(r.log_diagonal, part) for part in parts]),
+            "laplacian_mean": _each(
+                [largest(laplacian, call.valid, TOP_K).nanmean(dim=-1), _mean(from_later, answer & (queries[:, 0] > 1))]
+            ),
+            "attention_mean": _each([largest(diagonal, call.valid, TOP_K).nanmean(dim=-1), _mean(diagonal, answer)]),
+            "attention_score": _each([_mean(floored(r.log_diagonal, call), part) for part in parts]),
             "sink": _each([_mean(r.key_weights["answers.sink"], part) for part in rows]),
-            "entropy": _each([_mean(r.entropy / seen.clamp(min=2).log(), part) for part in rows]),
+            "entropy": _each([_mean(entropy, part) for part in rows]),
             "lookback": self._lookback(r.key_weights["answers.prompt"], r.key_weights["answers.answer"], answer),
         }
 

@@ -106,6 +106,18 @@ def test_the_detectors_tell_the_planted_difference(planted):
     assert len(found & set(PLANTED)) >= len(PLANTED) - 1, name
 
 
+def test_scores_join_the_answers_by_name(planted):
+    readings, answers = planted
+    table = detection.finalize(readings, answers, seed=0)
+    more = xr.concat([answers, answers.isel(example=[0]).assign_coords(example=["refused"])], dim="example")
+    shuffled = more.isel(example=np.random.default_rng(0).permutation(N + 1))
+    joined = shuffled.assign(score=table["score"].sel(detector="Length").reset_coords(drop=True))
+    assert np.isnan(joined["score"].sel(example="refused"))  # an answer that was not scored
+    known = joined["score"].notnull()
+    assert int(known.sum()) == N
+    np.testing.assert_array_equal(joined["score"][known], joined["answer_tokens"][known])
+
+
 @pytest.mark.parametrize(("label", "words"), [("correct", "answers are wrong"), ("wrong", "answers are correct")])
 def test_one_class_only_is_refused(label, words):
     answers = answers_of(np.zeros(60, dtype=bool), np.random.default_rng(0))

@@ -73,7 +73,9 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset
         topics=topics if len(set(topics)) > 1 else None,
         options=TableOptions(seed=seed, details=SWEPT, reference="Length"),
     )
-    return table.assign_coords({"label": (DETECTOR, table[DETECTOR].values)}).assign_attrs(
+    return table.assign_coords(
+        {"label": (DETECTOR, table[DETECTOR].values), EXAMPLE: answers[EXAMPLE].values.astype(str)}
+    ).assign_attrs(
         title="Telling wrong answers from correct ones", record=json.dumps([])
     )
 

@@ -27,11 +27,15 @@ COMBINATIONS: dict[str, Literal["cauchy", "min-p"]] = {"p_cauchy": "cauchy", "p_
 
 FEATURE_INFO = {  # feature -> reading of the instrument, label, definition
     "attention_score": ("attention_score", "AttnScore", "mean over tokens of the log weight on the token itself"),
-    "laplacian": ("laplacian_top10_mean", "Laplacian eigenvalues", "mean of the ten largest eigenvalues of D - A"),
+    "laplacian": (
+        "laplacian_mean",
+        "Laplacian eigenvalues",
+        "mean of the ten largest eigenvalues of D - A; answer tokens: mean weight from later tokens minus the own",
+    ),
     "attention": (
-        "attention_top10_mean",
+        "attention_mean",
         "Attention eigenvalues",
-        "mean of the ten largest weights on the token itself",
+        "mean of the ten largest weights on the token itself; answer tokens: mean of all",
     ),
     "lookback": ("lookback", "Lookback", "weight per prompt token against weight per answer token"),
     "sink": ("sink", "First token (sink)", "weight on the first token"),

@@ -78,6 +78,7 @@ DETECTION = DatasetSpec(
         Variable("label", (DETECTOR,), dtype=TEXT, coordinate=True),
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool", coordinate=True),
         Variable("fold_of", (EXAMPLE,), "fold of the answer", coordinate=True),
+        Variable("example", (EXAMPLE,), "name of the question, as in `answers`", dtype=TEXT, coordinate=True, required=False),
         Variable("probability", None, "out-of-fold probability that the answer is wrong", required=False),
         Variable("precision", None, "precision of calling an answer wrong, out of fold", required=False),
         Variable("recall", None, "recall of wrong answers, out of fold", required=False),
@@ -229,7 +230,7 @@ SPECTRAL = DatasetSpec(
 SPEC = StudySpec(
     name="spectral",
     package=__package__,
-    version=1,
+    version=2,
     options=SpectralOptions,
     produces=(DETECTION, SPECTRAL),
     depends_on=("answers",),
