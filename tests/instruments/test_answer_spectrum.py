@@ -100,7 +100,7 @@ def test_a_closed_gate_counts_as_the_floor_and_nothing_is_infinite(seen):
     assert (share > 0).any() and (share < 1).any()
     score = readings["attention_score"].isel(example=0, part=0).values
     assert np.isfinite(score).all()
-    np.testing.assert_array_less(score, FLOOR * share + 1e-4)  # FLOOR for each closed gate, a log below 0 for the others
+    np.testing.assert_array_less(score, FLOOR * share + 1e-4)
     assert all(
         np.isfinite(readings[name].isel(part=1)).all() for name in ("entropy", "lookback", "sink", "laplacian_mean")
     )

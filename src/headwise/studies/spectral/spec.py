@@ -78,7 +78,9 @@ DETECTION = DatasetSpec(
         Variable("label", (DETECTOR,), dtype=TEXT, coordinate=True),
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool", coordinate=True),
         Variable("fold_of", (EXAMPLE,), "fold of the answer", coordinate=True),
-        Variable("example", (EXAMPLE,), "name of the question, as in `answers`", dtype=TEXT, coordinate=True, required=False),
+        Variable(
+            "example", (EXAMPLE,), "name of the question, as in `answers`", dtype=TEXT, coordinate=True, required=False
+        ),
         Variable("probability", None, "out-of-fold probability that the answer is wrong", required=False),
         Variable("precision", None, "precision of calling an answer wrong, out of fold", required=False),
         Variable("recall", None, "recall of wrong answers, out of fold", required=False),
