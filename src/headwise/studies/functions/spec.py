@@ -57,10 +57,10 @@ class FunctionsOptions(StudyOptions):
     )
     seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2)
     shuffles: int = option(
-        20, "number of joint probes fitted on permuted labels, for the null; 20 at least for q < 0.05", minimum=1
+        20, "number of joint probes fitted on permuted labels, for the null; no q is below 1 / (1 + shuffles)", minimum=20
     )
     max_epochs: int = option(
-        20, "maximum number of training epochs; the number is chosen within the training steps", minimum=1
+        20, "maximum number of training epochs; how many are used is chosen within the training steps", minimum=1
     )
     batch: int = option(32, "questions per batch", minimum=1)
     shard: int = option(32, "questions per commit", minimum=1)
@@ -113,9 +113,17 @@ FUNCTIONS = DatasetSpec(
         ),
         _head_map("importance_sd", "standard deviation of the importance over seeds"),
         _head_map("magnitude", "absolute value of the importance: what is drawn and ranked"),
+        _head_map(
+            "train_importance",
+            "importance of the head for the function on training steps, mean over seeds: the ranking for masking",
+            required=False,
+        ),
         _head_map("null_high", "95th percentile of this head's magnitude under permuted labels"),
         _head_map("p", "p-value of the importance against permuted labels, two-sided"),
-        _head_map("q", "q-value of the importance (Benjamini-Hochberg over the heads of a function)"),
+        _head_map(
+            "q",
+            "q-value of the importance (Benjamini-Hochberg over the heads of a function, and nowhere below map_p)",
+        ),
         _head_map(
             "single_head_auroc", "AUROC of this function against the others, from this head alone, cross-validated"
         ),
@@ -136,6 +144,42 @@ FUNCTIONS = DatasetSpec(
         ),
         _per_function("recall_chance", "expected recall of guessing by the training shares"),
         _per_function("auroc", "AUROC of this function against the others on held-out steps", interval=True),
+        _per_function(
+            "map_p",
+            "p-value of the function's map as a whole: its rank among the maps of permuted labels",
+            required=False,
+        ),
+        Variable(
+            "function_by_layer",
+            (FUNCTION, LAYER),
+            "AUROC of the function against as many other steps, from one head alone, mean over the layer's heads",
+            dtype="float32",
+            required=False,
+        ),
+        Variable(
+            "wording_by_layer",
+            (FUNCTION, LAYER),
+            "AUROC, within the function, of steps that begin with its most frequent first word against its other steps, "
+            "from one head alone, mean over the layer's heads: a label that is no function",
+            dtype="float32",
+            required=False,
+        ),
+        Variable(
+            "first_word", (FUNCTION,), "the word that most steps of the function begin with", dtype=TEXT, required=False
+        ),
+        Variable(
+            "with_first_word", (FUNCTION,), "steps that begin with that word", dtype="int64", unit="steps", required=False
+        ),
+        Variable(
+            "without_first_word", (FUNCTION,), "steps that begin otherwise", dtype="int64", unit="steps", required=False
+        ),
+        Variable(
+            "output_norm",
+            (LAYER, HEAD),
+            "norm of what the head writes into the residual stream at the key tokens, mean over training steps",
+            dtype="float32",
+            required=False,
+        ),
         _per_function("agreement", "rank correlation of the magnitude maps of two seeds, mean over pairs"),
         _per_function(
             "rank_correlation", "Spearman correlation, over heads, of magnitude with single_head_auroc", interval=True
@@ -241,7 +285,8 @@ FUNCTIONS = DatasetSpec(
     figure_options={
         "kind": FigureOption(
             "maps: importance of every head; sorted: the same, largest first; layers: heads per layer; "
-            "similarity: correlation of the maps; probe: quality of the probe; confusion: its confusion matrix.",
+            "similarity: correlation of the maps; depth: functions and wording by layer; probe: quality of the probe; "
+            "confusion: its confusion matrix.",
             "sorted",
         ),
         "value": FigureOption(
@@ -261,6 +306,7 @@ FUNCTIONS = DatasetSpec(
         FigureVariant("sorted", "Sorted", {"kind": "sorted"}),
         FigureVariant("layers", "By layer", {"kind": "layers"}),
         FigureVariant("similarity", "Similarity", {"kind": "similarity"}),
+        FigureVariant("depth", "Function and wording", {"kind": "depth"}),
         FigureVariant("probe", "Probe", {"kind": "probe"}),
         FigureVariant("confusion", "Confusion", {"kind": "confusion"}),
     ),
@@ -297,7 +343,7 @@ FUNCTIONS = DatasetSpec(
 SPEC = StudySpec(
     name="functions",
     package=__package__,
-    version=2,
+    version=3,
     options=FunctionsOptions,
     produces=(FUNCTIONS,),
     inputs=("steps",),
