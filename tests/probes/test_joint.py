@@ -125,7 +125,19 @@ def test_epochs_are_chosen_on_whole_groups_inside_the_training_rows():
         assert len(set(apart[groups == group])) == 1
     rows = torch.from_numpy(x)
     epochs, losses = choose_epochs(rows, torch.from_numpy(labels), groups, 3, JointTraining(max_epochs=6), 0)
-    assert epochs == int(np.argmin(losses)) + 1 and len(losses) <= 6
+    lowest = int(np.argmin(losses))
+    assert 1 <= epochs <= lowest + 1 and len(losses) <= 6
+
+
+def test_training_ends_within_one_standard_error_of_the_lowest_loss(monkeypatch):
+    """Losses given: the lowest is 0.5 with an error of 0.1 (two rows, 0.4 and 0.6), so 0.59 is enough and 0.61 is not."""
+    given = iter([[1.0, 1.0], [0.61, 0.61], [0.59, 0.59], [0.4, 0.6], [0.7, 0.7], [0.7, 0.7], [0.7, 0.7]])
+    monkeypatch.setattr("headwise.probes.joint.functional.cross_entropy", lambda *_, **__: torch.tensor(next(given)))
+    start = JointNetwork.start(2, 3, 2, torch.Generator().manual_seed(0))
+    monkeypatch.setattr("headwise.probes.joint._epochs", lambda *_: iter([start] * 20))
+    x, labels, groups = torch.randn(10, 2, 3), torch.arange(10) % 2, np.arange(10)
+    epochs, losses = choose_epochs(x, labels, groups, 2, JointTraining(), 0)
+    assert epochs == 3 and len(losses) == 7  # patience of three epochs after the lowest
 
 
 @pytest.mark.parametrize(

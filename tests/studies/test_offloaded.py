@@ -92,7 +92,7 @@ def test_answers_that_it_says(same_atlas: Built, tiny_folder: Path, tmp_path: Pa
 def test_functions(same_atlas: Built, tmp_path: Path) -> None:
     folder = saved(planted_steps_model(), tmp_path / "steps")  # a GPT-2: transposed matrices, tied ends
     items = [replace(step, split=HELD_OUT if "-2-" in step.id else TRAIN) for step in planted_steps(repeats=3)]
-    options = FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shuffles=2, shard=40, key_tokens="all")
+    options = FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shard=40, key_tokens="all")
     steps = Steps("planted steps", tuple(items))
     same_atlas(folder, GPT2, ["functions"], steps=steps, options={"functions": options})
 

@@ -79,6 +79,10 @@ def functions_dataset(
         "direction": ((*dims, "width"), rng.normal(size=(*magnitude.shape, 4)).astype(SMALL)),
         "train_right": ("function", np.full(len(names), 25)), "train_wrong": ("function", np.full(len(names), 15)),
         "elbow": ("function", elbow.astype(np.int64)),
+        "map_p": ("function", np.where(is_refused, np.nan, 1 / 21).astype(SMALL)),
+        "train_importance": (dims, (0.9 * importance).astype(SMALL)),
+        "output_norm": (("layer", "head"), np.linspace(1, 2, layers * heads).reshape(layers, heads).astype(SMALL)),
+        **_wording(names, layers),
         "refused": ("function", is_refused),
         "reason": ("function", np.where(is_refused, REASON, "").astype(object)),
         **_examples(names, rng),
@@ -102,6 +106,20 @@ def functions_dataset(
             "provenance": provenance("functions", layers, heads, data="packaged steps", size=size),
         },
     )  # fmt: skip
+
+
+def _wording(names: list[str], layers: int) -> dict[str, Any]:
+    """The last function has too few steps of another wording."""
+    rise = np.linspace(0, 0.2, layers)
+    by_layer = np.array([0.6 + 0.01 * place + rise for place in range(len(names))])
+    by_layer[-1] = np.nan
+    return {
+        "function_by_layer": (("function", "layer"), by_layer.astype(SMALL)),
+        "wording_by_layer": (("function", "layer"), (by_layer + 0.1 - rise).astype(SMALL)),
+        "first_word": ("function", np.array(["the"] * len(names), dtype=object)),
+        "with_first_word": ("function", np.full(len(names), 30)),
+        "without_first_word": ("function", np.array([30] * (len(names) - 1) + [4])),
+    }
 
 
 def order_of(name: str) -> str:

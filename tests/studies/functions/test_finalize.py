@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 import xarray as xr
+from numpy.typing import NDArray
 from planted_steps import CARRIES, planted_readings
 from scipy import stats
 
 from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
-from headwise.studies.functions.finalize import direction, elbow, finalize
+from headwise.probes.joint import JointFits, JointTraining, fit_joint
+from headwise.studies.functions.finalize import _importance, direction, elbow, finalize
 from headwise.studies.functions.probe_quality import ProbeData, question_folds, single_head_probes
 from headwise.studies.functions.spec import FunctionsOptions
+from headwise.studies.functions.wording import depth_of_wording
 from headwise.studies.registry import dataset_spec
 
 NAMES = ("alpha", "beta", "gamma")
@@ -76,13 +79,93 @@ def test_means_spreads_and_curves_are_those_of_the_seeds(maps):
 
 
 def test_the_dataset_is_as_promised(maps):
-    origin = Provenance("functions", 2, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
+    origin = Provenance("functions", 3, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
     check(maps.assign_attrs(origin.to_attrs()), dataset_spec("functions").schema)
+
+
+def null_data(seed: int) -> ProbeData:
+    """Steps of three functions of which no head knows anything."""
+    whole = planted_readings(strength=0.0, per_function=20, seed=seed)
+    return ProbeData(whole.isel(layer=slice(0, 2)), NAMES)
+
+
+def beyond_in(data: ProbeData, fits: JointFits) -> NDArray[np.bool_]:
+    """(function,): whether a head of the map has q < .05."""
+    found = _importance(data, fits, np.zeros(len(data.functions), dtype=bool))
+    return (found["q"] < 0.05).any(("layer", "head")).values
+
+
+def test_probes_that_know_nothing_have_a_map_beyond_the_null_no_more_often_than_one_in_twenty():
+    """The study's own fits on data without an effect: 60 studies of three maps; P(more than 8) is 0.6 % at a level of .05."""
+    studies = []
+    for seed in range(60):
+        data = null_data(seed)
+        fits = fit_joint(
+            data.features(), data.labels, data.trains, data.groups, classes=3, seeds=2, shuffles=20, seed=seed,
+            training=JointTraining(max_epochs=1),
+        )  # fmt: skip
+        studies.append(beyond_in(data, fits))
+    assert (np.sum(studies, axis=0) <= 8).all()
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.7, 1.0])
+def test_maps_without_an_effect_stay_at_their_level_however_much_functions_and_heads_depend(shared):
+    """Simulated fits, 300 studies: with `shared` of the variance common to all functions and heads of a shuffle."""
+    rng, data = np.random.default_rng(7), null_data(0)
+    heads = int(data.there.sum())
+
+    def maps(count: int) -> NDArray[np.float32]:
+        common, own = rng.standard_normal((count, 1, 1)), rng.standard_normal((count, 3, heads))
+        return (np.sqrt(shared) * common + np.sqrt(1 - shared) * own).astype(np.float32)
+
+    logits = np.zeros((2, 1, 3), dtype=np.float32)
+    studies = []
+    for _ in range(300):
+        real = np.repeat(maps(1), 2, axis=0)  # two seeds that agree, the least conservative case
+        studies.append(
+            beyond_in(data, JointFits(logits, real, real, logits, np.zeros((20, 1), np.int64), maps(20), 1, (0.0,)))
+        )
+    assert (np.sum(studies, axis=0) <= 26).all()  # P(more than 26 of 300) is 0.2 % at a level of .05
+
+
+def test_fewer_than_twenty_shuffles_are_refused():
+    with pytest.raises(StudyError, match="at least 20"):
+        FunctionsOptions(shuffles=19)
+
+
+def test_training_steps_rank_the_planted_heads_too(maps):
+    for name in NAMES:
+        best = np.argsort(-np.abs(maps["train_importance"].sel(function=name).values).ravel())[: len(CARRIES[name])]
+        assert {divmod(int(place), 5) for place in best} == set(CARRIES[name])
+
+
+def test_a_wording_that_heads_read_is_told_in_its_layers_and_the_function_in_its_own():
+    """Planted: alpha in all heads of layer 1, how a step begins in all heads of layer 5."""
+    readings = planted_readings(strength=4.0)
+    z, rng = readings["z"].values.copy(), np.random.default_rng(0)
+    begins = rng.random(len(z)) < 0.5
+    z[begins, 5] += 4 * rng.standard_normal((5, 8))
+    z[readings["function_of"].values == "alpha", 1] += 4 * rng.standard_normal((5, 8))
+    words = np.where(begins, "The word is ...", "A word is ...").astype(object)
+    found = depth_of_wording(
+        ProbeData(readings.assign(z=(readings["z"].dims, z), subquestion=("example", words)), NAMES), 0
+    )
+    wording, function = found["wording_by_layer"].values, found["function_by_layer"].values
+    assert (wording[:, 5] > 0.95).all() and (np.abs(wording[:, :5] - 0.5) < 0.15).all()
+    assert (np.abs(function[:, 4:] - 0.5) < 0.15).all() and function[0, 1] > 0.95
+    most = [max(begins[of].sum(), (~begins[of]).sum()) for of in (readings["function_of"].values == n for n in NAMES)]
+    np.testing.assert_array_equal(found["with_first_word"], most)
+    assert set(found["first_word"].values) <= {"the", "a"}
+
+
+def test_a_function_always_worded_alike_has_no_other_label():
+    found = depth_of_wording(ProbeData(planted_readings(), NAMES), 0)  # every subquestion is "word"
+    assert found["wording_by_layer"].isnull().all() and (found["without_first_word"] == 0).all()
 
 
 def test_a_probe_at_chance_is_refused():
     with pytest.raises(StudyError, match="distinguishes no function from the others"):
-        finalize(planted_readings(strength=0.0), NAMES, FunctionsOptions(seeds=2, shuffles=1))
+        finalize(planted_readings(strength=0.0), NAMES, FunctionsOptions(seeds=2))
 
 
 def test_a_function_that_is_not_told_has_no_map():
@@ -93,7 +176,7 @@ def test_a_function_that_is_not_told_has_no_map():
     z[rows] = z[shuffled]
     readings = readings.assign(z=(readings["z"].dims, z))
     names = ("alpha", "beta", "gamma")
-    found = finalize(readings, names, FunctionsOptions(seeds=2, shuffles=1, max_epochs=6))
+    found = finalize(readings, names, FunctionsOptions(seeds=2, max_epochs=6))
     assert not bool(found["refused"].sel(function="alpha"))
     for place, name in enumerate(names):
         refused = bool(found["refused"].values[place])

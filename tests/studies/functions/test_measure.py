@@ -23,7 +23,7 @@ from headwise.studies.functions.step_sampling import sample_steps
 from headwise.studies.inputs import StudyInputs
 
 OPTIONS = {
-    "functions": FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shuffles=2, shard=40, key_tokens="all"),
+    "functions": FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shard=40, key_tokens="all"),
     "function_masking": FunctionMaskingOptions(
         heads=(1, 2), size=1, draws=2, solved_steps=4, failed_steps=1, augmented_steps=4, amounts=(1.0,), chains=0
     ),
@@ -191,7 +191,7 @@ def test_the_default_models_heads_tell_arithmetic_from_grammar(tmp_path):
     for function in ("Math Calculation", "Syntactic Understanding"):
         for split, count in ((TRAIN, 14), (HELD_OUT, 10)):
             few += [step for step in every if (step.function, step.split) == (function, split)][:count]
-    options = {"functions": FunctionsOptions(steps=None, max_new_tokens=6, seeds=2, shuffles=1, max_epochs=8)}
+    options = {"functions": FunctionsOptions(steps=None, max_new_tokens=6, seeds=2, max_epochs=8)}
     atlas = hw.build(model, ["functions"], steps=Steps("few", tuple(few)), output=tmp_path / "atlas", options=options)
     found = atlas["functions"]
     assert found["importance"].shape == (2, 30, 9) and not found["refused"].any()

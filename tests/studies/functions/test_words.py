@@ -115,6 +115,17 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "clipped-share": lambda: 100 * (finite > figure_of("functions", ds).scales["magnitude"].high).mean(),
         "over-half": lambda: 100 * float((finite > figure_of("functions", ds).scales["magnitude"].high / 2).mean()),
         "over-published": lambda: 100 * float((finite > 0.001).mean()),
+        "mean": lambda name: float(ds[name].mean()),
+        "peak": lambda name: float(ds[name].mean("function").max()),
+        "peak-layer": lambda name: int(ds[name].mean("function").argmax()),
+        "worded": lambda: int(ds["wording_by_layer"].notnull().all("layer").sum()),
+        "worded-higher": lambda: int(
+            (ds["wording_by_layer"].mean("function") >= ds["function_by_layer"].mean("function")).sum()
+        ),
+        "shuffles": lambda: int(ds.attrs["shuffles"]),
+        "least-q": lambda: 1 / 21,
+        "mapped": lambda: int((~ds["refused"]).sum()),
+        "maps-beyond": lambda: int((ds["map_p"] < 0.05).sum()),
         "half-cap": lambda: figure_of("functions", ds).scales["magnitude"].high / 2,
         "mean-agreement": lambda: float(np.nanmean(ds["agreement"].values)),
         "cells": lambda: finite.size,
@@ -222,3 +233,17 @@ def test_what_was_left_out_is_told() -> None:
     ds = functions_dataset().assign_attrs(left_out=json.dumps({"Induction": reason}))
     assert f"Left out: {reason}." in describe("functions", ds).overview
     assert "Left out" not in describe("functions", functions_dataset()).text()
+
+
+def test_a_label_that_is_no_function_stands_next_to_the_functions() -> None:
+    """By construction the wording is .1 above the function in the first layer and .1 below it in the last."""
+    ds = functions_dataset()
+    text = describe("functions", ds).text()
+    assert "told by single heads with an AUROC of 0.73 on average over 7 cognitive functions" not in text
+    assert "told by single heads with an AUROC of 0.73 on average over 7 functions and all layers" in text
+    assert "in 15 of 30 layers: that a head tells a function is no evidence" in text
+    better = ds.assign(wording_by_layer=ds["wording_by_layer"] - 0.05)
+    assert "no evidence" not in describe("functions", better).text()
+    old = ds.drop_vars(["wording_by_layer", "map_p"])
+    text = describe("functions", old).text()
+    assert "older version, which measured no label" in text and "whose null was too easy" in text

@@ -6,6 +6,7 @@
 | ``sorted`` | importance of all heads, largest first, with the spread over seeds and the elbow; dashed: permuted labels |
 | ``layers`` | how many of the function's heads (those up to the elbow) each layer has |
 | ``similarity`` | correlation of the functions' maps over heads, ordered by a tree of average linkage |
+| ``depth`` | how well single heads of each layer tell the function, and how a step of it is worded: a label that is no function |
 | ``probe`` | the model's accuracy per function, the AUROC of the probe, and of a probe that sees only the answer's form |
 | ``confusion`` | the probe's confusion matrix |
 
@@ -29,7 +30,7 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.matrices import Tree, tree_of, written_matrix
-from headwise.figures.panels import Axis, Curve, Curves, Guide, Heatmap, Intervals, Panel
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around, scale_over
 from headwise.figures.ticks import round_up
@@ -50,13 +51,14 @@ TOOLTIP = (
 )  # fmt: skip
 CLIP = 0.99  # the cap is the round number above this share of all heads' values
 CHANCE = 0.5
-BLUE, GREY = "#31688e", "#8c8c8c"
+BLUE, GREY, ORANGE = "#31688e", "#8c8c8c", "#b5500b"
 MAX_SORTED_HEADS = 300  # beyond this the sorted curve is cut in its flat part
 TITLES = {
     "maps": "",
     "sorted": "How concentrated each function is",
     "layers": "Layers of each function's heads",
     "similarity": "Which functions have similar maps",
+    "depth": "Functions by layer, next to a label that is no function",
     "probe": "How well functions are distinguished",
     "confusion": "Which functions the probe confuses",
 }
@@ -299,6 +301,54 @@ def _tree(tree: Tree, names: tuple[str, ...]) -> Curves:
     )
 
 
+def _depth(chosen: xr.Dataset) -> Parts:
+    if "wording_by_layer" not in chosen:
+        raise StudyError(
+            "This functions map is of an older version, which measured no label next to the functions; build it again "
+            "with --redo functions."
+        )
+    tested = chosen.isel({FUNCTION: np.flatnonzero(np.isfinite(chosen["wording_by_layer"].values).any(axis=1))})
+    if not tested.sizes[FUNCTION]:
+        raise StudyError("No function has enough steps of two wordings, so there is no label to draw next to it.")
+    both = np.stack([tested[name].values for name in ("function_by_layer", "wording_by_layer")])
+    low = min(0.4, float(np.floor(10 * np.nanmin(both)) / 10))
+    layers = tested[LAYER].values.astype(float)
+    panels: tuple[Panel, ...] = tuple(
+        Curves(
+            key=str(name),
+            title=str(name),
+            subtitle=f"“{one['first_word'].item()}”: {int(one['with_first_word'])} of "
+            f"{int(one['with_first_word']) + int(one['without_first_word'])} steps",
+            curves=(
+                Curve("wording", "", layers, one["wording_by_layer"].values, colour=ORANGE, style="dashed"),
+                Curve("function", "", layers, one["function_by_layer"].values, colour=BLUE),
+            ),
+            x=Axis("Layer", low=layers[0], high=layers[-1]),
+            y=Axis("AUROC", low=low, high=1.02),
+            guides=(Guide("y", CHANCE),),
+        )
+        for name in tested[FUNCTION].values
+        for one in [tested.sel({FUNCTION: name})]
+    )
+    legend = Legend(
+        "legend",
+        (
+            Category("function", "the function against other steps", BLUE, "line"),
+            Category("wording", "its first word against its other steps", ORANGE, "dashed"),
+        ),
+    )
+    mean = both.mean(axis=(1, 2))
+    note = (
+        "Mean over the heads of a layer of the cross-validated AUROC of a probe on one head. Dashed: a label that is no "
+        "function, whether a step begins with the word that most steps of its function begin with, among the steps of that "
+        f"function. Both labels have the same numbers of steps. Mean over functions and layers: {mean[0]:.2f} for the "
+        f"function, {mean[1]:.2f} for its wording."
+    )
+    missing = [str(name) for name in chosen[FUNCTION].values if name not in tested[FUNCTION].values]
+    notes = (note, f"Too few steps of two wordings: {', '.join(missing)}.") if missing else (note,)
+    return Parts((*panels, legend), columns_for(len(panels)), notes)
+
+
 def _probe(chosen: xr.Dataset) -> Parts:
     names = tuple(str(name) for name in chosen[FUNCTION].values)
     rows = {
@@ -337,6 +387,7 @@ _KINDS: dict[str, Callable[[xr.Dataset], Parts]] = {
     "sorted": _sorted,
     "layers": _layers,
     "similarity": _similarity,
+    "depth": _depth,
     "probe": _probe,
     "confusion": _confusion,
 }

@@ -8,6 +8,9 @@ It is refused (NaN and a reason) where the probe does not distinguish the functi
   nowhere below the whole map's rank among the shuffled ones, so that 20 permutations are needed for q < 0.05. Real maps are
   means over seeds and null maps single probes, which vary more: the test is conservative. It shows that a head carries
   information about the function, not that the model uses it.
+  A label that is no function passes the same test; `wording` measures one.
+- **Training steps.** The same importance on the steps that the probe was trained on (`train_importance`) ranks heads for the
+  study `function_masking`, which may then mask them on steps that neither the probe nor the ranking has seen.
 - **Elbow.** A function's heads are those up to the elbow of its sorted importance: the point furthest below the chord between
   the curve's ends, both axes scaled to 0..1. A convention, not a test.
 - **Direction**, for augmenting: d = σ · u with u = unit(mean z of right - mean z of wrong answers) and σ the deviation of z
@@ -38,6 +41,7 @@ from headwise.studies.functions.probe_quality import (
     with_interval,
 )
 from headwise.studies.functions.spec import KEY_TOKEN_RULES
+from headwise.studies.functions.wording import depth_of_wording
 
 __all__ = ["direction", "elbow", "finalize"]
 
@@ -48,9 +52,12 @@ MIN_ANSWERS_PER_CLASS = 5  # right and wrong training answers, for a direction
 
 def finalize(
     readings: xr.Dataset, functions: Sequence[str], options: Any, *, left_out: Mapping[str, str] | None = None,
-    device: Any = "cpu",
+    output_norm: NDArray[Any] | None = None, device: Any = "cpu",
 ) -> xr.Dataset:  # fmt: skip
-    """The Dataset, from what `StepReader.read` gives; `left_out`: function -> reason; `device`: of the joint probe."""
+    """The Dataset, from what `StepReader.read` gives.
+
+    `left_out`: function -> reason; `output_norm`: (layer, head); `device`: of the joint probe.
+    """
     data = ProbeData(readings, functions)
     fits = fit_joint(
         data.features(), data.labels, data.trains, data.groups,
@@ -61,9 +68,11 @@ def finalize(
     maps = _importance(data, fits, refused)
     parts = [
         _answers(readings, data), quality, maps, _single_heads(data, maps, options.seed), form_probe_quality(data),
-        _directions(data),
+        _directions(data), depth_of_wording(data, options.seed),
     ]  # fmt: skip
     whole = xr.merge(parts, compat="override", join="override")
+    if output_norm is not None:
+        whole["output_norm"] = ((LAYER, HEAD), output_norm)
     floats = {name: array.astype(np.float32) for name, array in whole.data_vars.items() if array.dtype == np.float64}
     return whole.assign(floats).assign_attrs(
         title="Which heads carry which cognitive function",
@@ -101,7 +110,7 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
     seeds = np.where(refused[:, None], np.nan, fits.importance.astype(np.float64))  # (seed, function, head)
     mean, half = seeds.mean(axis=0), t_half_width(seeds)
     null = fits.null_importance.astype(np.float64)  # (permutation, function, head)
-    p, q, _ = shuffle_test(mean, null, two_sided=True)
+    p, q, map_p = shuffle_test(mean, null, two_sided=True)
     null_high = np.quantile(np.abs(null), 0.95, axis=(0, 1)) if len(null) else np.full(mean.shape[1:], np.nan)
     size = np.abs(mean)
     order = np.argsort(-np.nan_to_num(size, nan=-1), axis=1, kind="stable")
@@ -115,6 +124,7 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
     on_heads = {
         "importance": mean, "importance_low": mean - half, "importance_high": mean + half,
         "importance_sd": seeds.std(axis=0, ddof=1), "magnitude": size,
+        "train_importance": np.where(refused[:, None], np.nan, fits.train_importance.mean(axis=0, dtype=np.float64)),
         "null_high": np.where(refused[:, None], np.nan, null_high), "p": p, "q": q,
     }  # fmt: skip
     dims = (FUNCTION, LAYER, HEAD)
@@ -126,6 +136,7 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
         "sorted": ((FUNCTION, RANK), ordered),
         "ranked": ((FUNCTION, RANK), names[order]),
         "elbow": (FUNCTION, counts),
+        "map_p": (FUNCTION, map_p),
         "agreement": (FUNCTION, np.array([_seed_agreement(np.abs(seeds[:, row])) for row in range(len(size))])),
         "best": ((LAYER, HEAD), data.on_map(_best_function(data.functions, size, beyond), "")),
     }

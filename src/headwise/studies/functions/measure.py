@@ -28,14 +28,15 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, WIDTH
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import CORRECT, Step, judge_step, step_ids
+from headwise.corpora import CORRECT, TRAIN, Step, judge_step, step_ids
 from headwise.engines import Shard
 from headwise.instruments import HeadOutputs
 from headwise.model import Model
-from headwise.seam import Structure, observe
+from headwise.seam import Structure, observe, output_projections
 from headwise.studies.answers.endings import ending, text_of
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 from headwise.studies.functions.finalize import finalize
@@ -75,7 +76,10 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionsOptions | None 
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").sel({EXAMPLE: ids})
-        found = finalize(readings, sample.functions, options, left_out=sample.left_out, device=model.device)
+        norm = output_norms(reader.structure, readings)
+        found = finalize(
+            readings, sample.functions, options, left_out=sample.left_out, output_norm=norm, device=model.device
+        )
         return {SPEC.name: found}
 
     provenance = provenance_of(SPEC, model, data, options, prompts=shown)
@@ -93,6 +97,19 @@ def prompts_of(model: Model, chains: Sequence[Chain], limit: int) -> list[list[I
                     f"The step {step.id!r} does not fit: its prompt of {len(prompt)} tokens or more and {limit} tokens of "
                     f"answer exceed the {context} tokens of {model.id}'s context; shorten it or leave it out."
                 )
+    return found
+
+
+def output_norms(structure: Structure, readings: xr.Dataset) -> NDArray[np.float32]:
+    """(layer, head): norm of z W_O, what a head writes into the residual stream, mean over the training steps."""
+    trains = readings["split_of"].values.astype(str) == TRAIN
+    z = readings["z"].transpose(EXAMPLE, LAYER, HEAD, WIDTH).values[trains & (readings["key_tokens"].values > 0)]
+    found = np.full(z.shape[1:3], np.nan, dtype=np.float32)
+    for layer, projection in output_projections(structure).items():
+        weight = projection.weight.to(device=structure.device, dtype=torch.float32)  # (head, width, hidden)
+        heads, width, _ = weight.shape
+        own = torch.from_numpy(z[:, layer, :heads, :width]).to(structure.device).transpose(0, 1)  # (head, step, width)
+        found[layer, :heads] = torch.bmm(own, weight).norm(dim=2).mean(dim=1).cpu().numpy()
     return found
 
 

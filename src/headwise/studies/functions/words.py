@@ -285,7 +285,7 @@ def _agreement_of(writer: Writer, data: FunctionsAccessor, name: str) -> str:
 
 
 def _add_observations(writer: Writer, data: FunctionsAccessor) -> None:
-    for part in (_probe, _form, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds):
+    for part in (_probe, _form, _wording, _null, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds):
         writer.add("observations", part(writer, data))
 
 
@@ -310,6 +310,52 @@ def _form(writer: Writer, data: FunctionsAccessor) -> str:
     return (
         f"{text}. Its AUROC reaches the interval of the probe on all heads, or exceeds it, for {listed(rows)}: there the map "
         "may show the form of answers rather than the function."
+    )
+
+
+def _wording(writer: Writer, data: FunctionsAccessor) -> str:
+    """A label that is no function, next to the functions."""
+    if "wording_by_layer" not in data.dataset:
+        return "This map is of an older version, which measured no label that is no function next to the functions."
+    both = data.dataset[["function_by_layer", "wording_by_layer"]].dropna(FUNCTION)
+    if not both.sizes[FUNCTION]:
+        return "No function has enough steps of two wordings for a label that is no function."
+    means = {
+        name: writer.fixed(float(both[f"{name}_by_layer"].mean()), f"mean {name}_by_layer")
+        for name in ("function", "wording")
+    }
+    peaks = []
+    for name in ("function", "wording"):
+        curve = both[f"{name}_by_layer"].mean(FUNCTION)
+        layer = int(curve[LAYER].values[int(curve.argmax())])
+        value = writer.fixed(float(curve.max()), f"peak {name}_by_layer")
+        peaks.append(f"{value} in layer {writer.number(layer, f'peak-layer {name}_by_layer')}")
+    higher = int((both["wording_by_layer"].mean(FUNCTION) >= both["function_by_layer"].mean(FUNCTION)).sum())
+    functions = writer.count(both.sizes[FUNCTION], "worded", "function")
+    no_better = float(both["wording_by_layer"].mean()) >= float(both["function_by_layer"].mean())
+    return (
+        f"A label that is no function, whether a step begins with the word that most steps of its function begin with, is "
+        f"told by single heads with an AUROC of {means['wording']} on average over {functions} and all layers (at most "
+        f"{peaks[1]}); the function itself, with as many steps, with {means['function']} (at most {peaks[0]}). The label is "
+        f"told as well as the function, or better, in {writer.count(higher, 'worded-higher')} of "
+        f"{writer.count(both.sizes[LAYER], 'layers', 'layer')}"
+        + (": that a head tells a function is no evidence that it does more than see the words." if no_better else ".")
+    )
+
+
+def _null(writer: Writer, data: FunctionsAccessor) -> str:
+    shuffles = writer.count(int(data.dataset.attrs["shuffles"]), "shuffles", "permutation")
+    if "map_p" not in data.dataset:
+        return (
+            f"The significance of importance is of an older version with {shuffles} of the labels, whose null was too easy: "
+            "it marks heads far more often than its level says; build the map again with --redo functions."
+        )
+    least = writer.number(1 / (1 + int(data.dataset.attrs["shuffles"])), "least-q", digits=2)
+    passed = sum(float(data.of("map_p", name)) < ALPHA for name in data.mapped)
+    return (
+        f"With {shuffles} of the labels no q is below {least}; {writer.count(passed, 'maps-beyond')} of "
+        f"{writer.count(len(data.mapped), 'mapped', 'map')} as a whole lie beyond the maps of permuted labels (p < "
+        f"{writer.number(ALPHA, 'constant')})."
     )
 
 
