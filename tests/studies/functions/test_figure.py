@@ -142,6 +142,19 @@ def test_the_probe_stands_beside_the_model_and_the_answers_form(functions: xr.Da
     assert isinstance(matrix, Heatmap) and matrix.values[0, 0] == pytest.approx(0.8)
 
 
+def test_the_label_that_is_no_function_is_drawn_next_to_each_function(functions: xr.Dataset) -> None:
+    figure = figure_of("functions", functions, kind="depth")
+    assert len(figure.panels) == 8  # seven functions and the legend: the last has too few steps of another wording
+    assert "Too few steps of two wordings: Decision-making." in figure.notes
+    wording, function = figure.panel("Inference").curves  # type: ignore[union-attr]
+    one = functions.sel(function="Inference")
+    np.testing.assert_array_equal(wording.y, one["wording_by_layer"].values)
+    np.testing.assert_array_equal(function.y, one["function_by_layer"].values)
+    assert f"{float(functions['wording_by_layer'].mean()):.2f}" in figure_of("functions", functions).notes[-1]
+    with pytest.raises(StudyError, match="--redo functions"):
+        figure_of("functions", functions.drop_vars("wording_by_layer"), kind="depth")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -160,7 +173,7 @@ def test_what_cannot_be_drawn_is_refused(functions: xr.Dataset, options: dict[st
 @pytest.mark.parametrize(
     ("kind", "size"),
     [*(("maps", size) for size in SIZES), *(("sorted", size) for size in ("large", "two", "one")), ("layers", "large")]
-    + [(kind, size) for kind in ("layers", "similarity", "probe", "confusion") for size in ("two", "eleven")],
+    + [(kind, size) for kind in ("layers", "similarity", "depth", "probe", "confusion") for size in ("two", "eleven")],
 )
 def test_it_is_legible_and_round_trips(kind: str, size: str) -> None:
     figure = figure_of("functions", functions_dataset(**SIZES[size]), kind=kind)

@@ -117,7 +117,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "over-published": lambda: 100 * float((finite > 0.001).mean()),
         "mean": lambda name: float(ds[name].mean()),
         "peak": lambda name: float(ds[name].mean("function").max()),
-        "peak-layer": lambda name: int(ds[name].mean("function").argmax()),
+        "peak-layer": lambda name: int(ds[name].mean("function").values.argmax()),
         "worded": lambda: int(ds["wording_by_layer"].notnull().all("layer").sum()),
         "worded-higher": lambda: int(
             (ds["wording_by_layer"].mean("function") >= ds["function_by_layer"].mean("function")).sum()

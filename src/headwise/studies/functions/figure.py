@@ -104,6 +104,16 @@ def shown_functions(dataset: xr.Dataset, wanted: Iterable[str] | str | None, own
     return list(PUBLISHED) if wanted is None and set(names) == set(PUBLISHED) else names
 
 
+def worded(dataset: xr.Dataset) -> xr.Dataset | None:
+    """The functions that have a label that is no function next to them (`wording`); None where there are none."""
+    if "wording_by_layer" not in dataset:
+        return None
+    both = (np.isfinite(dataset[f"{name}_by_layer"].values).any(axis=1) for name in ("function", "wording"))
+    there = np.flatnonzero(np.logical_and(*both))
+    names = ["function_by_layer", "wording_by_layer", "first_word", "with_first_word", "without_first_word"]
+    return dataset[names].isel({FUNCTION: there}) if len(there) else None
+
+
 def columns_for(count: int) -> int:
     """Panels per row: as few rows as possible, evenly filled.
 
@@ -152,7 +162,14 @@ def _maps(dataset: xr.Dataset, chosen: xr.Dataset, value: str, cap: float | None
         f"function {float(dataset['majority']):.2f}, permuted labels {float(dataset['permuted']):.2f}, the answer's length and "
         f"kind of first token alone {float(dataset['confound_accuracy']):.2f}."
     )
-    return Parts(panels, columns_for(len(panels)), (meaning, quality), {value: scale_of(chosen, value, cap)})
+    notes = (meaning, quality)
+    if (both := worded(dataset)) is not None:
+        function, wording = (float(both[name].mean()) for name in ("function_by_layer", "wording_by_layer"))
+        notes += (
+            f"Single heads tell a function with an AUROC of {function:.2f} on average, and how a step of it is worded, a label "
+            f"that is no function, with {wording:.2f}.",
+        )
+    return Parts(panels, columns_for(len(panels)), notes, {value: scale_of(chosen, value, cap)})
 
 
 def scale_of(dataset: xr.Dataset, value: str = "magnitude", cap: float | None = None) -> Scale:
@@ -307,8 +324,8 @@ def _depth(chosen: xr.Dataset) -> Parts:
             "This functions map is of an older version, which measured no label next to the functions; build it again "
             "with --redo functions."
         )
-    tested = chosen.isel({FUNCTION: np.flatnonzero(np.isfinite(chosen["wording_by_layer"].values).any(axis=1))})
-    if not tested.sizes[FUNCTION]:
+    tested = worded(chosen)
+    if tested is None:
         raise StudyError("No function has enough steps of two wordings, so there is no label to draw next to it.")
     both = np.stack([tested[name].values for name in ("function_by_layer", "wording_by_layer")])
     low = min(0.4, float(np.floor(10 * np.nanmin(both)) / 10))
@@ -337,7 +354,7 @@ def _depth(chosen: xr.Dataset) -> Parts:
             Category("wording", "its first word against its other steps", ORANGE, "dashed"),
         ),
     )
-    mean = both.mean(axis=(1, 2))
+    mean = np.nanmean(both, axis=(1, 2))
     note = (
         "Mean over the heads of a layer of the cross-validated AUROC of a probe on one head. Dashed: a label that is no "
         "function, whether a step begins with the word that most steps of its function begin with, among the steps of that "

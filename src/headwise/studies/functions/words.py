@@ -20,7 +20,7 @@ from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import best, model_of, named, others_as_large, size_of, with_interval
 from headwise.describe.writer import Writer, listed
-from headwise.studies.functions.figure import correlations, scale_of, shown_functions
+from headwise.studies.functions.figure import correlations, scale_of, shown_functions, worded
 
 NAMED_HEADS, NAMED_SHARED_HEADS, NAMED_PAIRS = 3, 4, 3
 MIN_LAYERS_FOR_THIRDS = 6
@@ -184,10 +184,18 @@ def _headline(writer: Writer, data: FunctionsAccessor) -> str:
         f"Layer x head maps of importance for {_n_functions(writer, data)} in {model_of(data)} ({size_of(writer, data)}). The "
         f"probe predicts {accuracy} of the held-out steps correctly (most frequent function: {majority})"
     )
-    if not data.refused:
-        return f"{text}."
-    refused = writer.count(len(data.refused), "refused", "function")
-    return f"{text}; {refused} {'is' if len(data.refused) == 1 else 'are'} refused."
+    if data.refused:
+        refused = writer.count(len(data.refused), "refused", "function")
+        text += f"; {refused} {'is' if len(data.refused) == 1 else 'are'} refused"
+    if (both := worded(data.dataset)) is not None:
+        function, wording = (
+            writer.fixed(float(both[name].mean()), f"mean {name}") for name in ("function_by_layer", "wording_by_layer")
+        )
+        text += (
+            f". Single heads tell a function with an AUROC of {function} on average, and how its steps are worded, a label "
+            f"that is no function, with {wording}"
+        )
+    return f"{text}."
 
 
 # ---- one entry per function -----------------------------------------------------------------------------------------
@@ -317,8 +325,8 @@ def _wording(writer: Writer, data: FunctionsAccessor) -> str:
     """A label that is no function, next to the functions."""
     if "wording_by_layer" not in data.dataset:
         return "This map is of an older version, which measured no label that is no function next to the functions."
-    both = data.dataset[["function_by_layer", "wording_by_layer"]].dropna(FUNCTION)
-    if not both.sizes[FUNCTION]:
+    both = worded(data.dataset)
+    if both is None:
         return "No function has enough steps of two wordings for a label that is no function."
     means = {
         name: writer.fixed(float(both[f"{name}_by_layer"].mean()), f"mean {name}_by_layer")
@@ -327,7 +335,7 @@ def _wording(writer: Writer, data: FunctionsAccessor) -> str:
     peaks = []
     for name in ("function", "wording"):
         curve = both[f"{name}_by_layer"].mean(FUNCTION)
-        layer = int(curve[LAYER].values[int(curve.argmax())])
+        layer = int(curve[LAYER].values[curve.values.argmax()])
         value = writer.fixed(float(curve.max()), f"peak {name}_by_layer")
         peaks.append(f"{value} in layer {writer.number(layer, f'peak-layer {name}_by_layer')}")
     higher = int((both["wording_by_layer"].mean(FUNCTION) >= both["function_by_layer"].mean(FUNCTION)).sum())
