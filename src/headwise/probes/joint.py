@@ -12,8 +12,8 @@
 
 **Training.** AdamW (1e-4) on the cross-entropy, in shuffled batches. The number of epochs is not guessed: a first probe is
 trained on about four fifths of the training rows (whole groups of them), and all probes are trained for the fewest epochs whose
-loss on the rest is within one standard error of the lowest (Breiman et al. 1984). Rows that a probe will be evaluated on have no
-influence on it. Features are standardised by the training rows.
+loss on the rest is within one standard error of the lowest (Breiman et al. 1984). Rows that a probe will be evaluated on have
+no influence on it. Features are standardised by the training rows.
 
 **Importance** of a head for a class: gradient times activation, at the shared map's output,
 

@@ -239,9 +239,9 @@ def test_a_label_that_is_no_function_stands_next_to_the_functions() -> None:
     """By construction the wording is .1 above the function in the first layer and .1 below it in the last."""
     ds = functions_dataset()
     text = describe("functions", ds).text()
-    assert "told by single heads with an AUROC of 0.73 on average over 7 cognitive functions" not in text
-    assert "told by single heads with an AUROC of 0.73 on average over 7 functions and all layers" in text
-    assert "in 15 of 30 layers: that a head tells a function is no evidence" in text
+    assert "decoded from single heads with an AUROC of 0.73 on average over 7 cognitive functions" not in text
+    assert "decoded from single heads with an AUROC of 0.73 on average over 7 functions and all layers" in text
+    assert "in 15 of 30 layers: that a function can be decoded from a head is no evidence" in text
     better = ds.assign(wording_by_layer=ds["wording_by_layer"] - 0.05)
     assert "no evidence" not in describe("functions", better).text()
     old = ds.drop_vars(["wording_by_layer", "map_p"])

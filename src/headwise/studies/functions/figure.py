@@ -6,7 +6,7 @@
 | ``sorted`` | importance of all heads, largest first, with the spread over seeds and the elbow; dashed: permuted labels |
 | ``layers`` | how many of the function's heads (those up to the elbow) each layer has |
 | ``similarity`` | correlation of the functions' maps over heads, ordered by a tree of average linkage |
-| ``depth`` | how well single heads of each layer tell the function, and how a step of it is worded: a label that is no function |
+| ``depth`` | AUROC of single heads, by layer: for the function, and for how its steps are worded, a label that is no function |
 | ``probe`` | the model's accuracy per function, the AUROC of the probe, and of a probe that sees only the answer's form |
 | ``confusion`` | the probe's confusion matrix |
 
@@ -166,8 +166,8 @@ def _maps(dataset: xr.Dataset, chosen: xr.Dataset, value: str, cap: float | None
     if (both := worded(dataset)) is not None:
         function, wording = (float(both[name].mean()) for name in ("function_by_layer", "wording_by_layer"))
         notes += (
-            f"Single heads tell a function with an AUROC of {function:.2f} on average, and how a step of it is worded, a label "
-            f"that is no function, with {wording:.2f}.",
+            f"Single heads decode a function with an AUROC of {function:.2f} on average, and how a step of it is worded, a "
+            f"label that is no function, with {wording:.2f}.",
         )
     return Parts(panels, columns_for(len(panels)), notes, {value: scale_of(chosen, value, cap)})
 

@@ -57,7 +57,9 @@ class FunctionsOptions(StudyOptions):
     )
     seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2)
     shuffles: int = option(
-        20, "number of joint probes fitted on permuted labels, for the null; no q is below 1 / (1 + shuffles)", minimum=20
+        20,
+        "number of joint probes fitted on permuted labels, for the null; no q is below 1 / (1 + shuffles)",
+        minimum=20,
     )
     max_epochs: int = option(
         20, "maximum number of training epochs; how many are used is chosen within the training steps", minimum=1
@@ -168,7 +170,12 @@ FUNCTIONS = DatasetSpec(
             "first_word", (FUNCTION,), "the word that most steps of the function begin with", dtype=TEXT, required=False
         ),
         Variable(
-            "with_first_word", (FUNCTION,), "steps that begin with that word", dtype="int64", unit="steps", required=False
+            "with_first_word",
+            (FUNCTION,),
+            "steps that begin with that word",
+            dtype="int64",
+            unit="steps",
+            required=False,
         ),
         Variable(
             "without_first_word", (FUNCTION,), "steps that begin otherwise", dtype="int64", unit="steps", required=False

@@ -1,15 +1,15 @@
-"""What would a label that is no function look like? Single heads tell how a step is worded, layer by layer.
+"""What would a label that is no function look like? From single heads, layer by layer: how is a step worded?
 
 Every head that sees the words of a step beats permuted labels, because functions are asked in different words. The null that
 means something is a label that is no function. Here: whether a step begins with the word that most steps of its function begin
-with, *within* the function, so that no function is told by it. Next to it, the function itself on the same footing:
+with, *within* the function, so that it says nothing about the function. Next to it, the function itself on the same footing:
 
     wording     steps of the function that begin with its most frequent first word, against its other steps
     function    as many steps of the function, against as many steps of the others
 
-Each is told by one-step logistic probes on single heads (`probe_quality`), cross-validated with whole questions in one fold; a
+Each is read by one-step logistic probes on single heads (`probe_quality`), cross-validated with whole questions in one fold; a
 layer's value is the mean AUROC of its heads. Functions with fewer than `MIN_PER_FORM` steps of either wording are left out
-(NaN). Both labels have the same numbers of steps, so that neither is told better because it has more.
+(NaN). Both labels have the same numbers of steps, so that neither is decoded better because it has more.
 
 Cost: two probes per head and function on some tens of steps: below a second on the default model.
 """
@@ -59,9 +59,9 @@ def depth_of_wording(data: ProbeData, seed: int) -> xr.Dataset:
         generator = np.random.default_rng([seed, label, 5])
         others = generator.permutation(np.flatnonzero(data.labels != label))[: counts[label, 1]]
         some = generator.permutation(own)[: counts[label, 0]]
-        rows, told = np.concatenate([some, others]), np.arange(len(own)) < len(some)
+        rows, positive = np.concatenate([some, others]), np.arange(len(own)) < len(some)
         if len(others) == counts[label, 1]:
-            found["function_by_layer"][label] = _by_layer(data, rows, told, seed)
+            found["function_by_layer"][label] = _by_layer(data, rows, positive, seed)
         found["wording_by_layer"][label] = _by_layer(data, own, common, seed)
     variables: dict[str, Any] = {name: ((FUNCTION, LAYER), values) for name, values in found.items()}
     variables |= {
@@ -72,12 +72,12 @@ def depth_of_wording(data: ProbeData, seed: int) -> xr.Dataset:
     return xr.Dataset(variables)
 
 
-def _by_layer(data: ProbeData, rows: NDArray[np.int64], told: Flags, seed: int) -> NDArray[np.float64]:
+def _by_layer(data: ProbeData, rows: NDArray[np.int64], positive: Flags, seed: int) -> NDArray[np.float64]:
     """(layer,): mean over its heads of the cross-validated AUROC."""
-    fold_of = question_folds(told.astype(np.int64), data.groups[rows], seed)
+    fold_of = question_folds(positive.astype(np.int64), data.groups[rows], seed)
     z = torch.from_numpy(data.z[rows][:, data.there]).transpose(0, 1).contiguous()  # (head, row, width)
-    probes, target = OneStepProbes(z, fold_of), torch.from_numpy(told)[:, None]
-    both = [fold for fold in range(probes.folds) if 0 < told[fold_of == fold].sum() < (fold_of == fold).sum()]
+    probes, target = OneStepProbes(z, fold_of), torch.from_numpy(positive)[:, None]
+    both = [fold for fold in range(probes.folds) if 0 < positive[fold_of == fold].sum() < (fold_of == fold).sum()]
     areas = device_auroc(probes.out_of_fold(target), target, probes.fold_of, both)[:, 0].numpy()
     on_map = data.on_map(areas.astype(np.float64))
     there = np.isfinite(on_map).any(axis=1)

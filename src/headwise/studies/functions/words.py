@@ -192,7 +192,7 @@ def _headline(writer: Writer, data: FunctionsAccessor) -> str:
             writer.fixed(float(both[name].mean()), f"mean {name}") for name in ("function_by_layer", "wording_by_layer")
         )
         text += (
-            f". Single heads tell a function with an AUROC of {function} on average, and how its steps are worded, a label "
+            f". Single heads decode a function with an AUROC of {function} on average, and how its steps are worded, a label "
             f"that is no function, with {wording}"
         )
     return f"{text}."
@@ -343,11 +343,15 @@ def _wording(writer: Writer, data: FunctionsAccessor) -> str:
     no_better = float(both["wording_by_layer"].mean()) >= float(both["function_by_layer"].mean())
     return (
         f"A label that is no function, whether a step begins with the word that most steps of its function begin with, is "
-        f"told by single heads with an AUROC of {means['wording']} on average over {functions} and all layers (at most "
+        f"decoded from single heads with an AUROC of {means['wording']} on average over {functions} and all layers (at most "
         f"{peaks[1]}); the function itself, with as many steps, with {means['function']} (at most {peaks[0]}). The label is "
-        f"told as well as the function, or better, in {writer.count(higher, 'worded-higher')} of "
+        f"decoded as well as the function, or better, in {writer.count(higher, 'worded-higher')} of "
         f"{writer.count(both.sizes[LAYER], 'layers', 'layer')}"
-        + (": that a head tells a function is no evidence that it does more than see the words." if no_better else ".")
+        + (
+            ": that a function can be decoded from a head is no evidence that the head does more than see the words."
+            if no_better
+            else "."
+        )
     )
 
 
