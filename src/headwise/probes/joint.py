@@ -106,8 +106,8 @@ def fit_joint(
         network = train(x[train_rows], own[train_rows], classes, epochs, training, seed + number)
         with torch.no_grad():
             logits = network.logits(x[~train_rows])
-        maps = (importance(network, x[rows], own[rows]).cpu().numpy() for rows in (~train_rows, train_rows))
-        return logits.cpu().numpy(), *maps
+        held_out, inside = (importance(network, x[rows], own[rows]).cpu().numpy() for rows in (~train_rows, train_rows))
+        return logits.cpu().numpy(), held_out, inside
 
     permuted = [_permuted_labels(y, train_rows, seed + number) for number in range(shuffles)]
     found = [fit(y, number) for number in range(seeds)]

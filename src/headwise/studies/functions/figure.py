@@ -162,7 +162,7 @@ def _maps(dataset: xr.Dataset, chosen: xr.Dataset, value: str, cap: float | None
         f"function {float(dataset['majority']):.2f}, permuted labels {float(dataset['permuted']):.2f}, the answer's length and "
         f"kind of first token alone {float(dataset['confound_accuracy']):.2f}."
     )
-    notes = (meaning, quality)
+    notes: tuple[str, ...] = (meaning, quality)
     if (both := worded(dataset)) is not None:
         function, wording = (float(both[name].mean()) for name in ("function_by_layer", "wording_by_layer"))
         notes += (
