@@ -6,6 +6,7 @@ measuring and by the reading half. In reading order:
 - ``validation``: labels, groups and named arrays; ``auroc``: the effect size, DeLong's interval and paired test;
 - ``intervals``: Student's t, Satterthwaite, Wilson; ``correlation``: Pearson with a bootstrap interval, Spearman;
 - ``multiple_testing``: Benjamini-Hochberg, combined p-values; ``rank_tests``: Mann-Whitney and Wilcoxon, all heads at once;
+- ``stratified``: the same within strata, such as topics (van Elteren); ``power``: what difference could have been seen;
 - ``permutation``: shuffled labels; ``matching``: pairs of similar length; ``blas``: one thread for small matrices.
 """
 
@@ -15,11 +16,14 @@ from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_h
 from headwise.stats.matching import MatchedPairs, match_lengths
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
 from headwise.stats.permutation import ShuffleTest, permutation_null, shuffle_test
+from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
+from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
     "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "ShuffleTest", "auroc", "auroc_by_fold",
-    "auroc_rows", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "mann_whitney_maps",
-    "match_lengths", "mean_interval", "paired_changes", "permutation_null", "rank_vectors", "shuffle_test",
-    "spearman", "sum_of_means_half_width", "t_half_width", "wilson_interval",
+    "auroc_rows", "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table",
+    "delong_test", "mann_whitney_maps", "match_lengths", "mean_interval", "minimum_detectable_auroc",
+    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_vectors",
+    "shuffle_test", "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

@@ -99,7 +99,7 @@ def auroc(values: ArrayLike, labels: Labels, *, groups: NDArray[np.int64] | None
     """
     table = np.asarray(values, dtype=np.float64)
     value, influence = _value_and_influence(table, labels)
-    low, high = auroc_interval(value, _variance(influence, groups), int(min(labels.sum(), (~labels).sum())))
+    low, high = auroc_interval(value, influence_variance(influence, groups), int(min(labels.sum(), (~labels).sum())))
     return Auroc(value, low, high, influence)
 
 
@@ -166,7 +166,7 @@ def auroc_by_fold(
     influence /= len(folds)
     value = values.mean()
     inflation = 1 + len(folds) / (len(folds) - 1) if learnt else 1.0
-    variance = inflation * _variance(influence, groups)
+    variance = inflation * influence_variance(influence, groups)
     low, high = auroc_interval(value, variance, int(min(labels.sum(), (~labels).sum())))
     return Auroc(value, low, high, influence, inflation), values
 
@@ -192,7 +192,7 @@ def delong_test(first: Auroc, second: Auroc, *, groups: NDArray[np.int64] | None
     """
     value = float(first.value - second.value)
     inflation = max(first.inflation, second.inflation)
-    error = float(np.sqrt(inflation * _variance(first.influence - second.influence, groups)))
+    error = float(np.sqrt(inflation * influence_variance(first.influence - second.influence, groups)))
     half = float(norm.isf(0.025)) * error
     p = float(2 * norm.sf(abs(value) / error)) if error > 0 else float(value == 0)
     return AurocDifference(value, value - half, value + half, p)
@@ -224,7 +224,8 @@ def _value_and_influence(table: Floats, labels: Labels) -> tuple[Floats, Floats]
     return value, influence
 
 
-def _variance(influence: Floats, groups: NDArray[np.int64] | None) -> Floats:
+def influence_variance(influence: Floats, groups: NDArray[np.int64] | None) -> Floats:
+    """The sum over answers of their squared influence; where answers come in groups, over groups of the squared sum."""
     if groups is not None:
         summed = np.zeros((int(groups.max()) + 1, *influence.shape[1:]))
         np.add.at(summed, groups, influence)

@@ -9,8 +9,9 @@ and the shuffled labels in S (shuffle x example), all rank sums are one product 
 
 The permutation p of the observed share is (1 + #{shuffles with at least that share}) / (1 + B) (Phipson and Smyth,
 Statistical Applications in Genetics and Molecular Biology 9, 2010). ``within`` shuffles only inside strata (a topic, a
-length, a matched pair): the null is then "no difference beyond the strata". The normal approximation is used for the
-observed share as well as for the shuffled ones; above 8 answers of a class it is scipy's own p.
+length, a matched pair) and counts cells by van Elteren's test (``stratified``): the null is then "no difference beyond the
+strata". The normal approximation is used for the observed share as well as for the shuffled ones; above 8 answers of a
+class it is scipy's own p.
 
 ``shuffle_test``: which cells of a map lie beyond what shuffled labels give, when each shuffle is a whole refit and so there
 are few: one p and one q per cell, with the shuffle as the unit.
@@ -21,7 +22,7 @@ taken as exchangeable (within strata): several answers to one question are not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from headwise.core.errors import StudyError
 from headwise.stats.blas import single_threaded_blas
 from headwise.stats.multiple_testing import benjamini_hochberg, within_map_dims
 from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, missing_patterns
+from headwise.stats.stratified import significant_shares, stratified_scores
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
 __all__ = ["MIN_SHUFFLES", "ShuffleTest", "permutation_null", "permuted_labels", "permuted_rows", "shuffle_test"]
@@ -195,7 +197,7 @@ def permutation_null(
         shuffles: of the labels, at least 200.
         seed: of the shuffles.
         alpha: below which a p counts.
-        within: (example,), strata within which labels are shuffled, such as topics.
+        within: (example,), strata within which answers are compared and labels shuffled, such as topics.
         dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
         maps: dims along which lie different maps, each judged separately.
         min_per_class: answers of each class that are required.
@@ -215,13 +217,13 @@ def permutation_null(
         raise StudyError(f"{shuffles} shuffles say too little about a 5 % tail; ask for at least {MIN_SHUFFLES}.")
     array = as_named(values, dims)
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], min_per_class=min_per_class)
-    shuffled = _shuffled(wrong, shuffles, as_groups(within, len(wrong)), np.random.default_rng(seed))
+    strata = as_groups(within, len(wrong))
+    shuffled = _shuffled(wrong, shuffles, strata, np.random.default_rng(seed))
     cells = within_map_dims([str(dim) for dim in array.dims if dim != EXAMPLE], maps)
 
     def of_map(part: Any) -> tuple[float, float, float, float]:
-        ranked = _rank(part.reshape(len(wrong), -1).astype(np.float64))
-        observed = _significant_shares(ranked, wrong[None].astype(np.float64), alpha)[0]
-        null = _significant_shares(ranked, shuffled, alpha)
+        shares = _shares_by(part.reshape(len(wrong), -1).astype(np.float64), strata, alpha)
+        observed, null = shares(wrong[None].astype(np.float64))[0], shares(shuffled)
         p = (1 + np.sum(null >= observed)) / (1 + len(null))
         return observed, null.mean(), np.quantile(null, 0.95), p
 
@@ -232,6 +234,15 @@ def permutation_null(
     return xr.Dataset(
         dict(zip(names, results, strict=True)), attrs={"alpha": alpha, "shuffles": shuffles, "seed": seed}
     )
+
+
+def _shares_by(table: Floats, strata: Ints | None, alpha: float) -> Callable[[Floats], Floats]:
+    """From rows of labels to the share of cells with p < alpha: Mann-Whitney, or van Elteren within strata."""
+    if strata is None:
+        ranked = _rank(table)
+        return lambda labels: _significant_shares(ranked, labels, alpha)
+    scores = stratified_scores(table, strata)
+    return lambda labels: significant_shares(scores, labels, alpha)
 
 
 def _shuffled(wrong: Labels, shuffles: int, strata: Ints | None, generator: np.random.Generator) -> Floats:
