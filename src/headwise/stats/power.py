@@ -65,15 +65,15 @@ def minimum_detectable_auroc(
 
     def deviation(area: float) -> float:
         spread = area * (1 - area)
-        spread = spread + (wrong - 1) * (area / (2 - area) - area**2) + (right - 1) * (2 * area**2 / (1 + area) - area**2)
+        spread = (
+            spread + (wrong - 1) * (area / (2 - area) - area**2) + (right - 1) * (2 * area**2 / (1 + area) - area**2)
+        )
         return math.sqrt(max(float((weight**2 * pairs * spread).sum()), 0.0)) / slope
 
     return _smallest(0.5, at_null, deviation, alpha, power, tests)
 
 
-def minimum_detectable_gain(
-    standard_error: float, *, alpha: float = 0.05, power: float = 0.8, tests: int = 1
-) -> float:
+def minimum_detectable_gain(standard_error: float, *, alpha: float = 0.05, power: float = 0.8, tests: int = 1) -> float:
     """The smallest difference of two AUROCs (or any difference with a normal error) that a two-sided test finds.
 
     Args:
@@ -112,7 +112,9 @@ def minimum_detectable_share(
         (0.194, 0.238)
     """
     if n < 1 or not 0 < baseline < 1:
-        raise DataError(f"A share is compared with one between 0 and 1 among at least 1 example, not {baseline} among {n}.")
+        raise DataError(
+            f"A share is compared with one between 0 and 1 among at least 1 example, not {baseline} among {n}."
+        )
     return _smallest(
         baseline,
         math.sqrt(baseline * (1 - baseline) / n),

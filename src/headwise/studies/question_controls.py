@@ -11,7 +11,7 @@ Strata, the first that suits the data:
 2. topic, where no difficulty is known
 3. length bands x clusters of the question's words, where there are no topics
 
-and as a `strict` check topic x length band of the answer (3.: narrower bands). A stratification suits where at least half of the
+and as a `strict` check topic x length band of the answer (3.: narrower bands). A stratification suits where at least half the
 answers share their stratum with `MIN_STRATUM - 1` others. Nothing here looks at a label. Clusters: TF-IDF of the words, a
 truncated singular value decomposition, k-means with a seed; on the packaged questions two of one cluster have the same topic
 five times as often as two at random, so they control for less than a topic does.
@@ -129,11 +129,12 @@ def length_bands(tokens: NDArray[np.int64], bands: int = LENGTH_BANDS) -> Ints:
 
 def _first_suitable(candidates: Sequence[tuple[str, Callable[[], Ints]]]) -> tuple[str, Ints]:
     """The first in which most answers share their stratum with enough others; else the last."""
-    for kind, made in candidates:
+    for kind, made in candidates[:-1]:
         strata = made()
         if np.mean(np.bincount(strata)[strata] >= MIN_STRATUM) >= 0.5:
-            break
-    return kind, strata
+            return kind, strata
+    kind, made = candidates[-1]
+    return kind, made()
 
 
 def _crossed(*columns: Iterable[object]) -> Ints:
