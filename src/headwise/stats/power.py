@@ -64,10 +64,8 @@ def minimum_detectable_auroc(
     at_null = math.sqrt(float((weight * pairs / 12).sum())) / slope
 
     def deviation(area: float) -> float:
-        spread = area * (1 - area)
-        spread = (
-            spread + (wrong - 1) * (area / (2 - area) - area**2) + (right - 1) * (2 * area**2 / (1 + area) - area**2)
-        )
+        of_wrong, of_right = area / (2 - area) - area**2, 2 * area**2 / (1 + area) - area**2
+        spread = area * (1 - area) + (wrong - 1) * of_wrong + (right - 1) * of_right
         return math.sqrt(max(float((weight**2 * pairs * spread).sum()), 0.0)) / slope
 
     return _smallest(0.5, at_null, deviation, alpha, power, tests)

@@ -177,9 +177,8 @@ def _centred(table: Floats, strata: Ints) -> tuple[Floats, Floats]:
 
 def _rows_by_stratum(strata: Ints) -> Iterator[tuple[int, Ints]]:
     order = np.argsort(strata, kind="stable")
-    ends = np.cumsum(np.bincount(strata)) if len(strata) else []
     start = 0
-    for stratum, end in enumerate(ends):
+    for stratum, end in enumerate(np.cumsum(np.bincount(strata))):
         if end > start:
             yield stratum, order[start:end]
         start = end
