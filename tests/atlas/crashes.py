@@ -38,7 +38,7 @@ def version(number: int, study: str = "toy") -> xr.Dataset:
 
 
 def look(path: Path, note: Path) -> None:
-    """First with plain xarray, then with Headwise (which recovers)."""
+    """First with plain xarray, then with Headwise, which looks and writes nothing."""
     with xr.open_datatree(path, engine="zarr") as tree:
         plain = version_of(tree["toy"].to_dataset()) if "toy" in tree.children else None
     note.write_text(json.dumps([plain, version_of(Atlas.open(path)["toy"])]))

@@ -73,6 +73,9 @@ def test_an_interrupted_commit_is_undone(atlas):
     again = Atlas.open(atlas.path)
     assert again.studies == ["profile", "toy"]
     assert (again["profile"].value == 1).all()
+    assert list((atlas.path / ".swap").glob("*.old")), "a reader writes nothing"
+    assert Atlas.create(atlas.path).studies == ["profile", "toy"]
+    assert (atlas.path / "profile").is_dir()
     with xr.open_datatree(atlas.path, engine="zarr") as tree:
         assert sorted(tree.children) == ["profile", "toy"]
 
@@ -89,6 +92,7 @@ def test_an_interrupted_commit_is_finished(atlas, tmp_path, profile):
     again = Atlas.open(atlas.path)
     assert (again["profile"].value == 2).all()
     assert again.provenance("profile").parameters == {"version": 2.0}
+    assert (Atlas.create(atlas.path)["profile"].value == 2).all()
     assert not list((atlas.path / ".swap").glob("*.old"))
 
 
@@ -105,6 +109,8 @@ def test_a_folder_that_was_deleted_is_no_longer_listed(atlas):
 
     shutil.rmtree(atlas.path / "toy")
     assert Atlas.open(atlas.path).studies == ["profile"]
+    assert sorted(Atlas.open(atlas.path).provenances()) == ["profile"]
+    assert Atlas.create(atlas.path).studies == ["profile"]
     with xr.open_datatree(atlas.path, engine="zarr") as tree:
         assert list(tree.children) == ["profile"]
 

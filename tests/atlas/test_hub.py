@@ -197,5 +197,5 @@ def test_offline_mode_is_reported(hub, monkeypatch):
 
 
 def test_committed_files_are_those_of_the_studies(atlas):
-    names = {path.relative_to(atlas.path).parts[0] for path in committed_files(atlas.path)}
+    names = {key.split("/")[0] for key in committed_files(atlas.path)}
     assert names == {"zarr.json", "profile", "toy"}

@@ -1,6 +1,7 @@
 """The verbs of all places: a folder, a store in memory, and S3 as a real server speaks it."""
 
 import itertools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,12 +60,12 @@ def test_large_objects_are_read_in_pieces(server, monkeypatch):
 
 
 def test_a_file_without_permission_is_reported(tmp_path, monkeypatch):
-    def refuse(path: Path) -> bytes:
+    def refuse(*_: object) -> int:
         raise PermissionError
 
     location = LocalLocation(tmp_path)
     location.write("key", b"")
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(AtlasError, match=r"key may not be read; change its permissions"):
         location.read("key")
 

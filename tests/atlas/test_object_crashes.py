@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
+from zarr_in_memory import zarr_memory_store
 
 from headwise.atlas import Atlas
-from headwise.atlas.encoding import memory_store as zarr_memory_store
 from headwise.atlas.storage import ObjectStoreLocation
 from headwise.atlas.storage import lease as leases
 from headwise.core.errors import AtlasError
@@ -90,14 +90,14 @@ def test_dying_before_each_request(atlas, monkeypatch):
     assert order == [(0, 0), (None, 1), (1, 1)]  # from the announcement on the new one stands
 
 
-def test_the_next_process_that_opens_it_finishes(atlas, monkeypatch):
+def test_the_next_build_finishes(atlas, monkeypatch):
     dead(monkeypatch)
 
     def write_then_look(writer: Atlas) -> None:
         try:
             writer.store.write("toy", version(1))
         finally:
-            again = Atlas.open(atlas.location)
+            again = Atlas.create(atlas.location)
             plain, headwise = seen(again)
             assert plain == headwise
             assert again.store.metadata().pending == {}
@@ -120,7 +120,7 @@ def test_dying_while_finishing_for_another(atlas, monkeypatch):
             helper.store.recover()
         except Killed:
             states.append(seen(atlas))
-            Atlas.open(atlas.location)
+            Atlas.create(atlas.location)
             assert seen(atlas) == (1, 1)
             continue
         break
@@ -146,7 +146,7 @@ def test_a_new_study_is_there_whole_or_not_at_all(monkeypatch):
             assert atlas.studies in ([], ["toy"])
             if atlas.studies:
                 assert version_of(atlas.store.read("toy")) == 1
-            Atlas.open(atlas.location).store.write("toy", version(2))
+            Atlas.create(atlas.location).store.write("toy", version(2))
             assert seen(atlas) == (2, 2)
             continue
         break
@@ -309,7 +309,7 @@ def test_answers_that_get_lost_do_no_harm(atlas, monkeypatch):
 
 
 def test_a_store_that_fails_midway_is_reported_and_finished_later(atlas, monkeypatch):
-    """The third object cannot be put: the new study stands, and the next who opens the atlas puts the rest."""
+    """The third object cannot be put: the new study stands, and the next build puts the rest."""
     real, numbers = ObjectStoreLocation._put, itertools.count()
 
     def away(self, key, content, mode):
@@ -322,4 +322,5 @@ def test_a_store_that_fails_midway_is_reported_and_finished_later(atlas, monkeyp
         with pytest.raises(AtlasError, match="nothing answers there"):
             atlas.store.write("toy", version(1))
     assert seen(atlas) == (None, 1)
-    assert seen(Atlas.open(atlas.location)) == (1, 1)
+    assert seen(Atlas.open(atlas.location)) == (None, 1)  # a reader writes nothing
+    assert seen(Atlas.create(atlas.location)) == (1, 1)

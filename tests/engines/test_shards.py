@@ -6,8 +6,10 @@ import pytest
 import xarray as xr
 
 from headwise.atlas import Atlas, pack
+from headwise.atlas.storage import location
 from headwise.core.errors import AtlasError
 from headwise.engines import Shard, split_shards
+from headwise.engines import shards as shard_module
 
 
 def test_split_shards():
@@ -88,6 +90,26 @@ def test_a_damaged_shard_is_not_done(tmp_path, store, work, caplog):
         assert run.load(shards[1]) is None
     assert "Shard 1 is measured again, because its file was damaged" in caplog.text
     assert run.committed(shards) == []
+    (aside,) = run.folder.glob("00001.zarr.zip.*.damaged")
+    assert str(aside) in caplog.text, "what was committed is moved aside, not deleted"
+
+
+@pytest.mark.parametrize("fault", [OSError(5, "Input/output error"), MemoryError()])
+@pytest.mark.parametrize("where", ["read", "unpack"])
+def test_a_passing_fault_costs_no_shard(tmp_path, store, work, monkeypatch, fault, where):
+    """Too little memory and a disk that fails say nothing about what is stored."""
+    shards, run = split_shards(23, 4), store(tmp_path)
+    run.commit(shards[1], work(tmp_path / "log")(shards[1]))
+
+    def fail(*_: object) -> None:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((location, "read_plain", fail) if where == "read" else (shard_module, "unpack", fail)))
+        with pytest.raises(AtlasError, match=r"cannot be read now \(Input/output error\)|too little memory"):
+            run.load(shards[1])
+    assert run.committed(shards) == [shards[1]]
+    assert run.load(shards[1]) is not None
 
 
 def test_plain_xarray_does_not_see_shards(tmp_path, store, work):

@@ -31,7 +31,7 @@ def test_a_hurt_shard_is_measured_again_alone(experiment: Experiment, verb: Call
     case = continued(experiment, lambda atlas: verb(shard_of(atlas)), hurt=(1,))
     assert not case.faults
     assert case.second.measured == [("profile", 1), ("profile", 3)]
-    assert "Shard 1 is measured again, because its file was damaged." in case.second.err
+    assert "Shard 1 is measured again, because its file was damaged" in case.second.err
 
 
 def test_a_lost_shard_is_measured_again_alone(experiment: Experiment) -> None:

@@ -13,7 +13,6 @@ Cost: a study is read and verified on each access.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import warnings
 from importlib import import_module
@@ -24,7 +23,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.atlas import hub
-from headwise.atlas.format import ATTRS, ROOT, check_is_atlas
+from headwise.atlas.format import ATTRS, ROOT, STUDY_NAME, check_is_atlas
 from headwise.atlas.head_table import heads
 from headwise.atlas.selection import select
 from headwise.atlas.storage import Location, open_location
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from headwise.figures import Figure
 
 __all__ = ["Atlas"]
-
-_STUDY_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Atlas:
@@ -83,7 +80,6 @@ class Atlas:
         address = None if isinstance(path, Location) else hub.HubAddress.parse(os.fspath(path))
         atlas = cls(path if address is None else hub.fetch(address))
         check_is_atlas(atlas.location, atlas.store.metadata)
-        atlas.store.recover()
         return atlas
 
     @classmethod
@@ -163,7 +159,7 @@ class Atlas:
             >>> copy.studies
             ['profile']
         """
-        if not _STUDY_NAME.fullmatch(study):
+        if not STUDY_NAME.fullmatch(study):
             raise StudyError(f"{study!r} cannot name a study; use lower-case letters, digits and _, as in 'profile'.")
         schema = schema_of(study, dataset)
         check(dataset, schema)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,15 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["create_file", "lock", "replace_file", "sync", "sync_tree", "translate_os_errors", "write_file"]
+__all__ = [
+    "create_file", "lock", "replace_file", "sync", "sync_tree", "translate_os_errors", "translate_read_errors",
+    "write_file",
+]  # fmt: skip
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: continue without
 
 
@@ -55,6 +60,28 @@ def translate_os_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def translate_read_errors(what: str) -> Iterator[None]:
+    """Raise what kept ``what`` from being read as AtlasError: a fault of the disk or too little memory is no damage."""
+    try:
+        yield
+    except MemoryError as cause:
+        why = f": {cause}" if str(cause) else ""
+        raise AtlasError(
+            f"There is too little memory to read {what}{why}; close other programs, or use a larger machine. What is stored "
+            "was not changed."
+        ) from cause
+    except PermissionError as cause:
+        raise AtlasError(
+            f"{cause.filename or what} may not be read; change its permissions, then try again."
+        ) from cause
+    except OSError as cause:
+        raise AtlasError(
+            f"{what[:1].upper()}{what[1:]} cannot be read now ({cause.strerror or cause}); check the disk or the network, then "
+            "run the same command again. What is stored was not changed."
+        ) from cause
+
+
+@contextlib.contextmanager
 def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[bool]:
     """Hold a lock file during the block; yields whether it is held.
 
@@ -65,10 +92,16 @@ def lock(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[boo
     held = fcntl is None
     try:
         try:
-            handle = os.open(path, os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError:
-            if not shared:
+            handle = os.open(path, (os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT) | _NO_FOLLOW, 0o666)
+        except OSError as cause:
+            if not shared and cause.errno != errno.ELOOP:
                 raise
+            if cause.errno == errno.ELOOP:
+                raise AtlasError(
+                    f"{path} is a symbolic link, and locks are plain files; delete it to go on."
+                ) from cause
+        if handle is not None and not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise AtlasError(f"{path} is a pipe, a socket or a device, and locks are plain files; delete it to go on.")
         if handle is not None and fcntl is not None:
             held = _flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         yield held
@@ -89,8 +122,9 @@ def _flock(handle: int, kind: int) -> bool:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file and flush it to disk."""
-    with open(path, "wb") as file:
+    """Write a new file and flush it to disk; what had the name before is removed, not written through."""
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

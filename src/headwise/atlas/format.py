@@ -1,27 +1,32 @@
 """The format of an atlas: one ``zarr.json`` at the top, with the consolidated metadata of every study.
 
 Consolidated metadata is a copy of the ``zarr.json`` of every study and variable below, so that plain xarray opens the atlas
-with one read and sees nothing that is not listed. In an object store two attributes are added::
+with one read and sees nothing that is not listed. Two attributes are added::
 
-    versions   study -> {"id": of its write, "sha256": of all its objects}
-    pending    study -> the same and its "nodes", while it is being committed (see ``object_store``)
+    versions   study -> {"sha256": of the names and contents of all its files; in an object store also the "id" of its write}
+    pending    study -> the same and its "nodes", while it is being committed to an object store (see ``object_store``)
+
+Atlases of earlier versions have no ``versions`` in a folder: their chunks are verified one by one, by their checksums.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from headwise.atlas.encoding import CorruptionError
+import msgspec
+
+from headwise.atlas.decoding import ArrayNode, CorruptionError, check_node
 from headwise.atlas.storage import Location
 from headwise.core.errors import AtlasError
+from headwise.core.parsing import Attribute, convert, parse
 
 __all__ = [
-    "ATTRS", "ROOT", "UNLISTED", "ConsolidatedMetadata", "NodeMetadata", "check_is_atlas", "compare_metadata",
-    "node_metadata", "study_keys",
+    "ATTRS", "ROOT", "STUDY_NAME", "UNLISTED", "ConsolidatedMetadata", "NodeMetadata", "check_is_atlas",
+    "compare_metadata", "node_metadata", "study_keys",
 ]  # fmt: skip
 
 FORMAT, FORMAT_VERSION = "headwise-atlas", 1
@@ -30,9 +35,37 @@ ROOT = "zarr.json"
 STAGING, SHARDS = ".swap", ".shards"
 UNLISTED = {STAGING, SHARDS}  # unfinished work next to the studies, which no reader sees
 VERSIONS, PENDING = "versions", "pending"
+STUDY_NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
+_NODE_PATH = re.compile(rf"{STUDY_NAME.pattern}(/(?!\.{{1,2}}$)[^/\0]{{1,255}})?")
 
 NodeMetadata = dict[str, dict[str, Any]]
 """Path of a node below the atlas ("profile", "profile/value") -> its zarr.json"""
+
+
+class _Version(msgspec.Struct):
+    sha256: str
+    id: str = ""
+    nodes: NodeMetadata = {}
+
+
+class _Attributes(msgspec.Struct):
+    """Those that are read; others are kept as they are."""
+
+    format: Attribute = None
+    format_version: Attribute = None
+    versions: dict[str, _Version] = {}
+    pending: dict[str, _Version] = {}
+
+
+class _Consolidated(msgspec.Struct):
+    metadata: NodeMetadata = {}
+
+
+class _Root(msgspec.Struct):
+    zarr_format: Literal[3]
+    node_type: Literal["group"]
+    attributes: dict[str, Any] = {}
+    consolidated_metadata: _Consolidated | None = None
 
 
 @dataclass(frozen=True)
@@ -45,11 +78,16 @@ class ConsolidatedMetadata:
     @classmethod
     def parse(cls, content: bytes) -> ConsolidatedMetadata:
         """From the file's content; ValueError if it is not the metadata of a Zarr group."""
-        found = json.loads(content)
-        if not isinstance(found, dict):
-            raise ValueError("it is not a JSON object")
-        nodes = (found.get("consolidated_metadata") or {}).get("metadata", {})
-        return cls(dict(found.get("attributes", {})), dict(nodes))
+        root: _Root = parse(content, _Root)
+        attributes: _Attributes = convert(root.attributes, _Attributes)
+        nodes = root.consolidated_metadata.metadata if root.consolidated_metadata is not None else {}
+        pending = [path for entry in attributes.pending.values() for path in entry.nodes]
+        for path in (*nodes, *pending, *attributes.pending, *attributes.versions):
+            if not _NODE_PATH.fullmatch(path):
+                raise ValueError(f"{path[:200]!r} names no study and no variable")
+        if any(not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", entry.id) for entry in attributes.pending.values()):
+            raise ValueError("a pending study has no identifier")
+        return cls(root.attributes, nodes)
 
     def to_bytes(self) -> bytes:
         """The file's content."""
@@ -86,10 +124,11 @@ class ConsolidatedMetadata:
         nodes = {path: node for path, node in self.nodes.items() if path.split("/")[0] != study}
         return ConsolidatedMetadata(attrs, nodes)
 
-    def with_study(self, study: str, nodes: NodeMetadata) -> ConsolidatedMetadata:
+    def with_study(self, study: str, nodes: NodeMetadata, version: dict[str, str]) -> ConsolidatedMetadata:
         """The metadata with that study added or replaced."""
         without = self.without(study)
-        return ConsolidatedMetadata(without.attrs, without.nodes | nodes)
+        versions = {VERSIONS: without.versions | {study: version}}
+        return ConsolidatedMetadata(without.attrs | versions, without.nodes | nodes)
 
     def with_pending(self, study: str, version: dict[str, str], nodes: NodeMetadata) -> ConsolidatedMetadata:
         """The metadata during a commit: the study is not among the nodes, but pending."""
@@ -100,38 +139,33 @@ class ConsolidatedMetadata:
     def with_committed(self, study: str) -> ConsolidatedMetadata:
         """The metadata once the pending study is committed."""
         entry = self.pending[study]
-        listed = self.with_study(study, entry["nodes"])
-        version = {name: value for name, value in entry.items() if name != "nodes"}
-        return ConsolidatedMetadata({**listed.attrs, VERSIONS: listed.versions | {study: version}}, listed.nodes)
+        return self.with_study(study, entry["nodes"], {name: value for name, value in entry.items() if name != "nodes"})
 
 
 def study_keys(nodes: NodeMetadata, study: str) -> list[str]:
     """The files of a study that its metadata implies: every ``zarr.json`` and every chunk.
 
-    >>> grid = {"configuration": {"chunk_shape": [2]}}
-    >>> nodes = {"toy": {"node_type": "group"}, "toy/x": {"node_type": "array", "shape": [3], "chunk_grid": grid}}
-    >>> study_keys(nodes, "toy")
-    ['zarr.json', 'x/zarr.json', 'x/c/0', 'x/c/1']
+    >>> study_keys({"toy": {"zarr_format": 3, "node_type": "group"}}, "toy")
+    ['zarr.json']
     """
     keys = []
     for path, node in nodes.items():
         below = "".join(f"{part}/" for part in path.split("/")[1:])
         keys.append(below + ROOT)
-        if node.get("node_type") == "array":
-            sizes = zip(node["shape"], node["chunk_grid"]["configuration"]["chunk_shape"], strict=True)
-            counts = [-(-size // max(1, chunk)) for size, chunk in sizes]
-            keys += [below + "/".join(["c", *map(str, index)]) for index in itertools.product(*map(range, counts))]
+        found = check_node(path, node)
+        if isinstance(found, ArrayNode):
+            keys += [below + "/".join(["c", *map(str, index)]) for index in found.chunks()]
     return keys
 
 
 def node_metadata(study: str, files: Mapping[str, bytes]) -> NodeMetadata:
     """The metadata among a study's files; CorruptionError if it is not JSON."""
-    nodes = {}
+    nodes: NodeMetadata = {}
     for key in sorted(files):
         if key.rsplit("/", 1)[-1] == ROOT:
             below = key.removesuffix(ROOT).rstrip("/")
             try:
-                nodes[f"{study}/{below}" if below else study] = json.loads(files[key])
+                nodes[f"{study}/{below}" if below else study] = parse(files[key], dict[str, Any])
             except ValueError as cause:
                 raise CorruptionError(f"its metadata cannot be read ({key}: {cause})") from cause
     return nodes
@@ -174,5 +208,5 @@ def check_is_atlas(location: Location, read_metadata: Callable[[], ConsolidatedM
     if metadata.pending and location.folder is not None:
         raise AtlasError(
             f"{location} was copied from a store while {', '.join(metadata.pending)} was being committed there; "
-            "open the atlas at its URL once, then copy it again."
+            "run the same headwise build at its URL again, then copy it again."
         )

@@ -24,6 +24,7 @@ import huggingface_hub as hf  # light: it loads its parts when they are first us
 
 from headwise.atlas.format import ROOT
 from headwise.atlas.local_store import LocalStore
+from headwise.atlas.plain_files import list_plain, read_plain, refuse_links
 from headwise.atlas.store import ARTIFACTS
 from headwise.core.errors import AtlasError
 
@@ -70,24 +71,26 @@ def push(atlas: Path, to: HubAddress, readme: str, *, private: bool | None = Non
         api.create_repo(to.repo_id, repo_type="dataset", private=private, exist_ok=True)
         if to.revision:
             api.create_branch(to.repo_id, branch=to.revision, repo_type="dataset", exist_ok=True)
-        files = {path.relative_to(atlas).as_posix(): path for path in committed_files(atlas)}
+        files = committed_files(atlas)
         remote = api.list_repo_files(to.repo_id, repo_type="dataset", revision=to.revision)
         operations: list[Any] = [hf.CommitOperationAdd(README, readme.encode())]
         operations += [hf.CommitOperationAdd(name, path) for name, path in files.items()]
         deleted = [name for name in remote if name not in files and name not in NEVER_DELETED]
         operations += [hf.CommitOperationDelete(name) for name in deleted]
-        names = ", ".join(store.committed_studies()) or "nothing yet"
+        names = ", ".join(sorted(store.study_folders())) or "nothing yet"
         commit = api.create_commit(
             to.repo_id, operations, commit_message=f"Headwise atlas: {names}", repo_type="dataset", revision=to.revision
         )
     return str(commit.repo_url)
 
 
-def committed_files(atlas: Path) -> list[Path]:
-    """The files of an atlas that are committed: its metadata, every listed study, and the artifacts."""
-    studies = [atlas / study for study in LocalStore(atlas).committed_studies()]
-    inside = [path for study in studies for path in sorted(study.rglob("*")) if path.is_file()]
-    return [atlas / ROOT, *inside, *(atlas / name for name in ARTIFACTS if (atlas / name).is_file())]
+def committed_files(atlas: Path) -> dict[str, Path]:
+    """The files of an atlas that are committed, key -> path: its metadata, every study, and the artifacts."""
+    store = LocalStore(atlas)
+    store.recover()
+    inside = [key for study in sorted(store.study_folders()) for key in list_plain(atlas, study)]
+    keys = [ROOT, *inside, *(name for name in ARTIFACTS if read_plain(atlas, name) is not None)]
+    return {key: refuse_links(atlas, key) for key in keys}
 
 
 def fetch(address: HubAddress, *, token: str | None = None) -> Path:
@@ -113,10 +116,10 @@ def fetch(address: HubAddress, *, token: str | None = None) -> Path:
 
 
 def verify(folder: Path) -> None:
-    """Read every study of an atlas; AtlasError if one is corrupt."""
+    """Read every study of an atlas; AtlasError if one is corrupt, or not one that Headwise writes."""
     if (folder / ROOT).exists():  # without it, it is not an atlas: opening the folder reports that
         store = LocalStore(folder)
-        for study in store.committed_studies():
+        for study in store.studies():
             store.read(study)
 
 

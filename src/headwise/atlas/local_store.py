@@ -13,18 +13,20 @@ xarray opens it without a warning and looks at nothing that is not listed. Unfin
 
 A commit is four renames, prepared so that none can fail for lack of space: 1. a ``zarr.json`` without the study; 2. the old
 folder to ``.old``; 3. the new folder into its place; 4. a ``zarr.json`` with the new study. A reader never sees old metadata
-with new numbers. ``recover`` handles what a kill left behind: an ``.old`` folder and no study -> rename it back (undo 2); the
-new folder is in place -> trash the old one and list the new (finish 4). So either the previous or the new state stands,
-whole. Adding a study takes steps 3 and 4 only.
+with new numbers. After a kill, a reader looks at what is there: an ``.old`` folder and no study -> the study is in ``.old``;
+the new folder is in place -> that is the study, whatever the metadata lists. So either the previous or the new state stands,
+whole. Readers write nothing; the next writer makes folders and metadata agree (``recover``). Adding a study takes steps 3 and
+4 only.
 
-Reading compares the study's own metadata with the consolidated copy, and every chunk with its checksum. A study is held in
-memory once while it is written or read. Writers of different studies wait for each other only during a commit.
+Reading compares the study's own metadata with the consolidated copy, every chunk with its checksum, and all names and
+contents with the digest that the metadata lists. A study is held in memory once while it is written or read. Writers of
+different studies wait for each other only during a commit. Links and special files are refused (`plain_files`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import hashlib
 import os
 import shutil
 import time
@@ -34,13 +36,25 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.disk import lock, sync, sync_tree, translate_os_errors, write_file
-from headwise.atlas.encoding import CorruptionError, decode, encode
-from headwise.atlas.format import ROOT, STAGING, UNLISTED, ConsolidatedMetadata, NodeMetadata, compare_metadata
+from headwise.atlas.decoding import CorruptionError, RefusedError, decode, digest_of
+from headwise.atlas.disk import lock, sync, sync_tree, translate_os_errors, translate_read_errors, write_file
+from headwise.atlas.encoding import encode
+from headwise.atlas.format import (
+    ROOT,
+    STAGING,
+    STUDY_NAME,
+    UNLISTED,
+    ConsolidatedMetadata,
+    NodeMetadata,
+    compare_metadata,
+    node_metadata,
+)
+from headwise.atlas.plain_files import PlainFiles, is_plain_folder, read_plain, refuse_links
 from headwise.core.errors import AtlasError
+from headwise.core.parsing import parse
 from headwise.core.provenance import ATTRIBUTE
 
-__all__ = ["LocalStore"]
+__all__ = ["LocalStore", "refused"]
 
 
 class LocalStore:
@@ -56,49 +70,56 @@ class LocalStore:
         """
         with translate_os_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            if (self.folder / ROOT).exists():
-                return
-            self.refuse_occupied()
-            self.staging_dir.mkdir(exist_ok=True)
-            with lock(self.staging_dir / "lock"):
-                if not (self.folder / ROOT).exists():
-                    os.replace(self._staged("with", ConsolidatedMetadata(attrs, {})), self.folder / ROOT)
+            if not (self.folder / ROOT).exists():
+                self.refuse_occupied()
+                self._make_staging_dir()
+                with lock(self.staging_dir / "lock"):
+                    if not (self.folder / ROOT).exists():
+                        os.replace(self._staged("with", ConsolidatedMetadata(attrs, {})), self.folder / ROOT)
+            elif not self._is_readable():
+                return  # opening it says what is wrong
             self.recover()
 
     def refuse_occupied(self) -> None:
         """AtlasError if the folder holds files, and neither an atlas nor studies of one."""
         others = sorted({entry.name for entry in os.scandir(self.folder)} - UNLISTED)
-        if others and ROOT not in others and not any(_is_study(self.folder / name) for name in others):
+        if others and ROOT not in others and not any(self._is_study(name) for name in others):
             raise AtlasError(
                 f"{self.folder} is not empty (it holds {', '.join(others[:3])}) and is not an atlas; "
                 "choose a new or empty folder with -o."
             )
 
     def metadata(self) -> ConsolidatedMetadata | None:
-        """The consolidated metadata; None if there is no folder, ValueError if it cannot be read."""
+        """The consolidated metadata; None if there is no folder, ValueError if it is not that of an atlas."""
         if not self.folder.exists():
             return None
-        try:
-            return self._metadata()
-        except OSError as cause:
-            raise ValueError(str(cause)) from cause
+        with translate_read_errors(str(self.folder / ROOT)):
+            content = read_plain(self.folder, ROOT)
+        if content is None:
+            raise ValueError(f"{ROOT} is missing")
+        return ConsolidatedMetadata.parse(content)
 
     def studies(self) -> list[str]:
         """The names of the committed studies."""
         with self.read_lock():
-            return self.committed_studies()
+            return sorted(self.study_folders())
 
     def nodes(self) -> NodeMetadata:
         """The metadata of every study."""
         with self.read_lock():
-            return self._metadata().nodes
+            metadata, folders = self._metadata(), self.study_folders()
+            found = {path: node for path, node in metadata.nodes.items() if path.split("/")[0] in folders}
+            for study in folders.keys() - metadata.studies:
+                with contextlib.suppress(CorruptionError):  # reading it raises the error
+                    found |= node_metadata(study, PlainFiles(self.folder, folders[study]))
+            return found
 
     def fingerprint(self) -> str:
         """Changes when a study does: the modification times and sizes of the metadata."""
         facts = []
         for file in (self.folder / ROOT, *sorted(self.folder.glob(f"*/{ROOT}"))):
             try:
-                found = file.stat()
+                found = file.lstat()
             except OSError:
                 continue
             facts.append(f"{file.relative_to(self.folder)} {found.st_mtime_ns} {found.st_size}")
@@ -106,16 +127,17 @@ class LocalStore:
 
     def read(self, study: str) -> xr.Dataset:
         """A study in memory, every byte verified."""
-        with self.read_lock():
+        with self.read_lock(), translate_read_errors(f"the study {study!r} in {self.folder}"):
             try:
-                expected = self._metadata().of(study)
-                try:
-                    found = self._nodes_below(self.folder / study, study)
-                except (OSError, ValueError) as cause:
-                    raise CorruptionError(f"its metadata cannot be read ({cause})") from cause
+                metadata = self._metadata()
+                files = PlainFiles(self.folder, self.study_folders().get(study, study))
+                expected, found = metadata.of(study), node_metadata(study, files)
                 if expected:
                     compare_metadata(expected, found)
-                return decode(self.folder / study)
+                version = metadata.versions.get(study, {}) if expected else {}
+                return decode(files, version.get("sha256"))
+            except RefusedError as cause:
+                raise AtlasError(refused(study, self.folder, cause)) from cause
             except CorruptionError as cause:
                 raise AtlasError(
                     f"The study {study!r} in {self.folder} is damaged: {cause}. Run the same headwise build again with "
@@ -126,46 +148,66 @@ class LocalStore:
         """Add or replace a study, atomically: it is staged, flushed to disk, then committed."""
         new = self.staging_dir / f"{study}.new"
         with translate_os_errors(self.folder):
-            self.staging_dir.mkdir(exist_ok=True)
+            self._make_staging_dir()
             with lock(self.staging_dir / f"{study}.lock"):
                 self._cleanup(holding=study)
                 try:
+                    new.mkdir()
                     encode(dataset, new)
                     sync_tree(new)
-                    self._commit(study, self._nodes_below(new, study))
+                    self._commit(study)
                 except BaseException:
                     shutil.rmtree(new, ignore_errors=True)
                     raise
                 self._cleanup(holding=study)
 
     def recover(self) -> None:
-        """Finish or undo the commit of a killed writer; a no-op where nothing may be written."""
-        interrupted = any(self.staging_dir.glob("*.old"))
-        if interrupted or self._metadata().studies != set(self.committed_studies()):
-            with contextlib.suppress(OSError), lock(self.staging_dir / "lock"):
-                self._repair()
+        """Finish or undo the commit of a killed writer; for writers only, and a no-op where nothing may be written."""
+        interrupted = any(self._replaced())
+        if interrupted or self._metadata().studies != self.study_folders().keys():
+            with contextlib.suppress(OSError):
+                self._make_staging_dir()
+                with lock(self.staging_dir / "lock"):
+                    self._repair()
 
     @contextlib.contextmanager
     def read_lock(self) -> Iterator[None]:
-        """Recover, then hold off commits, so that metadata and folders agree during the block."""
-        self.recover()
-        with lock(self.staging_dir / "lock", shared=True):
+        """Hold off commits, so that metadata and folders agree during the block."""
+        with lock(refuse_links(self.folder, STAGING) / "lock", shared=True):
             yield
 
-    def committed_studies(self) -> list[str]:
-        """Folders that are Zarr groups, or that are listed although their own metadata is lost; the caller locks."""
-        listed = self._metadata().studies
-        folders = (entry.name for entry in os.scandir(self.folder) if entry.is_dir() and not entry.name.startswith("."))
-        return sorted(name for name in folders if name in listed or (self.folder / name / ROOT).exists())
+    def study_folders(self) -> dict[str, str]:
+        """Study -> its folder below the atlas; the caller locks.
 
-    def _commit(self, study: str, nodes: NodeMetadata) -> None:
+        That is a folder that is a Zarr group, one that is listed although its own metadata is lost, or the one that a killed
+        writer had put aside. A listed one that is a link is named too: reading it raises the error.
+        """
+        listed = self._metadata().studies
+        found = {}
+        for entry in os.scandir(self.folder):
+            plain = entry.is_dir(follow_symlinks=False) and (self.folder / entry.name / ROOT).exists()
+            folder = entry.is_dir(follow_symlinks=False) or entry.is_symlink()
+            if STUDY_NAME.fullmatch(entry.name) and (plain or (folder and entry.name in listed)):
+                found[entry.name] = entry.name
+        return {old.stem: f"{STAGING}/{old.name}" for old in self._replaced()} | found
+
+    def _replaced(self) -> list[Path]:
+        """The folders of studies that a writer has put aside, and not yet put into the trash."""
+        staging = refuse_links(self.folder, STAGING)
+        return [old for old in staging.glob("*.old") if STUDY_NAME.fullmatch(old.stem) and is_plain_folder(old)]
+
+    def _make_staging_dir(self) -> None:
+        refuse_links(self.folder, STAGING).mkdir(exist_ok=True)
+
+    def _commit(self, study: str) -> None:
         """Put ``.swap/STUDY.new`` in the study's place; the caller holds the study's lock. Microseconds."""
         new, old, target = self.staging_dir / f"{study}.new", self.staging_dir / f"{study}.old", self.folder / study
+        listing = self._listing(study, f"{STAGING}/{new.name}")
         with lock(self.staging_dir / "lock"):
             self._repair()
             before = self._metadata()
             without = self._staged("without", before.without(study))
-            complete = self._staged("with", before.with_study(study, nodes))
+            complete = self._staged("with", before.with_study(study, *listing))
             if target.exists():
                 os.replace(without, self.folder / ROOT)
                 os.rename(target, old)
@@ -177,18 +219,18 @@ class LocalStore:
 
     def _repair(self) -> None:
         """Make folders and metadata agree; the caller holds the lock."""
-        for old in self.staging_dir.glob("*.old"):
+        for old in self._replaced():
             if (self.folder / old.stem).exists():
                 _trash(old)
             else:
                 os.rename(old, self.folder / old.stem)
-        present, before = set(self.committed_studies()), self._metadata()
+        folders, before = self.study_folders(), self._metadata()
         after = before
-        for study in before.studies - present:
+        for study in before.studies - folders.keys():
             after = after.without(study)
-        for study in present - before.studies:
-            with contextlib.suppress(ValueError, OSError):  # corrupt: reading it raises the error
-                after = after.with_study(study, self._nodes_below(self.folder / study, study))
+        for study in folders.keys() - before.studies:
+            with contextlib.suppress(CorruptionError, AtlasError, OSError):  # corrupt: reading it raises the error
+                after = after.with_study(study, *self._listing(study, folders[study]))
         if after != before:
             os.replace(self._staged("with", after), self.folder / ROOT)
 
@@ -199,22 +241,43 @@ class LocalStore:
             if entry.suffix not in (".new", ".trash"):
                 continue
             if study == holding:
-                shutil.rmtree(entry, ignore_errors=True)
-                continue
-            with lock(self.staging_dir / f"{study}.lock", wait=False) as held:
-                if held:
-                    shutil.rmtree(entry, ignore_errors=True)
+                _remove(entry)
+            elif STUDY_NAME.fullmatch(study):
+                with lock(self.staging_dir / f"{study}.lock", wait=False) as held:
+                    if held:
+                        _remove(entry)
 
     def _metadata(self) -> ConsolidatedMetadata:
-        return ConsolidatedMetadata.parse((self.folder / ROOT).read_bytes())
+        try:
+            found = self.metadata()
+        except ValueError as cause:
+            raise AtlasError(
+                f"The metadata {self.folder / ROOT} is damaged ({cause}); delete that file and run the same headwise build "
+                "again, which restores it from the studies' own folders."
+            ) from cause
+        if found is None:
+            raise AtlasError(f"There is no atlas at {self.folder}; make one with headwise build -o {self.folder}.")
+        return found
 
-    def _nodes_below(self, folder: Path, study: str) -> NodeMetadata:
-        """The metadata of a study in its own folder; OSError or ValueError if it cannot be read."""
-        nodes = {}
-        for path in sorted(folder.rglob(ROOT)):
-            below = path.parent.relative_to(folder).as_posix()
-            nodes[study if below == "." else f"{study}/{below}"] = json.loads(path.read_bytes())
-        return nodes
+    def _is_readable(self) -> bool:
+        try:
+            return self.metadata() is not None
+        except ValueError:
+            return False
+
+    def _is_study(self, name: str) -> bool:
+        """Whether a folder is a Zarr group with a provenance."""
+        try:
+            content = read_plain(self.folder, f"{name}/{ROOT}")
+            return content is not None and ATTRIBUTE in parse(content, dict[str, Any])["attributes"]
+        except (OSError, ValueError, KeyError, TypeError, AtlasError):
+            return False
+
+    def _listing(self, study: str, prefix: str) -> tuple[NodeMetadata, dict[str, str]]:
+        """What the consolidated metadata says about a study in that folder: its nodes, and the digest of all its files."""
+        files = PlainFiles(self.folder, prefix)
+        digests = {key: hashlib.sha256(content).hexdigest() for key, content in files.items()}
+        return node_metadata(study, files), {"sha256": digest_of(digests)}
 
     def _staged(self, name: str, metadata: ConsolidatedMetadata) -> Path:
         """A ``zarr.json``, flushed to disk in the staging directory; the caller holds the lock."""
@@ -229,9 +292,17 @@ def _trash(old: Path) -> None:
         os.rename(old, old.with_name(f"{old.stem}.{time.time_ns()}.trash"))
 
 
-def _is_study(folder: Path) -> bool:
-    """Whether it is a Zarr group with a provenance."""
-    try:
-        return ATTRIBUTE in json.loads((folder / ROOT).read_bytes())["attributes"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _remove(entry: Path) -> None:
+    """Delete a leftover; of a link only the link."""
+    if is_plain_folder(entry):
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
+
+
+def refused(study: str, where: object, cause: RefusedError) -> str:
+    """The sentence about a study that no version of Headwise has written."""
+    return (
+        f"The study {study!r} in {where} is refused: {cause}. No version of Headwise writes this; do not use the atlas "
+        "unless you trust where it comes from."
+    )

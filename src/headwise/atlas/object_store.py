@@ -11,8 +11,8 @@ Writing: 1. acquire the lease; 2. upload the packed study under a new ID; 3. met
 ``pending``, with its ID. From here on the new version stands: 4. delete the objects that the new version does not have and
 upload its own, each only over the object that was there when this step began; 5. metadata: the study moves from pending to
 the nodes, with its ``version``; 6. delete the packed study, release the lease. A writer that dies before 3 has changed
-nothing. After 3, the next process that opens the atlas and may write repeats 4 to 6 from the packed study; the steps are
-idempotent, even if two processes run them at once.
+nothing. After 3, the next build repeats 4 to 6 from the packed study; the steps are idempotent, even if two processes run
+them at once. Readers write nothing.
 
 Reading: a pending study is read from its packed form. A listed one is read from its objects and their SHA-256 is compared
 with the metadata's, so that a reader never mixes two versions: on a mismatch it reads again if the metadata has changed
@@ -34,7 +34,9 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.encoding import CorruptionError, decode, digest, encode_files, memory_store, unzip_files, zip_files
+from headwise.atlas.decoding import CorruptionError, RefusedError, decode, digest
+from headwise.atlas.disk import translate_read_errors
+from headwise.atlas.encoding import encode_files, unzip_files, zip_files
 from headwise.atlas.format import (
     ROOT,
     UNLISTED,
@@ -44,6 +46,7 @@ from headwise.atlas.format import (
     node_metadata,
     study_keys,
 )
+from headwise.atlas.local_store import refused
 from headwise.atlas.storage import ObjectStoreLocation
 from headwise.atlas.storage.lease import Lease, LeaseLostError, hold_lease
 from headwise.atlas.storage.objects import TaggedObject
@@ -62,8 +65,10 @@ class ObjectStore:
         self._cache: tuple[TaggedObject, ConsolidatedMetadata] | None = None  # saves downloading unchanged metadata
 
     def create(self, attrs: dict[str, Any]) -> None:
-        """Make an empty atlas at an empty location, unless another process just did."""
+        """Make an empty atlas at an empty location, unless another process just did; finish the commits of dead writers."""
         if self.location.read(ROOT) is not None:
+            with contextlib.suppress(AtlasError):  # opening it says what is wrong
+                self.recover()
             return
         others = sorted(set(self.location.top_level_names()) - {*UNLISTED, ROOT})
         if others:
@@ -113,10 +118,13 @@ class ObjectStore:
         metadata = self._metadata()
         for _ in range(MAX_TRIES):
             try:
-                return self._read(metadata, study)
+                with translate_read_errors(f"the study {study!r} in {self.location}"):
+                    return self._read(metadata, study)
             except CorruptionError as cause:
                 before, metadata = metadata, self._metadata()
                 if entry(metadata) == entry(before):
+                    if isinstance(cause, RefusedError):
+                        raise AtlasError(refused(study, self.location, cause)) from cause
                     raise AtlasError(
                         f"The study {study!r} in {self.location} is damaged: {cause}. Run the same headwise build again with "
                         f"--redo {study}, which recomputes only this study."
@@ -166,15 +174,11 @@ class ObjectStore:
 
     def _read(self, metadata: ConsolidatedMetadata, study: str) -> xr.Dataset:
         if study in metadata.pending:
-            return decode(memory_store(self._pending_files(study, metadata.pending[study])))
+            return decode(self._pending_files(study, metadata.pending[study]))
         keys = [f"{study}/{key}" for key in study_keys(metadata.of(study), study)]
         files = {key[len(study) + 1 :]: content for key, content in self.location.read_many(keys).items()}
         compare_metadata(metadata.of(study), node_metadata(study, files))
-        dataset = decode(memory_store(files))
-        version = metadata.versions.get(study)
-        if version is not None and version["sha256"] != digest(files):
-            raise CorruptionError("its objects are not those that were written together")
-        return dataset
+        return decode(files, metadata.versions.get(study, {}).get("sha256"))
 
     def _pending_files(self, study: str, version: Mapping[str, Any]) -> dict[str, bytes]:
         key = _packed_key(study, version)

@@ -37,7 +37,7 @@ class AtlasStore(Protocol):
         ...
 
     def recover(self) -> None:
-        """Finish or undo the commits of dead writers."""
+        """Finish or undo the commits of dead writers; for writers only."""
         ...
 
     def studies(self) -> list[str]:

@@ -14,10 +14,11 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwise.core.memory import available_memory
+
 __all__ = ["Cluster", "Node", "local_cluster"]
 
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
-MEMINFO = Path("/proc/meminfo")  # on Linux
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,4 @@ def local_cluster() -> Cluster:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = min(gpus, len([one for one in visible.split(",") if one not in ("", "-1")]))
-    return Cluster((Node(socket.gethostname(), cpus, gpus, _available_memory()),))
-
-
-def _available_memory() -> int:
-    """Bytes that programs can still allocate, including the file cache; 0 if unknown."""
-    try:
-        lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
+    return Cluster((Node(socket.gethostname(), cpus, gpus, available_memory()),))

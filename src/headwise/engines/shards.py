@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,15 +24,18 @@ from typing import Any
 
 import xarray as xr
 
-from headwise.atlas.encoding import CorruptionError, pack, unpack
+from headwise.atlas.decoding import CorruptionError
+from headwise.atlas.disk import translate_read_errors
+from headwise.atlas.encoding import pack, unpack
 from headwise.atlas.storage import Location, open_location
 from headwise.core.errors import AtlasError
+from headwise.core.parsing import parse
 from headwise.core.provenance import Provenance
 
 __all__ = ["Shard", "ShardStore", "shard_prefix", "split_shards"]
 
 _log = logging.getLogger(__name__)
-_PLAN, _SUFFIX = "plan.json", ".zarr.zip"
+_PLAN, _SUFFIX, _ASIDE = "plan.json", ".zarr.zip", ".damaged"
 _SPLIT = ("examples", "size")
 
 
@@ -109,13 +113,14 @@ class ShardStore:
             self.location.write(f"{self.prefix}/{_PLAN}", json.dumps(self._plan).encode())
 
     def _read_plan(self) -> dict[str, Any] | None:
-        """The stored plan, or None; a corrupt one is deleted."""
+        """The stored plan, or None; a corrupt one is deleted, since it is known what it held."""
         content = self.location.read(f"{self.prefix}/{_PLAN}")
         if content is None:
             return None
         try:
-            return dict(json.loads(content))
-        except (ValueError, TypeError):
+            found: dict[str, Any] = parse(content, dict[str, Any])
+            return found
+        except ValueError:
             _log.warning("The plan in %s was damaged and is rewritten; its shards are kept.", self.where)
             self.location.delete(f"{self.prefix}/{_PLAN}")
             return None
@@ -145,15 +150,27 @@ class ShardStore:
         return None if content is None or not content.endswith(self._mark(shard)) else content
 
     def load(self, shard: Shard) -> xr.Dataset | None:
-        """A committed result; None if there is none. A corrupt one is deleted: its shard is not done."""
+        """A committed result; None if there is none. A corrupt one is moved aside: its shard is not done.
+
+        Only bytes that were read and do not match their checksum are damage: a disk that fails or too little memory raises
+        AtlasError, and the file stays.
+        """
+        content = self.location.read(self._key(shard))
+        if content is None:
+            return None
         try:
-            content = self.location.read(self._key(shard))
-            if content is not None and not content.endswith(self._mark(shard)):
-                raise CorruptionError(f"it does not hold {shard.label}")
-            return None if content is None else unpack(content)
-        except (CorruptionError, OSError) as cause:
-            _log.warning("Shard %d is measured again, because its file was damaged. (%s)", shard.index, cause)
+            with translate_read_errors(f"shard {shard.index} in {self.where}"):
+                if not content.endswith(self._mark(shard)):
+                    raise CorruptionError(f"it does not hold {shard.label}")
+                return unpack(content)
+        except CorruptionError as cause:
+            aside = f"{self._key(shard)}.{time.time_ns()}{_ASIDE}"
+            self.location.write(aside, content)
             self.location.delete(self._key(shard))
+            _log.warning(
+                "Shard %d is measured again, because its file was damaged (%s); it was moved to %s/%s.",
+                shard.index, cause, self.location, aside,
+            )  # fmt: skip
             return None
 
     def _mark(self, shard: Shard) -> bytes:

@@ -174,7 +174,7 @@ class _Build:
 
     def __init__(self, output: str | Path, redo: Collection[str], listener: Listener) -> None:
         self._output, self._redo, self._listener = output, redo, listener
-        self._atlas = Atlas.open(output) if Atlas.exists(output) else None
+        self._atlas = Atlas.create(output) if Atlas.exists(output) else None
         self._left: dict[str, str] = {}  # studies that were not made -> why
 
     def run(self, session: EngineSession, names: Sequence[str]) -> Atlas:

@@ -22,7 +22,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.atlas.disk import create_file, replace_file, translate_os_errors
+from headwise.atlas.disk import create_file, replace_file, translate_os_errors, translate_read_errors
+from headwise.atlas.plain_files import list_plain, read_plain, refuse_links
 from headwise.atlas.storage.objects import ENDPOINTS, ObjectStoreLocation, import_obstore, translate_store_errors
 from headwise.core.errors import AtlasError
 
@@ -112,23 +113,19 @@ class LocalLocation:
 
     def read(self, key: str) -> bytes | None:
         """The file's content; None if it does not exist."""
-        try:
-            return (self.folder / key).read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except PermissionError as cause:
-            raise AtlasError(f"{self.folder / key} may not be read; change its permissions, then try again.") from cause
+        with translate_read_errors(str(self.folder / key)):
+            return read_plain(self.folder, key)
 
     def write(self, key: str, content: bytes) -> None:
         """Write the file atomically, and create its parent folders."""
-        path = self.folder / key
+        path = refuse_links(self.folder, key)
         with translate_os_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, content)
 
     def create(self, key: str, content: bytes) -> bool:
         """Write the file only if it does not exist."""
-        path = self.folder / key
+        path = refuse_links(self.folder, key)
         with translate_os_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
             return create_file(path, content)
@@ -136,17 +133,15 @@ class LocalLocation:
     def delete(self, key: str) -> None:
         """Delete the file if it exists."""
         with translate_os_errors(self.folder):
-            (self.folder / key).unlink(missing_ok=True)
+            refuse_links(self.folder, key).unlink(missing_ok=True)
 
     def keys(self, prefix: str = "") -> list[str]:
         """The files below a prefix, without temporary ones."""
-        walked = os.walk(self.folder / prefix)  # tolerates folders that another process deletes meanwhile
-        files = (Path(parent, name) for parent, _, names in walked for name in names)
-        return sorted(path.relative_to(self.folder).as_posix() for path in files if path.suffix != ".tmp")
+        return [key for key in list_plain(self.folder, prefix) if not key.endswith(".tmp")]
 
     def clear(self, prefix: str) -> None:
         """Delete a folder below, recursively."""
-        shutil.rmtree(self.folder / prefix, ignore_errors=True)
+        shutil.rmtree(refuse_links(self.folder, prefix), ignore_errors=True)
 
     def __str__(self) -> str:
         return str(self.folder)

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
-from headwise.atlas.encoding import CorruptionError, pack, unpack
+from headwise.atlas.decoding import CorruptionError
+from headwise.atlas.encoding import pack, unpack
 from headwise.core import errors
 from headwise.core.errors import HeadwiseError
 from headwise.engines.engine import StudyJob, StudyWorker, WorkerSpec

@@ -1,0 +1,61 @@
+"""The door for JSON from outside: text in, a value of a declared type out, or one sentence that says what does not fit.
+
+Atlas metadata, provenance, detectors, options, rows of data files and requests come from other people. Code behind this
+door may rely on the declared types; nothing else in Headwise parses such JSON.
+
+    class Row(msgspec.Struct):
+        question: str
+
+    parse(b'{"question": 5}', Row)     # ValueError: Expected `str`, got `int` - at `$.question`
+
+Nested deeper than a type declares, text with half a surrogate pair (which cannot be written anywhere), and numbers of
+thousands of digits are refused. NaN and Infinity are accepted where a float is: Python's own JSON writes them.
+
+Cost: that of `json.loads`, and one pass of msgspec.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+__all__ = ["Attribute", "Count", "Scalar", "convert", "parse"]
+
+T = TypeVar("T")
+Scalar = str | int | float | bool | None
+Attribute = str | int | float | bool | None | list[Scalar | list[Scalar]] | dict[str, Scalar | list[Scalar]]
+"""what an attribute of an array or a group may hold"""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def parse(content: bytes | str, kind: type[T] | Any) -> T:
+    """The JSON text as a value of that type; ValueError, of one line, if it is none.
+
+    >>> parse('{"a": [1, 2]}', dict[str, list[int]])
+    {'a': [1, 2]}
+    """
+    raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    try:
+        found = json.loads(raw)
+        if _SURROGATE.search(raw):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as cause:
+        raise ValueError("it is nested too deep") from cause
+    except UnicodeError as cause:
+        raise ValueError("it is not UTF-8 text") from cause
+    return convert(found, kind)
+
+
+def convert(value: object, kind: type[T] | Any) -> T:
+    """A value made of plain lists, mappings and scalars as that type; ValueError if it is none."""
+    try:
+        found: T = msgspec.convert(value, kind)
+    except msgspec.ValidationError as cause:
+        raise ValueError(str(cause)) from cause
+    except RecursionError as cause:
+        raise ValueError("it is nested too deep") from cause
+    return found
