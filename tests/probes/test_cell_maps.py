@@ -8,18 +8,10 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from headwise.probes.batched_logistic import fit_cells
-from headwise.probes.cell_maps import (
-    CURVATURE,
-    OneStepProbes,
-    concatenate,
-    device_auroc,
-    nested,
-    probe_cells,
-    significance,
-    standardise_rows,
-)
+from headwise.probes.cell_maps import concatenate, nested, probe_cells, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.generalisation import group_topics
+from headwise.probes.one_step import CURVATURE, OneStepProbes, device_auroc, standardise_rows
 from headwise.stats.permutation import permuted_labels
 
 N, WIDTH, CELLS, PLANTED = 160, 40, 24, 9

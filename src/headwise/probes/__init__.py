@@ -5,7 +5,7 @@ Pure functions and estimators on arrays; no model is known here. In reading orde
 - ``batched_logistic``: the logistic solver, for many probes at once; ``linear``: PCA and logistic regression as one function;
 - ``features``, ``crossvalidation``, ``stacking``, ``estimator``, ``detector``, ``detector_file``: the detector;
 - ``generalisation``, ``table_rows``, ``table``: the table of detectors;
-- ``cell_maps``: maps of probes and their null; ``joint``: one classifier over all heads.
+- ``one_step``, ``cell_maps``: maps of probes and their null, also within strata; ``joint``: one classifier over all heads.
 """
 
 from headwise.probes.batched_logistic import LogisticProbe

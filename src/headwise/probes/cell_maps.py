@@ -13,23 +13,14 @@ in the same folds.
   the rank of the whole map among the shuffled ones, at least 1 / (1 + shuffles).
 - The best cell is chosen on the other folds, by probes that saw neither them nor the fold it is evaluated on, and scored on
   that fold: `nested`. The map's own maximum is not an unbiased estimate of anything.
+- Within strata (`Strata`: such as the topic of the question): the same map, in which only answers of the same stratum are
+  compared, `CellMap.within`. Here a fold holds whole strata, so that every comparison is between scores of one probe, and of
+  one that saw no answer of that stratum. With folds that divide strata it would be biased: a wrong answer left out makes its
+  stratum look better to the probe that scores it, which is enough to push AUROC within strata far *below* 0.5. Values and
+  null are both of one-step probes, with labels permuted within strata; so observed and permuted maps are exchangeable.
 
-**One-step probes.** A logistic probe (C = 1) on standardised activations Z takes one Newton step from 0, with a curvature k
-that is the same for every row, to
-
-    w = Z' α,   α = A (y - ȳ),   A = (k Z Z' + 1 1' + I)^-1          (the middle term leaves the intercept free)
-
-and stops there: a ridge regression on the labels. At 0 k is 1/4; where a probe converges, p (1 - p) is much smaller. With
-k = 0.03 the AUROCs of one step are near those of converged probes: on the default model's 465 answers (six tokens of layer
-20, 20 shuffles; 30 layers at the exact answer) the correlation is 0.95 over shuffled labels and 0.97 over layers, with 1/4
-it is 0.90 and 0.88. k was picked on those very answers, from 1/4, 0.05, 0.02, 0.005, 0.002 and 0.0005. A does not depend on
-the labels, and leaving rows F out of the fit needs no new fit (the block form of leave-one-out):
-
-    score of F without F  =  (y - ȳ)_F - (A_FF)^-1 α_F
-
-So one inverse per cell gives the out-of-fold scores of any number of shuffled labels, which is the null, and of every pair
-of folds left out together, which is what nested choice needs. On random labels the AUROC of such a probe is distributed as
-that of the converged one (tested). What is reported for a cell is always the AUROC of the converged probe.
+What one-step probes are, and why their null is that of converged ones: `one_step`. What is reported for a cell of the plain
+map is always the AUROC of the converged probe.
 
 Cost: one Gram matrix and one inverse per cell, n x n; 500 rows x 576 columns: about 0.03 s on one core. Runs on the device
 of its input, in float32 (float64 where the input is). Cells whose vectors are NaN (a layer without such a site) stay NaN.
@@ -37,8 +28,6 @@ of its input, in float32 (float64 where the input is). Cells whose vectors are N
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -46,16 +35,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.core.errors import DataError
 from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.crossvalidation import assign_folds
+from headwise.probes.one_step import OneStepProbes, device_auroc, device_auroc_within, rounded
 from headwise.stats import Auroc, auroc_by_fold, shuffle_test
+from headwise.stats.permutation import permuted_labels
+from headwise.stats.stratified import auroc_within, informative
 from headwise.stats.validation import Labels
 
-__all__ = [
-    "CellMap", "MapSignificance", "OneStepProbes", "concatenate", "device_auroc", "nested", "probe_cells", "significance",
-    "standardise_rows",
-]  # fmt: skip
+__all__ = ["CellMap", "MapSignificance", "Strata", "concatenate", "nested", "probe_cells", "significance"]
 
-CURVATURE = 0.03  # of the logistic loss
 CONVERGED_SHUFFLES = 10  # that one cell of each call is fitted on to convergence
 MIN_CALIBRATION_PAIRS = 20  # below which the spread of one-step probes is not corrected
 
@@ -64,6 +54,37 @@ Ints = NDArray[np.int64]
 
 
 # ---- maps -----------------------------------------------------------------------------------------------------------
+
+
+class Strata(NamedTuple):
+    """Answers that are alike in what should not count, and what is needed to compare only those of the same stratum."""
+
+    of: Ints
+    """(row,): the stratum of every answer, from 0"""
+    fold_of: Ints
+    """(row,): folds that hold whole strata"""
+    permuted: Labels
+    """(shuffle, row): labels permuted within strata"""
+
+    @property
+    def inflation(self) -> float:
+        """Of the variance of an AUROC of out-of-fold scores (`stats.auroc_by_fold`)."""
+        folds = int(self.fold_of.max()) + 1
+        return 1 + folds / (folds - 1)
+
+    @classmethod
+    def make(cls, strata: Ints, wrong: Labels, *, folds: int, shuffles: int, seed: int) -> Strata | None:
+        """None where fewer than two strata have both classes, so that there is nothing to compare within or fit without."""
+        of = np.unique(strata, return_inverse=True)[1].astype(np.int64)
+        if len(np.unique(of[informative(wrong, of)])) < 2:
+            return None
+        permuted = permuted_labels(wrong, of, sets=shuffles, seed=seed)
+        for count in range(min(folds, int(of.max()) + 1), 1, -1):
+            try:
+                return cls(of, assign_folds(wrong, folds=count, seed=seed, groups=of), permuted)
+            except DataError:  # a fold of one class
+                continue
+        return None
 
 
 class CellMap(NamedTuple):
@@ -81,6 +102,14 @@ class CellMap(NamedTuple):
     """(fold, cell): AUROC on the other folds, by probes that never saw the fold"""
     pairs: Floats
     """(pair, 2): some cells' AUROC with permuted labels, by a one-step and by a converged probe"""
+    within: CellMap | None = None
+    """the same within strata, by one-step probes; None where there are no strata"""
+
+    @classmethod
+    def empty(cls, cells: int, rows: int, shuffles: int, folds: int) -> CellMap:
+        """Nothing measured."""
+        shapes = (cells, rows), cells, cells, cells, (cells, shuffles), (folds, cells)
+        return cls(*(np.full(shape, np.nan) for shape in shapes), np.empty((0, 2)))
 
 
 class MapSignificance(NamedTuple):
@@ -96,20 +125,19 @@ class MapSignificance(NamedTuple):
     """share of nulls whose best cell is as good as the map's"""
 
 
-def probe_cells(features: Tensor, wrong: Labels, fold_of: Ints, permuted: Labels | None = None) -> CellMap:
-    """Probe every cell of `features` (cell, row, width); `permuted` (shuffle, row): labels for the null, if wanted."""
+def probe_cells(
+    features: Tensor, wrong: Labels, fold_of: Ints, permuted: Labels | None = None, strata: Strata | None = None
+) -> CellMap:
+    """Probe every cell of `features` (cell, row, width).
+
+    `permuted` (shuffle, row): labels for the null, if wanted; `strata`: for the map within strata, if wanted.
+    """
     cells, rows = features.shape[:2]
-    folds, shuffles = int(fold_of.max()) + 1, 0 if permuted is None else len(permuted)
-    found = CellMap(
-        score=np.full((cells, rows), np.nan),
-        value=np.full(cells, np.nan),
-        low=np.full(cells, np.nan),
-        high=np.full(cells, np.nan),
-        null=np.full((cells, shuffles), np.nan),
-        inner=np.full((folds, cells), np.nan),
-        pairs=np.empty((0, 2)),
-    )
+    found = CellMap.empty(cells, rows, 0 if permuted is None else len(permuted), int(fold_of.max()) + 1)
     measured = torch.isfinite(features).all(dim=2).all(dim=1).cpu().numpy()
+    if strata is not None:
+        within = CellMap.empty(cells, rows, len(strata.permuted), int(strata.fold_of.max()) + 1)
+        found = found._replace(within=within)
     if not measured.any():
         return found
     features = features[torch.as_tensor(measured, device=features.device)]
@@ -117,10 +145,30 @@ def probe_cells(features: Tensor, wrong: Labels, fold_of: Ints, permuted: Labels
     for cell in np.flatnonzero(measured):
         area, _ = auroc_by_fold(found.score[cell], wrong, fold_of)
         found.value[cell], found.low[cell], found.high[cell] = area.value, area.low, area.high
+    if permuted is None and strata is None:
+        return found
+    probes = OneStepProbes(features, fold_of)
     if permuted is not None:
-        found.null[measured], found.inner[:, measured] = _one_step_aurocs(features, wrong, fold_of, permuted)
+        found.null[measured], found.inner[:, measured] = _one_step_aurocs(probes, wrong, permuted)
         found = found._replace(pairs=_calibration_pairs(features, found.null[measured], fold_of, permuted))
+    if strata is not None and found.within is not None:
+        _fill_within(found.within, measured, probes.with_folds(strata.fold_of), wrong, strata)
     return found
+
+
+def _fill_within(found: CellMap, measured: Labels, probes: OneStepProbes, wrong: Labels, strata: Strata) -> None:
+    labels = torch.as_tensor(wrong, device=probes.fold_of.device)
+    score = probes.out_of_fold(labels[:, None])[..., 0].double().cpu().numpy()
+    area = auroc_within(rounded(score).T, wrong, strata.of, inflation=strata.inflation)
+    found.score[measured], found.value[measured] = score, area.value
+    found.low[measured], found.high[measured] = area.low, area.high
+    sets = torch.as_tensor(strata.permuted.T.copy(), device=labels.device)
+    found.null[measured] = device_auroc_within(probes.out_of_fold(sets), sets, strata.of).cpu().numpy()
+    for fold, inside in enumerate(probes.inside(labels)):
+        rows = strata.fold_of != fold
+        found.inner[fold, measured] = (
+            device_auroc_within(inside[:, rows, None], labels[rows, None], strata.of[rows])[:, 0].cpu().numpy()
+        )
 
 
 def _calibration_pairs(features: Tensor, null: Floats, fold_of: Ints, permuted: Labels) -> Floats:
@@ -131,10 +179,9 @@ def _calibration_pairs(features: Tensor, null: Floats, fold_of: Ints, permuted: 
     return np.column_stack([null[cell, : len(some)], converged])
 
 
-def _one_step_aurocs(features: Tensor, wrong: Labels, fold_of: Ints, permuted: Labels) -> tuple[Floats, Floats]:
+def _one_step_aurocs(probes: OneStepProbes, wrong: Labels, permuted: Labels) -> tuple[Floats, Floats]:
     """Null (cell, shuffle) and inner AUROC (fold, cell)."""
-    device = features.device
-    probes = OneStepProbes(features, fold_of)
+    device = probes.fold_of.device
     sets = torch.as_tensor(permuted.T.copy(), device=device)  # (row, shuffle)
     null = device_auroc(probes.out_of_fold(sets), sets, probes.fold_of)
     labels = torch.as_tensor(wrong, device=device)
@@ -148,8 +195,11 @@ def _one_step_aurocs(features: Tensor, wrong: Labels, fold_of: Ints, permuted: L
 
 def concatenate(parts: list[CellMap]) -> CellMap:
     """Cells of several calls, one after the other."""
-    fields = {name: [getattr(part, name) for part in parts] for name in CellMap._fields}
-    return CellMap(*(np.concatenate(values, axis=1 if name == "inner" else 0) for name, values in fields.items()))
+    names = [name for name in CellMap._fields if name != "within"]
+    fields = {name: [getattr(part, name) for part in parts] for name in names}
+    joined = CellMap(*(np.concatenate(values, axis=1 if name == "inner" else 0) for name, values in fields.items()))
+    within = [part.within for part in parts if part.within is not None]
+    return joined._replace(within=concatenate(within)) if within else joined
 
 
 def significance(cells: CellMap) -> MapSignificance:
@@ -177,9 +227,12 @@ def _spread_ratio(pairs: Floats) -> float:
 
 
 def nested(
-    cells: CellMap, wrong: Labels, fold_of: Ints, allowed: Labels | None = None
+    cells: CellMap, wrong: Labels, fold_of: Ints, allowed: Labels | None = None, *, strata: Strata | None = None
 ) -> tuple[Auroc, Floats, list[int]]:
-    """The best of the `allowed` cells, chosen without the fold it is evaluated on: AUROC, scores (row,), choice per fold."""
+    """The best of the `allowed` cells, chosen without the fold it is evaluated on: AUROC, scores (row,), choice per fold.
+
+    With `strata`, `cells` is a map within strata (`CellMap.within`), `fold_of` that of the strata.
+    """
     inner = np.where(np.isfinite(cells.inner), cells.inner, -np.inf)
     if allowed is not None:
         inner = np.where(allowed, inner, -np.inf)
@@ -187,84 +240,6 @@ def nested(
     score = np.empty(len(wrong))
     for fold, cell in enumerate(chosen):
         score[fold_of == fold] = cells.score[cell, fold_of == fold]
+    if strata is not None:
+        return auroc_within(rounded(score), wrong, strata.of, inflation=strata.inflation), score, chosen
     return auroc_by_fold(score, wrong, fold_of)[0], score, chosen
-
-
-# ---- one-step probes ------------------------------------------------------------------------------------------------
-
-
-class OneStepProbes:
-    """One-step probes of many cells on the same rows. `features`: (cell, row, width)."""
-
-    def __init__(self, features: Tensor, fold_of: Ints):
-        z = standardise_rows(features)
-        gram = torch.bmm(z, z.transpose(1, 2)).mul_(CURVATURE) + 1.0  # (cell, row, row)
-        gram.diagonal(dim1=1, dim2=2).add_(1.0)
-        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-        self.fold_of = torch.as_tensor(fold_of, device=features.device)
-        self.folds = int(self.fold_of.max()) + 1
-
-    def out_of_fold(self, labels: Tensor) -> Tensor:
-        """Scores (cell, row, label set) of every row by a probe that was fitted without its fold; labels (row, set)."""
-        scores = torch.empty((len(self._inverse), *labels.shape), dtype=self._inverse.dtype, device=labels.device)
-        target, dual = self._fit(labels)
-        for fold in range(self.folds):
-            self._leave_out(self.fold_of == fold, target, dual, scores)
-        return scores
-
-    def inside(self, labels: Tensor) -> Tensor:
-        """Scores (outer fold, cell, row) by probes that saw neither the outer fold nor the row's own; labels (row,).
-
-        NaN inside the outer fold.
-        """
-        cells, rows = self._inverse.shape[:2]
-        found = torch.full((self.folds, cells, rows), torch.nan, dtype=self._inverse.dtype, device=labels.device)
-        target, dual = self._fit(labels[:, None])
-        both = torch.empty((cells, rows, 1), dtype=self._inverse.dtype, device=labels.device)
-        for one, other in combinations(range(self.folds), 2):
-            self._leave_out((self.fold_of == one) | (self.fold_of == other), target, dual, both)
-            for outer, inner in ((one, other), (other, one)):
-                own = self.fold_of == inner
-                found[outer][:, own] = both[:, own, 0]
-        return found
-
-    def _fit(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        target = labels.to(self._inverse.dtype)
-        target = target - target.mean(dim=0)
-        return target, self._inverse @ target  # (row, set), (cell, row, set)
-
-    def _leave_out(self, rows: Tensor, target: Tensor, dual: Tensor, into: Tensor) -> None:
-        index = rows.nonzero()[:, 0]
-        block = self._inverse[:, index][:, :, index]  # symmetric and positive: of an inverse that is
-        lower = torch.linalg.cholesky(block)  # MKL's LU, which `solve` takes, fails now and then with several threads
-        into[:, index] = target[index] - torch.cholesky_solve(dual[:, index], lower)
-
-
-def standardise_rows(features: Tensor) -> Tensor:
-    """Columns of mean 0 and deviation 1 over the rows; a column that never changes is 0."""
-    z = features if features.dtype == torch.float64 else features.float()
-    z = z - z.mean(dim=1, keepdim=True)
-    deviation = z.square().mean(dim=1, keepdim=True).sqrt()
-    return z / torch.where(deviation > 1e-12, deviation, torch.inf)
-
-
-def device_auroc(scores: Tensor, labels: Tensor, fold_of: Tensor, folds: Iterable[int] | None = None) -> Tensor:
-    """AUROC, mean over folds: scores (..., row, set), labels (row, set) -> (..., set).
-
-    `stats.auroc_rows` on the device of the scores, where a null of thousands of label sets lies; equal scores count in the
-    order in which they are sorted.
-
-    >>> labels = torch.tensor([[True], [False], [True], [False]])
-    >>> device_auroc(torch.tensor([[[3.0], [1.0], [0.0], [2.0]]]), labels, torch.tensor([0, 0, 1, 1])).tolist()
-    [[0.5]]
-    """
-    values = []
-    for fold in sorted(set(fold_of.tolist())) if folds is None else folds:
-        own = fold_of == fold
-        order = scores[..., own, :].argsort(dim=-2)
-        ordered = labels[own].expand(order.shape).gather(-2, order)  # labels from the lowest score up
-        below = (~ordered).cumsum(dim=-2)
-        pairs = (below * ordered).sum(dim=-2).double()
-        positives = labels[own].sum(dim=0)
-        values.append(pairs / (positives * (~labels[own]).sum(dim=0)))
-    return torch.stack(values).mean(dim=0)

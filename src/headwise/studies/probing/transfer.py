@@ -24,7 +24,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
 from headwise.probes.batched_logistic import LogisticProbe
-from headwise.probes.cell_maps import OneStepProbes, device_auroc
+from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.generalisation import group_topics
 from headwise.stats import auroc, auroc_by_fold
