@@ -18,7 +18,9 @@ ROWS = {
     "Probe, best cell": 0.8, "Probe, best head": 0.72, "Probe, exact answer": 0.81, "Probe, last token": 0.66,
     "Probe, end of question": 0.65,
     "Log-probability, mean": 0.6, "Log-probability, min of exact answer": 0.74, "p(True)": 0.48, "Length": 0.58,
+    "Question: topic": 0.66, "Question: topic, difficulty, length": 0.73, "Question: words": 0.62,
 }  # fmt: skip
+KINDS = {"Probe,": "supervised", "Question:": "question"}
 GROUPS = ("animals, body", "books, films, music", "capitals, continents")
 
 
@@ -34,7 +36,8 @@ def probing_dataset(layers: int = 30, heads: int = 9, *, strength: float = 1.0, 
     found = exact.max(axis=1) > high
     head = 0.5 + strength * 0.2 * rng.random((layers, heads)) ** 3 + rng.normal(scale=0.01, size=(layers, heads))
     head_q = np.where(head > 0.58, 0.01, 0.4)
-    wrong = np.arange(examples) % 5 < 3
+    within, head_within = 0.5 + 0.5 * (auroc - 0.5), 0.5 + 0.6 * (head - 0.5)
+    wrong = np.random.default_rng(1).permutation(np.arange(examples) % 5 < 3)
     in_prompt = np.zeros(15, dtype=np.int64)
     in_prompt[7:10] = (40, 22, 6)
     received = rng.random((layers, 15)) * 0.1
@@ -73,6 +76,29 @@ def probing_dataset(layers: int = 30, heads: int = 9, *, strength: float = 1.0, 
             "table_exact": of(("detector",), np.array(list(ROWS.values())) - 0.01),
             "table_exact_low": of(("detector",), np.array(list(ROWS.values())) - 0.07),
             "table_exact_high": of(("detector",), np.array(list(ROWS.values())) + 0.05),
+            "table_within": of(("detector",), 0.5 + (np.array(list(ROWS.values())) - 0.5) / 3),
+            "table_within_low": of(("detector",), 0.44 + (np.array(list(ROWS.values())) - 0.5) / 3),
+            "table_within_high": of(("detector",), 0.56 + (np.array(list(ROWS.values())) - 0.5) / 3),
+            "table_gain": of(("detector",), np.array(list(ROWS.values())) - 0.73),
+            "table_gain_low": of(("detector",), np.array(list(ROWS.values())) - 0.78),
+            "table_gain_high": of(("detector",), np.array(list(ROWS.values())) - 0.68),
+            "table_gain_p": of(("detector",), np.linspace(0.002, 0.8, len(ROWS))),
+            "within": of(cells, within), "within_low": of(cells, within - 0.06), "within_high": of(cells, within + 0.06),
+            "within_p": of(cells, np.where(within > 0.62, 0.001, 0.5)),
+            "within_q": of(cells, np.where(within > 0.62, 0.02, 0.6)),
+            "within_null_high": of(cells, np.full(auroc.shape, 0.57)), "within_best_high": ("site", np.full(2, 0.62)),
+            "within_best_p": ("site", np.where(within.max(axis=(1, 2)) > 0.62, 0.01, 0.3)),
+            "nested_within": of(("site",), within.max(axis=(1, 2)) - 0.02),
+            "nested_within_low": of(("site",), within.max(axis=(1, 2)) - 0.08),
+            "nested_within_high": of(("site",), within.max(axis=(1, 2)) + 0.04),
+            "head_within": of(("layer", "head"), head_within),
+            "head_within_low": of(("layer", "head"), head_within - 0.05),
+            "head_within_high": of(("layer", "head"), head_within + 0.05),
+            "head_within_p": of(("layer", "head"), np.where(head_within > 0.57, 0.002, 0.5)),
+            "head_within_q": of(("layer", "head"), np.where(head_within > 0.57, 0.02, 0.6)),
+            "head_within_null_high": of(("layer", "head"), head * 0 + 0.56),
+            "head_within_best_high": 0.61, "head_within_best_p": 0.02 if strength else 0.4,
+            "stratum": ("example", np.arange(examples) % 60),
             "table_over_logprob": of(("detector",), np.array(list(ROWS.values())) - 0.74),
             "table_over_logprob_low": of(("detector",), np.array(list(ROWS.values())) - 0.8),
             "table_over_logprob_high": of(("detector",), np.array(list(ROWS.values())) - 0.68),
@@ -93,11 +119,13 @@ def probing_dataset(layers: int = 30, heads: int = 9, *, strength: float = 1.0, 
             "site": np.array(["mlp_in", "residual"], dtype=object), "layer": np.arange(layers), "head": np.arange(heads),
             "token": np.array(TOKENS, dtype=object), "example": np.array(names, dtype=object),
             "detector": np.array(list(ROWS), dtype=object),
-            "kind": ("detector", np.array(["supervised" if "Probe" in row else "score" for row in ROWS], dtype=object)),
+            "kind": ("detector", np.array([KINDS.get(row.split()[0], "score") for row in ROWS], dtype=object)),
             "trained_on": np.array([*GROUPS, "others"], dtype=object), "topic": np.array(GROUPS, dtype=object),
         },
         attrs={
-            "title": "Where the model knows that it errs", "record": json.dumps(["head_auroc", "head_q"]), "spans": "blind",
+            "title": "Where the model knows that it errs", "spans": "blind",
+            "record": json.dumps(["head_auroc", "head_q", "head_within", "head_within_q"]),
+            "strata": "topic x difficulty (60 strata)", "question_reference": "Question: topic, difficulty, length",
             "folds": 5, "shuffles": 100, "logprob_reference": "Log-probability, min of exact answer",
             "counts": json.dumps(
                 {"refused": 4, "wrong": int(wrong.sum()), "correct": int((~wrong).sum()), "without_exact_wrong": 20,

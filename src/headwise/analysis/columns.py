@@ -114,6 +114,8 @@ def columns_of(datasets: Mapping[str, xr.Dataset]) -> Columns:
 
 def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Iterator[Column]:
     for spec in _head_columns(study, dataset):
+        if spec.variable not in dataset:  # an older version of the study
+            continue
         chosen = dataset.sel({dim: [label] for dim, label in spec.only.items() if dim in dataset.dims})
         maps_of = {
             role: _maps(study, chosen, variable, layers, heads)

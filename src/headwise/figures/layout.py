@@ -223,7 +223,9 @@ class _Plan:
     def _gutter(self, index: int) -> float:
         panel = self.figure.panels[index]
         if isinstance(panel, Legend) or not self._labelled_y(index):
-            return 0.0
+            return (
+                text_width("0.0", SMALL) if isinstance(panel, Intervals) else 0.0
+            )  # the ends of two axes side by side
         if isinstance(panel, Tiles):
             name = line_height(SMALL + 0.6) if panel.row_name else 0.0
             return name + max((text_width(label, SMALL) + TICK for label in panel.row_labels), default=0.0)
@@ -291,8 +293,9 @@ def _is_large(panel: Panel) -> bool:
 
 
 def _axis(panel: Panel | None, side: str) -> Axis | None:
-    """The axis a neighbour can rely on: that of a map."""
-    return getattr(panel, side) if isinstance(panel, Heatmap | CategoryMap) else None
+    """The axis a neighbour can rely on: that of a map, or the rows of intervals."""
+    shared = (Heatmap, CategoryMap, Intervals) if side == "y" else (Heatmap, CategoryMap)
+    return getattr(panel, side) if isinstance(panel, shared) else None
 
 
 def _bars(figure: Figure) -> tuple[frozenset[int], bool]:

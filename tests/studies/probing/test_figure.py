@@ -14,7 +14,7 @@ from headwise.figures import Heatmap, Intervals, save
 from headwise.studies.present import figure_of
 from headwise.studies.registry import dataset_spec
 
-KINDS = ("tokens", "heads", "transfer", "table")
+KINDS = ("tokens", "within", "heads", "transfer", "table")
 
 
 @pytest.fixture
@@ -86,14 +86,50 @@ def test_the_other_kinds(probing: xr.Dataset) -> None:
     assert isinstance(heads, Heatmap)
     found = int((probing["head_q"] < 0.05).sum())
     assert heads.values.shape == (30, 9) and f"{found} of 270 heads" in heads.subtitle
+    inside = figure_of("probing", probing, kind="heads").panels[1]
+    assert f"{int((probing['head_within_q'] < 0.05).sum())} of 270 heads" in inside.subtitle
     raw, gain = figure_of("probing", probing, kind="transfer").panels
     assert isinstance(raw, Heatmap) and isinstance(gain, Heatmap)
     np.testing.assert_allclose(raw.values - probing["transfer_logprob"].values, gain.values, atol=1e-6)
     table = figure_of("probing", probing, kind="table").panels[0]
     assert isinstance(table, Intervals)
     assert table.y.labels[0] == "Probe, exact answer"
+    assert table.y.labels[-3:] == ("Question: topic, difficulty, length", "Question: topic", "Question: words")
+    _, inside, gain = figure_of("probing", probing, kind="table").panels
+    at = inside.y.labels.index("Probe, best cell")
+    assert inside.values[at] == pytest.approx(0.6) and gain.values[at] == pytest.approx(0.07, abs=1e-6)
+    assert "(Question: topic, difficulty, length)" in figure_of("probing", probing, kind="table").notes[0]
     with pytest.raises(StudyError, match="no cross-topic matrix"):
         figure_of("probing", probing.drop_vars(["transfer", "transfer_gain"]), kind="transfer")
+
+
+def test_the_map_within_strata_stands_next_to_the_plain_one(probing: xr.Dataset) -> None:
+    figure = figure_of("probing", probing, kind="within", site="residual")
+    plain, within = figure.panels
+    np.testing.assert_array_equal(within.values, probing["within"].sel(site="residual").values)
+    np.testing.assert_array_equal(plain.values, probing["auroc"].sel(site="residual").values)
+    count = int((probing["within_q"].sel(site="residual") < 0.05).sum())
+    assert f"q < 0.05: {count} of 450 cells" in within.subtitle and "topic x difficulty (60 strata)" in figure.notes[0]
+    assert "Within topic x difficulty (60 strata)" in figure_of("probing", probing).notes[0]
+
+
+def test_a_dataset_of_the_first_version_is_still_drawn(probing: xr.Dataset) -> None:
+    new = (
+        "within",
+        "head_within",
+        "table_within",
+        "table_gain",
+        "table_over",
+        "table_exact",
+        "has_exact",
+        "auroc_exact",
+    )
+    names = [name for name in probing.data_vars if str(name).startswith((*new, "nested_within", "stratum"))]
+    old = probing.drop_vars(names)
+    for kind in ("tokens", "heads", "table"):
+        assert len(figure_of("probing", old, kind=kind).panels) == {"tokens": 2, "heads": 2, "table": 1}[kind]
+    with pytest.raises(StudyError, match=r"has no map within strata.*--redo probing"):
+        figure_of("probing", old, kind="within")
 
 
 @pytest.mark.parametrize("size", [(30, 9), (80, 64), (4, 2)])

@@ -79,7 +79,11 @@ def answers_of(wrong: np.ndarray) -> xr.Dataset:
 
 
 def finalized(
-    wrong: np.ndarray, readings: xr.Dataset, options: ProbingOptions = QUICK, has_exact: np.ndarray | None = None
+    wrong: np.ndarray,
+    readings: xr.Dataset,
+    options: ProbingOptions = QUICK,
+    has_exact: np.ndarray | None = None,
+    answers: xr.Dataset | None = None,
 ) -> xr.Dataset:
     spans = [(2, 3)] * len(wrong)
     positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
@@ -89,7 +93,8 @@ def finalized(
     ]
     half = len(wrong) // 2
     shards = [readings.isel(example=slice(None, half)), readings.isel(example=slice(half, None))]
-    return finalize(shards, answers_of(wrong), asked, positions, options, has_exact)
+    answers = answers_of(wrong) if answers is None else answers
+    return finalize(shards, answers, asked, positions, options, has_exact)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +131,7 @@ def test_the_table_and_the_leak(planted):
     assert abs(table["Probe, last token"] - 0.5) < 0.2
     scores = [name for name in table.index if not name.startswith("Probe")]
     assert max(scores, key=lambda name: table[name]) == "Log-probability, min of exact answer"
-    assert {"Length", "p(True)"} <= set(scores) and len(scores) == 8
+    assert {"Length", "p(True)", "Question: topic", "Question: words"} <= set(scores) and len(scores) == 11
     leak = json.loads(planted.attrs["leak"])
     assert set(leak) == set(EXACT)
     for token in EXACT:  # the same spans here, so there is nothing to gain
@@ -152,6 +157,95 @@ def test_gains_over_log_probability_are_paired(planted):
     assert float(best["table_over_logprob_low"]) > 0 and float(best["table_over_logprob_p"]) < 0.05
     assert float(idle["table_over_logprob_high"]) < 0
     assert float(same["table_over_logprob"]) == 0 and float(same["table_over_logprob_p"]) == 1
+
+
+# ---- what the question alone says -----------------------------------------------------------------------------------
+
+TOPICS = 12
+
+
+def by_topic(seed: int = 11, rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    """Topics, and errors that depend on the topic."""
+    rng = np.random.default_rng(seed)
+    topic = np.arange(rows) % TOPICS
+    return topic, rng.random(rows) < np.linspace(0.15, 0.85, TOPICS)[topic]
+
+
+def with_topics(wrong: np.ndarray, topic: np.ndarray) -> xr.Dataset:
+    names = np.array([f"topic {one}" for one in topic], dtype=object)
+    asked = np.array([f"What is number {index} of topic {one}?" for index, one in enumerate(topic)], dtype=object)
+    return answers_of(wrong).assign(topic=("example", names), question=("example", asked))
+
+
+def carrying(strength: float) -> xr.Dataset:
+    """Activations that carry the topic and noise, everywhere; and of this strength, at one cell and one head, the error."""
+    topic, wrong = by_topic()
+    code = 3 * np.random.default_rng(0).normal(size=(TOPICS, WIDTH))
+    code[:, 0] = np.linspace(-4, 4, TOPICS)  # as the errors
+    readings = readings_of(wrong, strength=strength, seed=1)
+    readings["activation"] += code[topic][:, None, None, None].astype(np.float16)
+    readings["z"] += code[topic][:, None, None, :5].astype(np.float16)
+    return finalized(wrong, readings, answers=with_topics(wrong, topic))
+
+
+@pytest.fixture(scope="module")
+def knows_topic() -> xr.Dataset:
+    return carrying(0.0)
+
+
+@pytest.fixture(scope="module")
+def knows_error() -> xr.Dataset:
+    return carrying(1.6)
+
+
+def test_activations_that_carry_only_the_topic_show_nothing_within_strata(knows_topic):
+    assert knows_topic.attrs["strata"] == "topic (12 strata)"
+    assert int((knows_topic["q"] < 0.05).sum()) > 150  # the plain map is full of findings
+    assert int((knows_topic["within_q"] < 0.05).sum()) == 0 and float(knows_topic["within_best_p"].min()) > 0.05
+    assert int((knows_topic["head_within_q"] < 0.05).sum()) == 0
+    assert abs(float(knows_topic["within"].mean()) - 0.5) < 0.02  # no bias from folds that divide strata
+    assert bool((knows_topic["nested_within_low"] < 0.5).all()) and bool(
+        (knows_topic["nested_within_high"] > 0.5).all()
+    )
+    table = knows_topic.set_index(detector="detector").sel(detector="Probe, best cell")
+    assert float(table["table_auroc"]) > 0.7 and float(table["table_gain_low"]) < 0 < float(table["table_gain_high"])
+    assert float(table["table_within_low"]) < 0.5 < float(table["table_within_high"])
+
+
+def test_activations_that_carry_the_error_show_it_within_strata(knows_error):
+    for site in knows_error["site"].values:
+        one = knows_error.sel(site=site)
+        assert np.argwhere(one["within_q"].values < 0.05).tolist() == [[5, POSITIONS.index("exact_answer_last")]]
+        assert float(one["nested_within_low"]) > 0.7 and float(one["within_best_p"]) < 0.05
+    assert np.argwhere(knows_error["head_within_q"].values < 0.05).tolist() == [[5, 1]]
+    table = knows_error.set_index(detector="detector").sel(detector="Probe, exact answer")
+    assert float(table["table_gain_low"]) > 0 and float(table["table_gain_p"]) < 0.01
+    assert float(table["table_within_low"]) > 0.7
+
+
+def test_question_only_rows_see_the_topic_and_nothing_within_it(knows_topic, knows_error):
+    for found in (knows_topic, knows_error):
+        assert found.attrs["question_reference"] in ("Question: topic", "Question: topic, length", "Question: words")
+        topic = found.set_index(detector="detector").sel(detector="Question: topic")
+        assert float(topic["table_auroc"]) > 0.65 and float(topic["table_within"]) == 0.5
+        best = max(
+            float(found["table_auroc"][row]) for row, kind in enumerate(found["kind"].values) if kind == "question"
+        )
+        reference = found.set_index(detector="detector").sel(detector=found.attrs["question_reference"])
+        assert float(reference["table_auroc"]) == pytest.approx(best) and float(reference["table_gain"]) == 0
+
+
+def test_without_strata_nothing_is_claimed_within_them():
+    """One question asked again and again, of one length: there is nothing to stratify by."""
+    wrong = np.random.default_rng(1).random(N) < 0.6
+    same = answers_of(wrong).assign(
+        topic=("example", np.array(["kings"] * N, dtype=object)),
+        question=("example", np.array(["Who?"] * N, dtype=object)),
+    )
+    found = finalized(wrong, readings_of(wrong), answers=same)
+    assert "within" not in found and found["table_within"].isnull().all()
+    assert json.loads(found.attrs["record"]) == ["head_auroc", "head_q"]
+    assert "questions could not be grouped" in describe("probing", found.assign_attrs(counts="{}")).text()
 
 
 def test_answers_without_an_exact_answer_are_counted_apart():

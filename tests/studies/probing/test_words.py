@@ -8,6 +8,7 @@ import xarray as xr
 from synthetic.probing import probing_dataset as make_probing
 
 from headwise.describe import Description
+from headwise.stats.power import minimum_detectable_auroc
 from headwise.studies.present import describe
 
 
@@ -55,6 +56,40 @@ def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Descripti
     assert said["value over Probe, last token"] == pytest.approx(-0.08)
     assert said["p over Probe, best cell"] == pytest.approx(0.001)
     assert (said["without exact"], said["without exact wrong"]) == (22, 20)
+
+
+def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words: Description) -> None:
+    said, rows = numbers(words), dataset.set_index(detector="detector")
+    for site in ("mlp_in", "residual"):
+        one = dataset.sel(site=site)
+        assert said[f"within found {site}"] == int((one["within_q"] < 0.05).sum())
+        assert said[f"within best {site}"] == pytest.approx(float(one["within"].max()))
+        for side, name in (("value", "nested_within"), ("low", "nested_within_low"), ("high", "nested_within_high")):
+            assert said[f"{side} nested_within {site}"] == pytest.approx(float(one[name]))
+    for name in ("Probe, best cell", "Probe, last token", "Log-probability, min of exact answer"):
+        assert said[f"value gain {name}"] == pytest.approx(float(rows["table_gain"].sel(detector=name)))
+        assert said[f"low within {name}"] == pytest.approx(float(rows["table_within_low"].sel(detector=name)))
+    assert said["heads within"] == int((dataset["head_within_q"] < 0.05).sum())
+    assert said["value row Question: words"] == pytest.approx(0.62)
+    assert said["detectable gain"] == pytest.approx(0.1 / 3.92 * (1.959964 + 0.841621), rel=1e-4)
+    wrong, stratum = dataset["wrong"].values, dataset["stratum"].values
+    counts = [[int((stratum[kind] == one).sum()) for one in range(60)] for kind in (wrong, ~wrong)]
+    assert said["detectable within mlp_in"] == pytest.approx(minimum_detectable_auroc(*counts, tests=450))
+
+
+def test_the_headline_says_whether_the_probe_finds_more_than_the_question(
+    dataset: xr.Dataset, words: Description
+) -> None:
+    assert (
+        "so the probe finds more than the question reveals; the question alone (topic, difficulty, length) has 0.73"
+        in (words.short())
+    )
+    weak = dataset.assign(nested_within_low=dataset["nested_within_low"] - 0.2)
+    assert "it is not shown that the probe finds more than the question reveals" in describe("probing", weak).short()
+    first = [name for name in dataset.data_vars if "within" in str(name) or name in ("stratum", "table_gain")]
+    assert "made by an older version" in describe("probing", dataset.drop_vars(first)).short()
+    questions = dataset.drop_vars([name for name in first if name != "stratum"])
+    assert "The questions could not be grouped" in describe("probing", questions).short()
 
 
 def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> None:

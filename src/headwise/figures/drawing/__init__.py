@@ -131,7 +131,7 @@ def _paint_panel(canvas: Canvas, page: Page, slot: Slot, figure: Figure) -> None
     elif isinstance(panel, Scatter):
         plots.paint_scatter(axes, panel, slot)
     elif isinstance(panel, Intervals):
-        plots.paint_intervals(axes, panel)
+        plots.paint_intervals(axes, panel, slot)
     elif isinstance(panel, Legend):
         plots.paint_legend(axes, panel, slot)
     _write_down(canvas, page, slot.box.left, slot.titles_top, (slot.title, PANEL_TITLE), (slot.subtitle, SMALL))

@@ -69,8 +69,8 @@ def paint_scatter(axes: Axes, panel: Scatter, slot: Slot) -> None:
         _name_groups(axes)
 
 
-def paint_intervals(axes: Axes, panel: Intervals) -> None:
-    """One dot with its line per row, the first row on top."""
+def paint_intervals(axes: Axes, panel: Intervals, slot: Slot) -> None:
+    """One dot with its line per row, the first row on top; rows and groups are named where the panel to the left has others."""
     rows = np.arange(len(panel.y.labels))
     groups = np.array(panel.groups or [0] * rows.size)
     for index, category in enumerate(panel.categories or (Category("all", "", _BLUE),)):
@@ -84,9 +84,9 @@ def paint_intervals(axes: Axes, panel: Intervals) -> None:
     _finish(axes, panel.x, panel.y, panel.guides)
     named = len(panel.categories) > 1 and any(each.label for each in panel.categories)
     axes.set_ylim(rows.size - 0.4 + 1.2 * named, -0.6)
-    axes.set_yticks(rows, panel.y.labels)
+    axes.set_yticks(rows if slot.labelled_y else [], panel.y.labels if slot.labelled_y else [])
     axes.tick_params(axis="y", length=0)
-    if named:  # on a line of their own; squares, because a dot could be taken for one of the data
+    if named and slot.labelled_y:  # on a line of their own; squares, because a dot could be taken for one of the data
         axes.legend(
             handles=[Patch(color=each.colour, label=each.label) for each in panel.categories],
             loc="lower right", ncols=len(panel.categories), fontsize=SMALL, frameon=False, handlelength=0.8,

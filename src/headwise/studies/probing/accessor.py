@@ -11,6 +11,7 @@ import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
 from headwise.describe.writer import Writer
+from headwise.stats.power import minimum_detectable_auroc
 
 __all__ = ["OTHERS", "SIGNIFICANCE", "BestCell", "ProbingAccessor", "with_ends"]
 
@@ -87,6 +88,44 @@ class ProbingAccessor:
         """Rows of the table with their AUROC, of these kinds or all."""
         values = zip(*(self.dataset[name].values for name in (DETECTOR, "kind", "table_auroc")), strict=True)
         return {str(name): float(value) for name, kind, value in values if not kinds or str(kind) in kinds}
+
+    @property
+    def strata(self) -> str:
+        """What is alike in questions that are compared, such as "topic x difficulty (61 strata)"; empty where unknown."""
+        return str(self.dataset.attrs.get("strata", ""))
+
+    @property
+    def question_reference(self) -> str | None:
+        """The strongest row that knows only the question; None where there is none."""
+        name = str(self.dataset.attrs.get("question_reference", ""))
+        return name if name in self.rows("question") else None
+
+    def has_within(self) -> bool:
+        """Whether answers were compared within strata."""
+        return "within" in self.dataset
+
+    def nested_within(self, site: str | None = None) -> tuple[float, float, float]:
+        """AUROC within strata of the cell that is chosen on other strata than it is evaluated on."""
+        ends = ("nested_within", "nested_within_low", "nested_within_high")
+        value, low, high = (self.per_site(name, site) for name in ends)
+        return value, low, high
+
+    def beats_question(self, site: str | None = None) -> bool:
+        """Whether, among questions that are alike, the probe separates wrong from correct answers."""
+        return (
+            self.has_within()
+            and self.per_site("within_best_p", site) < SIGNIFICANCE
+            and self.nested_within(site)[1] > 0.5
+        )
+
+    def detectable(self, tests: int, *, within: bool = False) -> float:
+        """The smallest AUROC that one of so many tests finds in 80 % of cases; NaN where the answers are not stored."""
+        wrong = self.dataset["wrong"].values.astype(bool)
+        if not within:
+            return minimum_detectable_auroc(int(wrong.sum()), int((~wrong).sum()), tests=tests)
+        stratum = self.dataset["stratum"].values.astype(int)
+        counts = [np.bincount(stratum[kind], minlength=stratum.max() + 1) for kind in (wrong, ~wrong)]
+        return minimum_detectable_auroc(*counts, tests=tests)
 
     def without_exact(self) -> int:
         """Answers in which no exact answer was found."""

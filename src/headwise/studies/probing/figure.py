@@ -3,8 +3,9 @@
 ``kind="tokens"``: a layer x token map, layer 0 at the top, the fifteen tokens in the order of the text; each cell the
 held-out AUROC of a probe, 0.5 to 1.0. A black frame stands around the exact-answer columns over the layers within 0.02
 of the best of them (or the layers the caller gives), a ring at the best cell. Next to it the attention that each of these
-tokens receives, so that "attended" and "informative" can be compared. ``"heads"``: layer x head, probes on each head's
-output at the exact answer. ``"transfer"``: fitted on one group of topics, tested on another, raw and minus
+tokens receives, so that "attended" and "informative" can be compared. ``"within"``: the same map next to the one in which
+only answers to questions that are alike are compared. ``"heads"``: layer x head, probes on each head's output at the exact
+answer, both ways. ``"transfer"``: fitted on one group of topics, tested on another, raw and minus
 log-probability. ``"table"``: probes and baselines.
 
 Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every title: theirs is the MLP's input.
@@ -43,6 +44,11 @@ EXACT = "exact_answer"  # columns of the exact answer begin so
 EXTRAS = ("low", "high", "p", "q", "null_high")
 CHANCE = 0.5
 N_HEADS_LISTED = 12
+TABLE_KINDS = {  # of rows, with label and colour
+    "supervised": ("probe", "#31688e"),
+    "score": ("score", "#7a7a7a"),
+    "question": ("question alone", "#c2902b"),
+}
 
 
 def figure(
@@ -87,7 +93,7 @@ def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> list[
         FigureVariant(site, f"Tokens, {SITE_LABELS.get(site, site)}", {"kind": "tokens", "site": site})
         for site in sites
     ]
-    return [*maps, *variants[1:]]
+    return [*maps, *(one for one in variants[1:] if one.key != "within" or "within" in dataset)]
 
 
 def _positions(dataset: xr.Dataset, positions: Iterable[str] | str | None) -> list[str]:
@@ -127,6 +133,7 @@ def _tokens(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     notes = [
         "Each cell: AUROC on held-out answers, mean over folds; ring: the best cell.",
         _nested(chosen),
+        _nested_within(chosen),
         about_frame,
     ]
     if np.isnan(received).any():
@@ -197,6 +204,60 @@ def _nested(chosen: xr.Dataset) -> str:
     )
 
 
+def _nested_within(chosen: xr.Dataset) -> str:
+    if "within" not in chosen:
+        return ""
+    value, low, high = (float(chosen[f"nested_within{end}"]) for end in ("", "_low", "_high"))
+    return (
+        f"Within {chosen.attrs.get('strata', 'strata')}, comparing only answers to like questions, the best cell has "
+        f"{value:.2f} ({low:.2f} to {high:.2f})."
+    )
+
+
+# ---- within strata --------------------------------------------------------------------------------------------------
+
+
+def _within(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+    if "within" not in chosen:
+        raise StudyError(
+            "This probing study has no map within strata: its questions could not be grouped, or it was built by an older "
+            "version (build it again with --redo probing)."
+        )
+    names, starred = _labels(chosen)
+    x, y = Axis("Token", names), Axis("Layer", cell_names(chosen, LAYER))
+    plain, within = (chosen[name].transpose(LAYER, TOKEN).values for name in ("auroc", "within"))
+    best = np.unravel_index(np.nanargmax(within), within.shape)
+    q = chosen["within_q"].values
+    panels = (
+        Heatmap(
+            key="auroc", title=f"Probe on the {SITE_NAMES.get(site, site)}, all pairs", subtitle=_beyond(chosen),
+            values=plain, x=x, y=y, scale="auroc",
+            extras={name: chosen[name].transpose(LAYER, TOKEN).values for name in EXTRAS if name in chosen},
+        ),
+        Heatmap(
+            key="within", title="Within strata",
+            subtitle=f"q < 0.05: {int((q < 0.05).sum())} of {int(np.isfinite(q).sum())} cells",
+            values=within, x=x, y=y, scale="within", marks=(Mark(int(best[0]), int(best[1])),),
+            extras={name: chosen[f"within_{name}"].transpose(LAYER, TOKEN).values for name in EXTRAS},
+        ),
+    )  # fmt: skip
+    high = float(chosen["within_best_high"])
+    scale = Scale(
+        "AUROC within strata", CHANCE, 1.0, "Blues", under=bool((within[np.isfinite(within)] < CHANCE).any()),
+        marks=(ScaleMark(high, "best of a map with permuted labels"),) if CHANCE <= high <= 1 else (),
+    )  # fmt: skip
+    note = (
+        f"Strata: {chosen.attrs.get('strata', 'of the question')}; only answers of the same stratum are compared, by probes "
+        f"fitted on other strata; labels are permuted within strata. Ring: the best cell. {_nested_within(chosen)}"
+    )
+    return (
+        panels,
+        2,
+        {"auroc": _auroc_scale(plain, chosen), "within": scale},
+        f"{note} {_asterisk(chosen) if starred else ''}",
+    )
+
+
 # ---- the other kinds ------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +279,17 @@ def _heads(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         "AUROC on held-out answers; q: Benjamini-Hochberg over the heads, against permuted labels. Pointer and dashes: "
         "95th percentile of the best head over maps with permuted labels."
     )
-    return (panel, _strongest(chosen, values, best_high)), 2, {"auroc": scale}, note
+    if "head_within" not in chosen:
+        return (panel, _strongest(chosen, values, best_high)), 2, {"auroc": scale}, note
+    within, within_q = (chosen[name].transpose(LAYER, HEAD).values for name in ("head_within", "head_within_q"))
+    inside = Heatmap(
+        key="heads_within", title="Within strata",
+        subtitle=f"q < 0.05: {int((within_q < 0.05).sum())} of {int(np.isfinite(within_q).sum())} heads",
+        values=within, x=panel.x, y=panel.y, scale="auroc",
+        extras={name: chosen[f"head_within_{name}"].transpose(LAYER, HEAD).values for name in EXTRAS},
+    )  # fmt: skip
+    note += f" Within strata: {chosen.attrs.get('strata', '')}, comparing only answers to like questions."
+    return (panel, inside, _strongest(chosen, values, best_high)), 3, {"auroc": scale}, note
 
 
 def _strongest(chosen: xr.Dataset, values: np.ndarray, best_high: float) -> Intervals:
@@ -261,32 +332,45 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
 
 
 def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
-    values, low, high = (chosen[f"table_{side}"].values for side in ("auroc", "low", "high"))
-    kinds = [str(kind) for kind in chosen["kind"].values]
-    order = sorted(range(len(values)), key=lambda row: (kinds[row] != "supervised", -values[row]))
-    panel = Intervals(
-        key="table", title="AUROC, 95 % interval", values=values[order], low=low[order], high=high[order],
-        x=Axis("AUROC", low=min(0.4, float(np.floor(10 * np.nanmin(low)) / 10)), high=1.0),
-        y=Axis("", tuple(str(chosen[DETECTOR].values[row]) for row in order)),
-        groups=tuple(int(kinds[row] != "supervised") for row in order),
-        categories=(Category("supervised", "probe", "#31688e"), Category("score", "score", "#7a7a7a")),
-        guides=(Guide("x", CHANCE),),
-    )  # fmt: skip
-    return (
-        (panel,),
-        1,
-        {},
-        "Layers of probes are selected on other folds than they are evaluated on. Scores are not fitted.",
-    )
+    values, kinds = chosen["table_auroc"].values, [str(kind) for kind in chosen["kind"].values]
+    order = sorted(range(len(values)), key=lambda row: (list(TABLE_KINDS).index(kinds[row]), -values[row]))
+    there = [kind for kind in TABLE_KINDS if kind in kinds]
+    names = tuple(str(chosen[DETECTOR].values[row]) for row in order)
+
+    def panel(key: str, title: str, ends: tuple[str, str, str], guide: float, axis: str) -> Intervals:
+        value, low, high = (chosen[name].values[order] for name in ends)
+        finite = np.concatenate([low, high])[np.isfinite(np.concatenate([low, high]))]
+        first, last = np.floor(10 * finite.min()) / 10, np.ceil(10 * finite.max()) / 10
+        bounds = (min(0.4, first), 1.0) if guide == CHANCE else (first, last)
+        return Intervals(
+            key=key, title=title, values=value, low=low, high=high, x=Axis(axis, low=float(bounds[0]), high=float(bounds[1])),
+            y=Axis("", names), groups=tuple(there.index(kinds[row]) for row in order),
+            categories=tuple(Category(kind, *TABLE_KINDS[kind]) for kind in there), guides=(Guide("x", guide),),
+        )  # fmt: skip
+
+    panels = [panel("table", "AUROC, all pairs", ("table_auroc", "table_low", "table_high"), CHANCE, "AUROC")]
+    note = "Lines: 95 % intervals. Layers of probes are selected on other folds; scores are not fitted."
+    if "table_within" in chosen and np.isfinite(chosen["table_within"].values).any():
+        ends = ("table_within", "table_within_low", "table_within_high")
+        panels.append(panel("table_within", "Within strata", ends, CHANCE, "AUROC"))
+        note += f" Within strata: {chosen.attrs.get('strata', '')}; only answers to like questions are compared."
+    if "table_gain" in chosen:
+        reference = str(chosen.attrs.get("question_reference", ""))
+        ends = ("table_gain", "table_gain_low", "table_gain_high")
+        panels.append(panel("table_gain", "Gain over question", ends, 0.0, "difference"))
+        note += f" Gain: paired by answer, over the strongest row that knows only the question ({reference})."
+    return tuple(panels), len(panels), {}, note
 
 
 _KINDS: dict[str, Callable[[xr.Dataset, str, str | None], Parts]] = {
     "tokens": _tokens,
+    "within": _within,
     "heads": _heads,
     "transfer": _transfer,
     "table": _table,
 }
 _TITLES = {
+    "within": "What a probe knows beyond the question",
     "heads": "Which heads know that the answer is wrong",
     "transfer": "Does a probe of errors generalise to other topics",
     "table": "Detecting wrong answers: probes and baselines",

@@ -33,7 +33,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
-from headwise.probes.cell_maps import CellMap, concatenate, nested, probe_cells, significance
+from headwise.probes.cell_maps import CellMap, Strata, concatenate, nested, probe_cells, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import auroc_by_fold, auroc_rows, delong_test
 from headwise.stats.blas import single_threaded_blas
@@ -43,6 +43,7 @@ from headwise.studies.probing.reading import ProbedAnswer
 from headwise.studies.probing.spec import ProbingOptions
 from headwise.studies.probing.table import LOGPROB_NAMES, Judged, baseline_scores, detector_table
 from headwise.studies.probing.transfer import transfer
+from headwise.studies.question_controls import question_controls
 
 __all__ = ["finalize"]
 
@@ -75,20 +76,24 @@ def finalize(
     topics = [str(topic) for topic in answers["topic"].values]
     answer_tokens = answers["answer_tokens"].values.astype(np.int64)
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed)
+    controls = question_controls(answers, options.seed)
+    strata = Strata.make(controls.strata, wrong, folds=options.folds, shuffles=options.shuffles, seed=options.seed)
+    has_exact = np.ones(len(wrong), dtype=bool) if has_exact is None else has_exact
+    judged = Judged(wrong, fold_of, has_exact, strata)
     permuted = permuted_labels(wrong, fold_of, sets=options.shuffles, seed=options.seed)
-    probes = _fit(shards, wrong, fold_of, permuted, paper=options.paper, device=device)
+    probes = _fit(shards, judged, permuted, paper=options.paper, device=device)
     small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]
     scores = baseline_scores(small, answer_tokens)
-    judged = Judged(wrong, fold_of, np.ones(len(wrong), dtype=bool) if has_exact is None else has_exact)
-    table, detectors, references = detector_table(probes.first_site, probes.heads, scores, judged)
+    table, detectors, references = detector_table(probes.first_site, probes.heads, scores, controls.features, judged)
     across, groups = transfer(
         shards, np.array(topics), wrong, scores[LOGPROB_NAMES["mean_exact"]], options.seed, device
     )
     variables = _maps(probes, judged, layers, heads) | {
         "wrong": ((EXAMPLE,), wrong),
         "fold_of": ((EXAMPLE,), fold_of),
-        "has_exact": ((EXAMPLE,), judged.has_exact),
+        "has_exact": ((EXAMPLE,), has_exact),
+        "stratum": ((EXAMPLE,), controls.strata.astype(np.int64)),
         "exact_first": ((EXAMPLE,), np.array([one.span[0] for one in probed], dtype=np.int64)),
         "exact_last": ((EXAMPLE,), np.array([one.span[1] for one in probed], dtype=np.int64)),
         "answer_tokens": ((EXAMPLE,), answer_tokens),
@@ -105,11 +110,14 @@ def finalize(
     }  # fmt: skip
     return xr.Dataset(variables | table | across, coords=coords | detectors | groups).assign_attrs(
         title="Where the model knows that it errs",
-        record=json.dumps(["head_auroc", "head_q"]),
+        record=json.dumps(
+            [name for name in ("head_auroc", "head_q", "head_within", "head_within_q") if name in variables]
+        ),
         leak=json.dumps(_leak(probes, wrong, fold_of)),
         folds=options.folds,
         shuffles=options.shuffles,
         spans=options.spans,
+        strata=controls.description,
         **references,
     )
 
@@ -133,8 +141,9 @@ class FittedProbes:
 
 
 def _fit(
-    shards: Sequence[xr.Dataset], wrong: Labels, fold_of: Ints, permuted: Labels, *, paper: bool, device: torch.device
+    shards: Sequence[xr.Dataset], judged: Judged, permuted: Labels, *, paper: bool, device: torch.device
 ) -> FittedProbes:
+    wrong, fold_of = judged.wrong, judged.fold_of
     layers, sites = shards[0].sizes[LAYER], [str(site) for site in shards[0][SITE].values]
 
     def stacked(name: str, *index: int) -> Tensor:
@@ -143,7 +152,8 @@ def _fit(
         return torch.from_numpy(np.ascontiguousarray(values.transpose(1, 0, 2))).to(device)
 
     def cells(features: LayerFeatures, permuted: Labels | None) -> CellMap:
-        return concatenate([probe_cells(features(layer), wrong, fold_of, permuted) for layer in range(layers)])
+        strata = None if permuted is None else judged.strata
+        return concatenate([probe_cells(features(layer), wrong, fold_of, permuted, strata) for layer in range(layers)])
 
     def site(index: int) -> LayerFeatures:
         return lambda layer: stacked("activation", index, layer)
@@ -191,13 +201,15 @@ def _maps(probes: FittedProbes, judged: Judged, layers: int, heads: int) -> Vari
     for name, several in per_site.items():
         values = np.array(several)
         found[name] = ((SITE, LAYER, TOKEN)[: values.ndim], _compact(values))  # one map or one number per site
-    against = significance(probes.heads)
-    for name, values in {
-        "head_auroc": probes.heads.value, "head_low": probes.heads.low, "head_high": probes.heads.high,
-        "head_p": against.p, "head_q": against.q, "head_null_high": against.null_high,
-    }.items():  # fmt: skip
-        found[name] = ((LAYER, HEAD), _compact(values.reshape(layers, heads)))
-    found["head_best_high"], found["head_best_p"] = ((), against.best_high), ((), against.best_p)
+    for prefix, cells in (("head", probes.heads), ("head_within", probes.heads.within)):
+        if cells is None:
+            continue
+        against = significance(cells)
+        maps = {"low": cells.low, "high": cells.high, "p": against.p, "q": against.q, "null_high": against.null_high}
+        maps["auroc" if prefix == "head" else ""] = cells.value
+        for name, values in maps.items():
+            found[f"{prefix}_{name}".rstrip("_")] = ((LAYER, HEAD), _compact(values.reshape(layers, heads)))
+        found[f"{prefix}_best_high"], found[f"{prefix}_best_p"] = ((), against.best_high), ((), against.best_p)
     published = np.full((layers, len(POSITIONS)), np.nan)  # NaN at tokens that do not depend on the exact answer
     published[:, _EXACT_COLUMNS] = probes.published.value.reshape(layers, len(EXACT))
     found["published"] = ((LAYER, TOKEN), _compact(published))
@@ -220,9 +232,26 @@ def _site_map(cells: CellMap, judged: Judged, layers: int) -> dict[str, NDArray[
         "best_high": against.best_high, "best_p": against.best_p, "nested": float(best.value),
         "nested_low": float(best.low), "nested_high": float(best.high), "frame_first": first, "frame_last": last,
     }  # fmt: skip
+    if cells.within is not None and judged.strata is not None:
+        more_maps, more_numbers = _within_map(cells.within, judged.wrong, judged.strata)
+        maps |= more_maps
+        numbers |= more_numbers
     return {name: values.reshape(shape) for name, values in maps.items()} | {
         name: np.array(value) for name, value in numbers.items()
     }
+
+
+def _within_map(cells: CellMap, wrong: Labels, strata: Strata) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+    """A site's map within strata, and its best cell, chosen on other strata than it is evaluated on."""
+    against, best = significance(cells), nested(cells, wrong, strata.fold_of, strata=strata)[0]
+    maps = {
+        "within": cells.value, "within_low": cells.low, "within_high": cells.high, "within_p": against.p,
+        "within_q": against.q, "within_null_high": against.null_high,
+    }  # fmt: skip
+    return maps, {
+        "within_best_high": against.best_high, "within_best_p": against.best_p, "nested_within": float(best.value),
+        "nested_within_low": float(best.low), "nested_within_high": float(best.high),
+    }  # fmt: skip
 
 
 def _with_exact(score: Floats, judged: Judged) -> Floats:

@@ -85,6 +85,22 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     )  # fmt: skip
 
 
+def _against(name: str, dims: tuple[str, ...]) -> tuple[Variable, ...]:
+    """The variables that say how a map compares with permuted labels."""
+    best = dims[:-2] if SITE in dims else ()
+    texts = {
+        "p": f"p-value of {name} against labels permuted within strata",
+        "q": f"q-value of {name} (Benjamini-Hochberg over the map, the permutation as the unit)",
+        "null_high": f"95th percentile of {name} with labels permuted within strata",
+    }
+    of_best = {
+        "best_high": f"95th percentile of the largest {name} over maps with labels permuted within strata",
+        "best_p": f"share of maps with permuted labels whose largest {name} is as large as this map's",
+    }
+    cells = [Variable(f"{name}_{end}", dims, text, dtype="float32", required=False) for end, text in texts.items()]
+    return *cells, *(Variable(f"{name}_{end}", best, text, required=False) for end, text in of_best.items())
+
+
 PROBING = DatasetSpec(
     name="probing",
     question="At which layer and token does the model know that it errs?",
@@ -115,6 +131,23 @@ PROBING = DatasetSpec(
             dtype="float32",
         ),
         Variable("chosen", (SITE, LAYER, TOKEN), "number of folds in which this cell was selected"),
+        Variable(
+            "within",
+            (SITE, LAYER, TOKEN),
+            "AUROC within strata (questions that are alike) of a probe at this cell, fitted on other strata",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        *_against("within", (SITE, LAYER, TOKEN)),
+        Variable(
+            "nested_within",
+            (SITE,),
+            "AUROC within strata of the best cell, selected on other strata than it is evaluated on",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
         Variable(
             "best_high",
             (SITE,),
@@ -152,6 +185,15 @@ PROBING = DatasetSpec(
             "95th percentile of the AUROC of this head's probe with permuted labels",
             dtype="float32",
         ),
+        Variable(
+            "head_within",
+            (LAYER, HEAD),
+            "AUROC within strata (questions that are alike) of a probe on this head's output, fitted on other strata",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        *_against("head_within", (LAYER, HEAD)),
         Variable("head_best_high", (), "95th percentile of the best head's AUROC over maps with permuted labels"),
         Variable("head_best_p", (), "share of maps with permuted labels whose best head is as good as this map's"),
         Variable(
@@ -182,6 +224,13 @@ PROBING = DatasetSpec(
             dtype="bool",
             required=False,
         ),
+        Variable(
+            "stratum",
+            (EXAMPLE,),
+            "stratum of the question, among which answers are compared",
+            dtype="int64",
+            required=False,
+        ),
         Variable("topic_of", (EXAMPLE,), "topic of the question", dtype=TEXT),
         Variable("p_true", (EXAMPLE,), "probability the model assigns to its answer being true", dtype="float32"),
         Variable("table_auroc", (DETECTOR,), "AUROC of the detector", dtype="float32"),
@@ -194,6 +243,25 @@ PROBING = DatasetSpec(
             dtype="float32",
             interval=True,
             required=False,
+        ),
+        Variable(
+            "table_within",
+            (DETECTOR,),
+            "AUROC of the detector within strata (questions that are alike)",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        Variable(
+            "table_gain",
+            (DETECTOR,),
+            "AUROC minus that of the strongest question-only detector, mean over folds, paired",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        Variable(
+            "table_gain_p", (DETECTOR,), "p-value (DeLong, paired) of table_gain", dtype="float32", required=False
         ),
         Variable(
             "table_over_logprob",
@@ -244,19 +312,19 @@ PROBING = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "tokens: layer x token; heads: layer x head; transfer: from one topic to another; table: probes "
-            "and baselines.",
+            "tokens: layer x token; within: the same, also comparing only answers to like questions; heads: layer x head; "
+            "transfer: from one topic to another; table: probes and baselines.",
             "heads",
         ),
         "site": FigureOption(
             "Hook point of the probe, of those measured; the first by default.",
             "residual",
-            needs={"kind": ("tokens", "transfer")},
+            needs={"kind": ("tokens", "within", "transfer")},
         ),
         "positions": FigureOption(
             "Some of the tokens, comma-separated; all by default.",
             "exact_answer_first,exact_answer_last",
-            needs={"kind": ("tokens",)},
+            needs={"kind": ("tokens", "within")},
         ),
         "layers": FigureOption(
             "Layers to frame, instead of those near the best.", "10-20", needs={"kind": ("tokens",)}
@@ -264,6 +332,7 @@ PROBING = DatasetSpec(
     },
     variants=(
         FigureVariant("tokens", "Layers and tokens", {"kind": "tokens"}),
+        FigureVariant("within", "Like questions only", {"kind": "within"}),
         FigureVariant("heads", "Heads", {"kind": "heads"}),
         FigureVariant("transfer", "Other topics", {"kind": "transfer"}),
         FigureVariant("table", "Probes and baselines", {"kind": "table"}),
@@ -280,6 +349,17 @@ PROBING = DatasetSpec(
             baseline_name="chance",
             label="Probe on its output",
             definition="AUROC of wrong against correct answers, from this head's output",
+        ),
+        HeadColumn(
+            "head_within",
+            low="head_within_low",
+            high="head_within_high",
+            p="head_within_p",
+            q="head_within_q",
+            level=0.5,
+            baseline_name="chance",
+            label="Probe on its output, within strata",
+            definition="the same, comparing only answers to questions that are alike (such as topic x difficulty)",
         ),
     ),
     default_columns=("probing.head_auroc",),

@@ -1,4 +1,4 @@
-"""The table of detectors in words: do probes find more than scores that need none?"""
+"""The table of detectors in words: do probes find more than the question reveals, and more than scores that need none?"""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import math
 
 from headwise.core.dims import DETECTOR
 from headwise.describe.writer import Writer, listed
+from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.probing.accessor import ProbingAccessor, with_ends
 
-__all__ = ["baselines", "exact_only", "over_logprob"]
+__all__ = ["baselines", "beyond_question", "exact_only", "over_logprob", "question_alone"]
 
-BEST_CELL, LENGTH, P_TRUE = "Probe, best cell", "Length", "p(True)"
+BEST_CELL, BEST_HEAD, LENGTH, P_TRUE = "Probe, best cell", "Probe, best head", "Length", "p(True)"
+INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
+PUBLISHED_OVER_LOGPROB = (0.04, 0.10)  # Orgad et al., TriviaQA: probe at the exact answer minus log-probability
 PROBES_AT = {
     "Probe, exact answer": "at the exact answer",
     "Probe, last token": "at the last token",
@@ -22,9 +25,7 @@ def baselines(writer: Writer, probing: ProbingAccessor) -> str:
     """Probes, the best score without one, p(True) and length, each with its interval."""
 
     def row(name: str) -> str:
-        found = probing.row(name)
-        assert found is not None
-        return with_ends(writer, found, f"row {name}")
+        return _row(writer, probing, name)
 
     names = probing.rows()
     scores = {
@@ -45,6 +46,80 @@ def baselines(writer: Writer, probing: ProbingAccessor) -> str:
     return f"{against}. {text}".strip()
 
 
+def beyond_question(writer: Writer, probing: ProbingAccessor) -> str:
+    """In one sentence: does the probe find more than the question reveals?"""
+    if not probing.has_within():
+        return _no_strata(probing)
+    within = with_ends(writer, probing.nested_within(), "within headline")
+    verdict = "the probe finds more" if probing.beats_question() else "it is not shown that the probe finds more"
+    text = (
+        f"Among questions that are alike in {probing.strata} the best cell has {within}, so {verdict} than the question "
+        "reveals"
+    )
+    gain, reference = probing.row(BEST_CELL, "table_gain"), probing.question_reference
+    if gain is None or reference is None:
+        return f"{text}."
+    return (
+        f"{text}; the question alone ({reference.removeprefix('Question: ')}) has "
+        f"{writer.number(probing.rows()[reference], f'value row {reference}')}, and the probe's gain over it is "
+        f"{with_ends(writer, gain, 'gain headline')}."
+    )
+
+
+def _no_strata(probing: ProbingAccessor) -> str:
+    if "stratum" not in probing.dataset:
+        return (
+            "This Dataset was made by an older version, without a control for what the question alone reveals; run the same "
+            "headwise build again with --redo probing."
+        )
+    return (
+        "The questions could not be grouped by what they are about, so whether the probe finds more than the question reveals "
+        "is not known."
+    )
+
+
+def question_alone(writer: Writer, probing: ProbingAccessor) -> str:
+    """What the question alone predicts, and what the others add to the strongest of these rows."""
+    reference = probing.question_reference
+    if reference is None:
+        return ""
+    own = [f"{name.removeprefix('Question: ')} {_row(writer, probing, name)}" for name in probing.rows("question")]
+    strongest = reference.removeprefix("Question: ")
+    text = f"The question alone, with nothing of the model, has an AUROC of {listed(own)}."
+    names = [BEST_CELL, BEST_HEAD, *PROBES_AT, str(probing.dataset.attrs.get("logprob_reference", ""))]
+    gains = []
+    for name in names:
+        if (gain := probing.row(name, "table_gain")) is not None:
+            gains.append(f"{_short(name)} {with_ends(writer, gain, f'gain {name}')}{_verdict(gain)}")
+    if gains:
+        text += f" Paired by answer, gains over the strongest of these ({strongest}) are: {'; '.join(gains)}."
+    if (gain := probing.row(BEST_CELL, "table_gain")) is not None:
+        least = minimum_detectable_gain((gain[2] - gain[1]) / INTERVAL_ERRORS)
+        text += (
+            f" A gain of {writer.number(least, 'detectable gain', digits=2)} would be found in 80 % of such studies."
+        )
+    inside = [
+        f"{_short(name)} {with_ends(writer, found, f'within {name}')}"
+        for name in names
+        if (found := probing.row(name, "table_within")) is not None
+    ]
+    if inside:
+        text += (
+            f" Within {probing.strata}, comparing only answers to like questions, the AUROC is: {'; '.join(inside)}."
+        )
+    return text
+
+
+def _short(name: str) -> str:
+    return name[0].lower() + name[1:]
+
+
+def _row(writer: Writer, probing: ProbingAccessor, name: str) -> str:
+    found = probing.row(name)
+    assert found is not None
+    return with_ends(writer, found, f"row {name}")
+
+
 def over_logprob(writer: Writer, probing: ProbingAccessor) -> str:
     """The paired difference of probes from the strongest log-probability."""
     reference = str(probing.dataset.attrs.get("logprob_reference", ""))
@@ -57,7 +132,21 @@ def over_logprob(writer: Writer, probing: ProbingAccessor) -> str:
         parts.append(f"{with_ends(writer, found, f'over {name}')} {where}{_verdict(found)} (p = {p_text})")
     if not parts:
         return ""
-    return f"Paired by answer, a probe's AUROC minus that of {reference}, the strongest log-probability, is {listed(parts)}."
+    return (
+        f"Paired by answer, a probe's AUROC minus that of {reference}, the strongest log-probability, is {'; '.join(parts)}."
+        f"{_published(writer, probing)}"
+    )
+
+
+def _published(writer: Writer, probing: ProbingAccessor) -> str:
+    """At the exact answer, next to what was published for larger models."""
+    if (found := probing.row(next(iter(PROBES_AT)), "table_over_logprob")) is None:
+        return ""
+    least, most = (writer.number(gain, "constant") for gain in PUBLISHED_OVER_LOGPROB)
+    verdict = "is also found here" if found[1] > 0 else "is not shown here, nor excluded"
+    if found[2] < PUBLISHED_OVER_LOGPROB[0]:
+        verdict = "does not replicate here"
+    return f" Published for models of 7 and 8 billion parameters: {least} to {most}, which {verdict}."
 
 
 def _verdict(found: tuple[float, float, float]) -> str:

@@ -24,9 +24,9 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
 from headwise.probes.batched_logistic import LogisticProbe
-from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.generalisation import group_topics
+from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.blas import single_threaded_blas
 from headwise.studies.probing.positions import LAST, POSITIONS

@@ -100,6 +100,7 @@ def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
                 _frame(writer, probing, site),
             ]
         writer.add("detail", " ".join(sentences))
+        writer.add("detail", _within(writer, probing, site))
     writer.add("detail", _heads(writer, probing))
 
 
@@ -112,6 +113,27 @@ def _chance(writer: Writer, probing: ProbingAccessor, site: str) -> str:
         return f"{null}: this map is consistent with chance, and no cell is a finding."
     count = writer.count(int((values > best_high).sum()), f"beyond {site}")
     return f"{null}; {count} of {writer.count(int(np.isfinite(values).sum()), f'cells {site}', 'cell')} exceed that."
+
+
+def _within(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    """The same map, comparing only answers to questions that are alike."""
+    if not probing.has_within():
+        return table_words.beyond_question(writer, probing) if site == probing.sites[0] else ""
+    q, values = probing.map(site, "within_q"), probing.map(site, "within")
+    count, total = int((q < SIGNIFICANCE).sum()), int(np.isfinite(values).sum())
+    layer, token = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    best = BestCell(int(layer), probing.tokens[int(token)], float(values[layer, token]))
+    least = writer.number(probing.detectable(total, within=True), f"detectable within {site}")
+    return (
+        f"Within strata ({probing.strata}), probes on {SITE_NAMES.get(site, site)} have q < "
+        f"{writer.number(SIGNIFICANCE, 'constant')} in {writer.count(count, f'within found {site}')} of "
+        f"{writer.count(total, f'within cells {site}', 'cell')}; the highest AUROC is "
+        f"{writer.number(best.value, f'within best {site}')}, in {_cell(writer, best)} (p = "
+        f"{writer.number(probing.per_site('within_best_p', site), f'within_best_p {site}', digits=2)} among maps with labels "
+        f"permuted within strata); selected on other strata than it is evaluated on, the best cell has "
+        f"{with_ends(writer, probing.nested_within(site), f'nested_within {site}')}. After correction for the number of cells, "
+        f"a single cell is found in 80 % of such studies from an AUROC of {least} on."
+    )
 
 
 def _tokens(writer: Writer, probing: ProbingAccessor, site: str) -> str:
@@ -153,6 +175,9 @@ def _heads(writer: Writer, probing: ProbingAccessor) -> str:
         f"{writer.count(total, 'heads measured', 'head')} {'has' if count == 1 else 'have'} q < "
         f"{writer.number(SIGNIFICANCE, 'constant')} against permuted labels"
     )
+    if "head_within_q" in probing.dataset:
+        inside = int((probing.dataset["head_within_q"].values < SIGNIFICANCE).sum())
+        text += f", {writer.count(inside, 'heads within')} within strata"
     if not count:
         return f"{text}."
     values = probing.dataset["head_auroc"].transpose(LAYER, HEAD).astype(float)
@@ -168,8 +193,8 @@ def _heads(writer: Writer, probing: ProbingAccessor) -> str:
 
 
 def _add_observations(writer: Writer, probing: ProbingAccessor) -> None:
-    table = (table_words.baselines, table_words.over_logprob, table_words.exact_only)
-    for sentence in (_along_text, _depth, _attended, *table, _leak, _paper, _transfer):
+    table = (table_words.question_alone, table_words.baselines, table_words.over_logprob, table_words.exact_only)
+    for sentence in (*table, _along_text, _depth, _attended, _leak, _paper, _transfer):
         writer.add("observations", sentence(writer, probing))
 
 
@@ -303,7 +328,8 @@ def _headline(writer: Writer, probing: ProbingAccessor) -> str:
         return f"{first} No cell differs from chance; the highest AUROC is {value}."
     return (
         f"{first} It peaks in {_cell(writer, best)}, with an AUROC of {value}; selected on other folds than it is evaluated "
-        f"on, the best cell has {with_ends(writer, probing.nested(), 'nested headline')}."
+        f"on, the best cell has {with_ends(writer, probing.nested(), 'nested headline')}. "
+        f"{table_words.beyond_question(writer, probing)}"
     )
 
 
