@@ -69,7 +69,7 @@ def fit_cells(
     *,
     standardise: bool = True,
     c: float = 1.0,
-    weights: str | None = None,
+    weights: str | Floats | None = None,
     coefficients: bool = False,
     device: str | torch.device | None = None,
     tolerance: float = TOLERANCE,
@@ -77,8 +77,9 @@ def fit_cells(
 ) -> CellFits:
     """Fit and evaluate a probe at every cell of ``features`` (cell, row, feature).
 
-    ``wrong``: True for wrong answers, (row,) or (set, row). ``folds``: the fold of every row. ``weights``: None, or
-    "balanced" to give both classes the same weight. ``device``: where to work; None is where the features are.
+    ``wrong``: True for wrong answers, (row,) or (set, row). ``folds``: the fold of every row. ``weights``: None,
+    "balanced" to give both classes the same weight, or the weight of every row. ``device``: where to work; None is where the
+    features are.
     """
     labels = np.atleast_2d(np.asarray(wrong, dtype=bool))  # (set, row)
     fold_of = np.unique(np.asarray(folds), return_inverse=True)[1]

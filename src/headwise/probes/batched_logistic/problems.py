@@ -118,14 +118,18 @@ class Problems(NamedTuple):
 
 
 def make_problems(
-    labels: Labels, trains: Labels, weights: str | None, device: torch.device, dtype: torch.dtype = torch.float32
+    labels: Labels,
+    trains: Labels,
+    weights: str | NDArray[np.float64] | None,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
 ) -> Problems:
     """Every set of ``labels`` (set, row) with the training rows of every fold, ``trains`` (fold, row); folds vary fastest."""
-    if weights not in (None, BALANCED):
-        raise DataError(f"weights are None or {BALANCED!r}, not {weights!r}")
+    if isinstance(weights, str) and weights != BALANCED:
+        raise DataError(f"weights are None, {BALANCED!r} or one number per row, not {weights!r}")
     each = np.repeat(labels, len(trains), axis=0)  # (problem, row)
     rows = np.tile(trains, (len(labels), 1))
-    row_weights = _balanced(each, rows) if weights == BALANCED else rows.astype(np.float64)
+    row_weights = _balanced(each, rows) if isinstance(weights, str) else rows * (1.0 if weights is None else weights)
     return Problems(
         torch.from_numpy(each).to(device, dtype),
         torch.from_numpy(row_weights).to(device, dtype),

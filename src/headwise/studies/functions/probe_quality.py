@@ -30,8 +30,8 @@ from sklearn.preprocessing import StandardScaler
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, PREDICTED, SEED, WIDTH
 from headwise.core.errors import StudyError
 from headwise.corpora import TRAIN
-from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.probes.joint import JointFits
+from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.stats import Auroc, auroc, shuffle_test, wilson_interval
 from headwise.stats.permutation import permuted_rows
 

@@ -16,7 +16,9 @@ A question can be of several types, or of none. Wrong answers are equal when the
 the exact answers that are compared.
 
 `type_probes` asks whether one activation, at the greedy answer, separates a type from the rest: AUROC over folds with its
-confidence interval, and the 95 % quantile of the same with permuted labels.
+confidence interval, and the 95 % quantile of the same with permuted labels. The probe is fitted on other questions: on the
+activation at the greedy answer and on the mean over the samples, at half weight each, so that a question counts once. Types
+are known of sampled questions only, so other greedy answers cannot be fitted on here.
 
 Cost: that of the probes. No model is needed.
 """
@@ -33,7 +35,7 @@ from headwise.corpora.matching import CORRECT, REFUSED, WRONG
 from headwise.corpora.normalisation import words
 from headwise.probes.batched_logistic import fit_cells
 from headwise.probes.crossvalidation import assign_folds
-from headwise.stats import auroc_by_fold
+from headwise.stats import auroc_by_fold, auroc_rows
 from headwise.stats.permutation import permuted_labels
 from headwise.stats.validation import MIN_PER_CLASS
 
@@ -117,18 +119,32 @@ def types_of(counts: SampleCounts, samples: int) -> Flags:
 
 
 def type_probes(
-    activations: NDArray[np.float32], types: Flags, *, folds: int = 5, shuffles: int = 50, seed: int = 0
+    greedy: NDArray[np.float32],
+    samples: NDArray[np.float32],
+    types: Flags,
+    *,
+    folds: int = 5,
+    shuffles: int = 50,
+    seed: int = 0,
 ) -> list[TypeProbe]:
-    """One probe per type against the rest: activations (question, feature), types (question, type)."""
-    return [_type_probe(activations, flag, folds, shuffles, seed) for flag in types.T]
+    """One probe per type against the rest: activations of greedy answers (question, feature) and of samples (question,
+    sample, feature), types (question, type).
+    """
+    rows = np.concatenate([greedy, samples.mean(axis=1)])
+    return [_type_probe(rows, flag, folds, shuffles, seed) for flag in types.T]
 
 
-def _type_probe(activations: NDArray[np.float32], flag: Flags, folds: int, shuffles: int, seed: int) -> TypeProbe:
+def _type_probe(rows: NDArray[np.float32], flag: Flags, folds: int, shuffles: int, seed: int) -> TypeProbe:
+    """``rows``: those of the greedy answers, then those of the samples."""
     if min(flag.sum(), (~flag).sum()) < MIN_PER_CLASS:
         return TypeProbe(*[float("nan")] * 4)
     fold_of = assign_folds(flag, folds=folds, seed=seed)
     sets = np.stack([flag, *permuted_labels(flag, fold_of, sets=shuffles, seed=seed)])
-    fits = fit_cells(activations[None], sets, fold_of)
-    found, _ = auroc_by_fold(fits.scores[0, 0], flag, fold_of)
-    null = fits.auroc[1:, 0].mean(axis=-1)
+    fits = fit_cells(rows[None], np.tile(sets, 2), np.tile(fold_of, 2), weights=np.full(len(rows), 0.5))
+    scores = fits.scores[:, 0, : len(flag)]  # (set, question): at the greedy answers
+    found, _ = auroc_by_fold(scores[0], flag, fold_of)
+    null = [
+        np.mean([auroc_rows(own[fold_of == fold], labels[fold_of == fold]) for fold in range(folds)])
+        for own, labels in zip(scores[1:], sets[1:], strict=True)
+    ]
     return TypeProbe(float(found.value), float(found.low), float(found.high), float(np.quantile(null, 0.95)))

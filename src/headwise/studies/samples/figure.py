@@ -20,14 +20,25 @@ LABELS = {
     "random": "Random sample",
     "majority": "Majority of samples",
     "probe": "Lowest error probability by probe",
+    "trust": "Vote weighted by probe",
     "any": "Any correct sample (bound)",
 }
 KINDS = {  # label, colour and strategies of each kind
     "plain": ("no probe", "#3d3d3d", ("greedy", "random", "majority")),
-    "probe": ("probe", "#31688e", ("probe",)),
+    "probe": ("probe", "#31688e", ("probe", "trust")),
     "bound": ("bound", "#a8a8a8", ("any",)),
 }
-BY_TYPE = {"greedy": ("Greedy", "#3d3d3d"), "majority": ("Majority", "#c2902b"), "probe": ("Probe", "#31688e")}
+BY_TYPE = {
+    "greedy": ("Greedy", "#3d3d3d"),
+    "majority": ("Majority", "#c2902b"),
+    "probe": ("Probe", "#31688e"),
+    "trust": ("Weighted vote", "#5fb0c9"),
+}
+    "greedy": ("Greedy", "#3d3d3d"),
+    "majority": ("Majority", "#c2902b"),
+    "probe": ("Probe", "#31688e"),
+    "trust": ("Vote weighted by probe", "#5fb0c9"),
+}
 TYPE_COLOUR, CHANCE = "#8a4fa3", 0.5
 MIN_QUESTIONS = 5  # for an interval to be drawn
 
@@ -69,7 +80,8 @@ def _overall(dataset: xr.Dataset) -> Intervals:
 
 
 def _by_type(dataset: xr.Dataset, types: list[str]) -> Intervals:
-    rows = [(name, strategy) for name in types for strategy in BY_TYPE]
+    shown = {name: look for name, look in BY_TYPE.items() if name in dataset[STRATEGY].values}
+    rows = [(name, strategy) for name in types for strategy in shown]
     values, low, high = (
         np.array([_at(dataset, f"type_accuracy{end}", *row) for row in rows]) for end in ("", "_low", "_high")
     )
@@ -84,8 +96,8 @@ def _by_type(dataset: xr.Dataset, types: list[str]) -> Intervals:
         high=high,
         x=Axis("Share of questions of the type", low=0.0, high=1.0),
         y=Axis("", tuple(labels)),
-        groups=tuple(list(BY_TYPE).index(strategy) for _, strategy in rows),
-        categories=tuple(Category(name, *look) for name, look in BY_TYPE.items()),
+        groups=tuple(list(shown).index(strategy) for _, strategy in rows),
+        categories=tuple(Category(name, *look) for name, look in shown.items()),
     )
 
 
@@ -111,7 +123,7 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     text = (
         f"{asked} questions, {draws} samples each at temperature {dataset.attrs.get('temperature', 'unknown')}. The probe "
         f"reads {dataset.attrs['site']} of layer {dataset.attrs['layer']} at the last token of the exact answer and was "
-        "fitted on other questions. A question can be of several types. Thin dashes: greedy"
+        f"fitted on {_fitted(dataset)}. A question can be of several types. Thin dashes: greedy"
     )
     text += "; chance." if np.isfinite(dataset["type_auroc"].values).any() else "."
     few = [
@@ -129,6 +141,13 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     if left:
         text += f" Too few questions, of the type or of the rest, to probe for {', '.join(left)}."
     return (text,)
+
+
+def _fitted(dataset: xr.Dataset) -> str:
+    if "fit_questions" not in dataset:
+        return "samples of other questions"
+    count, total = int(dataset["fit_answers"]), int(dataset["fit_questions"])
+    return f"{count:,} answers to {total:,} questions, always others"
 
 
 def _label(dataset: xr.Dataset, name: str) -> str:

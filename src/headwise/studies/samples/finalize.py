@@ -15,23 +15,28 @@ from numpy.typing import NDArray
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.corpora.matching import CORRECT
 from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
-from headwise.studies.samples.selection import STRATEGIES, bootstrap, picks, score_samples
+from headwise.studies.samples.selection import STRATEGIES, GreedyAnswers, bootstrap, picks, score_samples
 from headwise.studies.samples.spec import SamplingOptions
 
 __all__ = ["finalize"]
 
 
-def finalize(read: xr.Dataset, options: SamplingOptions) -> xr.Dataset:
-    """The Dataset `samples`, without the site and layer of the probe."""
+def finalize(read: xr.Dataset, options: SamplingOptions, others: GreedyAnswers | None = None) -> xr.Dataset:
+    """The Dataset `samples`, without the site and layer of the probe; `others`: greedy answers to questions not sampled."""
     read = read.transpose(EXAMPLE, DRAW, ...)
     labels = read["label"].values.astype(str).astype(object)
     groups = np.array([clusters([str(text) for text in row]) for row in read["exact"].values])
     counts = counts_of(labels, groups)
     types = types_of(counts, labels.shape[1])
     greedy = np.array([str(label) == CORRECT for label in read["greedy_label"].values])
-    scored = score_samples(read["activation"].values.astype(np.float32), labels, folds=options.folds, seed=options.seed)
+    activations = read["activation"].values.astype(np.float32)
+    own = GreedyAnswers(
+        read["greedy"].values.astype(np.float32), read["greedy_label"].values.astype(str).astype(object)
+    )
+    nothing = GreedyAnswers(np.empty((0, activations.shape[2]), dtype=np.float32), np.empty(0, dtype=object))
+    scored = score_samples(activations, labels, own, others or nothing, folds=options.folds, seed=options.seed)
     picked = picks(labels, groups, scored.score, greedy)  # (strategy, question)
-    probes = type_probes(read["greedy"].values.astype(np.float32), types, folds=options.folds, seed=options.seed)
+    probes = type_probes(own.activations, activations, types, folds=options.folds, seed=options.seed)
     variables: dict[str, Any] = {
         name: ((EXAMPLE, DRAW), read[name].values.astype(object)) for name in ("answer", "label", "exact")
     }
@@ -53,6 +58,9 @@ def finalize(read: xr.Dataset, options: SamplingOptions) -> xr.Dataset:
     for name in ("value", "low", "high"):
         ending = "" if name == "value" else f"_{name}"
         variables[f"probe_auroc{ending}"] = ((), np.float32(getattr(scored.auroc, name)))
+        variables[f"within_auroc{ending}"] = ((), np.float32(getattr(scored.within, name)))
+    for name, count in zip(("fit_questions", "fit_answers"), scored.fitted_on, strict=True):
+        variables[name] = ((), np.int64(count))
     coords = {
         EXAMPLE: read[EXAMPLE].values, DRAW: np.arange(labels.shape[1]), STRATEGY: np.array(STRATEGIES, dtype=object),
         ERROR_TYPE: np.array(list(TYPES), dtype=object),

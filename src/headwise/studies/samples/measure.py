@@ -6,6 +6,9 @@ there (`answers.measure`, `probing.positions`). Observed, for every sample and f
 last token of the exact answer (the answer's last token where there is none), at the layer and site where the study
 `probing` separates wrong answers best.
 
+Greedy answers to the questions that are not sampled are read as well: the probe is fitted on the answers to all other
+questions, so that asking few of them many times does not leave it with few to learn from.
+
 From it: the types of errors (`error_types`) with one probe per type, and how often the sample that a probe finds
 least likely wrong is correct, against greedy, random and majority (`selection`), with confidence intervals, overall and
 per type.
@@ -14,9 +17,9 @@ The layer was chosen on greedy answers to the same questions, which is slightly 
 those of other questions.
 
 Cost: K answers per question, and each answer read again after its cached prompt: 0.21 s of one busy core per sample with the
-default model, so 100 questions with 30 samples take about ten minutes. Hence opt-in: `headwise build --studies samples`, or
-fewer of them, as `SamplingOptions(samples=10, questions=60)`. A few questions are committed at a time, and a stopped run
-resumes where it stopped.
+default model, so 500 questions with 10 samples take about eighteen minutes. Hence opt-in: `headwise build --studies samples`,
+or fewer of them, as `SamplingOptions(questions=100)`; the published K is 30. A few questions are committed at a time, and a
+stopped run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from headwise.core.dims import DRAW, EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Questions, decode_ids
+from headwise.corpora.matching import CORRECT, WRONG
 from headwise.engines import Shard
 from headwise.instruments import Activations
 from headwise.model import Model
@@ -44,10 +48,12 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import LAST, exact_spans, parse_ids
 from headwise.studies.run import StudyRun
 from headwise.studies.samples.finalize import finalize
+from headwise.studies.samples.selection import GreedyAnswers
 from headwise.studies.samples.spec import SPEC, SamplingOptions
 
 _DRAW_SEPARATOR = "#"  # between the name of a question and the number of a draw
 _BATCH = 120  # answers per batch
+_OTHER = "other"  # dim of shards only: greedy answers to questions that are not sampled
 
 
 class ProbeSite(NamedTuple):
@@ -68,6 +74,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SamplingOptions | None =
         model, StudyInputs(questions_source=_repeated(chosen, options.samples)), _answering_options(origin, options)
     )
     reader = AnswerReader(model, where, _common_prefix(answers))
+    others = _others(answers, {item.id for item in chosen.items})
     data = {"name": origin.data.get("name"), "size": len(chosen), "digest": origin.key()}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
     parameters |= {"site": where.site, "layer": where.layer, "judge": origin.parameters.get("judge")}
@@ -79,10 +86,23 @@ def prepare(model: Model, inputs: StudyInputs, options: SamplingOptions | None =
         names = [str(name).rpartition(_DRAW_SEPARATOR)[0] for name in drawn[EXAMPLE].values[::draws]]
         greedy = reader.read(answers.sel({EXAMPLE: names}))
         own = answers[["question", "topic", "label"]].sel({EXAMPLE: names}).rename(label="greedy_label")
-        return _by_question(drawn, names, draws).merge(own).assign(greedy=greedy["activation"])
+        found = _by_question(drawn, names, draws).merge(own).assign(greedy=greedy["activation"])
+        total, count = sampling.examples // draws, others.sizes[EXAMPLE]
+        part = others.isel({EXAMPLE: slice(shard.start * count // total, shard.stop * count // total)})
+        return found.assign(
+            other=(
+                (_OTHER, WIDTH),
+                reader.read(part)["activation"].values if part.sizes[EXAMPLE] else reader.nothing(),
+            ),
+            other_label=((_OTHER,), part["label"].values.astype(object)),
+        )
 
     def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        found = finalize(xr.concat(shards, dim=EXAMPLE, data_vars="all"), options)
+        rest = GreedyAnswers(
+            *(np.concatenate([shard[name].values for shard in shards]) for name in ("other", "other_label"))
+        )
+        sampled = [shard.drop_vars(["other", "other_label"]) for shard in shards]
+        found = finalize(xr.concat(sampled, dim=EXAMPLE, data_vars="all"), options, rest)
         return {SPEC.name: found.assign_attrs(site=where.site, layer=where.layer, temperature=options.temperature)}
 
     return StudyRun(provenance, sampling.examples // options.samples, options.shard, measure, finish)
@@ -120,6 +140,13 @@ def _chosen(answers: xr.Dataset, questions: Questions, options: SamplingOptions)
             "the answers were given, not made by this model, so it cannot be asked again; answer with it first"
         )
     return Questions(questions.name, items).sample(options.questions, seed=options.seed)
+
+
+def _others(answers: xr.Dataset, sampled: set[str]) -> xr.Dataset:
+    """The labelled greedy answers to questions that are not sampled."""
+    rest = [str(name) not in sampled for name in answers[EXAMPLE].values]
+    judged = np.isin(answers["label"].values.astype(str), (CORRECT, WRONG)) & (answers["answer_tokens"].values > 0)
+    return answers.isel({EXAMPLE: np.flatnonzero(np.array(rest, dtype=bool) & judged)})
 
 
 def _repeated(questions: Questions, draws: int) -> Questions:
@@ -174,6 +201,10 @@ class AnswerReader:
         return retained.drop_attrs().assign(
             exact=(EXAMPLE, np.array(texts, dtype=object)), activation=((EXAMPLE, WIDTH), self._last(prompts, shown))
         )
+
+    def nothing(self) -> NDArray[np.float32]:
+        """(0, width)."""
+        return np.empty((0, self._structure.card.hidden_size), dtype=np.float32)
 
     def _last(self, prompts: Sequence[Ids], replies: Sequence[Ids]) -> NDArray[np.float32]:
         """(row, width): the activation at the last token of every reply, of its prompt where it is empty."""

@@ -29,8 +29,8 @@ class SamplingOptions(StudyOptions):
     """
 
     study = "samples"
-    samples: int = option(30, "number of samples per question", minimum=2)
-    questions: int = option(100, "number of questions, of those answered, balanced over topics", minimum=1)
+    samples: int = option(10, "number of samples per question; 30 as published", minimum=2)
+    questions: int = option(500, "number of questions, of those answered, balanced over topics", minimum=1)
     temperature: float = option(1.0, "sampling temperature, above 0")
     layer: int | None = option(None, "layer of the probe; None: where the probing map is best at the exact answer")
     site: str | None = option(None, "hook point of the probe; None: the first of the probing map")
@@ -45,8 +45,9 @@ class SamplingOptions(StudyOptions):
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
-    questions = min(100, inputs.questions)
-    count = questions * SamplingOptions().samples
+    defaults = SamplingOptions()
+    questions = min(defaults.questions, inputs.questions)
+    count = questions * defaults.samples
     texts = [2 * ANSWER_TOKENS] * count + [2 * PROMPT_TOKENS] * questions  # generated, then read again
     return StudyCost(
         count, sum(texts), forward_flops(card, texts), min(64 * PROMPT_TOKENS, sum(texts)), 100 * count, slowdown=2.25,
@@ -76,7 +77,7 @@ SAMPLES = DatasetSpec(
         Variable(
             "score",
             (EXAMPLE, DRAW),
-            "log-odds of wrong, from a probe that saw no sample of this question",
+            "probability of wrong, from a probe that saw no answer to this question",
             dtype="float32",
         ),
         Variable("question", (EXAMPLE,), "question asked", dtype=TEXT),
@@ -132,6 +133,30 @@ SAMPLES = DatasetSpec(
             dtype="float32",
         ),
         Variable("probe_auroc", (), "AUROC, over samples, of the probe that selects", dtype="float32", interval=True),
+        Variable(
+            "within_auroc",
+            (),
+            "AUROC of the probe that selects, over pairs of samples of the same question",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        Variable(
+            "fit_questions",
+            (),
+            "questions whose answers the probe was fitted on",
+            dtype="int64",
+            unit="questions",
+            required=False,
+        ),
+        Variable(
+            "fit_answers",
+            (),
+            "greedy answers and samples the probe was fitted on",
+            dtype="int64",
+            unit="answers",
+            required=False,
+        ),
         Variable("example", (EXAMPLE,), dtype=TEXT, coordinate=True),
         Variable("strategy", (STRATEGY,), dtype=TEXT, coordinate=True),
         Variable("error_type", (ERROR_TYPE,), dtype=TEXT, coordinate=True),
@@ -143,12 +168,13 @@ SAMPLES = DatasetSpec(
     variants=(FigureVariant("all", "Strategies"),),
     words="words:describe",
     on_own_answers=True,
+    readable_since=1,
 )
 
 SPEC = StudySpec(
     name="samples",
     package=__package__,
-    version=1,
+    version=2,
     options=SamplingOptions,
     produces=(SAMPLES,),
     inputs=("questions",),
