@@ -5,7 +5,7 @@ import xarray as xr
 
 from synthetic.origin import provenance
 
-STRATEGIES = ("greedy", "random", "majority", "probe", "any")
+STRATEGIES = ("greedy", "random", "majority", "probe", "trust", "any")
 TYPES = {
     "A": "refuses",
     "B": "consistently correct",
@@ -21,11 +21,11 @@ def samples(
     """Types of these sizes; strategies get better in their order."""
     random = np.random.default_rng(seed)
     types = np.stack([np.arange(questions) < size for size in sizes], axis=1)
-    each = np.array([0.4, 0.38, 0.45, 0.52, 0.7], dtype=np.float32)
+    each = np.array([0.4, 0.38, 0.45, 0.52, 0.55, 0.7], dtype=np.float32)
     by_type = np.clip(each[None] + random.uniform(-0.3, 0.3, (5, 1)), 0.05, 0.95).astype(np.float32)
     by_type[np.array(sizes) == 0] = np.nan
     auroc = np.array([np.nan, 0.81, 0.64, np.nan, 0.7], dtype=np.float32)
-    picked = (random.random((5, questions)) < each[:, None]).astype(np.float32)
+    picked = (random.random((6, questions)) < each[:, None]).astype(np.float32)
     gain, type_gain = each - each[:1], by_type - by_type[:, :1]
     variables = {
         "answer": (("example", "draw"), np.full((questions, draws), "word", dtype=object)),
@@ -43,6 +43,9 @@ def samples(
         "type_high": ("error_type", auroc + 0.09), "type_null_high": ("error_type", auroc * 0 + 0.6),
         "probe_auroc": ((), np.float32(0.74)), "probe_auroc_low": ((), np.float32(0.7)),
         "probe_auroc_high": ((), np.float32(0.78)),
+        "within_auroc": ((), np.float32(0.62)), "within_auroc_low": ((), np.float32(0.55)),
+        "within_auroc_high": ((), np.float32(0.69)),
+        "fit_questions": ((), np.int64(500)), "fit_answers": ((), np.int64(1480)),
     }  # fmt: skip
     coords = {
         "strategy": np.array(STRATEGIES, dtype=object), "error_type": np.array(list(TYPES), dtype=object),

@@ -3,7 +3,9 @@ import logging
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
 
 import headwise as hw
 from headwise.core.errors import DataError, ModelError
@@ -49,6 +51,19 @@ def test_weights_and_c_are_scikit_learns(draw, sklearn_fit):
     x, wrong, folds = draw(2, 160, 40)
     fits = fit_cells(x, wrong, folds, c=0.05, weights="balanced", coefficients=True)
     check(fits, x, wrong, folds, sklearn_fit, C=0.05, class_weight="balanced")
+
+
+def test_weights_of_rows_are_scikit_learns(draw):
+    x, wrong, folds = draw(2, 160, 40)
+    weights = np.random.default_rng(0).uniform(0.05, 1.5, 160)
+    fits = fit_cells(x, wrong, folds, weights=weights, coefficients=True)
+    for cell in range(2):
+        for fold in np.unique(folds):
+            train = folds != fold
+            scaler = StandardScaler().fit(x[cell][train])
+            plain = LogisticRegression(tol=1e-10, max_iter=5000)
+            plain.fit(scaler.transform(x[cell][train]), wrong[train], sample_weight=weights[train])
+            assert np.abs(fits.coefficients[cell, fold] * scaler.scale_ - plain.coef_[0]).max() < 1e-3
 
 
 @pytest.mark.real

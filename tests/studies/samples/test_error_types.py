@@ -52,8 +52,20 @@ def test_a_planted_type_is_told_from_the_rest_and_another_is_not():
     types = random.random((150, 3)) < (0.4, 0.5, 0.05)
     activations = random.standard_normal((150, 12)).astype(np.float32)
     activations[:, 3] += 3 * types[:, 0]
-    told, untold, rare = type_probes(activations, types, shuffles=20)
+    told, untold, rare = type_probes(activations, np.repeat(activations[:, None], 3, axis=1), types, shuffles=20)
     assert told.auroc > 0.9 and told.low > told.null_high
     assert untold.low < 0.5 < untold.high and untold.auroc < told.low
     assert 0.5 < told.null_high < 0.7
     assert np.isnan(rare).all()  # seven questions of a kind are too few
+
+
+def test_samples_help_to_learn_a_type_that_greedy_answers_show_dimly():
+    random = np.random.default_rng(1)
+    types = random.random((200, 1)) < 0.5
+    greedy = random.standard_normal((200, 60)).astype(np.float32)
+    samples = random.standard_normal((200, 10, 60)).astype(np.float32)
+    greedy[:, 3] += 1.2 * types[:, 0]
+    samples[:, :, 3] += 1.2 * types
+    (alone,) = type_probes(greedy, greedy[:, None], types, shuffles=5)
+    (helped,) = type_probes(greedy, samples, types, shuffles=5)
+    assert helped.auroc > alone.auroc + 0.03

@@ -15,6 +15,11 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     kind, *rest = number.source.split()
     if kind in ("questions", "samples"):
         return ds.sizes["example" if kind == "questions" else "draw"]
+    if kind == "constant":
+        return number.value
+    if kind == "detectable":
+        width = float((ds["gain_high"] - ds["gain_low"]).sel(strategy="probe"))
+        return width / 3.92 * (1.959964 + 0.841621)
     if kind == "layer":
         return ds.attrs["layer"]
     if kind in ("size", "share"):
@@ -49,6 +54,34 @@ def test_what_is_said():
     assert "by 0.05 [0.00, 0.10], not a significant difference" in text or "by 0.05 [0.00, 0.10], a gain" in text
     assert "Of 3 types with enough questions, 2 are separated" in text and "B and E" in text
     assert "SmolLM2-135M-Instruct" in words.short() and "0.52" in words.short()
+    assert "fitted on 1,480 greedy or sampled answers to 500 questions" in text
+    assert "over pairs of samples of the same question 0.62 [0.55, 0.69]" in text
+    assert "A vote of equal answers weighted by the probe gains 0.15" in words.short()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.01, 0.2, "such a gain is found here"),
+        (-0.05, 0.06, "a gain is not shown here, nor is the published one excluded"),
+        (-0.2, -0.1, "which does not replicate here"),
+        (-0.02, 0.03, "which does not replicate here"),
+    ],
+)
+def test_a_published_gain_fails_to_replicate_only_where_the_interval_excludes_it(low, high, verdict):
+    dataset = make()
+    for name, value in (("gain_low", low), ("gain_high", high)):
+        dataset[name].loc[{"strategy": "probe"}] = value
+    assert verdict in describe("samples", dataset).text()
+
+
+def test_words_of_the_first_version():
+    dataset = make()
+    old = dataset.sel(strategy=[name for name in dataset["strategy"].values if name != "trust"])
+    text = describe(
+        "samples", old.drop_vars([n for n in old.data_vars if str(n).startswith(("within", "fit_"))])
+    ).text()
+    assert "fitted on the samples of other questions" in text and "weighted" not in text
 
 
 def test_a_loss_is_called_a_loss():

@@ -34,11 +34,6 @@ BY_TYPE = {
     "probe": ("Probe", "#31688e"),
     "trust": ("Weighted vote", "#5fb0c9"),
 }
-    "greedy": ("Greedy", "#3d3d3d"),
-    "majority": ("Majority", "#c2902b"),
-    "probe": ("Probe", "#31688e"),
-    "trust": ("Vote weighted by probe", "#5fb0c9"),
-}
 TYPE_COLOUR, CHANCE = "#8a4fa3", 0.5
 MIN_QUESTIONS = 5  # for an interval to be drawn
 
