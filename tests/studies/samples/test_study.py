@@ -146,6 +146,28 @@ def test_the_whole_study(work):
     assert len({str(text) for text in found["answer"].values.ravel()}) > 20  # draws differ
     counted = found["correct"] + found["refused"] + (found["label"] == "wrong").sum("draw")
     assert (counted == 6).all()
+    assert float(found["score"].min()) >= 0 and float(found["score"].max()) <= 1
+
+
+def test_greedy_answers_to_questions_that_were_not_sampled_are_fitted_on(work, answers):
+    shards = [work.measure(shard) for shard in split_shards(work.examples, work.shard_size)]
+    sampled = {str(name) for shard in shards for name in shard["example"].values}
+    rest = [row for row, name in enumerate(answers["example"].values) if str(name) not in sampled]
+    labels = [str(label) for shard in shards for label in shard["other_label"].values]
+    assert labels == [str(answers["label"].values[row]) for row in rest] and len(labels) == 4
+    whole = work.measure(Shard(0, 0, work.examples))
+    np.testing.assert_allclose(
+        np.concatenate([shard["other_activation"].values for shard in shards]), whole["other_activation"], atol=1e-4
+    )
+
+
+def test_where_every_question_is_sampled_there_are_no_others(model, answers, questions, tmp_path):
+    work = sampling.prepare(model, inputs(answers, probing_map(), questions), replace(QUICK, questions=24, shard=24))
+    store = ShardStore(tmp_path / "all", work.provenance, examples=24, size=24)
+    (shard,) = run_shards(work.measure, split_shards(24, 24), store)
+    assert shard["other_activation"].shape[0] == 0
+    (found,) = work.finalize([shard]).values()
+    assert int(found["fit_questions"]) <= 24
 
 
 def test_samples_are_the_same_whatever_the_shard(work, model, answers, questions):

@@ -90,7 +90,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SamplingOptions | None =
         total, count = sampling.examples // draws, others.sizes[EXAMPLE]
         part = others.isel({EXAMPLE: slice(shard.start * count // total, shard.stop * count // total)})
         return found.assign(
-            other=(
+            other_activation=(
                 (_OTHER, WIDTH),
                 reader.read(part)["activation"].values if part.sizes[EXAMPLE] else reader.nothing(),
             ),
@@ -99,9 +99,9 @@ def prepare(model: Model, inputs: StudyInputs, options: SamplingOptions | None =
 
     def finish(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         rest = GreedyAnswers(
-            *(np.concatenate([shard[name].values for shard in shards]) for name in ("other", "other_label"))
+            *(np.concatenate([shard[name].values for shard in shards]) for name in ("other_activation", "other_label"))
         )
-        sampled = [shard.drop_vars(["other", "other_label"]) for shard in shards]
+        sampled = [shard.drop_vars(["other_activation", "other_label"]) for shard in shards]
         found = finalize(xr.concat(sampled, dim=EXAMPLE, data_vars="all"), options, rest)
         return {SPEC.name: found.assign_attrs(site=where.site, layer=where.layer, temperature=options.temperature)}
 
