@@ -8,11 +8,12 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from headwise.probes.batched_logistic import fit_cells
-from headwise.probes.cell_maps import concatenate, nested, probe_cells, significance
+from headwise.probes.cell_maps import Strata, concatenate, nested, probe_cells, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.generalisation import group_topics
-from headwise.probes.one_step import CURVATURE, OneStepProbes, device_auroc, standardise_rows
+from headwise.probes.one_step import CURVATURE, OneStepProbes, device_auroc, device_auroc_within, standardise_rows
 from headwise.stats.permutation import permuted_labels
+from headwise.stats.stratified import auroc_within
 
 N, WIDTH, CELLS, PLANTED = 160, 40, 24, 9
 
@@ -111,6 +112,90 @@ def test_cells_that_were_not_measured_stay_so(planted):
     assert np.isnan(significance(cells).q).tolist() == [False, True, False]
     nothing = probe_cells(features[1:2], wrong, fold_of, permuted_labels(wrong, fold_of, sets=20))
     assert np.isnan(nothing.value).all() and np.isnan(significance(nothing).best_high)
+
+
+# ---- within strata --------------------------------------------------------------------------------------------------
+
+
+def with_topics(seed: int, rows: int = 180, topics: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Topics, errors that depend on them, and noise that carries the topic, (cell, row, width)."""
+    rng = np.random.default_rng(seed)
+    topic = np.arange(rows) % topics
+    wrong = rng.random(rows) < np.linspace(0.15, 0.85, topics)[topic]
+    code = 3 * rng.normal(size=(topics, 10))
+    code[:, 0] = np.linspace(-4, 4, topics)
+    return topic, wrong, (rng.normal(size=(20, rows, 10)) + code[topic]).astype(np.float32)
+
+
+def test_ties_count_half_whatever_the_order_of_rows():
+    rng = np.random.default_rng(0)
+    strata, fold_of = rng.integers(0, 6, 90), np.arange(90) % 3
+    labels = rng.random((90, 4)) < 0.5
+    scores = rng.integers(0, 3, (2, 90, 4)).astype(np.float64)
+    for order in (np.arange(90), np.argsort(labels[:, 0]), np.argsort(~labels[:, 0])):
+        some, of = torch.from_numpy(scores[:, order]), torch.from_numpy(labels[order])
+        within, plain = (
+            device_auroc_within(some, of, strata[order]),
+            device_auroc(some, of, torch.from_numpy(fold_of[order])),
+        )
+        for cell in range(2):
+            for number in range(4):
+                expected = auroc_within(scores[cell, :, number], labels[:, number], strata).value
+                assert float(within[cell, number]) == pytest.approx(float(expected))
+                folds = [
+                    roc_auc_score(labels[fold_of == f, number], scores[cell, fold_of == f, number]) for f in range(3)
+                ]
+                assert float(plain[cell, number]) == pytest.approx(np.mean(folds))
+
+
+def test_folds_that_divide_strata_would_be_biased_and_whole_ones_are_not():
+    """Activations that carry the topic alone: half of the pairs within a topic should be ranked right."""
+    divided, whole = [], []
+    for seed in range(6):
+        topic, wrong, features = with_topics(seed)
+        strata = Strata.make(topic, wrong, folds=5, shuffles=3, seed=0)
+        probes = OneStepProbes(torch.from_numpy(features), assign_folds(wrong, folds=5))
+        labels = torch.from_numpy(wrong)[:, None]
+        divided.append(float(device_auroc_within(probes.out_of_fold(labels), labels, topic).mean()))
+        whole.append(
+            float(device_auroc_within(probes.with_folds(strata.fold_of).out_of_fold(labels), labels, topic).mean())
+        )
+        assert all(len(set(strata.fold_of[topic == one])) == 1 for one in range(12))
+    assert np.mean(divided) < 0.47
+    assert np.mean(whole) == pytest.approx(0.5, abs=0.02)
+
+
+def test_within_strata_nothing_is_found_where_only_the_topic_is_known():
+    found = plain = 0
+    for seed in range(30):
+        topic, wrong, features = with_topics(seed)
+        strata = Strata.make(topic, wrong, folds=5, shuffles=40, seed=seed)
+        fold_of = assign_folds(wrong, folds=5)
+        cells = probe_cells(
+            torch.from_numpy(features), wrong, fold_of, permuted_labels(wrong, fold_of, sets=40), strata
+        )
+        found += int((significance(cells.within).q < 0.05).any())
+        plain += int((significance(cells).q < 0.05).any())
+    assert plain == 30
+    assert found <= 5  # of 30 at a level of 0.05, more than 5 have a probability of 0.3 %
+
+
+def test_the_planted_cell_is_found_within_strata_and_chosen_on_other_strata():
+    topic, wrong, features = with_topics(1)
+    features[7, :, 3:6] += 1.5 * wrong[:, None]
+    strata = Strata.make(topic, wrong, folds=5, shuffles=60, seed=0)
+    fold_of = assign_folds(wrong, folds=5)
+    parts = [
+        probe_cells(torch.from_numpy(part), wrong, fold_of, permuted_labels(wrong, fold_of, sets=60), strata)
+        for part in (features[:8], features[8:])
+    ]
+    cells = concatenate(parts).within
+    assert np.flatnonzero(significance(cells).q < 0.05).tolist() == [7]
+    area, score, chosen = nested(cells, wrong, strata.fold_of, strata=strata)
+    assert chosen == [7] * 5 and float(area.low) > 0.65
+    assert float(area.value) == pytest.approx(float(cells.value[7]), abs=1e-9)
+    assert np.array_equal(score, cells.score[7])
+    assert Strata.make(np.zeros(180, dtype=int), wrong, folds=5, shuffles=3, seed=0) is None
 
 
 def test_small_topics_join_those_they_look_like():
