@@ -118,7 +118,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
             continue
         chosen = dataset.sel({dim: [label] for dim, label in spec.only.items() if dim in dataset.dims})
         maps_of = {
-            role: _maps(study, chosen, variable, layers, heads)
+            role: [_grid(array, layers, heads) for _, array in table_columns(study, chosen, [variable])]
             for role in ("low", "high", "p", "q", "q_paired", "baseline")
             if (variable := getattr(spec, role)) and variable in chosen
         }
@@ -179,10 +179,6 @@ def default_columns(columns: Iterable[object]) -> list[str]:
         for name in [one for one in names if one.partition(".")[0] == study][:COLUMNS_PER_OTHER_STUDY]
     ]
     return [*shown, *first]
-
-
-def _maps(study: str, dataset: xr.Dataset, variable: str, layers: int, heads: int) -> list[np.ndarray]:
-    return [_grid(array, layers, heads) for _, array in table_columns(study, dataset, [variable])]
 
 
 def _grid(array: xr.DataArray, layers: int, heads: int) -> np.ndarray:

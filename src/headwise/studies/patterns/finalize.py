@@ -60,7 +60,10 @@ def finalize(
     average = xr.concat([shard["maps"] for shard in shards], dim=EXAMPLE).sum(EXAMPLE, skipna=False) / count
     found = found.assign(average=average.astype(np.float16), shown=shown.astype(np.float16))
     return _named(found, names, tokens, thresholds).assign_attrs(
-        title="What the attention maps look like", record=json.dumps(_recorded(found))
+        title="What the attention maps look like",
+        record=json.dumps(
+            [name for name in ("value", "change", "q", "similarity", "elsewhere", "dropped") if name in found]
+        ),
     )
 
 
@@ -115,11 +118,6 @@ def _edges(readings: xr.Dataset) -> dict[str, xr.DataArray]:
 
 def _ended(interval: xr.Dataset) -> dict[str, xr.DataArray]:
     return {"": interval["mean"], "_low": interval["low"], "_high": interval["high"]}
-
-
-def _recorded(found: xr.Dataset) -> list[str]:
-    """The columns of the head table."""
-    return [name for name in ("value", "change", "q", "similarity", "elsewhere", "dropped") if name in found]
 
 
 def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]) -> xr.Dataset:

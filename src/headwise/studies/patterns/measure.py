@@ -208,7 +208,9 @@ def _measure_batch(conditions: Sequence[Condition], batch: Batch, options: Patte
         logs = logits[:, :-1].float().log_softmax(dim=-1)  # (batch, token, vocabulary)
         losses.append(_loss(logs, batch.ids))
         numbers.append(seen["pattern_statistics"])
-        maps.append(_small(seen["pooled_maps"]["maps"].sum(EXAMPLE, skipna=False)))
+        maps.append(
+            seen["pooled_maps"]["maps"].sum(EXAMPLE, skipna=False).rename({QUERY: POOLED_QUERY, KEY: POOLED_KEY})
+        )
         if rest and condition is first:
             first_maps, before = held.result(), logs
         elif before is not None:
@@ -241,10 +243,6 @@ def _kl(before: Tensor, after: Tensor) -> np.ndarray:
     after = after.to(before.device)
     each = (before.exp() * (before - after)).sum(dim=-1)
     return each.double().mean(dim=1).clamp(min=0).cpu().numpy().astype(np.float32)
-
-
-def _small(maps: xr.DataArray) -> xr.DataArray:
-    return maps.rename({QUERY: POOLED_QUERY, KEY: POOLED_KEY})
 
 
 def _refuse_not_finite(condition: Condition, readings: xr.Dataset) -> None:
