@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "figures": {"specs"},
     "describe": {"figures"},
     "study figures": {"figures", "specs"},
+    "study heads": {"figures", "specs"},
     "study words": {"describe", "figures", "specs", "study figures"},
     "present": {"describe", "figures", "specs"},
     "atlas": {"describe", "figures", "present", "specs"},
@@ -43,7 +44,7 @@ MAY_IMPORT = {
         "seam",
         "specs",
     },
-    "analysis": {"atlas", "describe", "figures", "present", "specs", "study words"},
+    "analysis": {"atlas", "describe", "figures", "present", "specs", "study heads", "study words"},
     "web": {"atlas", "describe", "figures", "analysis", "present", "specs"},
     "exports": {"atlas", "figures", "present", "study figures"},
     # a loaded model, served
@@ -77,7 +78,7 @@ MAY_IMPORT = {
     }
     | {"specs", "studies", "training", "web"},
 }
-SPEC_MODULES = ("spec", "registry", "cost", "__init__")
+SPEC_MODULES = ("spec", "registry", "cost", "head_sets", "__init__")
 READING_HALF = (
     "core",
     "figures",
@@ -101,6 +102,8 @@ def part_of(module: str) -> str:
         return "specs"
     if names[1] == "present":
         return "present"
+    if names[-1] == "heads":
+        return "study heads"
     if any("figure" in name for name in names[2:]):
         return "study figures"
     if any(word in names[-1] for word in ("words", "findings", "accessor")):

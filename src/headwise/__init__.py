@@ -14,9 +14,9 @@ Names are loaded when first used: `import headwise` alone loads neither torch no
 
 from __future__ import annotations
 
-import warnings
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` brings them
     from headwise import studies
@@ -33,23 +33,25 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "headwise": ("studies",),
-    "headwise.analysis": ("compare",),
-    "headwise.atlas": ("Atlas",),
-    "headwise.engines": ("RayEngine",),
-    "headwise.core.errors": ("HeadwiseError",),
-    "headwise.instruments": ("Activations", "HeadOutputs", "Patterns", "Profile", "Spectrum"),
-    "headwise.interventions": ("MeanAblation", "ResampleAblation", "ScaleHeads", "Steer"),
-    "headwise.model": ("Model", "ModelCard", "load"),
-    "headwise.seam": ("HeadWeights", "Instrument", "Intervention", "check", "observe", "run"),
-    "headwise.studies": ("AnswerScorer", "StudyOptions", "StudySpec", "build", "detect", "plan"),
-    "headwise.training": ("sparsify",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
-_DEPRECATED = {  # names of version 0.1, for one release
-    "Mean": "MeanAblation", "Resample": "ResampleAblation", "Scale": "ScaleHeads", "Sites": "Activations",
-}  # fmt: skip
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".": "studies",
+        ".analysis": "compare",
+        ".atlas": "Atlas",
+        ".core.errors": "HeadwiseError",
+        ".engines": "RayEngine",
+        ".instruments": "Activations HeadOutputs Patterns Profile Spectrum",
+        ".interventions": "MeanAblation ResampleAblation ScaleHeads Steer",
+        ".model": "Model ModelCard load",
+        ".seam": "HeadWeights Instrument Intervention check observe run",
+        ".studies": "AnswerScorer StudyOptions StudySpec build detect plan",
+        ".training": "sparsify",
+    },
+    deprecated={  # names of version 0.1, for one release
+        "Mean": "MeanAblation", "Resample": "ResampleAblation", "Scale": "ScaleHeads", "Sites": "Activations",
+    },
+)  # fmt: skip
 
 __all__ = [
     "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadWeights", "HeadwiseError", "Instrument", "Intervention",
@@ -57,20 +59,3 @@ __all__ = [
     "Steer", "StudyOptions", "StudySpec", "build", "check", "compare", "detect", "load", "observe", "plan", "run", "sparsify",
     "studies",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name in _DEPRECATED:
-        new = _DEPRECATED[name]
-        warnings.warn(f"headwise.{name} is now headwise.{new}; use the new name", DeprecationWarning, stacklevel=2)
-        return __getattr__(new)
-    if name not in _HOME:
-        raise AttributeError(f"headwise has no {name!r}; it has {', '.join(__all__)}")
-    home = _HOME[name]
-    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])

@@ -11,13 +11,14 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
-from headwise.analysis import agreement_figure, describe_agreement, head_sets
+from headwise.analysis import agreement_figure, describe_agreement
 from headwise.analysis.agreement import agreement_of
-from headwise.analysis.head_sets import HeadSetMap, head_set_maps
 from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors_within
 from headwise.core.errors import DataError, StudyError
 from headwise.figures import from_payload, to_payload
 from headwise.stats.correlation import rank_vectors, spearman
+from headwise.studies import head_sets
+from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
 LAYERS, HEADS = 20, 8
 STRATA = HeadStrata(np.repeat(np.arange(LAYERS), HEADS), np.arange(LAYERS * HEADS))
@@ -235,7 +236,7 @@ def test_q_of_correlation_is_of_the_correlation_within_layers():
     np.testing.assert_allclose(whole.p, left.p, atol=1e-3)
 
 
-def test_a_study_outside_the_table_declares_its_sets(studies, monkeypatch):
+def test_a_plugin_declares_its_sets(studies, monkeypatch):
     """As a plug-in does, by ``head_sets`` in its spec."""
 
     class Spec:
@@ -247,7 +248,7 @@ def test_a_study_outside_the_table_declares_its_sets(studies, monkeypatch):
                 )
             ]
 
-    known = head_sets.dataset_spec
-    monkeypatch.setattr(head_sets, "dataset_spec", lambda study: Spec() if study == "mine" else known(study))
+    known = head_sets.dataset_specs()
+    monkeypatch.setattr(head_sets, "dataset_specs", lambda: known | {"mine": Spec()})
     maps, _ = head_set_maps({"profile": studies["profile"], "mine": studies["profile"]})
     assert maps[-1].key == "mine.all" and maps[0].study == "profile"

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from headwise.analysis.rank_stats import percentiles, rank_stats, with_percentiles
+from headwise.analysis import percentiles, with_percentiles
+from headwise.stats.rank_stats import rank_stats
 
 
 def test_against_counting_with_ties_and_gaps():

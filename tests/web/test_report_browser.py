@@ -11,7 +11,7 @@ import pytest
 from chromium import watched
 from synthetic.atlas import HOSTILE, synthetic_atlas
 
-from headwise.analysis.rank_stats import percentiles
+from headwise.analysis import percentiles
 from headwise.atlas import select
 from headwise.core.errors import DataError
 from headwise.web.content import Content

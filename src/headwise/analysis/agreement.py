@@ -4,8 +4,8 @@
     found.pair("relations.knowledge", "functions.Knowledge_Recall").q
     agreement_figure(found), describe_agreement(found), found.to_dict()
 
-Steps: make the head sets (`head_sets`); keep the heads that every map measured; test overlap and rank correlation of all
-pairs across studies (`permutation`), against heads permuted over the whole model and within layers. The second is the one
+Steps: make the head sets (`studies.head_sets`); keep the heads that every map measured; test overlap and rank correlation of
+all pairs across studies (`permutation`), against heads permuted over the whole model and within layers. The second is the one
 to read: two maps that both grow with depth overlap more than chance without any other relation.
 
 Cost: seconds.
@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from headwise.analysis.head_sets import HeadSetMap, head_set_maps
 from headwise.analysis.permutation import (
     HeadStrata,
     PermutationResult,
@@ -40,6 +39,7 @@ from headwise.core.markup import card, paragraph, table
 from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import model_name, provenance_caption, provenance_of
 from headwise.stats.correlation import rank_vectors
+from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
 __all__ = ["AGREEMENT", "Agreement", "AgreementPair", "HeadSet", "agreement", "agreement_of"]
 
@@ -62,7 +62,7 @@ def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) 
     Examples:
         >>> found = agreement(atlas, permutations=200)
         >>> [one.key for one in found.sets][:3]
-        ['relations.algorithmic', 'relations.knowledge', 'relations.linguistic']
+        ['profile.previous', 'profile.induction', 'profile.duplicate']
         >>> pair = found.pair("relations.knowledge", "profile.previous")
         >>> pair.count, round(pair.expected, 1), pair.q < 0.05  # heads in both, expected by chance
         (0, 0.3, False)

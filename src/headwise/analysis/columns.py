@@ -17,16 +17,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from headwise.atlas.head_table import columns_of as table_columns
 from headwise.core.dims import HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.schema import head_table_variables
+from headwise.stats.rank_stats import rank_stats
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import HeadColumn
 
-__all__ = ["Column", "Columns", "columns_of", "default_columns"]
+__all__ = ["Column", "Columns", "columns_of", "default_columns", "percentiles", "with_percentiles"]
 
 COLUMNS_PER_OTHER_STUDY = 2  # of a study that declares no default columns
 
@@ -203,3 +205,37 @@ def _words(dataset: xr.Dataset, spec: HeadColumn, column: int) -> dict[str, str]
     label = spec.label.format(", ".join(names[::-1])) if names else spec.label.replace("{}", spec.variable)
     definition = "; ".join([*found["definition"], *([spec.definition] if spec.definition else [])])
     return {"label": label, "definition": definition, "unit": " ".join(found["unit"]).strip()}
+
+
+def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
+    """The head table with every number replaced by its percentile; layer, head and text are left out.
+
+    Args:
+        frame: the head table, from `Atlas.heads`.
+
+    Returns:
+        0 for the smallest of all heads, 100 for the largest.
+
+    Examples:
+        >>> percentiles(pd.DataFrame({"layer": [0, 0, 1], "profile.sink": [0.2, 0.9, 0.4]}))["profile.sink"].tolist()
+        [0.0, 100.0, 50.0]
+    """
+    numbers = frame.select_dtypes("number").drop(columns=[LAYER, HEAD], errors="ignore")
+    found = rank_stats(numbers.to_numpy(dtype=float))[0]
+    return pd.DataFrame(found, index=numbers.index, columns=numbers.columns)
+
+
+def with_percentiles(frame: pd.DataFrame) -> pd.DataFrame:
+    """The head table with every number replaced by its percentile; layer, head and text stay as they are.
+
+    Args:
+        frame: the head table, from `Atlas.heads`.
+
+    Returns:
+        The same table, in percentiles.
+
+    Examples:
+        >>> float(with_percentiles(atlas.heads()).loc["L3H2", "profile.previous"])
+        100.0
+    """
+    return frame.assign(**{str(name): column for name, column in percentiles(frame).items()})

@@ -20,11 +20,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import xarray as xr
 
-from headwise.analysis.head_facts import ConsistencyCheck, FunctionFact, Measurement, RelationFact
+from headwise.analysis.head_facts import ConsistencyCheck, Measurement
 from headwise.analysis.head_text import beyond
-from headwise.analysis.study_facts import THRESHOLD_TOLERANCE, percentile_per_map
 from headwise.core.dims import HEAD, LAYER, RELATION
 from headwise.describe.writer import listed, percent, significant
+from headwise.stats.rank_stats import percentile_per_map
+from headwise.studies.functions.heads import FunctionFact
+from headwise.studies.relations.heads import THRESHOLD_TOLERANCE, RelationFact
 
 __all__ = ["ConsistencyChecks"]
 

@@ -17,16 +17,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from headwise.analysis.head_sections import head_html
 from headwise.analysis.neighbours import Neighbour
 from headwise.figures.payload import to_jsonable
+from headwise.studies.functions.heads import FunctionFact
+from headwise.studies.patterns.heads import PatternFact
+from headwise.studies.relations.heads import RelationFact, SalientToken
 
-__all__ = [
-    "ConsistencyCheck", "FunctionFact", "HeadReport", "MaskingFact", "Measurement", "PatternFact", "PatternMaps",
-    "RelationFact", "SalientToken",
-]  # fmt: skip
+__all__ = ["ConsistencyCheck", "HeadReport", "Measurement"]
 
 
 @dataclass(frozen=True)
@@ -63,114 +61,6 @@ class Measurement:
     def same_for_all(self) -> bool:
         """No head has more (rank 1) and, as ties count half, none has less (percentile 50): the column is constant."""
         return self.n_heads > 1 and self.rank == 1 and self.percentile == 50
-
-
-@dataclass(frozen=True)
-class MaskingFact:
-    """The answers of a function when a set of heads that includes this head was masked."""
-
-    size: int
-    """heads in the smallest masked set of this function that includes the head"""
-    own: float
-    """share of answers still right"""
-    random: float
-    """the same with as many random heads"""
-    effect: float
-    """random - own"""
-    low: float
-    high: float
-    asked: int
-
-
-@dataclass(frozen=True)
-class FunctionFact:
-    """One function and this head."""
-
-    function: str
-    importance: float
-    """gradient x activation, signed"""
-    low: float
-    high: float
-    magnitude: float
-    null_high: float
-    """95th percentile of this head's maps with permuted labels"""
-    rank: int
-    """1 is the most important head of this function"""
-    n_heads: int
-    p: float
-    q: float
-    chosen: bool
-    """among the function's heads: those up to the elbow"""
-    best: bool
-    """of all functions with q < 0.05, the one for which this head is most important"""
-    alone: float
-    """AUROC of this function against the others from this head alone"""
-    alone_q: float
-    refused: str = ""
-    """why this function has no map; then there are no numbers"""
-    masking: MaskingFact | None = None
-    """None: no masked set of this function includes the head"""
-
-
-@dataclass(frozen=True)
-class RelationFact:
-    """One relation and this head, computed from its weights."""
-
-    relation: str
-    category: str
-    sign: str
-    """"promotes" or "suppresses" the targets"""
-    score: float
-    """share of the pairs whose target is among the top k tokens"""
-    low: float
-    high: float
-    null: float
-    """mean score with shuffled targets"""
-    null_high: float
-    over: bool
-    """over the study's threshold"""
-    percentile: float
-    right: int
-    pairs: int
-    examples: tuple[tuple[str, str], ...] = ()
-    """(source, target) pairs that it gets right; the first few"""
-    missed: tuple[tuple[str, str], ...] = ()
-    """pairs that it does not; the first few"""
-
-
-@dataclass(frozen=True)
-class SalientToken:
-    """A token that the head scales up most, and the tokens that it writes for it."""
-
-    text: str
-    strength: float
-    """norm of the head's output over norm of its input"""
-    targets: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class PatternMaps:
-    """A head's attention maps in one model, as pixels: 0 to 254 are weights 0 to 1, 255 is masked."""
-
-    key: str
-    """"model" or "against" """
-    name: str
-    shown: np.ndarray
-    """(query, key) uint8, of the shown prompt"""
-    average: np.ndarray
-    """(pooled_query, pooled_key) uint8, mean over the prompts, stretched to one length"""
-
-
-@dataclass(frozen=True, eq=False)
-class PatternFact:
-    """Example attention maps."""
-
-    tokens: tuple[str, ...]
-    """of the shown prompt; with more tokens than rows, row r of a map starts at token ``starts[r]``"""
-    starts: tuple[int, ...]
-    prompts: tuple[str, ...]
-    """the names of the prompts that ``average`` is over"""
-    maps: tuple[PatternMaps, ...]
 
 
 @dataclass(frozen=True)

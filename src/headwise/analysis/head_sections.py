@@ -21,7 +21,8 @@ from headwise.figures.thumbnail import coloured, png
 from headwise.figures.tiles import HIDDEN, LEVELS
 
 if TYPE_CHECKING:
-    from headwise.analysis.head_facts import HeadReport, Measurement, PatternMaps
+    from headwise.analysis.head_facts import HeadReport, Measurement
+    from headwise.studies.patterns.heads import PatternMaps
 
 __all__ = ["PERCENTILE", "HeadSection", "head_html", "sections_of"]
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from headwise.analysis.head_facts import FunctionFact, HeadReport, Measurement, RelationFact
+from headwise.analysis.head_facts import HeadReport, Measurement
 from headwise.analysis.neighbours import Neighbour
 from headwise.describe.writer import Description, Writer, listed, percent, significant
+from headwise.studies.functions.heads import FunctionFact
+from headwise.studies.relations.heads import RelationFact
 
 __all__ = ["beyond", "describe_head", "summary_of"]
 

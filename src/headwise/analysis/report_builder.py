@@ -22,18 +22,18 @@ from headwise.analysis.consistency import ConsistencyChecks
 from headwise.analysis.head_facts import HeadReport, Measurement
 from headwise.analysis.head_text import summary_of
 from headwise.analysis.neighbours import Neighbourhood
-from headwise.analysis.rank_stats import rank_stats
-from headwise.analysis.study_facts import FunctionFacts, PatternFacts, RelationFacts, SalienceFacts
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.figures.provenance import model_name, provenance_of
-from headwise.studies.registry import datasets
+from headwise.stats.rank_stats import rank_stats
+from headwise.studies.functions.heads import FunctionFacts
+from headwise.studies.patterns.heads import PatternFacts
+from headwise.studies.registry import datasets as dataset_specs
+from headwise.studies.relations.heads import RelationFacts, SalienceFacts
 
 __all__ = ["HeadReports", "head_report", "head_reports"]
-
-OWN_FACTS = ("functions", "relations")  # reported by facts of their own, not as values
 
 
 class HeadReports(Mapping[str, HeadReport]):
@@ -61,6 +61,7 @@ class HeadReports(Mapping[str, HeadReport]):
         self._relations = relations if relations is None else RelationFacts(relations)
         self._salience = SalienceFacts(datasets["salience"]) if "salience" in datasets else None
         self._patterns = PatternFacts(datasets["patterns"]) if "patterns" in datasets else None
+        self._by_facts = {name for name, spec in dataset_specs().items() if spec.head_facts}
         self._consistency = ConsistencyChecks(datasets)
         self._note = self._neighbours_note()
 
@@ -83,7 +84,7 @@ class HeadReports(Mapping[str, HeadReport]):
         salient = self._salience.of(layer, head) if self._salience else ()
         patterns = self._patterns.of(layer, head) if self._patterns else None
         categories = self._relations.categories(layer, head) if self._relations else ()
-        plain = {study: found for study, found in values.items() if study not in OWN_FACTS}
+        plain = {study: found for study, found in values.items() if study not in self._by_facts}
         missing = self._missing(values, salient)
         summary = summary_of(name, layer, self.columns.layers, plain, functions, relations, categories, missing)
         return HeadReport(
@@ -148,7 +149,7 @@ class HeadReports(Mapping[str, HeadReport]):
 
     def _missing(self, values: Mapping[str, tuple[Measurement, ...]], salient: tuple[object, ...]) -> dict[str, str]:
         found = {}
-        for study, spec in datasets().items():
+        for study, spec in dataset_specs().items():
             if spec.head_columns is None:
                 continue
             if study not in self._titles:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headwise.core.lazy import lazy_exports
+
 if TYPE_CHECKING:
     from headwise.studies.answers.spec import AnsweringOptions
     from headwise.studies.building import build
@@ -30,26 +32,36 @@ if TYPE_CHECKING:
     from headwise.studies.spectral.scoring import AnswerScorer, Score, detect
     from headwise.studies.spectral.spec import SpectralOptions
 
-_HOMES = {
-    "answers.spec": ("AnsweringOptions",),
-    "building": ("build",),
-    "circuits.spec": ("CircuitsOptions",),
-    "function_masking.spec": ("FunctionMaskingOptions",),
-    "functions.spec": ("FunctionsOptions",),
-    "patterns.spec": ("PatternsOptions",),
-    "probing.spec": ("ProbingOptions",),
-    "profile.spec": ("ProfileOptions",),
-    "relation_validation.spec": ("RelationValidationOptions",),
-    "relations.spec": ("RelationsOptions",),
-    "run": ("StudyRun",),
-    "samples.spec": ("SamplingOptions",),
-    "sparsity.spec": ("SparsityOptions",),
-    "spec": ("StudyOptions", "StudySpec", "option"),
-    "planning": ("Plan", "plan"),
-    "spectral.scoring": ("AnswerScorer", "Score", "detect"),
-    "spectral.spec": ("SpectralOptions",),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+def _options(name: str) -> Any:
+    """The options of a study: ``studies.Profile(period=64)`` is what `build` takes in place of "profile"."""
+    known = import_module("headwise.studies.registry").studies()
+    return next((spec.options for study, spec in known.items() if name == study.title().replace("_", "")), None)
+
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".answers.spec": "AnsweringOptions",
+        ".building": "build",
+        ".circuits.spec": "CircuitsOptions",
+        ".function_masking.spec": "FunctionMaskingOptions",
+        ".functions.spec": "FunctionsOptions",
+        ".patterns.spec": "PatternsOptions",
+        ".planning": "Plan plan",
+        ".probing.spec": "ProbingOptions",
+        ".profile.spec": "ProfileOptions",
+        ".relation_validation.spec": "RelationValidationOptions",
+        ".relations.spec": "RelationsOptions",
+        ".run": "StudyRun",
+        ".samples.spec": "SamplingOptions",
+        ".sparsity.spec": "SparsityOptions",
+        ".spec": "StudyOptions StudySpec option",
+        ".spectral.scoring": "AnswerScorer Score detect",
+        ".spectral.spec": "SpectralOptions",
+    },
+    otherwise=_options,
+)
 
 __all__ = [
     "AnswerScorer",
@@ -75,14 +87,3 @@ __all__ = [
     "option",
     "plan",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        for study, spec in import_module("headwise.studies.registry").studies().items():
-            if name == study.title().replace("_", ""):
-                return spec.options  # hw.studies.Profile(period=64) is what `build` takes in place of "profile"
-        raise AttributeError(f"headwise.studies has no {name!r}")
-    value = getattr(import_module(f"headwise.studies.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value

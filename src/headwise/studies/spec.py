@@ -6,7 +6,7 @@
       finalize.py   readings -> Datasets; a pure function
       figure.py     figure(dataset, **options) -> Figure
       words.py      describe(dataset) -> Description
-      heads.py      head_sets(dataset): which heads the study names (optional)
+      heads.py      head_sets(dataset): which heads the study names; its facts in a head's report (optional)
 
 A spec names the functions of the other modules as ``"module:function"``, relative to its own package, and loads them when
 they are needed: importing a spec loads neither torch nor matplotlib. Schemas, variable descriptions, head-table columns,
@@ -147,6 +147,7 @@ class DatasetSpec:
     head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists
     default_columns: tuple[str, ...] = ()  # of the head table, shown first
     head_sets: str = ""  # "module:function"; which heads it names
+    head_facts: bool = False  # a head's report has facts of its own for it, in place of its columns
     read_with: str = ""  # command that reads it, where it has neither figure nor words
     has_page: bool = True
     made_from: str = ""  # the Dataset whose digest stands for its data

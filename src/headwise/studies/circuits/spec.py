@@ -183,6 +183,7 @@ CIRCUITS = DatasetSpec(
         FigureVariant("maps", "Heads", {"kind": "maps"}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
     head_columns=(
         HeadColumn(
             "effect",

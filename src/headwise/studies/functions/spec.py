@@ -318,6 +318,8 @@ FUNCTIONS = DatasetSpec(
         FigureVariant("confusion", "Confusion", {"kind": "confusion"}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
+    head_facts=True,
     head_columns=(
         HeadColumn(
             "importance",

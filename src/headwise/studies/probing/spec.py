@@ -338,6 +338,7 @@ PROBING = DatasetSpec(
         FigureVariant("table", "Probes and baselines", {"kind": "table"}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
     head_columns=(
         HeadColumn(
             "head_auroc",

@@ -108,6 +108,7 @@ PROFILE = DatasetSpec(
         FigureVariant("relative", "Against a uniform head", {"relative": True}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
     head_columns=(HeadColumn("value", low="low", high="high", baseline="uniform", baseline_name="a uniform head"),),
     default_columns=("profile.induction", "profile.previous", "profile.sink", "profile.entropy"),
 )

@@ -292,6 +292,8 @@ RELATIONS = DatasetSpec(
         FigureVariant("layers", "By layer", {"kind": "layers"}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
+    head_facts=True,
     head_columns=(
         HeadColumn(
             "score",

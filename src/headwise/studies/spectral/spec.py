@@ -208,6 +208,7 @@ SPECTRAL = DatasetSpec(
         FigureVariant("features", "All features", {"features": None}),
     ),
     words="words:describe",
+    head_sets="heads:head_sets",
     head_columns=(
         HeadColumn(
             "effect",

@@ -9,12 +9,9 @@ Cost: one sort per column.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from scipy.stats import rankdata
 
-from headwise.core.dims import HEAD, LAYER
-
-__all__ = ["percentiles", "rank_stats", "with_percentiles"]
+__all__ = ["percentile_per_map", "rank_stats"]
 
 
 def rank_stats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,35 +31,6 @@ def rank_stats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return percentile, np.where(finite, np.nan_to_num(best), 0).astype(int), measured
 
 
-def percentiles(frame: pd.DataFrame) -> pd.DataFrame:
-    """The head table with every number replaced by its percentile; layer, head and text are left out.
-
-    Args:
-        frame: the head table, from `Atlas.heads`.
-
-    Returns:
-        0 for the smallest of all heads, 100 for the largest.
-
-    Examples:
-        >>> percentiles(pd.DataFrame({"layer": [0, 0, 1], "profile.sink": [0.2, 0.9, 0.4]}))["profile.sink"].tolist()
-        [0.0, 100.0, 50.0]
-    """
-    numbers = frame.select_dtypes("number").drop(columns=[LAYER, HEAD], errors="ignore")
-    found = rank_stats(numbers.to_numpy(dtype=float))[0]
-    return pd.DataFrame(found, index=numbers.index, columns=numbers.columns)
-
-
-def with_percentiles(frame: pd.DataFrame) -> pd.DataFrame:
-    """The head table with every number replaced by its percentile; layer, head and text stay as they are.
-
-    Args:
-        frame: the head table, from `Atlas.heads`.
-
-    Returns:
-        The same table, in percentiles.
-
-    Examples:
-        >>> float(with_percentiles(atlas.heads()).loc["L3H2", "profile.previous"])
-        100.0
-    """
-    return frame.assign(**{str(name): column for name, column in percentiles(frame).items()})
+def percentile_per_map(maps: np.ndarray) -> np.ndarray:
+    """Of (layer, head, map): each head's percentile among all heads of the map."""
+    return rank_stats(maps.reshape(-1, maps.shape[-1]))[0].reshape(maps.shape)
