@@ -88,11 +88,11 @@ class ToyWorker:
     def __init__(self, spec: ToySpec) -> None:
         self.spec = spec
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
         self.spec.meet(PREPARE)
         data = {"digest": "d", "size": self.spec.examples}
-        origin = Provenance(study, 1, {"id": "toy", "digest": "m"}, data, {"needed": sorted(inputs)}, 0)
-        return StudyJob(study, origin, self.spec.examples, SIZE)
+        origin = Provenance("+".join(studies), 1, {"id": "toy", "digest": "m"}, data, {"needed": sorted(inputs)}, 0)
+        return StudyJob(origin.study, origin, self.spec.examples, SIZE)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         time.sleep(self.spec.seconds)

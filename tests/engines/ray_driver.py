@@ -17,7 +17,7 @@ EXAMPLES = 200  # fifty shards
 def main(folder: Path, seconds: float) -> None:
     engine = RayEngine(workers=2, threads_per_worker=1)
     with engine.open(ToySpec(folder, seconds=seconds, examples=EXAMPLES), Listener()) as session:
-        job = session.prepare("toy", {})
+        job = session.prepare(["toy"], {})
         store = ShardStore(folder / "atlas", job.provenance, examples=job.examples, size=job.shard_size)
         result = session.run(job, store, Listener())
     (folder / "result").write_bytes(result.artifacts["kept/file.bin"])

@@ -60,7 +60,7 @@ def run(spec: ToySpec, atlas: Path | str, *, listener: Listener | None = None, *
     heard = listener or Listener()
     engine = RayEngine(**{"workers": 2, **options})  # type: ignore[arg-type]
     with engine.open(spec, heard) as session:
-        job = session.prepare("toy", {})
+        job = session.prepare(["toy"], {})
         return session.run(job, store_of(job, atlas), heard)
 
 
@@ -75,7 +75,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY", "sent")
         with LocalEngine().open(ToySpec(folder), Listener()) as session:
-            job = session.prepare("toy", {})
+            job = session.prepare(["toy"], {})
             return session.run(job, store_of(job, folder / "atlas"), Listener())
 
 

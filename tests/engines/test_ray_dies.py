@@ -89,7 +89,7 @@ def test_resuming_after_the_head_or_the_driver_is_killed(tmp_path: Path) -> None
 def in_process(folder: Path) -> bytes:
     folder.mkdir()
     with LocalEngine().open(ToySpec(folder, examples=EXAMPLES), Listener()) as session:
-        job = session.prepare("toy", {})
+        job = session.prepare(["toy"], {})
         store = ShardStore(folder / "atlas", job.provenance, examples=job.examples, size=job.shard_size)
         return session.run(job, store, Listener()).artifacts["kept/file.bin"]
 

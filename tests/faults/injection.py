@@ -155,9 +155,9 @@ def watch_studies(fault: dict[str, Any], note: Callable[..., None]) -> None:
         if fault.get("when") == name:
             os.kill(os.getpid(), SIGNALS[fault["do"]])
 
-    def prepared(self: Any, study: str, *given: Any, **named: Any) -> Any:
-        self.study_in_hand = study
-        return prepare(self, study, *given, **named)
+    def prepared(self: Any, studies: Any, *given: Any, **named: Any) -> Any:
+        self.study_in_hand = "+".join(studies)
+        return prepare(self, studies, *given, **named)
 
     def measured(self: Any, shard: Any) -> Any:
         moment(f"measure {self.study_in_hand} {shard.index}")

@@ -73,7 +73,7 @@ def test_a_worker_stands_where_the_sender_stood(tmp_path: Path, monkeypatch: pyt
     os.chdir("/")
     runner = sent.open()
     assert Path.cwd() == tmp_path
-    assert runner.prepare("profile", {}).provenance.model["id"] == "tiny"
+    assert runner.prepare(["profile"], {}).provenance.model["id"] == "tiny"
     assert torch.get_num_threads() == threads
 
 

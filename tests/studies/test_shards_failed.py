@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,8 +46,8 @@ class _Session:
     def __init__(self, session: EngineSession, studies: tuple[str, ...]) -> None:
         self._session, self._studies = session, studies
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        return self._session.prepare(study, inputs)
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        return self._session.prepare(studies, inputs)
 
     def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
         if job.study in self._studies:

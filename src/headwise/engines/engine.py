@@ -1,7 +1,7 @@
 """The contract of all engines, which `studies.building` is written against, and the engine that runs in this process.
 
     engine.open(spec) -> session             a spec says what to build: a model by name or loaded, data, options
-    session.prepare(study, inputs) -> job    the study made concrete: provenance, examples, shard size
+    session.prepare(studies, inputs) -> job  studies made concrete: provenance, examples, shard size
     session.run(job, store, ...) -> result
 
 A spec is opened in the process that measures (`WorkerSpec.open` loads the model there) and becomes a `StudyWorker`: the model
@@ -46,9 +46,9 @@ MAX_NAMED = 3  # failed shards that an error names
 
 
 class StudyJob(NamedTuple):
-    """One study made concrete."""
+    """One study made concrete, or several that share their forward passes."""
 
-    study: str
+    study: str  # of several: their names, joined
     provenance: Provenance
     examples: int
     shard_size: int
@@ -96,8 +96,8 @@ class Listener:
 class StudyWorker(Protocol):
     """A loaded model with one study prepared on it, in the process that measures."""
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Prepare a study from the maps that it depends on; the previous one is released."""
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Prepare a study, or several that share their forward passes, from the maps that they depend on."""
         ...
 
     def measure(self, shard: Shard) -> xr.Dataset:
@@ -142,8 +142,8 @@ class WorkerSpec(Protocol):
 class EngineSession(Protocol):
     """An engine that has opened a spec."""
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Make the study concrete."""
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Make a study concrete, or several that share their forward passes."""
         ...
 
     def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
@@ -199,9 +199,9 @@ class LocalSession:
     def __init__(self, worker: StudyWorker) -> None:
         self._worker = worker
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Make the study concrete."""
-        return self._worker.prepare(study, inputs)
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Make a study concrete, or several that share their forward passes."""
+        return self._worker.prepare(studies, inputs)
 
     def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
         """Measure and commit the missing shards, then finalize."""

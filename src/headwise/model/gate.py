@@ -4,6 +4,9 @@ A sparse model differs from a dense one in a flag of its config, ``attention_gat
 ``save_pretrained`` stores, and in its attention function, registered here as ``headwise_gated``. With an adapter the flag
 is in ``headwise_gate.json`` next to it, together with the base model.
 
+The gate is a property of the model and not of an observation: a sparse model answers the same whether or not the seam is
+attached, so `load` registers its attention, and the seam (`seam.outputs`) calls `attend_gated` where it observes one.
+
 In training the gates are noisy, and every layer reports their expected number: inside ``with training(...)``.
 """
 

@@ -202,15 +202,15 @@ class _Build:
         That is where one of them is refused or in the atlas already, or where a killed build has left shards of one.
         """
         needs = {need for name in group for need in all_studies()[name].depends_on}
-        if len(group) < 2 or needs & set(self._left):
+        present = self._atlas is not None and any(name in self._atlas for name in group)
+        if len(group) < 2 or present or needs & set(self._left):
             return False
         try:
-            job = session.prepare("+".join(group), {need: self._there()[need] for need in needs})
+            job = session.prepare(group, {need: self._there()[need] for need in needs})
         except HeadwiseError:  # refused again, with its message, when its turn comes
             return False
         atlas = self._there()
-        started = any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values())
-        if started or any(name in atlas for name in group):
+        if any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values()):
             return False
         try:
             self._measure(session, atlas, job)
@@ -221,7 +221,7 @@ class _Build:
         return True
 
     def _make(self, session: EngineSession, name: str) -> None:
-        job = session.prepare(name, {need: self._there()[need] for need in all_studies()[name].depends_on})
+        job = session.prepare([name], {need: self._there()[need] for need in all_studies()[name].depends_on})
         atlas = self._there()  # only now: what is refused leaves no empty atlas behind
         _refuse_other_model(atlas, job.provenance)
         if name not in self._redo and _is_there(atlas, job.provenance):

@@ -1,15 +1,22 @@
-"""What is the model shown? The user's own texts, questions, relations and steps, or the packaged ones, read on demand."""
+"""What is the model shown? The user's own texts, questions, relations and steps, or the packaged ones, read on demand.
+
+`cut_prompts` makes prompts of equal length T: the first T tokens of each text, the registers in turn, then further stretches
+of T tokens where there are too few texts (less independent, so the number of texts is recorded too). Every prompt begins with
+the tokens that the tokenizer puts in front of a text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import xarray as xr
 
+from headwise.core.errors import DataError, StudyError
 from headwise.corpora import (
+    Example,
     Passages,
     Questions,
     Relations,
@@ -24,7 +31,10 @@ from headwise.corpora import (
 )
 from headwise.model import Model
 
-__all__ = ["StudyInputs"]
+__all__ = ["Prompts", "StudyInputs", "cut_prompts"]
+
+PROMPT_TOKENS = (128, 64, 32, 16)  # the first of these at which there are enough prompts
+MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
 
 
 @dataclass(frozen=True)
@@ -77,3 +87,76 @@ class StudyInputs:
             relations_source=None if self.relations_source is None else self.relations,
             steps_source=None if self.steps_source is None else self.steps,
         )
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Prompts of equal length."""
+
+    examples: tuple[Example, ...]  # all of `tokens` tokens
+    tokens: int
+    texts: int  # number of different texts they were cut from
+
+
+def cut_prompts(model: Model, passages: Passages, tokens: int | None, prompts: int, context: int | None) -> Prompts:
+    """So many prompts, cut from texts.
+
+    Args:
+        model: its tokenizer is used.
+        passages: the texts.
+        tokens: per prompt; None: the first of `PROMPT_TOKENS` at which there are enough prompts.
+        prompts: how many; fewer, but at least `MIN_PROMPTS`, where the texts do not suffice.
+        context: the most tokens that all models accept; None: any.
+    """
+    if tokens is not None and context is not None and tokens > context:
+        raise StudyError(
+            f"prompts of {tokens} tokens were asked for (tokens={tokens}), and the context of {model.id} and what it is "
+            f"compared with is {context}; give at most that"
+        )
+    lengths = (
+        [length for length in PROMPT_TOKENS if context is None or length <= context] if tokens is None else [tokens]
+    )
+    prefix = _prefix(model)
+    texts = []
+    for item in passages.first(len(passages)).items:  # the registers in turn
+        ids = tuple(model.ids(item.text, limit=model.card.max_positions))
+        texts.append((item.id, item.register, ids[len(prefix) :] if ids[: len(prefix)] == prefix else ids))
+    tries = [_stretches(texts, prefix, length, prompts) for length in lengths]
+    for wanted in (prompts, MIN_PROMPTS):
+        for length, found in zip(lengths, tries, strict=True):
+            if len(found) >= wanted:
+                own = len({example.id.rpartition(":")[0] or example.id for example in found})
+                return Prompts(tuple(found), length, own)
+    most = max((len(found) for found in tries), default=0)
+    raise DataError(
+        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else PROMPT_TOKENS[-1]} tokens, and a paired "
+        f"test needs at least {MIN_PROMPTS}; give more or longer texts"
+    )
+
+
+def _stretches(
+    texts: Sequence[tuple[str, str, tuple[int, ...]]], prefix: tuple[int, ...], length: int, wanted: int
+) -> list[Example]:
+    """The first stretch of every text that is long enough, then the second of each, and so on."""
+    step = length - len(prefix)
+    found: list[Example] = []
+    turn = 0
+    while step > 0 and len(found) < wanted:
+        here = [(name, kind, body[turn * step : (turn + 1) * step]) for name, kind, body in texts]
+        here = [one for one in here if len(one[2]) == step]
+        if not here:
+            break
+        found += [Example(f"{name}:{turn + 1}" if turn else name, kind, prefix + cut) for name, kind, cut in here]
+        turn += 1
+    return found[:wanted]
+
+
+def _prefix(model: Model) -> tuple[int, ...]:
+    """What the tokenizer puts in front of every text."""
+    tokenizer = model.tokenizer
+    assert tokenizer is not None  # model.ids has refused otherwise
+    begun, ended = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
+    for length in range(len(begun)):
+        if begun[length : length + len(ended)] == ended:
+            return tuple(begun[:length])
+    return ()

@@ -139,21 +139,18 @@ class StudyRunner:
         self._spec, self._model = spec, model
         self._work: StudyRun | None = None
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Prepare a study from the maps that it depends on; the previous one is released.
-
-        ``"spectral+probing"`` prepares both, so that they share their forward passes.
-        """
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Prepare a study, or several that share their forward passes; what was prepared before is released."""
         self._work = None
         given = replace(self._spec.inputs, maps=inputs)
         runs: dict[str, StudyRun] = {
             name: all_studies()[name].load_prepare()(self._model, given, self._spec.options.get(name))
-            for name in study.split("+")
+            for name in studies
         }
         run = next(iter(runs.values())) if len(runs) == 1 else join_runs(runs)
         self._work = run
         parts = {name: part.provenance for name, part in run.parts.items()}
-        return StudyJob(study, run.provenance, run.examples, run.shard_size, parts)
+        return StudyJob(run.provenance.study, run.provenance, run.examples, run.shard_size, parts)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         """Measure the examples of one shard."""

@@ -134,11 +134,11 @@ class RaySession:
         self._scheduler, self._pool = scheduler, pool
         self._prepare = Call(PREPARE)
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        """Make the study concrete, on the first worker that is free."""
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        """Make a study concrete, or several, on the first worker that is free."""
         references = tuple((name, self._pool.put(pack(dataset))) for name, dataset in inputs.items())
-        self._prepare = Call(PREPARE, (study, references))
-        return self._call_one(study, "its preparation", self._prepare)
+        self._prepare = Call(PREPARE, (tuple(studies), references))
+        return self._call_one("+".join(studies), "its preparation", self._prepare)
 
     def run(self, job: StudyJob, store: ShardStore, listener: Listener) -> StudyResult:
         """Measure and commit the missing shards, then finalize."""

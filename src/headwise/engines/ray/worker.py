@@ -87,11 +87,11 @@ class RayWorker:
         return f"{socket.gethostname()}, process {os.getpid()}"
 
     @_replies
-    def prepare(self, study: str, inputs: Sequence[tuple[str, Any]]) -> StudyJob:
-        """Prepare a study."""
+    def prepare(self, studies: Sequence[str], inputs: Sequence[tuple[str, Any]]) -> StudyJob:
+        """Prepare a study, or several that share their forward passes."""
         ray = import_ray()
         self._job, self._stores = None, {}
-        self._job = self._study_worker().prepare(study, {name: unpack(ray.get(ref)) for name, ref in inputs})
+        self._job = self._study_worker().prepare(studies, {name: unpack(ray.get(ref)) for name, ref in inputs})
         return self._job
 
     @_replies

@@ -1,13 +1,9 @@
 """What do the attention maps look like, dense and sparse?
 
-Shown: prompts of equal length, so that maps can be averaged, and one prompt whose maps are stored. Observed, of one model or
-of two (`conditions`): eight statistics per head (`instruments.pattern_statistics`), maps pooled to a size that can be drawn
-(`PooledMaps`), the similarity of the two models' maps (`MapComparison`), the loss, and the divergence of the next-token
-distributions.
-
-Prompts are the first T tokens of each text, the registers in turn, then further stretches of T tokens where there are too
-few texts (less independent, so the number of texts is recorded too). Every prompt begins with the tokens that the tokenizer
-puts in front of a text. T is the option; else the first of 128, 64, 32 and 16 at which there are enough prompts.
+Shown: prompts of equal length (`inputs.cut_prompts`), so that maps can be averaged, and one prompt whose maps are stored.
+Observed, of one model or of two (`conditions`): eight statistics per head (`instruments.pattern_statistics`), maps pooled
+to a size that can be drawn (`PooledMaps`), the similarity of the two models' maps (`MapComparison`), the loss, and the
+divergence of the next-token distributions.
 
 After Draye, Lei et al. (arXiv 2512.05865), whose figure shows the maps of a model above those of its sparse version.
 
@@ -18,7 +14,7 @@ the first one's maps and next-token distributions of the batch are held: 4 bytes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -29,13 +25,13 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
-from headwise.corpora import Example, Passages
+from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
 from headwise.instruments.pattern_statistics import COMPARED
 from headwise.model import Model, check_finite
 from headwise.seam import Instrument, observe
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, cut_prompts
 from headwise.studies.passes import Batch, observe_examples
 from headwise.studies.patterns.conditions import (
     Condition,
@@ -46,8 +42,10 @@ from headwise.studies.patterns.conditions import (
     reference_model,
 )
 from headwise.studies.patterns.finalize import finalize
-from headwise.studies.patterns.spec import MIN_PROMPTS, MIN_TOKENS, SPEC, PatternsOptions
+from headwise.studies.patterns.spec import SPEC, PatternsOptions
 from headwise.studies.run import StudyRun
+
+MAX_PIXELS = 64  # side of a stored map
 
 
 def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None = None) -> StudyRun:
@@ -59,7 +57,9 @@ def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None =
         check_finite(other.hf)
     conditions = conditions_of(model, other, options.heads_off)
     check_same_tokens(model, other, passages, options.prompt)
-    prompts = cut_prompts(model, passages, options, context_of([model, other]))
+    context = context_of([model, other])
+    shown = _shown_prompt(model, options.prompt, context)
+    prompts = cut_prompts(model, passages, options.tokens, options.prompts, context)
     options = replace(options, tokens=prompts.tokens, prompts=len(prompts.examples))
     data = {"name": passages.name, "size": len(prompts.examples), "texts": prompts.texts, "digest": passages.digest}
     parameters = asdict(options) | {"against": None if other is None else identity_of(other)}
@@ -67,106 +67,26 @@ def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None =
 
     def measure(shard: Shard) -> xr.Dataset:
         readings = measure_prompts(conditions, prompts.examples[shard.start : shard.stop], options)
-        return readings if shard.start else readings.assign(shown=shown_maps(conditions, prompts.shown))
+        return readings if shard.start else readings.assign(shown=shown_maps(conditions, shown))
 
     def finalize_run(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         thresholds = {"active": options.active, "peak": options.peak}
         names = [condition.name for condition in conditions]
-        return {SPEC.name: finalize(shards, names, model.tokens(list(prompts.shown.ids)), thresholds)}
+        return {SPEC.name: finalize(shards, names, model.tokens(list(shown.ids)), thresholds)}
 
     return StudyRun(provenance, len(prompts.examples), options.shard, measure, finalize_run)
 
 
-LENGTHS = (128, 64, 32, MIN_TOKENS)
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """What both models are shown."""
-
-    examples: tuple[Example, ...]  # all of `tokens` tokens
-    tokens: int
-    texts: int  # number of different texts they were cut from
-    shown: Example  # the prompt whose maps are stored
-
-
-def cut_prompts(model: Model, passages: Passages, options: PatternsOptions, context: int | None) -> Prompts:
-    """The prompts, and the one to be shown; `context`: the most tokens that all models accept."""
-    shown = Example("shown", "shown", tuple(model.ids(options.prompt)))
-    _refuse_short(shown, context, options)
-    texts = [(item.id, item.register, _body(model, item.text)) for item in passages.first(len(passages)).items]
-    prefix = _prefix(model)
-    lengths = [length for length in LENGTHS if context is None or length <= context]
-    if options.tokens is not None:
-        _refuse_long(model, options.tokens, context)
-        lengths = [options.tokens]
-    tries = [_stretches(texts, prefix, length, options.prompts) for length in lengths]
-    for wanted in (options.prompts, MIN_PROMPTS):
-        for length, found in zip(lengths, tries, strict=True):
-            if len(found) >= wanted:
-                own = len({example.id.rpartition(":")[0] or example.id for example in found})
-                return Prompts(tuple(found), length, own, shown)
-    most = max((len(found) for found in tries), default=0)
-    raise DataError(
-        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else MIN_TOKENS} tokens, and patterns need at least "
-        f"{MIN_PROMPTS} for a paired test; give more or longer texts"
-    )
-
-
-def _stretches(
-    texts: Sequence[tuple[str, str, tuple[int, ...]]], prefix: tuple[int, ...], length: int, wanted: int
-) -> list[Example]:
-    """The first stretch of every text that is long enough, then the second of each, and so on."""
-    step = length - len(prefix)
-    found: list[Example] = []
-    turn = 0
-    while step > 0 and len(found) < wanted:
-        here = [(name, kind, body[turn * step : (turn + 1) * step]) for name, kind, body in texts]
-        here = [one for one in here if len(one[2]) == step]
-        if not here:
-            break
-        found += [Example(f"{name}:{turn + 1}" if turn else name, kind, prefix + cut) for name, kind, cut in here]
-        turn += 1
-    return found[:wanted]
-
-
-def _prefix(model: Model) -> tuple[int, ...]:
-    """What the tokenizer puts in front of every text."""
-    tokenizer = model.tokenizer
-    assert tokenizer is not None  # model.ids has refused otherwise
-    begun, ended = tokenizer("a")["input_ids"], tokenizer("a", add_special_tokens=False)["input_ids"]
-    for length in range(len(begun)):
-        if begun[length : length + len(ended)] == ended:
-            return tuple(begun[:length])
-    return ()
-
-
-def _body(model: Model, text: str) -> tuple[int, ...]:
-    """A text's own tokens, as far as one context reaches."""
-    prefix = _prefix(model)
-    ids = tuple(model.ids(text, limit=model.card.max_positions))
-    return ids[len(prefix) :] if ids[: len(prefix)] == prefix else ids
-
-
-def _refuse_short(shown: Example, context: int | None, options: PatternsOptions) -> None:
-    if len(shown.ids) < 2:
-        raise DataError(f"the prompt {options.prompt!r} has one token, and a map of one token shows nothing; give more")
-    if context is not None and len(shown.ids) > context:
+def _shown_prompt(model: Model, prompt: str, context: int | None) -> Example:
+    """The prompt whose maps are stored, as tokens; `context`: the most tokens that all models accept."""
+    ids = tuple(model.ids(prompt))
+    if len(ids) < 2:
+        raise DataError(f"the prompt {prompt!r} has one token, and a map of one token shows nothing; give more")
+    if context is not None and len(ids) > context:
         raise DataError(
-            f"the prompt to be shown has {len(shown.ids)} tokens, and the smaller context of the two models is {context}; "
-            "shorten it"
+            f"the prompt to be shown has {len(ids)} tokens, and the smaller context of the two models is {context}; shorten it"
         )
-
-
-def _refuse_long(model: Model, tokens: int, context: int | None) -> None:
-    if context is not None and tokens > context:
-        raise StudyError(
-            f"prompts of {tokens} tokens were asked for (tokens={tokens}), and the context of {model.id} and what it is "
-            f"compared with is {context}; give at most that"
-        )
-
-
-MAX_PIXELS = 64  # side of a stored map
+    return Example("shown", "shown", ids)
 
 
 def measure_prompts(

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 SENTENCE = "The cat that the dog had chased slept under the table, and the dog slept beside the cat."
-MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
-MIN_TOKENS = 16
 
 
 @dataclass(frozen=True)

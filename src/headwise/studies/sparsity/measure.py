@@ -34,10 +34,8 @@ from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, cut_prompts
 from headwise.studies.passes import observe_examples
-from headwise.studies.patterns.measure import cut_prompts
-from headwise.studies.patterns.spec import PatternsOptions
 from headwise.studies.run import StudyRun
 from headwise.studies.sparsity.finalize import finalize
 from headwise.studies.sparsity.spec import RULE_PATTERN, SPEC, SparsityOptions
@@ -49,8 +47,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SparsityOptions | None =
     """What this model loses on these texts when weights are dropped by each rule."""
     options = options or SparsityOptions()
     passages = inputs.passages
-    cut = PatternsOptions(tokens=options.tokens, prompts=options.prompts)
-    prompts = cut_prompts(model, passages, cut, model.card.max_positions)
+    prompts = cut_prompts(model, passages, options.tokens, options.prompts, model.card.max_positions)
     structure, rules = Structure(model), rules_of(options)
     data = {"name": passages.name, "size": len(prompts.examples), "texts": prompts.texts, "digest": passages.digest}
     parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
