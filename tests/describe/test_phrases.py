@@ -130,7 +130,7 @@ def test_heads_are_named_where_test_and_interval_agree() -> None:
 
 def test_as_many_heads_as_share_a_value_are_counted() -> None:
     dataset = patterns_dataset(6, 4)
-    dataset["value"].loc[{"statistic": "peak", "subject": "model"}] = 0.5
+    dataset["value"].loc[{"statistic": "peak", "condition": "model"}] = 0.5
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
     assert "Largest in L0H0 (0.5), L0H1 (0.5), L0H2 (0.5) and 21 others as large as the last." in entry
 

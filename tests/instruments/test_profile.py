@@ -42,7 +42,7 @@ def by_hand(a: np.ndarray, seen: np.ndarray, ids: list[int], moved: np.ndarray) 
         rows["spread"].append(math.sqrt(sum(p[j] * (i - j - mean) ** 2 for j in visible)))
         rows["delimiter"].append(sum(w[j] for j in range(1, i + 1) if ids[j] in DELIMITERS))
         rows["top1"].append(max(w))
-        rows["moved"].append(moved[i])
+        rows["output_norm_ratio"].append(moved[i])
         before = [j for j in range(i) if ids[j] == ids[i]]
         if before:
             rows["duplicate"].append(sum(w[j] for j in before))
@@ -131,7 +131,7 @@ def test_the_baseline_is_an_even_head():
     }
     for name, value in expected.items():
         assert float(uniform.sel(statistic=name)) == pytest.approx(value, rel=1e-5), name
-    assert bool(reading.uniform.sel(statistic="moved").isnull().all())
+    assert bool(reading.uniform.sel(statistic="output_norm_ratio").isnull().all())
     assert bool((reading.uniform == uniform).sel(statistic=list(expected)).all())  # the same for every head
 
 

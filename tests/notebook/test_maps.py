@@ -54,16 +54,16 @@ def test_long_texts_are_pooled_and_padding_is_left_out(reading):
 
 
 def test_an_atlas_gives_its_shown_prompt(atlas):
-    maps = HeadMaps.of_atlas(atlas, subject=1)
+    maps = HeadMaps.of_atlas(atlas, condition=1)
     dataset = atlas["patterns"]
     assert maps.labels == tuple(str(token) for token in dataset["token_text"].values)
-    expected = dataset["shown"].isel(subject=1, layer=2, head=1).values.astype(np.float32)
+    expected = dataset["shown"].isel(condition=1, layer=2, head=1).values.astype(np.float32)
     assert np.array_equal(maps.whole("L2H1"), expected, equal_nan=True)
 
 
 def test_what_does_not_fit_is_refused(atlas, reading):
-    with pytest.raises(DataError, match="2 subjects, 0 to 1; there is no subject 2"):
-        HeadMaps.of_atlas(atlas, subject=2)
+    with pytest.raises(DataError, match="2 conditions, 0 to 1; there is no condition 2"):
+        HeadMaps.of_atlas(atlas, condition=2)
     with pytest.raises(DataError, match="6 tokens for maps of 5 x 5"):
         HeadMaps.of_reading(reading(), list("abcdef"))
     with pytest.raises(DataError, match="1 examples; there is no example 3"):

@@ -28,7 +28,7 @@ def test_choosing_a_head_sends_its_whole_map(atlas):
     view = PatternView(atlas)
     assert (view.chosen, view.large_of) == ("L0H0", "L0H0")
     view.set_state({"chosen": "L2H1"})  # as a message from the page does
-    expected = atlas["patterns"]["shown"].isel(subject=0, layer=2, head=1).values.astype("<f4")
+    expected = atlas["patterns"]["shown"].isel(condition=0, layer=2, head=1).values.astype("<f4")
     found = np.frombuffer(view.large, "<f4").reshape(21, 21)
     assert view.large_of == "L2H1" and np.array_equal(found, expected, equal_nan=True)
 

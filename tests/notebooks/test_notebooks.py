@@ -110,11 +110,11 @@ def test_comparing_two_models(tmp_path):
         entropy="columns.loc['Entropy', 'mean change']",
         order="columns['order of heads kept (rank correlation)'].median()",
         rows="len(found.heads), name",
-        subjects="both['patterns'].sizes['subject']",
+        conditions="both['patterns'].sizes['condition']",
     )
     assert found["changed"] > 0.3 and found["again"] < 0.02
     assert found["entropy"] < 0 and found["order"] > 0.7
-    assert found["rows"][0] == 270 and found["subjects"] == 2
+    assert found["rows"][0] == 270 and found["conditions"] == 2
 
 
 def test_long_context(tmp_path):

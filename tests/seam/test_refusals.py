@@ -40,7 +40,9 @@ def test_hybrids_show_their_attention_layers_only(family):
         assert bool(without.isnull().all())
         there = values.sel(layer=[1, 3])
         there = (
-            there.drop_sel(statistic=["moved", "delimiter", "induction", "duplicate"]) if name == "profile" else there
+            there.drop_sel(statistic=["output_norm_ratio", "delimiter", "induction", "duplicate"])
+            if name == "profile"
+            else there
         )
         assert not bool(there.isnull().any())
 
@@ -55,7 +57,7 @@ def test_gated_heads_say_so():
     assert "it may gate them first" in failed["heads"]
     with torch.no_grad(), observe(tiny("qwen3_next"), Profile()) as seen:
         tiny("qwen3_next")(input_ids=texts(20)[0][None])
-    assert bool(seen["profile"].value.sel(statistic="moved").isnull().all())
+    assert bool(seen["profile"].value.sel(statistic="output_norm_ratio").isnull().all())
 
 
 def test_a_layer_that_does_not_come_by_is_refused_after_the_pass():

@@ -24,16 +24,18 @@ def circuits_dataset(
     generator = np.random.default_rng(seed)
     keys = list(TASKS)[:tasks]
     shards = []
-    for place, subject in enumerate(("model", "against")[: 1 + two]):
+    for place, condition in enumerate(("model", "against")[: 1 + two]):
         for task in keys:
             reason = "right in 55 % of 20 prompts, which is not above chance" if place and task == keys[-1] else ""
-            shards.append(_shard(generator, layers, heads, subject, task, reason))
+            shards.append(_shard(generator, layers, heads, condition, task, reason))
     dataset = finalize(shards, NAMES[: 1 + two], goal=0.9, seed=0, unusable={"years": "3 of 20 pairs can be used"})
     origin = provenance("circuits", layers, heads, data="circuit tasks", size=20 * tasks)
     return dataset.assign_attrs(provenance=origin)
 
 
-def _shard(generator: np.random.Generator, layers: int, heads: int, subject: str, task: str, reason: str) -> xr.Dataset:
+def _shard(
+    generator: np.random.Generator, layers: int, heads: int, condition: str, task: str, reason: str
+) -> xr.Dataset:
     count = RANKED + MEASURED
     clean, corrupt = generator.normal(4, 0.5, count), generator.normal(-4, 0.5, count)
     effect = np.full((count, layers, heads), np.nan)
@@ -46,7 +48,7 @@ def _shard(generator: np.random.Generator, layers: int, heads: int, subject: str
         effect[:RANKED, layers - 1, 0] -= 1.0
         exact = np.stack([np.arange(12.0), np.arange(12.0) + generator.normal(0, 1, 12)])
         for row, total in enumerate((layers * heads, layers**2 * (heads + 1) ** 2 // 2)):
-            needs = total ** (0.6 if subject == "model" else 0.35)
+            needs = total ** (0.6 if condition == "model" else 0.35)
             sizes = np.unique(np.geomspace(1, total, 14).astype(int))
             for into, scored, x in ((size, score, sizes), (random_size, random_score, sizes[2::3])):
                 share = 1 - 0.1 ** (x / needs) if into is size else x / total * 0.5
@@ -60,13 +62,14 @@ def _shard(generator: np.random.Generator, layers: int, heads: int, subject: str
         {
             "clean": ("example", clean), "corrupt": ("example", corrupt),
             "effect": (("example", "layer", "head"), effect),
-            "size": (("unit", "kept"), size), "score": (("unit", "kept", "example"), score),
-            "random_size": (("unit", "kept"), random_size), "random_score": (("unit", "kept", "example"), random_score),
+            "size": (("unit", "circuit_size"), size), "score": (("unit", "circuit_size", "example"), score),
+            "random_size": (("unit", "circuit_size"), random_size),
+            "random_score": (("unit", "circuit_size", "example"), random_score),
             "edge": ("rank", np.array([f"L{i}H0 > logits" for i in range(20)], dtype=object)),
             "edge_effect": ("rank", np.linspace(2, 0.1, 20)), "exact": (("part", "place"), exact),
         },
         coords={"unit": np.array(UNITS, dtype=object), "layer": np.arange(layers), "head": np.arange(heads),
                 "label": TASKS[task]},
-        attrs={"subject": subject, "task": task, "reason": reason, "ranked": RANKED, "tokens": 9,
+        attrs={"condition": condition, "task": task, "reason": reason, "ranked": RANKED, "tokens": 9,
                "shown": f"a prompt of {task}", "expected": " right"},
     )  # fmt: skip

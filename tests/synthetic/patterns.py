@@ -43,11 +43,11 @@ def patterns_dataset(
         shown.append(maps_of(own, gated, len(TOKENS), np.random.default_rng(seed + 3)))
     shard = xr.Dataset(
         {
-            "value": (("subject", "example", "statistic", "layer", "head"), np.stack(values).astype(np.float32)),
+            "value": (("condition", "example", "statistic", "layer", "head"), np.stack(values).astype(np.float32)),
             "uniform": (("example", "statistic", "layer", "head"), np.full(values[0].shape, 0.05, dtype=np.float32)),
-            "loss": (("subject", "example"), _losses(generator, two)),
-            "maps": (("subject", "layer", "head", "pooled_query", "pooled_key"), np.stack(averages).astype(np.float32)),
-            "shown": (("subject", "layer", "head", "query", "key"), np.stack(shown).astype(np.float32)),
+            "loss": (("condition", "example"), _losses(generator, two)),
+            "maps": (("condition", "layer", "head", "pooled_query", "pooled_key"), np.stack(averages).astype(np.float32)),
+            "shown": (("condition", "layer", "head", "query", "key"), np.stack(shown).astype(np.float32)),
             **(_between(generator, kinds != second, cut) if two else {}),
         },
         coords={"statistic": list(PATTERN_STATISTICS), "layer": np.arange(layers), "head": np.arange(heads),

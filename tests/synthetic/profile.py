@@ -22,11 +22,15 @@ STATISTICS = {  # label, unit, definition: as the study writes them
     "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
     "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
     "top1": ("Largest weight", "", "largest weight of a row"),
-    "moved": ("Moved", "", "norm of what the head writes, over the norm of the residual stream it reads"),
+    "output_norm_ratio": (
+        "Output norm",
+        "",
+        "norm of what the head writes, over the norm of the residual stream it reads",
+    ),
 }
 UNIFORM = {
     "entropy": 1.0, "sink": 0.021, "diagonal": 0.021, "previous": 0.021, "distance": 151.0, "spread": 87.0,
-    "induction": 0.006, "duplicate": 0.006, "delimiter": 0.131, "top1": 0.021, "moved": np.nan,
+    "induction": 0.006, "duplicate": 0.006, "delimiter": 0.131, "top1": 0.021, "output_norm_ratio": np.nan,
 }  # fmt: skip
 ON_RANDOM = ("induction", "duplicate")
 PLANTED = {"previous": [(3, 2), (7, 5)], "induction": [(12, 3), (14, 7)], "duplicate": [(5, 1)], "sink": [(20, 4)]}
@@ -44,7 +48,7 @@ def profile_dataset(
         rows = slice(texts, None) if key in ON_RANDOM else slice(0, texts)
         count = randoms if key in ON_RANDOM else texts
         noise = generator.normal(1.0, 0.12, (count, layers, heads))
-        top = np.inf if key in ("distance", "spread", "moved") else 1.0
+        top = np.inf if key in ("distance", "spread", "output_norm_ratio") else 1.0
         per_example[rows, index] = np.clip(level[key] * noise, 0, top)
     with np.errstate(invalid="ignore", divide="ignore"):
         seen = np.isfinite(per_example).sum(0)
@@ -92,7 +96,7 @@ def _levels(layers: int, heads: int, generator: np.random.Generator) -> dict[str
         "induction": 0.01 + 0.12 * generator.beta(0.8, 9, shape),
         "duplicate": 0.008 + 0.1 * generator.beta(0.8, 9, shape),
         "delimiter": 0.05 + 0.35 * generator.beta(1.5, 5, shape),
-        "moved": np.exp(generator.normal(-3.2, 0.5, shape)) * (1 + depth),
+        "output_norm_ratio": np.exp(generator.normal(-3.2, 0.5, shape)) * (1 + depth),
     }
     for key, places in PLANTED.items():
         for layer, head in places:

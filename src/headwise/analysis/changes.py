@@ -29,7 +29,7 @@ import xarray as xr
 from scipy.stats import binom, ks_2samp, norm, t
 
 from headwise.analysis.columns import Column, Columns
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, SUBJECT
+from headwise.core.dims import CONDITION, EXAMPLE, HEAD, LAYER
 from headwise.stats.correlation import spearman
 from headwise.stats.multiple_testing import benjamini_hochberg
 
@@ -275,8 +275,8 @@ def _per_example(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
     if "per_example" not in dataset or "value" not in dataset or column.values.size == 0:
         return None
     chosen = dataset["per_example"].reset_coords(drop=True)
-    if SUBJECT in chosen.dims:
-        chosen = chosen.sel({SUBJECT: "model"}).drop_vars(SUBJECT)
+    if CONDITION in chosen.dims:
+        chosen = chosen.sel({CONDITION: "model"}).drop_vars(CONDITION)
     (key_dim,) = [str(dim) for dim in chosen.dims if dim not in (EXAMPLE, LAYER, HEAD)] or [""]
     key = column.name.rsplit(".", 1)[-1]
     labels = chosen[key_dim].values.astype(str).tolist() if key_dim else []

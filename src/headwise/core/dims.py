@@ -41,14 +41,14 @@ REMOVED = "removed"  # how many heads are switched off
 DRAW = "draw"  # one of several random choices
 STRATEGY = "strategy"  # a way to choose among sampled answers
 ERROR_TYPE = "error_type"  # a type of error on a question, found from many samples
-SUBJECT = "subject"  # which of two models, or of two conditions of one, is looked at
+CONDITION = "condition"  # which of two models, or of two conditions of one, is measured
 POOLED_QUERY = "pooled_query"  # a stretch of queries, in a map drawn smaller
 POOLED_KEY = "pooled_key"  # a stretch of keys
 SEED = "seed"  # one fit of a probe whose start is random
 PREDICTED = "predicted"  # the function that a probe names
 MASKED = "masked"  # the function whose heads are switched off
 UNIT = "unit"  # what a circuit is made of: "heads" or "edges"
-KEPT = "kept"  # one of several sizes of a circuit, from the smallest on
+CIRCUIT_SIZE = "circuit_size"  # one of several sizes of a circuit, from the smallest on
 RULE = "rule"  # a way to drop attention weights at inference, and how far
 AMOUNT = "amount"  # how much of a direction is added to a head
 
@@ -58,8 +58,8 @@ DIMS = frozenset(
         RELATION, CATEGORY, FUNCTION, FOLD, PART, DETECTOR, TOPIC, TRAINED_ON, SIZE, PLACE,
         TARGET, VOCABULARY,
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
-        SUBJECT, POOLED_QUERY, POOLED_KEY,
-        SEED, PREDICTED, MASKED, AMOUNT, UNIT, KEPT, RULE,
+        CONDITION, POOLED_QUERY, POOLED_KEY,
+        SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
     )
 )  # fmt: skip
 

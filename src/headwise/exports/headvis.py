@@ -43,7 +43,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.atlas.disk import translate_os_errors
-from headwise.core.dims import HEAD, LAYER, SUBJECT
+from headwise.core.dims import CONDITION, HEAD, LAYER
 from headwise.core.errors import AtlasError
 from headwise.studies.patterns.figure import row_tokens
 
@@ -152,7 +152,7 @@ class PromptMaps:
     @classmethod
     def of(cls, dataset: xr.Dataset) -> PromptMaps:
         """From a patterns study."""
-        maps = dataset["shown"].isel({SUBJECT: 0}).transpose(LAYER, HEAD, ...).values.astype(np.float64)
+        maps = dataset["shown"].isel({CONDITION: 0}).transpose(LAYER, HEAD, ...).values.astype(np.float64)
         return cls(row_tokens(dataset), maps)
 
 

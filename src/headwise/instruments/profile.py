@@ -14,10 +14,10 @@ Every statistic is a mean over an example's real tokens except the first, which 
 | duplicate | weight on earlier occurrences of this token; over tokens that have one                                 |
 | delimiter | weight on punctuation and line ends, except the first token                                           |
 | top1      | the largest weight of the row                                                                         |
-| moved     | norm of the head's output in the residual stream, z W_O, over the norm of the residual stream it reads |
+| output_norm_ratio | norm of the head's output in the residual stream, z W_O, over the norm of the residual stream it reads |
 
 `uniform` has the same statistics for uniform attention over the visible keys, on the same tokens by the same kernel: the
-baseline of a raw score. (`moved` has none.)
+baseline of a raw score. (`output_norm_ratio` has none.)
 
 Row statistics are averaged over valid queries with at least two visible keys. The mean weight on marked keys m (`sink`,
 `delimiter`) needs no sum per row: it is the attention these keys receive (column sums), minus that from queries with a
@@ -26,7 +26,7 @@ single visible key, which are excluded and whose weight is their row maximum:
     [ sum_j m_j sum_i a_ij  -  sum_{i with one key} m_only(i) max_i ] / number of averaged queries
 
 Cost: one streamed pass, and ||z W_O|| by the Gram matrix of W_O (64 x 64 per head), so nothing of the size of the residual
-stream is computed per head. In families with a post-attention norm, `moved` is the norm before it.
+stream is computed per head. In families with a post-attention norm, `output_norm_ratio` is the norm before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from headwise.seam import AttentionCall, ForwardContext, OutputProjection, Struc
 
 STATISTICS = (
     "entropy", "sink", "diagonal", "previous", "distance", "spread", "induction", "duplicate", "delimiter", "top1",
-    "moved",
+    "output_norm_ratio",
 )  # fmt: skip
 TOKEN_MATCHES = ("profile.duplicate", "profile.induction")
 OF_KEYS = ("sink", "delimiter")  # weight on marked keys
@@ -141,10 +141,10 @@ class Profile(HeadReadings):
         self._mask_of[call.layer] = id(mask)
         return {"value": self._value(call.reductions, self._moved(call), id(mask), call.attention.gate is not None)}
 
-    def _value(self, reductions: Reductions, moved: Tensor, key: int, gated: bool) -> Tensor:
+    def _value(self, reductions: Reductions, norm_ratio: Tensor, key: int, gated: bool) -> Tensor:
         """(batch, head, statistic)."""
         mask, means = self._masks[key]
-        rows = self._rows(reductions, mask, len(moved)) | {"moved": moved}
+        rows = self._rows(reductions, mask, len(norm_ratio)) | {"output_norm_ratio": norm_ratio}
         of_rows = means.of_rows(torch.stack([rows[name] for name in OF_ROWS]), gated)
         assert reductions.column_sums is not None and reductions.row_max is not None
         of_keys = means.of_keys(reductions.column_sums, reductions.row_max)
@@ -154,8 +154,8 @@ class Profile(HeadReadings):
     def _uniform(self, mask: AttentionMask, means: QueryMeans) -> Tensor:
         """(batch, 1, statistic) of uniform attention."""
         batch = means.queries.shape[1]
-        moved = torch.full((batch, 1, mask.queries), torch.nan, device=mask.device)
-        return self._value(uniform_head(mask, batch, self._request()), moved, id(mask), gated=False)
+        norm_ratio = torch.full((batch, 1, mask.queries), torch.nan, device=mask.device)
+        return self._value(uniform_head(mask, batch, self._request()), norm_ratio, id(mask), gated=False)
 
     def result(self) -> xr.Dataset:
         """The readings, with the statistics as a coordinate."""

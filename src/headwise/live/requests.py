@@ -46,9 +46,9 @@ STATISTIC_LABELS = {
     "induction": ("Induction", "Attention weight on tokens that followed an earlier occurrence"),
     "distance": ("Distance", "Mean attention distance, in tokens"),
     "top1": ("Maximum", "Largest weight of a row"),
-    "moved": ("Output norm", "Output norm over residual-stream norm"),
+    "output_norm_ratio": ("Output norm", "Output norm over residual-stream norm"),
 }
-UNBOUNDED = ("distance", "moved")
+UNBOUNDED = ("distance", "output_norm_ratio")
 
 
 @dataclass(frozen=True)

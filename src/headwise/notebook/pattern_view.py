@@ -28,7 +28,7 @@ import traitlets
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, SUBJECT, head_name
+from headwise.core.dims import CONDITION, EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name
 from headwise.core.errors import DataError, did_you_mean
 from headwise.figures.colour_stops import stops_of
 from headwise.figures.ticks import round_up
@@ -54,15 +54,15 @@ class HeadMaps:
     grid: tuple[str, str] = ("", "")  # names of the grid's rows and columns, for a whole model
 
     @classmethod
-    def of_atlas(cls, atlas: Atlas, *, subject: int = 0) -> HeadMaps:
+    def of_atlas(cls, atlas: Atlas, *, condition: int = 0) -> HeadMaps:
         """The shown prompt of the patterns study."""
         dataset = atlas["patterns"]
-        count = dataset.sizes[SUBJECT]
-        if not 0 <= subject < count:
+        count = dataset.sizes[CONDITION]
+        if not 0 <= condition < count:
             raise DataError(
-                f"The atlas has patterns of {count} subjects, 0 to {count - 1}; there is no subject {subject}."
+                f"The atlas has patterns of {count} conditions, 0 to {count - 1}; there is no condition {condition}."
             )
-        shown = dataset["shown"].isel({SUBJECT: subject}).transpose(LAYER, HEAD, QUERY, KEY).values
+        shown = dataset["shown"].isel({CONDITION: condition}).transpose(LAYER, HEAD, QUERY, KEY).values
         layers, heads = shown.shape[:2]
         head_indices = [(layer, head) for layer in range(layers) for head in range(heads)]
         return cls._arranged(head_indices, shown.reshape(-1, *shown.shape[2:]), row_tokens(dataset))
@@ -134,7 +134,7 @@ class PatternView(anywidget.AnyWidget):
         source: an atlas with the study `patterns`, or a reading of the instrument `Patterns`.
         tokens: of a reading's text, as ``model.tokens(text)`` gives them; an atlas has its own.
         example: which text of a reading.
-        subject: which of an atlas's two models.
+        condition: which of an atlas's two models.
         title: over the maps.
         **options: of the widget, as anywidget takes them.
 
@@ -166,11 +166,11 @@ class PatternView(anywidget.AnyWidget):
         tokens: Sequence[str] | None = None,
         *,
         example: int = 0,
-        subject: int = 0,
+        condition: int = 0,
         title: str = "",
         **options: Any,
     ) -> None:
-        self.maps = _maps(source, tokens, example, subject)
+        self.maps = _maps(source, tokens, example, condition)
         high = self.maps.high()
         tiles = self.maps.tiles(high)
         super().__init__(
@@ -210,9 +210,9 @@ def _title(source: Any) -> str:
     return str(source.provenance("patterns").model.get("id", "")) if isinstance(source, Atlas) else ""
 
 
-def _maps(source: Any, tokens: Sequence[str] | None, example: int, subject: int) -> HeadMaps:
+def _maps(source: Any, tokens: Sequence[str] | None, example: int, condition: int) -> HeadMaps:
     if isinstance(source, Atlas):
-        return HeadMaps.of_atlas(source, subject=subject)
+        return HeadMaps.of_atlas(source, condition=condition)
     if isinstance(source, xr.Dataset):
         if tokens is None:
             raise DataError("A reading has no tokens of its own; give them: PatternView(reading, model.tokens(text)).")

@@ -21,7 +21,7 @@ def test_curves_are_the_shares_of_the_dataset() -> None:
     assert isinstance(panel, Curves)
     for key in ("model", "against"):
         curve = next(curve for curve in panel.curves if curve.key == f"share-{key}")
-        one = dataset.sel(task="induction", unit="heads", subject=key)
+        one = dataset.sel(task="induction", unit="heads", condition=key)
         known = np.isfinite(one["size"].values)
         assert np.allclose(curve.x, one["size"].values[known]) and np.allclose(curve.y, one["share"].values[known])
     assert panel.guides[0].at == pytest.approx(0.9)
@@ -32,7 +32,7 @@ def test_sizes_needed_have_a_row_a_task_and_model() -> None:
     panel = figure_of("circuits", dataset).panel("needed-edges")
     assert isinstance(panel, Intervals)
     assert len(panel.y.labels) == 10 and np.isnan(panel.values[-1])
-    assert panel.values[0] == float(dataset["needed"].sel(subject="model", task="induction", unit="edges"))
+    assert panel.values[0] == float(dataset["needed"].sel(condition="model", task="induction", unit="edges"))
 
 
 def test_maps_are_the_effects() -> None:

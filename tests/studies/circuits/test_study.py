@@ -38,8 +38,8 @@ def test_the_planted_circuit_in_an_atlas(tmp_path):
     found = atlas["circuits"].sel(task="planted")
     order = np.argsort(-np.abs(found["effect"].values), axis=None)[:2]
     assert {divmod(int(place), 6) for place in order} == CIRCUIT
-    assert float(found["needed"].sel(subject="model", unit="heads")) == 2
-    assert float(found["accuracy"].sel(subject="model")) == 1
+    assert float(found["needed"].sel(condition="model", unit="heads")) == 2
+    assert float(found["accuracy"].sel(condition="model")) == 1
     assert "circuits.planted.effect" in atlas.heads().columns
 
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_chosen_is_refused(wrong):
 def test_the_default_model_does_agreement_by_few_heads(tmp_path):
     chosen = CircuitsOptions(tasks=("agreement",), ranking=4, measuring=8, steps=2, checked=6, edges=False)
     atlas = build(None, ["circuits"], output=tmp_path / "a", options={"circuits": chosen}, reference="none")
-    found = atlas["circuits"].isel(subject=0, task=0)
+    found = atlas["circuits"].isel(condition=0, task=0)
     assert float(found["accuracy_low"]) > 0.5
     assert float(found["needed"].sel(unit="heads")) < 90
     random = found.sel(unit="heads")

@@ -55,7 +55,7 @@ def test_random_circuits_are_set_beside() -> None:
     found = {number.source: number.value for number in describe("circuits", dataset).numbers}
     shares = []
     for task in dataset["task"].values:
-        one = dataset.isel(subject=0).sel(task=task, unit="heads")
+        one = dataset.isel(condition=0).sel(task=task, unit="heads")
         shares += one["random"].values[one["random_size"].values <= float(one["needed"])].tolist()
     assert found["random heads most"] == pytest.approx(100 * np.nanmax(shares), rel=1e-5)
 

@@ -245,9 +245,9 @@ def test_a_model_of_eighty_by_sixty_four_stays_under_three_megabytes(tmp_path: P
     dataset = patterns_dataset(4, 3)
     maps = np.where(np.tri(64) > 0, generator.gamma(0.1, 0.2, (1, 64, 64, 64)), np.nan).astype(np.float16)
     large = xr.Dataset(
-        {"shown": (("subject", "layer", "head", "query", "key"), np.broadcast_to(maps, (2, 80, 64, 64, 64))),
-         "value": (("subject", "statistic", "layer", "head"), np.ones((2, 1, 80, 64), dtype=np.float32))},
-        coords={"statistic": ["peak"], "subject": ["model", "against"], "name": ("subject", ["A", "B"]),
+        {"shown": (("condition", "layer", "head", "query", "key"), np.broadcast_to(maps, (2, 80, 64, 64, 64))),
+         "value": (("condition", "statistic", "layer", "head"), np.ones((2, 1, 80, 64), dtype=np.float32))},
+        coords={"statistic": ["peak"], "condition": ["model", "against"], "name": ("condition", ["A", "B"]),
                 "token_text": ("token", ["x"] * 64), "layer": np.arange(80), "head": np.arange(64)},
         attrs=dataset.attrs,
     )  # fmt: skip

@@ -60,7 +60,7 @@ def at(values: xr.DataArray, kind: str) -> float:
 
 def test_planted_heads_have_exactly_their_numbers(run: Callable[..., xr.Dataset]) -> None:
     found = run(planted_profile_model())
-    value = found["value"].isel(subject=0)
+    value = found["value"].isel(condition=0)
     diagonal, first = value.sel(statistic="diagonal"), value.sel(statistic="first")
     over_half = {tuple(place) for place in np.argwhere((diagonal > 0.5).values).tolist()}
     assert over_half >= {PLANTED["previous"], PLANTED["diagonal"]}
@@ -83,7 +83,7 @@ def test_planted_heads_have_exactly_their_numbers(run: Callable[..., xr.Dataset]
 
 def test_the_shown_maps_are_whole_and_the_mask_is_nan(run: Callable[..., xr.Dataset]) -> None:
     found = run(planted_profile_model())
-    shown = found["shown"].isel(subject=0)
+    shown = found["shown"].isel(condition=0)
     assert found["token_text"].values.tolist() == [
         "<s>",
         *SENTENCE.split(),
@@ -93,7 +93,7 @@ def test_the_shown_maps_are_whole_and_the_mask_is_nan(run: Callable[..., xr.Data
     np.testing.assert_allclose(np.diag(shown[layer, head].values, -1), 1, atol=1e-3)
     assert np.isnan(shown.values[..., 0, 1:]).all() and np.isfinite(shown.values[..., 7, :]).all()
     assert found["average"].shape == (1, 3, 6, 32, 32)
-    assert float(found["average"].isel(subject=0)[PLANTED["sink"]][:, 0].min()) > 0.99
+    assert float(found["average"].isel(condition=0)[PLANTED["sink"]][:, 0].min()) > 0.99
 
 
 def test_long_prompts_are_kept_pooled(run: Callable[..., xr.Dataset]) -> None:
@@ -102,7 +102,7 @@ def test_long_prompts_are_kept_pooled(run: Callable[..., xr.Dataset]) -> None:
     )
     assert found["shown"].shape[-2:] == (64, 64) and found.sizes["token"] == 99
     assert found["query"].values.tolist() == [k * 99 // 64 for k in range(64)]
-    assert float(found["shown"].isel(subject=0)[PLANTED["diagonal"]].values.diagonal().min()) > 0.99
+    assert float(found["shown"].isel(condition=0)[PLANTED["diagonal"]].values.diagonal().min()) > 0.99
 
 
 def test_batches_and_shards_do_not_matter(run: Callable[..., xr.Dataset]) -> None:
@@ -123,7 +123,7 @@ def test_intervals_are_students_over_prompts(run: Callable[..., xr.Dataset]) -> 
     found = run(load(*tiny_model(layers=1)))
     each = found["per_example"].values[0, :, 2, 0, 0].astype(float)
     low, high = stats.t.interval(0.95, len(each) - 1, each.mean(), stats.sem(each))
-    here = found.isel(subject=0, statistic=2, layer=0, head=0)
+    here = found.isel(condition=0, statistic=2, layer=0, head=0)
     assert [float(here["value"]), float(here["low"]), float(here["high"])] == pytest.approx(
         [each.mean(), low, high], abs=1e-5
     )
@@ -164,7 +164,7 @@ def test_a_gated_model_drops_edges_and_mass(run: Callable[..., xr.Dataset]) -> N
     put_gate(gated, 0.0)
     found = run(load(hf, tokenizer), load(gated, tokenizer))
     assert found["name"].values.tolist()[1].startswith("Sparse ")
-    before, after = (found["whole"].isel(subject=place).sel(feature=["open", "mass"]).values for place in (0, 1))
+    before, after = (found["whole"].isel(condition=place).sel(feature=["open", "mass"]).values for place in (0, 1))
     assert (before > 0.999).all() and (after < 0.9).all()
     first = found["dropped"].values[0]  # in the first layer the weights themselves are the dense ones
     assert (first > 0).all() and (found["gained"].values[0] < 1e-6).all()

@@ -37,20 +37,22 @@ def test_planted_heads_are_marked_and_named(profile: xr.Dataset) -> None:
 def test_uniform_is_a_pointer_on_the_bar_where_it_means_something(profile: xr.Dataset) -> None:
     scales = figure_of("profile", profile).scales
     assert scales["sink"].marks[0].value == pytest.approx(0.021)
-    assert scales["moved"].marks == ()
+    assert scales["output_norm_ratio"].marks == ()
 
 
 def test_relative_draws_the_difference_and_leaves_out_what_has_no_baseline(profile: xr.Dataset) -> None:
     figure = figure_of("profile", profile, relative=True)
-    assert "moved" not in {panel.key for panel in figure.panels}
-    assert "Left out, as a uniform head has no such value: Moved." in figure.notes[0]
+    assert "output_norm_ratio" not in {panel.key for panel in figure.panels}
+    assert "Left out, as a uniform head has no such value: Output norm." in figure.notes[0]
     sink = figure.panel("sink")
     assert isinstance(sink, Heatmap)
     expected = (profile["value"] - profile["uniform"]).sel(statistic="sink").values
     np.testing.assert_array_equal(sink.values, expected)
     assert figure.scales["sink"].kind == "diverging"
-    with pytest.raises(StudyError, match="Nothing to draw relative to a uniform head: moved has no such baseline"):
-        figure_of("profile", profile, relative=True, statistics=["moved"])
+    with pytest.raises(
+        StudyError, match="Nothing to draw relative to a uniform head: output_norm_ratio has no such baseline"
+    ):
+        figure_of("profile", profile, relative=True, statistics=["output_norm_ratio"])
 
 
 def test_statistics_are_chosen_by_name(profile: xr.Dataset) -> None:

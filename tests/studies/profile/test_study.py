@@ -66,7 +66,7 @@ def test_exactly_the_planted_uniform_head_is_even(profile: xr.Dataset) -> None:
     assert [tuple(place) for place in np.argwhere(entropy.values > EVEN)] == [PLANTED["uniform"]]
     layer, head = PLANTED["uniform"]
     assert float(entropy[layer, head]) == pytest.approx(1, abs=1e-4)
-    ours = profile.isel(layer=layer, head=head).drop_sel(statistic="moved")
+    ours = profile.isel(layer=layer, head=head).drop_sel(statistic="output_norm_ratio")
     np.testing.assert_allclose(ours.value, ours.uniform, rtol=1e-4)
 
 
@@ -84,7 +84,7 @@ def test_sharp_heads_have_no_entropy_and_one_weight(profile: xr.Dataset) -> None
 
 def test_moved_is_what_was_written_over_what_was_read(profile: xr.Dataset) -> None:
     """The previous-token head writes a code of squared norm 32 where the residual stream has 64."""
-    moved = profile.value.sel(statistic="moved")
+    moved = profile.value.sel(statistic="output_norm_ratio")
     assert float(moved[PLANTED["previous"]]) == pytest.approx(np.sqrt(32 / 64), abs=0.01)
     assert np.sort(moved.values.ravel())[-2] < 0.1  # all others write a little noise
 
@@ -171,7 +171,7 @@ def test_uniform_is_the_closed_form(planted: Model, profile: xr.Dataset) -> None
     expected |= dict.fromkeys(finalize.ON_REPEATS, np.mean(1 / np.arange(period + 2, 2 * period + 2)))
     for name, value in expected.items():
         np.testing.assert_allclose(profile.uniform.sel(statistic=name), value, rtol=1e-4, err_msg=name)
-    assert bool(profile.uniform.sel(statistic="moved").isnull().all())
+    assert bool(profile.uniform.sel(statistic="output_norm_ratio").isnull().all())
 
 
 def test_the_map_says_where_it_comes_from(planted: Model, passages: Passages, tmp_path: Path) -> None:

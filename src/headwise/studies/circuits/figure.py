@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import HEAD, KEPT, LAYER, SUBJECT, TASK, UNIT, head_name
+from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, TASK, UNIT, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
@@ -40,8 +40,8 @@ def figure(dataset: xr.Dataset, *, kind: str = "curves", tasks: Iterable[str] | 
     return _maps(dataset) if kind == "maps" else _curves(dataset)
 
 
-def _subjects(dataset: xr.Dataset) -> list[str]:
-    return [str(key) for key in dataset[SUBJECT].values]
+def _conditions(dataset: xr.Dataset) -> list[str]:
+    return [str(key) for key in dataset[CONDITION].values]
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------------
@@ -66,15 +66,15 @@ def _curves(dataset: xr.Dataset) -> Figure:
 
 def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
     curves = [
-        _curve(one.sel({SUBJECT: key}), kind, sizes, key)
+        _curve(one.sel({CONDITION: key}), kind, sizes, key)
         for kind, sizes in (("random", "random_size"), ("share", "size"))
-        for key in _subjects(one)
+        for key in _conditions(one)
     ]
     known = [curve for curve in curves if curve is not None]
     most = max((float(np.max(curve.high)) for curve in known if curve.high is not None), default=1.0)
     least = min((float(np.min(curve.low)) for curve in known if curve.low is not None), default=0.0)
     sizes = [float(size) for curve in known for size in curve.x]
-    needed = " / ".join(_size(one["needed"].sel({SUBJECT: key})) for key in _subjects(one))
+    needed = " / ".join(_size(one["needed"].sel({CONDITION: key})) for key in _conditions(one))
     return Curves(
         f"{task}-{unit}",
         f"{one['label'].values}, {unit}",
@@ -86,13 +86,15 @@ def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
     )
 
 
-def _curve(one: xr.Dataset, kind: str, sizes: str, subject: str) -> Curve | None:
+def _curve(one: xr.Dataset, kind: str, sizes: str, condition: str) -> Curve | None:
     known = np.isfinite(one[sizes].values) & np.isfinite(one[kind].values)
     if not known.any():
         return None
-    x, y, low, high = (one[name].transpose(KEPT).values[known] for name in (sizes, kind, f"{kind}_low", f"{kind}_high"))
-    colour, style = (COLOURS[subject], "line") if kind == "share" else (RANDOM[subject], "dashed")
-    return Curve(f"{kind}-{subject}", "", x, y, low, high, colour, style)
+    x, y, low, high = (
+        one[name].transpose(CIRCUIT_SIZE).values[known] for name in (sizes, kind, f"{kind}_low", f"{kind}_high")
+    )
+    colour, style = (COLOURS[condition], "line") if kind == "share" else (RANDOM[condition], "dashed")
+    return Curve(f"{kind}-{condition}", "", x, y, low, high, colour, style)
 
 
 def _size(value: xr.DataArray) -> str:
@@ -101,11 +103,11 @@ def _size(value: xr.DataArray) -> str:
 
 def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
     """Sizes that explain the goal, with their intervals."""
-    subjects = _subjects(dataset)
+    conditions = _conditions(dataset)
     one = dataset.sel({UNIT: unit})
-    rows = [(str(task), key) for task in dataset[TASK].values for key in subjects]
+    rows = [(str(task), key) for task in dataset[TASK].values for key in conditions]
     value, low, high = (
-        np.array([float(one[f"needed{end}"].sel({TASK: task, SUBJECT: key})) for task, key in rows])
+        np.array([float(one[f"needed{end}"].sel({TASK: task, CONDITION: key})) for task, key in rows])
         for end in ("", "_low", "_high")
     )
     top = float(np.nanmax(high, initial=1.0))
@@ -118,20 +120,20 @@ def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
         x=Axis(AXIS_LABELS[unit], low=-0.02 * top, high=1.05 * top),
         y=Axis(
             "",
-            tuple(str(dataset["label"].sel({TASK: task}).values) if key == subjects[0] else "" for task, key in rows),
+            tuple(str(dataset["label"].sel({TASK: task}).values) if key == conditions[0] else "" for task, key in rows),
         ),
-        groups=tuple(subjects.index(key) for _, key in rows),
-        categories=tuple(Category(key, "", COLOURS[key]) for key in subjects),
+        groups=tuple(conditions.index(key) for _, key in rows),
+        categories=tuple(Category(key, "", COLOURS[key]) for key in conditions),
     )
 
 
 def _name(dataset: xr.Dataset, key: str) -> str:
-    return str(dataset["name"].sel({SUBJECT: key}).values)
+    return str(dataset["name"].sel({CONDITION: key}).values)
 
 
 def _signs(dataset: xr.Dataset) -> str:
     """What the colours mean."""
-    names = [f"{WORDS[key]}: {_name(dataset, key)}" for key in _subjects(dataset)]
+    names = [f"{WORDS[key]}: {_name(dataset, key)}" for key in _conditions(dataset)]
     text = "; ".join([*names, "pale and dashed: as many at random"])
     return text[0].upper() + text[1:]
 
@@ -148,7 +150,7 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     if dataset.attrs["no_edges"]:
         text += f" Edges were not measured: {dataset.attrs['no_edges']}."
     refused = json.loads(dataset.attrs["refused"])
-    if "against" in _subjects(dataset):
+    if "against" in _conditions(dataset):
         name = _name(dataset, "against")
         refused |= {f"{task} ({name})": why for task, why in json.loads(dataset.attrs["refused_beside"]).items()}
     left = "; ".join(f"{task}: {why}" for task, why in refused.items())
@@ -159,15 +161,15 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
 
 
 def _maps(dataset: xr.Dataset) -> Figure:
-    names = [("effect", _subjects(dataset)[0])]
-    if "against" in dataset and "against" in _subjects(dataset):
+    names = [("effect", _conditions(dataset)[0])]
+    if "against" in dataset and "against" in _conditions(dataset):
         names.append(("against", "against"))
     panels: list[Panel] = [
         _map(dataset.sel({TASK: task}), variable, str(task)) for variable, _ in names for task in dataset[TASK].values
     ]
     every = np.concatenate([dataset[variable].values.ravel() for variable, _ in names])
     origin = provenance_of(dataset)
-    agreement = dataset["agreement"].isel({SUBJECT: 0}).values
+    agreement = dataset["agreement"].isel({CONDITION: 0}).values
     counts = json.loads(dataset.attrs["prompts"])
     return Figure(
         title=with_model(KINDS["maps"], origin),

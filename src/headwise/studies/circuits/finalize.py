@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, RANK, TASK, UNIT
 from headwise.core.errors import StudyError
 from headwise.stats import spearman, t_half_width, wilson_interval
 
@@ -38,11 +38,11 @@ def finalize(
     unusable: Mapping[str, str] | None = None,
 ) -> xr.Dataset:
     """All tasks that the model solves. `names`: of the models; `unusable`: tasks left out beforehand, with the reason."""
-    by_subject: dict[str, dict[str, xr.Dataset]] = {}
+    by_condition: dict[str, dict[str, xr.Dataset]] = {}
     for shard in shards:
-        by_subject.setdefault(str(shard.attrs[SUBJECT]), {})[str(shard.attrs[TASK])] = shard
-    subjects = list(by_subject)
-    first = by_subject[subjects[0]]
+        by_condition.setdefault(str(shard.attrs[CONDITION]), {})[str(shard.attrs[TASK])] = shard
+    conditions = list(by_condition)
+    first = by_condition[conditions[0]]
     refused = dict(unusable or {}) | {
         name: str(one.attrs["reason"]) for name, one in first.items() if one.attrs["reason"]
     }
@@ -51,14 +51,14 @@ def finalize(
         raise StudyError(
             "the model solves none of the tasks: " + "; ".join(f"{n}: {why}" for n, why in refused.items())
         )
-    found = [[_TaskResult(by_subject[subject][task], goal, seed) for task in tasks] for subject in subjects]
+    found = [[_TaskResult(by_condition[condition][task], goal, seed) for task in tasks] for condition in conditions]
     also = {task: one.reason for task, one in zip(tasks, found[-1], strict=True) if one.reason}
     data = _stacked(found) | _maps(found)
-    if len(subjects) > 1:
+    if len(conditions) > 1:
         data |= _ratios(found)
     edge = data.pop("edge")
     dataset = xr.Dataset(data).astype(np.float32).assign(edge=edge)
-    return dataset.assign_coords(_coords([first[task] for task in tasks], subjects, names)).assign_attrs(
+    return dataset.assign_coords(_coords([first[task] for task in tasks], conditions, names)).assign_attrs(
         title="Circuits of small tasks",
         record=json.dumps(["effect"]),
         goal=goal,
@@ -69,15 +69,15 @@ def finalize(
     )
 
 
-def _coords(tasks: Sequence[xr.Dataset], subjects: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+def _coords(tasks: Sequence[xr.Dataset], conditions: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Coordinates: the names of models, tasks and units."""
 
     def texts(found: Sequence[Any]) -> np.ndarray:
         return np.array([str(one) for one in found], dtype=object)
 
     return {
-        SUBJECT: texts(subjects),
-        "name": (SUBJECT, texts(names)),
+        CONDITION: texts(conditions),
+        "name": (CONDITION, texts(names)),
         TASK: texts([one.attrs[TASK] for one in tasks]),
         "label": (TASK, texts([one["label"].values for one in tasks])),
         "shown": (TASK, texts([one.attrs["shown"] for one in tasks])),
@@ -146,24 +146,24 @@ class _TaskResult:
 
 
 def _stacked(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
-    """The variables with the dims subject and task."""
+    """The variables with the dims condition and task."""
     numbers = [[one.numbers() for one in row] for row in found]
     data: dict[str, Any] = {
-        name: ((SUBJECT, TASK), [[one[name] for one in row] for row in numbers]) for name in numbers[0][0]
+        name: ((CONDITION, TASK), [[one[name] for one in row] for row in numbers]) for name in numbers[0][0]
     }
     for name, sizes, scores in (("share", "size", "score"), ("random", "random_size", "random_score")):
-        dims = (SUBJECT, TASK, UNIT, KEPT)
+        dims = (CONDITION, TASK, UNIT, CIRCUIT_SIZE)
         data[sizes] = (dims, np.array([[getattr(one, sizes) for one in row] for row in found]))
         curves = [
             [[_interval(one.shares(unit)) for unit in getattr(one, scores)] for one in row] for row in found
-        ]  # (subject, task, unit, 3, size)
+        ]  # (condition, task, unit, 3, size)
         for index, end in enumerate(ENDS):
             data[f"{name}{end}"] = (dims, np.array(curves)[:, :, :, index])
     sizes_needed = np.array([[[one.needed(unit) for unit in range(len(UNITS))] for one in row] for row in found])
     for index, end in enumerate(ENDS):
-        data[f"needed{end}"] = ((SUBJECT, TASK, UNIT), np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0)[index])
-    data["edge"] = ((SUBJECT, TASK, RANK), np.array([[one.edge for one in row] for row in found], dtype=object))
-    data["edge_effect"] = ((SUBJECT, TASK, RANK), np.array([[one.edge_effect for one in row] for row in found]))
+        data[f"needed{end}"] = ((CONDITION, TASK, UNIT), np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0)[index])
+    data["edge"] = ((CONDITION, TASK, RANK), np.array([[one.edge for one in row] for row in found], dtype=object))
+    data["edge_effect"] = ((CONDITION, TASK, RANK), np.array([[one.edge_effect for one in row] for row in found]))
     return data
 
 

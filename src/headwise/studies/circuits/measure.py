@@ -31,7 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.dims import CIRCUIT_SIZE, CONDITION, EXAMPLE, HEAD, LAYER, RANK, TASK, UNIT
 from headwise.core.errors import DataError, SeamError, StudyError
 from headwise.corpora import CIRCUIT_TASKS, TaskPairs, circuit_pairs
 from headwise.corpora.rows import digest_of
@@ -141,18 +141,18 @@ def _readings(found: TaskReadings, condition: Condition, pairs: TaskPairs, optio
             "clean": (EXAMPLE, found.clean),
             "corrupt": (EXAMPLE, found.corrupt),
             "effect": ((EXAMPLE, LAYER, HEAD), effect),
-            "size": ((UNIT, KEPT), size),
-            "score": ((UNIT, KEPT, EXAMPLE), score),
-            "random_size": ((UNIT, KEPT), random_size),
-            "random_score": ((UNIT, KEPT, EXAMPLE), random_score),
+            "size": ((UNIT, CIRCUIT_SIZE), size),
+            "score": ((UNIT, CIRCUIT_SIZE, EXAMPLE), score),
+            "random_size": ((UNIT, CIRCUIT_SIZE), random_size),
+            "random_score": ((UNIT, CIRCUIT_SIZE, EXAMPLE), random_score),
             "edge": (RANK, np.array([name for name, _ in edges], dtype=object)),
             "edge_effect": (RANK, np.array([value for _, value in edges])),
             "exact": (("part", "place"), exact),
         },
         coords={UNIT: np.array(UNITS, dtype=object), LAYER: np.arange(card.layers), HEAD: np.arange(card.heads)},
         attrs={
-            SUBJECT: condition.key, TASK: pairs.task.name, "reason": found.reason, "no_edges": found.no_edges, "ranked": ranked,
-            "tokens": len(pairs.clean[0]), "shown": pairs.pairs[0].clean, "expected": pairs.pairs[0].right[0],
+            CONDITION: condition.key, TASK: pairs.task.name, "reason": found.reason, "no_edges": found.no_edges,
+            "ranked": ranked, "tokens": len(pairs.clean[0]), "shown": pairs.pairs[0].clean, "expected": pairs.pairs[0].right[0],
         },
     ).assign_coords(label=CIRCUIT_TASKS[pairs.task.name].label)  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwise.core.dims import HEAD, KEPT, LAYER, RANK, SUBJECT, TASK, UNIT
+from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, RANK, TASK, UNIT
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.schema import TEXT
 from headwise.corpora.circuit_tasks import CIRCUIT_TASKS
@@ -16,6 +16,7 @@ from headwise.studies.spec import (
     FigureVariant,
     HeadColumn,
     Method,
+    Renames,
     StudyOptions,
     StudySpec,
     Variable,
@@ -95,69 +96,69 @@ CIRCUITS = DatasetSpec(
         ),
         Variable(
             "accuracy",
-            (SUBJECT, TASK),
+            (CONDITION, TASK),
             "share of the task's prompts that the model completes correctly",
             dtype="float32",
             interval=True,
         ),
-        Variable("clean", (SUBJECT, TASK), "mean score on the clean prompts", dtype="float32"),
-        Variable("corrupt", (SUBJECT, TASK), "mean score on the corrupt prompts", dtype="float32"),
-        Variable("gap", (SUBJECT, TASK), "clean minus corrupt score", dtype="float32", interval=True),
+        Variable("clean", (CONDITION, TASK), "mean score on the clean prompts", dtype="float32"),
+        Variable("corrupt", (CONDITION, TASK), "mean score on the corrupt prompts", dtype="float32"),
+        Variable("gap", (CONDITION, TASK), "clean minus corrupt score", dtype="float32", interval=True),
         Variable(
             "agreement",
-            (SUBJECT, TASK),
+            (CONDITION, TASK),
             "rank correlation of the effects by gradient with those by exact patching",
             dtype="float32",
         ),
         Variable(
             "checked",
-            (SUBJECT, TASK),
+            (CONDITION, TASK),
             "number of heads that the agreement was checked on",
             dtype="float32",
             unit="heads",
         ),
         Variable(
             "size",
-            (SUBJECT, TASK, UNIT, KEPT),
+            (CONDITION, TASK, UNIT, CIRCUIT_SIZE),
             "number of the highest-ranked heads or edges in the circuit",
             dtype="float32",
         ),
         Variable(
             "share",
-            (SUBJECT, TASK, UNIT, KEPT),
+            (CONDITION, TASK, UNIT, CIRCUIT_SIZE),
             "share of the clean-corrupt difference that this circuit explains",
             dtype="float32",
             interval=True,
         ),
         Variable(
             "random_size",
-            (SUBJECT, TASK, UNIT, KEPT),
+            (CONDITION, TASK, UNIT, CIRCUIT_SIZE),
             "number of random heads or edges in the control",
             dtype="float32",
         ),
         Variable(
             "random",
-            (SUBJECT, TASK, UNIT, KEPT),
+            (CONDITION, TASK, UNIT, CIRCUIT_SIZE),
             "share of the clean-corrupt difference that random heads or edges explain",
             dtype="float32",
             interval=True,
         ),
         Variable(
             "needed",
-            (SUBJECT, TASK, UNIT),
+            (CONDITION, TASK, UNIT),
             "size from which on the share stays at the goal",
             dtype="float32",
             interval=True,
         ),
-        Variable("edge", (SUBJECT, TASK, RANK), "name of the edge at this rank", dtype=TEXT),
+        Variable("edge", (CONDITION, TASK, RANK), "name of the edge at this rank", dtype=TEXT),
         Variable(
             "edge_effect",
-            (SUBJECT, TASK, RANK),
+            (CONDITION, TASK, RANK),
             "effect of this edge, as a share of the clean-corrupt difference",
             dtype="float32",
         ),
-        Variable("subject", (SUBJECT,), dtype=TEXT, coordinate=True),
-        Variable("name", (SUBJECT,), "name of the model", dtype=TEXT, coordinate=True),
+        Variable("condition", (CONDITION,), dtype=TEXT, coordinate=True),
+        Variable("name", (CONDITION,), "name of the model", dtype=TEXT, coordinate=True),
         Variable("task", (TASK,), dtype=TEXT, coordinate=True),
         Variable("label", (TASK,), dtype=TEXT, coordinate=True),
         Variable("shown", (TASK,), "one of the task's prompts", dtype=TEXT, coordinate=True),
@@ -183,6 +184,7 @@ CIRCUITS = DatasetSpec(
         FigureVariant("maps", "Heads", {"kind": "maps"}),
     ),
     words="words:describe",
+    renames={1: Renames(variables={"subject": CONDITION, "kept": CIRCUIT_SIZE})},
     head_sets="heads:head_sets",
     head_columns=(
         HeadColumn(
@@ -199,7 +201,7 @@ CIRCUITS = DatasetSpec(
 SPEC = StudySpec(
     name="circuits",
     package=__package__,
-    version=1,
+    version=2,
     options=CircuitsOptions,
     produces=(CIRCUITS,),
     inputs=("reference",),

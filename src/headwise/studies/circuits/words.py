@@ -11,7 +11,7 @@ import json
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import KEPT, SUBJECT, TASK, UNIT
+from headwise.core.dims import CIRCUIT_SIZE, CONDITION, TASK, UNIT
 from headwise.describe import maps
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
@@ -49,7 +49,7 @@ def _label(dataset: xr.Dataset, task: str) -> str:
 
 def _reference(dataset: xr.Dataset) -> str:
     """The name of the reference model; empty where there is none."""
-    return str(dataset["name"].values[1]) if dataset.sizes[SUBJECT] > 1 else ""
+    return str(dataset["name"].values[1]) if dataset.sizes[CONDITION] > 1 else ""
 
 
 def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
@@ -78,7 +78,7 @@ def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
 
 def _add_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
     one = dataset.sel({TASK: task})
-    first = one.isel({SUBJECT: 0})
+    first = one.isel({CONDITION: 0})
     accuracy = writer.percent(float(first["accuracy"]), f"accuracy {task}")
     clean, corrupt = (writer.fixed(float(first[name]), f"{name} {task}") for name in ("clean", "corrupt"))
     heads = []
@@ -105,7 +105,7 @@ def _add_sizes(writer: Writer, dataset: xr.Dataset) -> None:
     for unit in _units(dataset):
         parts = []
         for task in _tasks(dataset):
-            one = dataset.isel({SUBJECT: 0}).sel({TASK: task, UNIT: unit})
+            one = dataset.isel({CONDITION: 0}).sel({TASK: task, UNIT: unit})
             size, low, high = (
                 writer.count(int(one[f"needed{end}"]), f"needed{end} {unit} {task}") for end in ("", "_low", "_high")
             )
@@ -121,9 +121,9 @@ def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
     """The largest share that random circuits of at most the needed size explain, over tasks."""
     found = []
     for task in _tasks(dataset):
-        one = dataset.isel({SUBJECT: 0}).sel({TASK: task, UNIT: unit})
+        one = dataset.isel({CONDITION: 0}).sel({TASK: task, UNIT: unit})
         within = one["random_size"].values <= float(one["needed"])
-        shares = one["random"].transpose(KEPT).values[within]
+        shares = one["random"].transpose(CIRCUIT_SIZE).values[within]
         if np.isfinite(shares).any():
             found.append(float(np.nanmax(shares)))
     if found:
@@ -167,12 +167,12 @@ def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
 
 
 def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
-    found = dataset["agreement"].isel({SUBJECT: 0}).values
+    found = dataset["agreement"].isel({CONDITION: 0}).values
     low, high = (
         writer.fixed(float(each), f"agreement {name}")
         for name, each in (("lowest", found.min()), ("highest", found.max()))
     )
-    checked = writer.count(int(dataset["checked"].isel({SUBJECT: 0}).max()), "checked", "head")
+    checked = writer.count(int(dataset["checked"].isel({CONDITION: 0}).max()), "checked", "head")
     word = "agrees well with" if found.min() >= GOOD_AGREEMENT else "agrees only in part with"
     writer.add(
         "caveats",
@@ -197,7 +197,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
 
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
-    one = dataset.isel({SUBJECT: 0}).sel({UNIT: "heads"})
+    one = dataset.isel({CONDITION: 0}).sel({UNIT: "heads"})
     least, most = int(one["needed"].min()), int(one["needed"].max())
     low, high = writer.count(least, "needed heads least"), writer.count(most, "needed heads most")
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import HEAD, LAYER, STATISTIC, SUBJECT, head_name, parse_heads
+from headwise.core.dims import CONDITION, HEAD, LAYER, STATISTIC, head_name, parse_heads
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
@@ -33,7 +33,7 @@ from headwise.studies.spec import FigureVariant
 
 def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> Sequence[FigureVariant]:
     """All variants; without a second model nothing has changed."""
-    return [one for one in variants if one.key != "changed" or dataset.sizes.get(SUBJECT, 1) > 1]
+    return [one for one in variants if one.key != "changed" or dataset.sizes.get(CONDITION, 1) > 1]
 
 
 def figure(
@@ -73,7 +73,7 @@ def grid_figure(
     chosen, which = _choice(dataset, heads, top, by)
     size = min(max(int(math.sqrt(MAX_PANEL_PIXELS / len(chosen))), MIN_TILE), MAX_TILE)
     maps = dataset["average" if average else "shown"]
-    pictures = [_pictures(maps.isel({SUBJECT: index}), chosen, size) for index in range(maps.sizes[SUBJECT])]
+    pictures = [_pictures(maps.isel({CONDITION: index}), chosen, size) for index in range(maps.sizes[CONDITION])]
     scale = _grid_scale(pictures, average)
     names = names_of(dataset)
     panels = tuple(
@@ -134,7 +134,7 @@ def _grid_panel(
         sides = (("Head", width), ("Layer", layers))
         rows_of, columns_of = sides if upright else sides[::-1]
     return Tiles(
-        key=str(dataset[SUBJECT].values[index]),
+        key=str(dataset[CONDITION].values[index]),
         title=name,
         levels=levels[order],
         names=tuple(head_name(*heads[index]) for index in order),
@@ -181,7 +181,7 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
     maps = dataset["shown"].isel({LAYER: head[0], HEAD: head[1]}).values.astype(np.float32)
     panels = tuple(
         Heatmap(
-            key=str(dataset[SUBJECT].values[index]),
+            key=str(dataset[CONDITION].values[index]),
             title=condition,
             subtitle=_head_statistics(dataset, index, head),
             values=maps[index],
@@ -204,7 +204,7 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
 
 
 def _head_statistics(dataset: xr.Dataset, index: int, head: tuple[int, int]) -> str:
-    one = dataset["value"].isel({SUBJECT: index, LAYER: head[0], HEAD: head[1]})
+    one = dataset["value"].isel({CONDITION: index, LAYER: head[0], HEAD: head[1]})
     return ", ".join(f"{key} {float(one.sel({STATISTIC: key})):.2g}" for key in HEAD_STATISTICS)
 
 
@@ -257,9 +257,9 @@ def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) 
 
 def _same(dataset: xr.Dataset, keys: list[str]) -> list[str]:
     """Statistics that are equal in all heads of a single model: without gates all edges are open and all rows sum to 1."""
-    if dataset.sizes[SUBJECT] > 1:
+    if dataset.sizes[CONDITION] > 1:
         return []
-    values = dataset["value"].isel({SUBJECT: 0})
+    values = dataset["value"].isel({CONDITION: 0})
     spread = {key: float(values.sel({STATISTIC: key}).max() - values.sel({STATISTIC: key}).min()) for key in keys}
     return [key for key in keys if spread[key] < EQUAL]
 
@@ -272,11 +272,11 @@ def _statistic_scale(one: xr.Dataset, key: str) -> Scale:
 
 
 def _statistic_panel(one: xr.Dataset, key: str, index: int) -> Heatmap:
-    here = one.isel({SUBJECT: index})
+    here = one.isel({CONDITION: index})
     return Heatmap(
-        key=f"{key} {one[SUBJECT].values[index]}",
+        key=f"{key} {one[CONDITION].values[index]}",
         title=str(one["label"].values),
-        subtitle=LETTERS[index] if one.sizes[SUBJECT] > 1 else "",
+        subtitle=LETTERS[index] if one.sizes[CONDITION] > 1 else "",
         values=here["value"].values,
         x=Axis("Head", cell_names(one, HEAD)),
         y=Axis("Layer", cell_names(one, LAYER)),
@@ -347,7 +347,7 @@ def names_of(dataset: xr.Dataset) -> list[str]:
 
 def all_heads(dataset: xr.Dataset) -> list[Head]:
     """The heads that the model has, layer by layer."""
-    there = dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: "peak"}).transpose(LAYER, HEAD).notnull().values
+    there = dataset["value"].isel({CONDITION: 0}).sel({STATISTIC: "peak"}).transpose(LAYER, HEAD).notnull().values
     return [(int(layer), int(head)) for layer, head in np.argwhere(there)]
 
 
@@ -397,7 +397,7 @@ def _ranking(dataset: xr.Dataset, by: str, two: bool) -> tuple[xr.DataArray, str
         change = abs(dataset["change"].sel({STATISTIC: key}))
         return change, f"those whose “{label}” changed most, up or down"
     of = f" in {names_of(dataset)[0]}" if two else ""
-    return dataset["value"].isel({SUBJECT: 0}).sel({STATISTIC: key}), f"those with the largest “{label}”{of}"
+    return dataset["value"].isel({CONDITION: 0}).sel({STATISTIC: key}), f"those with the largest “{label}”{of}"
 
 
 def token_labels(dataset: xr.Dataset) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC
 from headwise.stats import mean_interval, paired_changes
 
 HALF = 0.5  # a head with more than half of its weight on the diagonal band is dominant
@@ -44,17 +44,17 @@ def finalize(
     readings = xr.concat([shard.drop_vars(["shown", "maps"], errors="ignore") for shard in shards], dim=EXAMPLE,
                          data_vars="all")  # fmt: skip
     count = readings.sizes[EXAMPLE]
-    values = readings["value"].transpose(SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD)
+    values = readings["value"].transpose(CONDITION, EXAMPLE, STATISTIC, LAYER, HEAD)
     each = mean_interval(values, EXAMPLE).rename(mean="value")
     found = each.assign(
         uniform=readings["uniform"].mean(EXAMPLE).transpose(STATISTIC, LAYER, HEAD),
         per_example=values,
-        loss=readings["loss"].transpose(SUBJECT, EXAMPLE),
+        loss=readings["loss"].transpose(CONDITION, EXAMPLE),
         peaked=(values.sel({STATISTIC: "off_diagonal"}, drop=True) > 0).mean(EXAMPLE),
     )
     whole = whole_of(values, readings["loss"])
     found = found.assign({f"whole{end}": one for end, one in _ended(mean_interval(whole, EXAMPLE)).items()})
-    if values.sizes[SUBJECT] == 2:
+    if values.sizes[CONDITION] == 2:
         found = found.assign(_between(readings, values, whole))
     found = found.astype(np.float32)
     average = xr.concat([shard["maps"] for shard in shards], dim=EXAMPLE).sum(EXAMPLE, skipna=False) / count
@@ -68,7 +68,7 @@ def finalize(
 
 
 def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
-    """Features over all heads together, (subject, example, feature)."""
+    """Features over all heads together, (condition, example, feature)."""
     heads = (LAYER, HEAD)
     diagonal, peaks = values.sel({STATISTIC: "diagonal"}), values.sel({STATISTIC: "off_diagonal"})
     there = values.sel({STATISTIC: "peak"}).notnull()
@@ -79,15 +79,17 @@ def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
     means = {name: values.sel({STATISTIC: name}).mean(heads) for name in STATISTIC_INFO}
     found = [one.reset_coords(drop=True) for one in (shares | means | {"loss": loss}).values()]
     return (
-        xr.concat(found, dim=FEATURE).assign_coords({FEATURE: list(FEATURE_INFO)}).transpose(SUBJECT, EXAMPLE, FEATURE)
+        xr.concat(found, dim=FEATURE)
+        .assign_coords({FEATURE: list(FEATURE_INFO)})
+        .transpose(CONDITION, EXAMPLE, FEATURE)
     )
 
 
 def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) -> dict[str, xr.DataArray]:
     """Everything that needs two conditions."""
-    before, after = values.isel({SUBJECT: 0}), values.isel({SUBJECT: 1})
+    before, after = values.isel({CONDITION: 0}), values.isel({CONDITION: 1})
     tests = paired_changes(before, after).rename(low="change_low", high="change_high")
-    overall = paired_changes(whole.isel({SUBJECT: 0}), whole.isel({SUBJECT: 1}), maps=(FEATURE,))
+    overall = paired_changes(whole.isel({CONDITION: 0}), whole.isel({CONDITION: 1}), maps=(FEATURE,))
     overall = overall.drop_vars("q").rename({name: f"whole_{name}" for name in ("change", "p")})
     overall = overall.rename(low="whole_change_low", high="whole_change_high")
     found = dict(tests.data_vars) | dict(overall.data_vars)
@@ -126,7 +128,7 @@ def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thres
     features = [FEATURE_INFO[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
     keys = ("model", "against")[: len(names)]
     return found.assign_coords(
-        {SUBJECT: list(keys), "name": (SUBJECT, list(names)), "label": (STATISTIC, list(labels)),
+        {CONDITION: list(keys), "name": (CONDITION, list(names)), "label": (STATISTIC, list(labels)),
          "definition": (STATISTIC, formatted), "feature_definition": (FEATURE, features), **_positions(found, len(tokens)),
          "token_text": ("token", list(tokens))}
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, QUERY, SUBJECT
+from headwise.core.dims import CONDITION, EXAMPLE, HEAD, LAYER, QUERY
 from headwise.figures.tiles import to_levels
 
 __all__ = ["PatternFact", "PatternFacts", "PatternMaps"]
@@ -42,12 +42,14 @@ class PatternFacts:
     """The patterns study: the map of the shown prompt, and the mean over all prompts."""
 
     def __init__(self, patterns: xr.Dataset) -> None:
-        self._keys = [str(key) for key in patterns[SUBJECT].values]
+        self._keys = [str(key) for key in patterns[CONDITION].values]
         self._names = [str(name) for name in patterns["name"].values]
         self._tokens = tuple(str(text) for text in patterns["token_text"].values)
         self._starts = tuple(int(start) for start in patterns[QUERY].values)
         self._prompts = tuple(str(name) for name in patterns[EXAMPLE].values)
-        self._maps = {name: patterns[name].transpose(SUBJECT, LAYER, HEAD, ...).values for name in ("shown", "average")}
+        self._maps = {
+            name: patterns[name].transpose(CONDITION, LAYER, HEAD, ...).values for name in ("shown", "average")
+        }
 
     def of(self, layer: int, head: int) -> PatternFact | None:
         """The head's maps in every model; None where it has none."""

@@ -22,7 +22,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC, SUBJECT
+from headwise.core.dims import CONDITION, EXAMPLE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example
@@ -112,7 +112,7 @@ def shown_maps(conditions: Sequence[Condition], example: Example) -> xr.DataArra
         ids = torch.tensor([example.ids], device=condition.structure.device)
         _, seen = _run(condition, ids, PooledMaps(MAX_PIXELS))
         found.append(seen["pooled_maps"]["maps"].isel({EXAMPLE: 0}))
-    return xr.concat(found, dim=SUBJECT).transpose(SUBJECT, LAYER, HEAD, QUERY, KEY)
+    return xr.concat(found, dim=CONDITION).transpose(CONDITION, LAYER, HEAD, QUERY, KEY)
 
 
 def _measure_batch(conditions: Sequence[Condition], batch: Batch, options: PatternsOptions) -> xr.Dataset:
@@ -137,13 +137,13 @@ def _measure_batch(conditions: Sequence[Condition], batch: Batch, options: Patte
             between = dict(seen["map_comparison"][list(COMPARED)].data_vars) | {"kl": (EXAMPLE, _kl(before, logs))}
     return xr.Dataset(
         {
-            "value": xr.concat([one["value"] for one in numbers], dim=SUBJECT),
+            "value": xr.concat([one["value"] for one in numbers], dim=CONDITION),
             "uniform": numbers[0]["uniform"],
-            "maps": xr.concat(maps, dim=SUBJECT),
-            "loss": ((SUBJECT, EXAMPLE), np.stack(losses)),
+            "maps": xr.concat(maps, dim=CONDITION),
+            "loss": ((CONDITION, EXAMPLE), np.stack(losses)),
             **between,
         }
-    ).transpose(SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD, ...)
+    ).transpose(CONDITION, EXAMPLE, STATISTIC, LAYER, HEAD, ...)
 
 
 def _run(condition: Condition, ids: Tensor, *observers: Instrument) -> tuple[Tensor, Any]:

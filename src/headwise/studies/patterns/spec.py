@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise.core.dims import (
+    CONDITION,
     EXAMPLE,
     FEATURE,
     HEAD,
@@ -15,7 +16,6 @@ from headwise.core.dims import (
     POOLED_QUERY,
     QUERY,
     STATISTIC,
-    SUBJECT,
     TOKEN,
 )
 from headwise.core.errors import StudyError
@@ -27,6 +27,7 @@ from headwise.studies.spec import (
     FigureVariant,
     HeadColumn,
     Method,
+    Renames,
     StudyOptions,
     StudySpec,
     Variable,
@@ -98,15 +99,15 @@ PATTERNS = DatasetSpec(
     variables=(
         Variable(
             "value",
-            (SUBJECT, STATISTIC, LAYER, HEAD),
+            (CONDITION, STATISTIC, LAYER, HEAD),
             "the statistic of the head's attention map, mean over prompts",
             dtype="float32",
         ),
         Variable(
-            "low", (SUBJECT, STATISTIC, LAYER, HEAD), "lower end of the 95 % interval of that mean", dtype="float32"
+            "low", (CONDITION, STATISTIC, LAYER, HEAD), "lower end of the 95 % interval of that mean", dtype="float32"
         ),
         Variable(
-            "high", (SUBJECT, STATISTIC, LAYER, HEAD), "upper end of the 95 % interval of that mean", dtype="float32"
+            "high", (CONDITION, STATISTIC, LAYER, HEAD), "upper end of the 95 % interval of that mean", dtype="float32"
         ),
         Variable(
             "uniform",
@@ -116,33 +117,33 @@ PATTERNS = DatasetSpec(
         ),
         Variable(
             "per_example",
-            (SUBJECT, EXAMPLE, STATISTIC, LAYER, HEAD),
+            (CONDITION, EXAMPLE, STATISTIC, LAYER, HEAD),
             "the statistic of the head's attention map in one prompt",
             dtype="float32",
         ),
         Variable(
             "peaked",
-            (SUBJECT, LAYER, HEAD),
+            (CONDITION, LAYER, HEAD),
             "share of the prompts in which the head has an off-diagonal peak",
             dtype="float32",
         ),
-        Variable("loss", (SUBJECT, EXAMPLE), "mean next-token loss of the prompt", dtype="float32", unit="nats"),
+        Variable("loss", (CONDITION, EXAMPLE), "mean next-token loss of the prompt", dtype="float32", unit="nats"),
         Variable(
             "whole",
-            (SUBJECT, FEATURE),
+            (CONDITION, FEATURE),
             "the feature over all heads together, mean over prompts",
             dtype="float32",
             interval=True,
         ),
         Variable(
             "average",
-            (SUBJECT, LAYER, HEAD, POOLED_QUERY, POOLED_KEY),
+            (CONDITION, LAYER, HEAD, POOLED_QUERY, POOLED_KEY),
             "attention map pooled and averaged over prompts; NaN where the mask hides it",
             dtype="float16",
         ),
-        Variable("shown", (SUBJECT, LAYER, HEAD, QUERY, KEY), "attention map of the shown prompt", dtype="float16"),
-        Variable("subject", (SUBJECT,), dtype=TEXT, coordinate=True),
-        Variable("name", (SUBJECT,), "name of the model or condition", dtype=TEXT, coordinate=True),
+        Variable("shown", (CONDITION, LAYER, HEAD, QUERY, KEY), "attention map of the shown prompt", dtype="float16"),
+        Variable("condition", (CONDITION,), dtype=TEXT, coordinate=True),
+        Variable("name", (CONDITION,), "name of the model or condition", dtype=TEXT, coordinate=True),
         Variable("statistic", (STATISTIC,), dtype=TEXT, coordinate=True),
         Variable("label", (STATISTIC,), dtype=TEXT, coordinate=True),
         Variable("definition", (STATISTIC,), dtype=TEXT, coordinate=True),
@@ -324,9 +325,15 @@ PATTERNS = DatasetSpec(
         FigureVariant("changed", "Changed most", {"top": 24, "by": "change"}),
     ),
     words="words:describe",
+    renames={1: Renames(variables={"subject": CONDITION})},
     head_columns=(
         HeadColumn(
-            "value", low="low", high="high", baseline="uniform", baseline_name="a uniform head", only={SUBJECT: "model"}
+            "value",
+            low="low",
+            high="high",
+            baseline="uniform",
+            baseline_name="a uniform head",
+            only={CONDITION: "model"},
         ),
     ),
     default_columns=("patterns.similarity",),
@@ -335,7 +342,7 @@ PATTERNS = DatasetSpec(
 SPEC = StudySpec(
     name="patterns",
     package=__package__,
-    version=1,
+    version=2,
     options=PatternsOptions,
     produces=(PATTERNS,),
     inputs=("passages", "reference"),

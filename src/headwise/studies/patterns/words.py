@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC, SUBJECT
+from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_of, others_as_large, size_of, with_others
@@ -42,7 +42,7 @@ class PatternsAccessor:
         self.keys = [str(key) for key in dataset[STATISTIC].values]
         self.layers = [int(layer) for layer in dataset[LAYER].values]
         self.heads = [int(head) for head in dataset[HEAD].values]
-        self.two = dataset.sizes[SUBJECT] == 2
+        self.two = dataset.sizes[CONDITION] == 2
         self.prompts = dataset.sizes[EXAMPLE]
         self.tokens = [str(token) for token in dataset["token_text"].values]
         self.total = int(self.value("peak").notnull().sum())  # heads
@@ -59,7 +59,7 @@ class PatternsAccessor:
 
     def value(self, key: str, condition: int = 0, variable: str = "value") -> xr.DataArray:
         """A number of every head."""
-        return self.dataset[variable].isel({SUBJECT: condition}).sel({STATISTIC: key}).astype(float)
+        return self.dataset[variable].isel({CONDITION: condition}).sel({STATISTIC: key}).astype(float)
 
     def change(self, key: str, variable: str = "change") -> xr.DataArray:
         """How a number of every head changed, or its test."""
@@ -78,7 +78,7 @@ class PatternsAccessor:
 
     def whole(self, feature: str, condition: int = 0) -> Estimate:
         """A number of all heads together."""
-        one = self.dataset.isel({SUBJECT: condition}).sel({FEATURE: feature})
+        one = self.dataset.isel({CONDITION: condition}).sel({FEATURE: feature})
         return Estimate(*(float(one[f"whole{end}"]) for end in ("", "_low", "_high")))
 
     def whole_change(self, feature: str) -> Estimate:
@@ -113,7 +113,7 @@ class PatternsAccessor:
 
     def peaked(self, condition: int = 0) -> int:
         """How many heads have an off-diagonal peak in at least half of the prompts."""
-        return int((self.dataset["peaked"].isel({SUBJECT: condition}) >= HALF).sum())
+        return int((self.dataset["peaked"].isel({CONDITION: condition}) >= HALF).sum())
 
     def label(self, key: str) -> str:
         return str(self.dataset["label"].sel({STATISTIC: key}).values)

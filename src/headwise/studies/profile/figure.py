@@ -23,7 +23,7 @@ from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
 
 MARKED = 3  # heads per panel that get a ring and are named
-UNBOUNDED = ("distance", "spread", "moved")  # all others are shares
+UNBOUNDED = ("distance", "spread", "output_norm_ratio")  # all others are shares
 CLIP = 0.99  # quantile at which the scale of an unbounded quantity is clipped
 
 

@@ -24,7 +24,11 @@ STATISTIC_INFO = {  # statistic -> label, unit, definition
     "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
     "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
     "top1": ("Largest weight", "", "largest weight of a row"),
-    "moved": ("Moved", "", "norm of the head's output over the norm of the residual stream that it reads"),
+    "output_norm_ratio": (
+        "Output norm",
+        "",
+        "norm of the head's output over the norm of the residual stream that it reads",
+    ),
 }
 
 
