@@ -1,7 +1,7 @@
 """How time and memory are taken, the same way here and in the peers' own environments. Knows neither torch nor Headwise.
 
 Cases run in one process, in turn, round after round, so that a machine that slows down slows all of them; in an order that is
-drawn anew for each round, since a pass is quicker after an easy one. A case's ratio is that of the median times. Memory is the
+drawn again for each round, since a pass is quicker after an easy one. A case's ratio is that of the median times. Memory is the
 largest resident set, and means something only in a process that does nothing else.
 """
 

@@ -5,11 +5,11 @@
     HEADWISE_BENCH_PEERS=FOLDER python benchmarks/cpu.py       with the peers' environments FOLDER/NAME/bin/python
     python benchmarks/cpu.py --peers ""          without peers
 
-How times and memory are taken stands in `clock`; every case's memory is that of a process of its own, weights
+How times and memory are taken is described in `clock`; every case's memory is that of a process of its own, weights
 included. All cases see the same tokens (`tokens`). The plain forward is the model's ordinary SDPA call with its logits.
 `eager` is what the usual scripts do: `attn_implementation="eager"`, `output_attentions=True`, column sums and diagonal
 from the maps. The peers (`peers`) run in environments of their own, each against a plain forward in its own process; a
-peer's or eager's distance from Headwise's own numbers stands in the table, and the script fails if they disagree.
+peer's or eager's distance from Headwise's own numbers is in the table, and the script fails if they disagree.
 """
 
 from __future__ import annotations
@@ -160,10 +160,10 @@ def section(rows: list[dict[str, Any]], options: argparse.Namespace, others: lis
     rest = "\n\n".join(others)
     return f"""## Observing on a CPU: SmolLM2-135M-Instruct, float32
 
-Ratios of median times to a plain SDPA forward with its logits, all cases in one run of {_told(options.rounds, options.shapes)}
+Ratios of median times to a plain SDPA forward with its logits, all cases in one run of {_shown(options.rounds, options.shapes)}
 (in brackets the lowest and highest ratio within a round). Memory is the largest resident set of a process of its own, weights
 and libraries included. Other libraries run in environments of their own, against a plain forward in their own process
-({_told(options.peer_rounds, options.shapes)}), and make the same numbers: *apart* is the largest distance from
+({_shown(options.peer_rounds, options.shapes)}), and make the same numbers: *apart* is the largest distance from
 Headwise's column sums and diagonal, |theirs - ours| / (1 + |ours|).
 
 {table(rows)}
@@ -174,7 +174,7 @@ Headwise's column sums and diagonal, |theirs - ours| / (1 + |ours|).
 """
 
 
-def _told(rounds: int, shapes: list[str]) -> str:
+def _shown(rounds: int, shapes: list[str]) -> str:
     return ", ".join(f"{rounds * _more(shape, shapes)} rounds at {shape}" for shape in shapes)
 
 

@@ -2,7 +2,7 @@
 
     make demo > demo.log; python benchmarks/demo.py demo.log
 
-Bars and lines are those of `headwise build`, one a study, with its time; nothing is measured here.
+Bars and lines are those of `headwise build`, one per study, with its time; nothing is measured here.
 """
 
 from __future__ import annotations

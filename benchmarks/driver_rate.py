@@ -136,8 +136,8 @@ def main() -> None:
         found["commit"] = {size: commit_seconds(size, 20 if size > 1e6 else 200) for size in SIZES}
     if "ray" in parts:
         found["ray"] = {1_000: ray_seconds(1_000, given.shards), 1_000_000: ray_seconds(1_000_000, given.shards // 10)}
-    told = {part: {str(key): round(1000 * value, 3) for key, value in row.items()} for part, row in found.items()}
-    print(json.dumps(told), "ms a shard")
+    printed = {part: {str(key): round(1000 * value, 3) for key, value in row.items()} for part, row in found.items()}
+    print(json.dumps(printed), "ms per shard")
     if given.output is not None:
         given.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 A tiny Llama with random weights; each batch has a size and a length of its own, and some rows are padded, so that no
 shape is seen often. As the studies do, a batch is an observation of its own, and a shard of batches is read together and
-let go. Printed at every tenth of the run: what torch has allocated on the device (on a CPU it does not say) and the
+released. Printed at every tenth of the run: what torch has allocated on the device (on a CPU it does not say) and the
 resident set of the process. The run is called flat when both grow by no more than 1 % from half-way to the end; kernels
 are compiled and pools are filled before.
 
@@ -102,18 +102,18 @@ def report(batches: int, device: str) -> tuple[str, bool]:
     found = []
     for mark in marks(batches, device):
         found.append(mark)
-        print(f"{mark.batches} batches: {_told(mark)} allocated, {mark.resident:.1f} MB resident", flush=True)
+        print(f"{mark.batches} batches: {_allocated(mark)} allocated, {mark.resident:.1f} MB resident", flush=True)
     on_device, here = growth(found)
     flat = max(on_device or 0.0, here) <= FLAT
     lines = [
         f"## Memory over {batches:,} batches of unlike lengths", "",
         "| batches | allocated on the device | resident set |", "|---|---|---|",
     ]  # fmt: skip
-    lines += [f"| {one.batches:,} | {_told(one)} | {one.resident:,.1f} MB |" for one in found]
+    lines += [f"| {one.batches:,} | {_allocated(one)} | {one.resident:,.1f} MB |" for one in found]
     grown = f"{here:+.2%} resident" if on_device is None else f"{on_device:+.2%} allocated, {here:+.2%} resident"
     lines += ["", f"From half-way to the end: {grown}: {'flat' if flat else 'NOT flat'}."]
     return "\n".join(lines), flat
 
 
-def _told(mark: Mark) -> str:
-    return "not told" if mark.allocated is None else f"{mark.allocated:.3f} MB"
+def _allocated(mark: Mark) -> str:
+    return "unknown" if mark.allocated is None else f"{mark.allocated:.3f} MB"

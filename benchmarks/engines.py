@@ -5,7 +5,7 @@
 
 Shards that measure nothing: each is an array of so many bytes, committed to a folder. The overhead is the time of a run by one
 Ray worker less that of a run in this process, over the number of shards; starting Ray and the worker is counted by itself,
-since it comes once a run. On a model: one study of a few texts in process, by one worker and by two.
+since it happens once per run. On a model: one study of a few texts in process, by one worker and by two.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Nothing:
     def open(self) -> Nothing:
         return self
 
-    def prepare(self, study: str, inputs: Mapping[str, xr.Dataset]) -> StudyJob:
-        origin = Provenance(study, 1, {"digest": "none"}, {"digest": "none"}, {"size": self.size}, 0)
-        return StudyJob(study, origin, self.shards, 1)
+    def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
+        origin = Provenance(studies[0], 1, {"digest": "none"}, {"digest": "none"}, {"size": self.size}, 0)
+        return StudyJob(studies[0], origin, self.shards, 1)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         noise = np.random.default_rng(shard.index).integers(0, 256, self.size, dtype=np.uint8)  # does not compress
@@ -73,7 +73,7 @@ def timed(engine: Engine, spec: Nothing) -> tuple[float, float]:
     """Seconds until the study is prepared, and seconds of the run."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, engine.open(spec, Listener()) as session:
-        job = session.prepare("nothing", {})
+        job = session.prepare(["nothing"], {})
         ready = time.perf_counter()
         store = ShardStore(folder, job.provenance, examples=job.examples, size=job.shard_size)
         session.run(job, store, Listener())
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=16)
     chosen = parser.parse_args()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-    print("| bytes a shard | shards | in process | one worker | overhead a shard | Ray and the worker start |")
+    print("| bytes per shard | shards | in process | one worker | overhead per shard | Ray and the worker start |")
     print("|---|---|---|---|---|---|")
     for size in SIZES:
         print(overhead(size, chosen.shards if size < SIZES[-1] else chosen.shards // 5), flush=True)

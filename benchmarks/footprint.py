@@ -4,7 +4,7 @@
 
 A build of the default model on a few examples, whose shards are weighed before they are deleted, and whose forward passes
 are counted (a decode step is one). The atlas is weighed study by study at the end. A shard is compressed as the build
-compresses it. Bytes an example are what the shards hold over the examples they hold; an atlas also has what does not grow
+compresses it. Bytes per example are what the shards hold over the examples they hold; an atlas also has what does not grow
 with examples, so it is weighed at two sizes, and the difference is what an example adds.
 """
 
@@ -61,7 +61,7 @@ class Scales:
 
 
 def variables_of(shard: xr.Dataset) -> dict[str, Any]:
-    """What a shard holds, for who wants to know what it would hold of a larger model."""
+    """What a shard holds, to estimate what it would hold of a larger model."""
     return {
         str(name): {
             "dims": list(map(str, one.dims)),

@@ -4,9 +4,9 @@
     python benchmarks/gpu.py --peers                   TransformerLens and nnsight too, where they can be imported
     python benchmarks/gpu.py --endurance 10000         memory over many batches (see `endurance`); nothing else
 
-The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table stands how far the
-reductions are from float64 on one layer, beside what plain bfloat16 eager attention is. How times are taken stands in `clock`;
-a pass is closed by a synchronisation. Memory is the allocator's peak. Eager attention and the peers run where their maps fit.
+The weights are random, the dtype bfloat16, the decoder runs without its logits. Above the table: how far the reductions
+are from float64 on one layer, and how far plain bfloat16 eager attention is. How times are taken is described in `clock`; a
+pass is closed by a synchronisation. Memory is the allocator's peak. Eager attention and the peers run where their maps fit.
 The peers run last, on the same weights in the same process, since they change the model; theirs are medians of repeats.
 """
 

@@ -1,12 +1,12 @@
 """Does a build of many examples hold more memory with every one? One `headwise build`, watched from outside.
 
 A tiny Llama with random weights and as many short texts as are asked for, each unlike the others; the profile study, 10
-examples a shard. Twice a second another process notes the resident set of the build and how many shards are committed.
+examples per shard. Twice a second another process notes the resident set of the build and how many shards are committed.
 
 The slope is that of a straight line through (examples, MB) over the second half of the measuring: before that, memory pools
 are filled. Its 95 % interval comes from the slopes of ten blocks of that half (Student's t), since samples near each other
 are alike. Called flat when, at the upper end of that interval, all the examples together would add at most 2 % to what the
-process holds. What the conclusion takes, when all results come together, is told beside it: that is not measuring.
+process holds. What finalizing takes, when all results come together, is reported separately: that is not measuring.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Growth:
         """Whether all examples together would add next to nothing."""
         return self.slope[2] * self.examples / 1000 <= SHARE * self.half[-1].resident
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """The curve at every tenth, and what it means."""
         line, low, high = self.slope
         marks = [self.near(share) for share in np.linspace(0.1, 1, 10)]

@@ -54,7 +54,7 @@ class Watched(NamedTuple):
 
 
 def write(folder: Path, config: Any, tokenizer: Any, seed: int = 0) -> Path:
-    """A checkpoint of this config with random weights, one file a layer."""
+    """A checkpoint of this config with random weights, one file per layer."""
     folder.mkdir(parents=True, exist_ok=True)
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -6,7 +6,7 @@
 
 Both do the same work: standardise by the training rows, fit L2 logistic regressions (C = 1) to the same `tol`, score the
 rows left out, AUROC. scikit-learn runs as users run it: float32, lbfgs, `max_iter` high enough to converge, one process
-a core, one cell a task, the features in a memory-mapped file so that none are sent. Cells are cut into rounds and the two
+a core, one cell per task, the features in a memory-mapped file so that none are sent. Cells are cut into rounds and the two
 take turns, so that a machine that slows down slows both. With `--sample` scikit-learn does only so many cells, spread
 evenly, and its time is scaled to all of them; the table says so. On a GPU the features lie there already, where a model's
 activations are made. `--cores` holds both to so many cores. On a machine that others use too, the processor time of a cell,

@@ -23,7 +23,7 @@ from headwise.studies.relations.measure import prepare, usable_pairs
 from headwise.studies.relations.spec import RelationsOptions
 
 ROWS = 500  # sources whose scores are held at once
-LEAST = 0.999  # share of pairs on which both must agree; scores that tie to the last bits may fall either way
+MIN_AGREEMENT = 0.999  # share of pairs on which both must agree; scores that tie to the last bits may fall either way
 
 
 class Asked(NamedTuple):
@@ -57,7 +57,7 @@ def as_written(weights: HeadWeights, rows: Tensor, asked: Asked, layer: int, hea
 
 
 def measured(model: hw.Model) -> dict[str, float]:
-    """Seconds a head of both, and on what share of the pairs they agree."""
+    """Seconds per head of both, and on what share of the pairs they agree."""
     options = RelationsOptions(salience=False)
     work, weights, asked = prepare(model, StudyInputs(), options), HeadWeights(model), asked_of(model, options)
     layers = sorted({1, model.card.layers // 2, model.card.layers - 1})
@@ -83,14 +83,14 @@ def section(model: hw.Model) -> str:
     """The words and the table."""
     with torch.no_grad():
         found = measured(model)
-    if found["agree"] < LEAST:
+    if found["agree"] < MIN_AGREEMENT:
         raise SystemExit(f"relations: both forms agree on {found['agree']:.2%} of the pairs only; one of them is wrong")
     heads = found["heads"]
     return "\n".join(
         [
             f"### Relations from weights, {found['pairs']:,} pairs",
             "",
-            f"| form | a head | all {heads} heads, scaled up |",
+            f"| form | per head | all {heads} heads, scaled up |",
             "|---|---|---|",
             f"| factored, with 20 shuffles | {1e3 * found['factored']:.0f} ms | {found['factored'] * heads:.0f} s |",
             f"| W_V W_O, hidden x hidden, no shuffle | {1e3 * found['written']:.0f} ms | {found['written'] * heads:.0f} s |",

@@ -7,7 +7,7 @@
 Measured: `headwise.kernels` as the study `relations` calls them, for every layer and head: W_O U, the ranks of all
 pairs with both signs and 20 shuffles, Wilson-ready counts; with ``--salience`` also the 30 most salient tokens of each
 head and their targets. Each layer's W_V and W_O are drawn on the device in bfloat16 and cast to float32, as they would
-be after reading; **reading from disk is left out** (150 MB a layer in bfloat16, 12 GB in all). E' of the sources is
+be after reading; **reading from disk is left out** (150 MB per layer in bfloat16, 12 GB in all). E' of the sources is
 drawn too; in the real study the first MLP is run once for these 4,000 tokens.
 
 In the same run, the straightforward form on a sample of heads: the head's d x d matrix W_V W_O, then E'[s] (W_V W_O) U
@@ -64,7 +64,7 @@ class Shape:
         return drawn.normal_(std=shape[-1] ** -0.5, generator=self.generator)
 
     def shuffled(self, targets: Tensor) -> Tensor:
-        """Dealt out anew inside each relation."""
+        """Permuted within each relation."""
         drawn = torch.rand(self.options.relations, self.options.pairs, generator=self.generator, device=self.device)
         return targets.view_as(drawn).gather(1, drawn.argsort(dim=1)).flatten()
 
@@ -175,7 +175,7 @@ def report(options: argparse.Namespace, found: dict[str, Any]) -> str:
         f"{options.vocabulary:,}, {options.relations} relations of {options.pairs} pairs, {options.shuffles} shuffles, "
         f"salience {'on' if options.salience else 'off'}; {found['device']}, torch {found['torch']}",
         "",
-        "| | a head | all heads |",
+        "| | per head | all heads |",
         "|---|---|---|",
         f"| factored, all heads measured | {1e3 * found['seconds_a_head']:.2f} ms | "
         f"{found['seconds_without_drawing_weights']:.1f} s ({found['seconds']:.1f} s with drawing the weights) |",

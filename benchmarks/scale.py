@@ -73,7 +73,7 @@ def run_of(study: str, shape: Shape, examples: int, way: Way, gpus: int, *, comm
     each = gpus_needed(shape)
     workers = gpus // each
     size = way.shard * example_bytes(study, shape)[1]
-    seconds, upload = way.shard * example_seconds(study, shape), size / assumed("upload to a store, a worker")
+    seconds, upload = way.shard * example_seconds(study, shape), size / assumed("upload to a store, per worker")
     together = max(seconds, upload) if way.overlaid else seconds + upload
     return Run(
         shards=math.ceil(seen(study, examples, way) / way.shard),
@@ -132,7 +132,7 @@ def table(rows: list[Row]) -> str:
 
 
 def per_example(shape: Shape, examples: int) -> str:
-    """What each study costs, an example and all of them."""
+    """What each study costs, per example and in all."""
     lines = [
         "| study | s, one worker | bytes packed | all, packed | all, held when it is concluded | nodes' memory |",
         "|---" * 6 + "|",
@@ -161,23 +161,23 @@ def breaking(shape: Shape, shard: int) -> str:
     for study in ("probing", "spectral"):
         size = shard * sizes[study][1]
         workers = seconds[study] / driver_seconds(1, size, commits=True)
-        what = f"a driver that commits `{study}` into its folder, {_size(size)} a shard"
-        told = (
+        what = f"a driver that commits `{study}` into its folder, {_size(size)} per shard"
+        how = (
             f"{workers:,.0f} workers"
             if workers >= 1
             else f"the first one: {1 / workers:.1f} times as long as measuring"
         )
-        lines.append(f"| {what} | {told} | an atlas at a URL: workers write themselves |")
-    upload = sizes["probing"][1] / assumed("upload to a store, a worker") / example_seconds("probing", shape)
-    what = f"a worker that uploads `probing`, {_size(sizes['probing'][1])} an example"
+        lines.append(f"| {what} | {how} | an atlas at a URL: workers write themselves |")
+    upload = sizes["probing"][1] / assumed("upload to a store, per worker") / example_seconds("probing", shape)
+    what = f"a worker that uploads `probing`, {_size(sizes['probing'][1])} per example"
     lines.append(
-        f"| {what} | the first one: {upload:.1f} times as long as measuring | upload beside the next shard; a sample |"
+        f"| {what} | the first one: {upload:.1f} times as long as measuring | upload during the next shard; a sample |"
     )
     for study in ("probing", "spectral"):
         most = assumed("memory of a node") / sizes[study][0]
-        what = f"`{study}`, concluded with all results in memory ({_size(sizes[study][0])} an example)"
+        what = f"`{study}`, finalized with all results in memory ({_size(sizes[study][0])} per example)"
         lines.append(f"| {what} | {most:,.0f} examples on a node of 2 TB | {REMEDIES[study]} |")
-    loads = assumed("all loads together") / assumed("model load, a worker")
+    loads = assumed("all loads together") / assumed("model load, per worker")
     what, remedy = (
         f"all workers that load {_size(shape.bytes)} at once",
         "a copy on each node's disk, handed from node to node",
@@ -220,7 +220,7 @@ def figure(lines: dict[str, tuple[list[Row], str]], path: Path) -> None:
     axes.set_xticks(gpus, [f"{count:,}" for count in gpus])
     axes.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
     axes.minorticks_off()
-    axes.set_xlabel("GPUs (H200, two a worker)")
+    axes.set_xlabel("GPUs (H200, two per worker)")
     axes.set_ylabel("hours for 1,000,000 examples")
     axes.set_title("A 70B model: answers, spectral and probing, simulated", loc="left", fontsize=11)
     axes.grid(alpha=0.25)
@@ -265,10 +265,10 @@ def main() -> None:
     for name, text in parts.items():
         print(f"\n{name}\n\n{text}")
         write_section(name, text, DOCS / "scale.md")
-    print(f"\nrate {rate() / 1e12:.0f} TFLOP/s; {gpus_needed(SEVENTY)} GPUs a worker; weights {_size(SEVENTY.bytes)}")
+    print(f"\nrate {rate() / 1e12:.0f} TFLOP/s; {gpus_needed(SEVENTY)} GPUs per worker; weights {_size(SEVENTY.bytes)}")
     lines = {
-        "to a store, 64 examples a shard": (rows[SMALL], "#c2410c"),
-        "to a store, 2,048 a shard": (rows[LARGE], "#1d4ed8"),
+        "to a store, 64 examples per shard": (rows[SMALL], "#c2410c"),
+        "to a store, 2,048 per shard": (rows[LARGE], "#1d4ed8"),
         "with the remedies below": (rows[REMEDIED], "#15803d"),
     }
     figure(lines, DOCS / "images" / "scale.png")

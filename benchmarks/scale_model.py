@@ -8,7 +8,7 @@
     driver     what `driver_rate` measured on this machine, a straight line in bytes and in workers
 
 A model that needs g GPUs is spread by layers (`device_map`): one GPU works while the others wait, so a worker is as fast as
-one GPU. Measured numbers are in `measured.json` beside this file, assumed ones in `ASSUMED`; there are no others.
+one GPU. Measured numbers are in `measured.json` next to this file, assumed ones in `ASSUMED`; there are no others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ASSUMED = {
     ),
     "memory of a GPU": (139 * 2**30, "bytes; H200"),
     "share of a GPU that weights may fill": (0.9, ""),
-    "model load, a worker": (2e9, "bytes/s from a disk or a store near by"),
+    "model load, per worker": (2e9, "bytes/s from a disk or a store near by"),
     "all loads together": (100e9, "bytes/s that a store or file system gives to all workers at once"),
     "time between two failures of a GPU": (
         16_384 * 54 * 24 / 419 * 3600,
@@ -36,14 +36,14 @@ ASSUMED = {
     "restart of a worker": (60.0, "s, before it loads"),
     "spread of shard times": (0.1, "standard deviation of the logarithm"),
     "share of slow shards": (0.005, "three times as long"),
-    "upload to a store, a worker": (0.5e9, "bytes/s"),
-    "memory of a node": (2e12, "bytes, where a study is concluded"),
+    "upload to a store, per worker": (0.5e9, "bytes/s"),
+    "memory of a node": (2e12, "bytes, where a study is finalized"),
     "requests a store takes": (3_500.0, "writes/s below one prefix; S3's documentation"),
     "a GPU hour": (4.0, "$"),
     "1,000 writes to a store": (0.005, "$"),
     "1 GB a month in a store": (0.023, "$"),
 }
-TOKENS = {"answers": 29, "spectral": 70, "probing": 100}  # read an example; of a packaged question (studies.loads)
+TOKENS = {"answers": 29, "spectral": 70, "probing": 100}  # read per example; of a packaged question (`studies.cost`)
 SAID = 32  # tokens said by the batch whose longest answer ends it
 BATCH = 64  # questions that are answered at a time
 LAYER, HEAD, WIDTH = "layer", "head", "width"
@@ -129,11 +129,11 @@ def gpus_needed(shape: Shape) -> int:
 
 def load_seconds(shape: Shape, workers: int = 1) -> float:
     """Of the model, by so many workers at once."""
-    return shape.bytes * max(1 / assumed("model load, a worker"), workers / assumed("all loads together"))
+    return shape.bytes * max(1 / assumed("model load, per worker"), workers / assumed("all loads together"))
 
 
 def driver_seconds(workers: int, size: float, *, commits: bool) -> float:
-    """Of the driver, for a shard of so many bytes; `commits`: whether it writes them, or is told that they are written."""
+    """Of the driver, for a shard of so many bytes; `commits`: whether it writes them, or only learns that they are written."""
     driver = MEASURED["driver"]
     found = _line(driver["scheduler"], workers) + _line(driver["ray"], size if commits else 1000)
     return found + (_line(driver["commit"], size) if commits else 0.0)

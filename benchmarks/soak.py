@@ -88,7 +88,7 @@ def main() -> None:
     if chosen.what in ("memory", "all"):
         growth = watched(chosen.examples, chosen.log)
         sections["memory"] = (
-            f"{growth.told()}\n\n{made_by(f'python benchmarks/soak.py memory --examples {chosen.examples}')}"
+            f"{growth.summary()}\n\n{made_by(f'python benchmarks/soak.py memory --examples {chosen.examples}')}"
         )
         held &= growth.flat
     for name, text in sections.items():

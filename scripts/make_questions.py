@@ -16,7 +16,7 @@ What makes a question usable here?
     * No fact is asked twice: a repeated fact would leak from a training split into a test split.
 
 How the set is made
-    ``scripts/facts/<topic>.tsv`` holds one fact a line, in four tab-separated columns::
+    ``scripts/facts/<topic>.tsv`` holds one fact per line, in four tab-separated columns::
 
         kind      difficulty   subject   answers
         country   1            Norway    Oslo

@@ -45,7 +45,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FACTS = ROOT / "scripts" / "relations_facts"
 OUTPUT = ROOT / "src" / "headwise" / "corpora" / "data" / "relations"
 CATEGORIES = ("algorithmic", "knowledge", "linguistic", "translation")
-LEAST_RELATIONS, LEAST_PAIRS = 24, 60
+MIN_RELATIONS, MIN_PAIRS = 24, 60
 CASE = ("uppercase", "capitalised")  # relations in which source and target may differ by case alone
 
 RULES = {
@@ -92,13 +92,13 @@ def faults(facts: dict[str, Any]) -> list[str]:
         found.append(f"{name}: a category of {CATEGORIES} and a source are needed")
     if len(facts["templates"]) < 2 or any(text.count(" {s}") != 1 for text in facts["templates"]):
         found.append(f"{name}: at least two templates are needed, each with {{s}} once, after a blank")
-    if len(pairs) < LEAST_PAIRS:
-        found.append(f"{name}: {len(pairs)} pairs, at least {LEAST_PAIRS} are needed")
+    if len(pairs) < MIN_PAIRS:
+        found.append(f"{name}: {len(pairs)} pairs, at least {MIN_PAIRS} are needed")
     return found
 
 
 def text_of(facts: dict[str, Any]) -> str:
-    """The packaged file: what `headwise.corpora.read_relations` reads, ten pairs a line."""
+    """The packaged file: what `headwise.corpora.read_relations` reads, ten pairs per line."""
     head = {
         "category": facts["category"],
         "copying": facts.get("copying") == "yes",
@@ -119,8 +119,8 @@ def main() -> int:
     options = parser.parse_args()
     relations = [read(path) for path in sorted(FACTS.glob("*.txt"))]
     wrong = [fault for facts in relations for fault in faults(facts)]
-    if len(relations) < LEAST_RELATIONS:
-        wrong.append(f"{len(relations)} relations, at least {LEAST_RELATIONS} are needed")
+    if len(relations) < MIN_RELATIONS:
+        wrong.append(f"{len(relations)} relations, at least {MIN_RELATIONS} are needed")
     if wrong:
         print("\n".join(wrong))
         return 1

@@ -2,7 +2,7 @@
 
 What is it for?
     To ask which attention heads carry which function (`headwise.corpora.steps`).  A probe learns to tell the function of
-    a step from what the heads put out while the model answers; so the functions should not be told apart by something
+    a step from what the heads put out while the model answers; so the functions must not be distinguishable by something
     else, as far as that can be had: every function has numbers, names, words, yes and no among its right answers.
 
 What makes a step usable here?

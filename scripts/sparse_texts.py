@@ -7,7 +7,7 @@
     pip install mwparserfromhell beautifulsoup4
     python scripts/sparse_texts.py FOLDER_OF_ARCHIVES texts/
 
-Writes one JSONL file a kind ({"text": ...} a line), in three folders:
+Writes one JSONL file per kind ({"text": ...} per line), in three folders:
 
     train/      wikipedia, wikitext, books, dictionary, chat       what is trained on
     held-out/   the same kinds, other documents                    what the loss is held on
@@ -63,7 +63,7 @@ def main(archives: Path, out: Path) -> None:
 
 
 def write(path: Path, texts: Iterable[str]) -> None:
-    """One document a line; short ones are left out."""
+    """One document per line; short ones are left out."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = [text.strip() for text in texts if len(text.strip()) >= 200]
     path.write_text("".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in kept), encoding="utf-8")

@@ -2,7 +2,7 @@
 
 A virtual environment under `.cache/bench/NAME`, with the project's constraints, and with torch and transformers at
 the project's versions: the base of a ratio is then the same forward pass. A file `.ready` says what it holds; one that
-was left half made, or holds something else, is made anew. `$HEADWISE_BENCH_PEERS` names a folder that holds
+was left half made, or holds something else, is made again. `$HEADWISE_BENCH_PEERS` names a folder that holds
 environments made elsewhere, NAME/bin/python; they are taken as they are.
 """
 

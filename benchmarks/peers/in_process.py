@@ -1,6 +1,6 @@
 """The peers in this process, on a model that is here already: where they cannot have an environment of their own.
 
-That is so on a GPU machine without a network, where the libraries have been put beside Headwise. Each peer changes the
+That is so on a GPU machine without a network, where the libraries are installed next to Headwise. Each peer changes the
 model it is given (eager attention; TransformerLens puts modules of its own in), so this comes last, and the peer that
 changes most comes at the very end. Their attention is eager at the model's own precision, and so is that of all layers
 below a map; how far they are from Headwise is in half precision no more than a sign that both did the same work.

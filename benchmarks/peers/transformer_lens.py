@@ -1,6 +1,6 @@
 """TransformerLens: a hook on every `hook_pattern` that reduces the map at once; nothing of T x T is kept.
 
-TransformerLens makes the model's attention anew in plain torch, so that its hooks can see scores and maps; the model
+TransformerLens reimplements the model's attention in plain torch, so that its hooks can see scores and maps; the model
 that is handed in is changed for good. It cannot go without its logits unless it stops after the last block, which
 leaves out the last norm too.
 """

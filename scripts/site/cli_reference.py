@@ -63,7 +63,7 @@ def _verb(name: str, verb: Any) -> str:
 
 
 def _kinds(name: str) -> dict[str, str]:
-    """What each option of a verb takes, told from the verb's own signature."""
+    """What each option of a verb takes, from the verb's own signature."""
     verb = next(verb for verb in VERBS if verb.__name__ == name)
     found = {}
     for option, hint in typing.get_type_hints(verb).items():
@@ -143,11 +143,11 @@ def _cell(text: str | None) -> str:
 def _examples(epilog: str | None) -> str:
     """The commands, each under what it does."""
     lines = Text.from_markup(epilog or "").plain.split("\n\n")[1:]
-    told = []
+    blocks = []
     for block in lines:
         command, _, does = block.partition("\n")
-        told.append(f"# {does.strip()}\n{command.strip()}" if does.strip() else command.strip())
-    return "```bash\n" + "\n\n".join(told) + "\n```"
+        blocks.append(f"# {does.strip()}\n{command.strip()}" if does.strip() else command.strip())
+    return "```bash\n" + "\n\n".join(blocks) + "\n```"
 
 
 if __name__ == "__main__":

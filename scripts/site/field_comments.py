@@ -27,10 +27,10 @@ class FieldComments(griffe.Extension):
     """Gives every class with fields a table of them."""
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **kwargs: Any) -> None:
-        """All classes are there, so that what they inherit can be told."""
+        """All classes are there, so that what they inherit is known."""
         for cls in _classes(pkg):
             fields = fields_of(cls)
-            if fields and not _told(cls):
+            if fields and not _has_attributes_section(cls):
                 table = [
                     griffe.DocstringParameter(
                         one.name,
@@ -105,7 +105,7 @@ def comments_of(path: Path) -> dict[int, str]:
     return {one.start[0]: one.string.lstrip("#").strip() for one in tokens}
 
 
-def _told(cls: griffe.Class) -> bool:
+def _has_attributes_section(cls: griffe.Class) -> bool:
     """Whether the docstring has a table of its own. Not parsed for that: not all that it names may be there yet."""
     said = "" if cls.docstring is None else cls.docstring.value
     return any(line.strip() in ("Args:", "Attributes:") for line in said.splitlines())

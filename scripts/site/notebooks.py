@@ -25,7 +25,7 @@ _PICTURE = re.compile(r"!\[([^\]]*)\]\(([\w.-]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put a page beside every notebook."""
+    """Put a page next to every notebook."""
     for file in list(files):
         path = file.src_uri
         if path.startswith(FOLDER) and path.endswith(".ipynb"):

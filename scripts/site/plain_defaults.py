@@ -1,6 +1,6 @@
 """A griffe extension: defaults that are named by a constant are shown as what they are.
 
-    def differences(..., least: int = LEAST)         ->   least: int = 20
+    def differences(..., least: int = MIN_ANSWERS) ->   least: int = 20
 
 A reader of the reference does not know the constant. Names are followed to where they are defined, through tuples; what is
 not plain there (a call, a long text) keeps its name. `mkdocs.yml` names this file under the handler's `extensions`. It

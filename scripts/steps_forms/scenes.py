@@ -1,4 +1,4 @@
-"""What fills the slots of a link: people, things, colours, cities and small numbers, drawn anew for every link."""
+"""What fills the slots of a link: people, things, colours, cities and small numbers, drawn for every link."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "headwise"
+TOOLS = (ROOT / "benchmarks", ROOT / "scripts")
 GLOSSARY = ROOT / "docs" / "glossary.md"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -73,7 +74,7 @@ def names(tree: ast.AST) -> Iterator[str]:
 
 
 def python() -> Iterator[tuple[str, Path, list[str]]]:
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in sorted(one for folder in (SOURCE, *TOOLS) for one in folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         found = [one for name in {*names(tree), path.stem, path.parent.name} for one in in_name(name)]

@@ -41,8 +41,8 @@ def test_constant_memory_is_distinguished_from_growth(growth: ModuleType) -> Non
     assert run(growth, 0.0).flat
     assert not run(growth, 3.0).flat
     assert not run(growth, 0.0, noise=60.0).flat  # nothing can be said: not flat
-    assert "MB for all of them: flat." in run(growth, 0.0).told()
-    assert "| 10,000 | 100 | " in run(growth, 0.0).told()
+    assert "MB for all of them: flat." in run(growth, 0.0).summary()
+    assert "| 10,000 | 100 | " in run(growth, 0.0).summary()
 
 
 def test_the_deleting_of_shards_is_no_measuring(growth: ModuleType) -> None:

@@ -83,7 +83,7 @@ def test_two_workers_give_the_same_atlas(ray: None, given: dict[str, Any], in_pr
 def test_a_refusal_of_a_study_comes_through_and_leaves_no_atlas(
     ray: None, given: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(DataError, match="texts of at least"):
+    with pytest.raises(DataError, match="text of at least"):
         build(given["model"], ["profile"], data=tiny_passages(1), output=tmp_path / "atlas", engine=TWO)
     assert not (tmp_path / "atlas").exists()
 

@@ -61,7 +61,7 @@ def test_what_each_study_is_shown():
         ([], ["spectral.kk=1"], "spectral has no option 'kk'"),
         ([], ["spectral.k"], "STUDY.OPTION=VALUE"),
         ([], ["spectral.k=abc"], "option k of the study spectral takes a whole number or none, not 'abc'."),
-        ([], ["profile.period=1"], "profile.period must be at least 3, not 1."),
+        ([], ["profile.period=1"], "profile.period must be at least 3, not 1; write --set profile.period=3."),
         (
             [],
             ["functions.key_tokens=some"],

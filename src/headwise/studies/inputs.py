@@ -127,10 +127,10 @@ def cut_prompts(model: Model, passages: Passages, tokens: int | None, prompts: i
             if len(found) >= wanted:
                 own = len({example.id.rpartition(":")[0] or example.id for example in found})
                 return Prompts(tuple(found), length, own)
-    most = max((len(found) for found in tries), default=0)
+    most, shortest = max((len(found) for found in tries), default=0), lengths[-1] if lengths else PROMPT_TOKENS[-1]
     raise DataError(
-        f"{passages.name} gives {most} prompts of {lengths[-1] if lengths else PROMPT_TOKENS[-1]} tokens, and a paired "
-        f"test needs at least {MIN_PROMPTS}; give more or longer texts"
+        f"{passages.name} gives {most} prompt{'s' * (most != 1)} of {shortest} tokens, and a paired test needs at "
+        f"least {MIN_PROMPTS}; give more or longer texts"
     )
 
 

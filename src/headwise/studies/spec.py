@@ -61,7 +61,7 @@ class StudyOptions:
         >>> RecencyOptions(window=0)
         Traceback (most recent call last):
             ...
-        headwise.core.errors.StudyError: recency.window must be at least 1, not 0.
+        headwise.core.errors.StudyError: recency.window must be at least 1, not 0; write --set recency.window=1.
     """
 
     study: ClassVar[str] = ""  # the study's name, for messages
@@ -72,7 +72,8 @@ class StudyOptions:
             if value is None:
                 continue
             if minimum is not None and not value >= minimum:
-                raise StudyError(f"{self.study}.{one.name} must be at least {minimum}, not {value}.")
+                name = f"{self.study}.{one.name}"
+                raise StudyError(f"{name} must be at least {minimum}, not {value}; write --set {name}={minimum}.")
             if choices and value not in choices:
                 raise StudyError(f"{self.study}.{one.name} cannot be {value!r}. {did_you_mean(str(value), choices)}")
 

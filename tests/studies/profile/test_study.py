@@ -246,7 +246,7 @@ def test_other_families_have_a_map_without_holes(family: str, passages: Passages
 
 def test_fewer_than_two_texts_are_refused(tiny: Model, passages: Passages, tmp_path: Path) -> None:
     short = Passages("mine", (passages.items[0], Passage("short", "the river")))
-    with pytest.raises(DataError, match=r"mine has 1 texts of at least 8 tokens.*need two.*give more or longer texts"):
+    with pytest.raises(DataError, match=r"mine has one text of at least 8 tokens.*need two.*give more or longer texts"):
         build(tiny, ["profile"], data=short, output=tmp_path / "atlas")
 
 

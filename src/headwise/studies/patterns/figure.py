@@ -370,7 +370,7 @@ def chosen_heads(dataset: xr.Dataset, wanted: Iterable[str] | str) -> list[Head]
 def ranked_heads(dataset: xr.Dataset, by: str | None, top: int) -> tuple[list[Head], str]:
     """The ``top`` heads by a statistic, largest first, and which they are in words; ``by`` as in `figure`."""
     if top < 1:
-        raise StudyError(f"top must be at least 1, not {top}.")
+        raise StudyError(f"top must be at least 1, not {top}; leave it out for the usual number.")
     two = "change" in dataset
     by = by or ("change" if two else "peak")
     known = [str(key) for key in dataset[STATISTIC].values]

@@ -63,7 +63,7 @@ def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list
     long_enough = [example for example in texts if len(example.ids) >= MIN_TOKENS]
     if len(long_enough) < 2:
         raise DataError(
-            f"{passages.name} has {len(long_enough)} texts of at least {MIN_TOKENS} tokens, and the confidence "
+            f"{passages.name} has {'one' if long_enough else 'no'} text of at least {MIN_TOKENS} tokens, and the confidence "
             "intervals of a profile need two; give more or longer texts"
         )
     tokenizer = model.tokenizer

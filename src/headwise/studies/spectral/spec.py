@@ -32,7 +32,7 @@ class SpectralOptions(StudyOptions):
         >>> SpectralOptions(shuffles=20)  # refused at once, before anything is measured
         Traceback (most recent call last):
             ...
-        headwise.core.errors.StudyError: spectral.shuffles must be at least 200, not 20.
+        headwise.core.errors.StudyError: spectral.shuffles must be at least 200, not 20; write --set spectral.shuffles=200.
         >>> SpectralOptions(k=25, shuffles=1000)
         SpectralOptions(k=25, batch_tokens=4096, shard=64, shuffles=1000, seed=0)
     """
