@@ -20,7 +20,7 @@ from headwise.studies.spec import StudySpec
 if TYPE_CHECKING:
     from headwise.studies.passes import PassReader
 
-__all__ = ["StudyRun", "provenance_of"]
+__all__ = ["StudyRun", "study_provenance"]
 
 WriteArtifacts = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  # folder, Datasets, shards
 
@@ -55,7 +55,9 @@ class StudyRun:
     parts: Mapping[str, StudyRun] = field(default_factory=dict)  # the runs that this one joins (`passes.join_runs`)
 
 
-def provenance_of(spec: StudySpec, model: Any, data: Mapping[str, Any], options: Any, **parameters: Any) -> Provenance:
+def study_provenance(
+    spec: StudySpec, model: Any, data: Mapping[str, Any], options: Any, **parameters: Any
+) -> Provenance:
     """The origin of a study's numbers: the options but for the seed, and what else in ``parameters`` determines them."""
     given = {key: value for key, value in asdict(options).items() if key != "seed"}
     return Provenance(spec.name, spec.version, model.identity(), dict(data), given | parameters, options.seed)

@@ -46,7 +46,7 @@ from headwise.studies.circuits.patching import EdgePatching, HeadPatching, TaskB
 from headwise.studies.circuits.spec import SPEC, CircuitsOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.patterns.conditions import Condition, conditions_of, reference_model
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 
 Floats = NDArray[np.float64]
 MAX_SIZES, MAX_EDGES = 32, 20  # stored per curve; named per task
@@ -81,7 +81,7 @@ def prepare(model: Model, inputs: StudyInputs, options: CircuitsOptions | None =
     reference = None
     if other is not None:  # all but what follows from the rest of its identity
         reference = {part: value for part, value in other.identity().items() if part != "parameters"}
-    provenance = provenance_of(SPEC, model, data, options, tasks=list(options.chosen), against=reference)
+    provenance = study_provenance(SPEC, model, data, options, tasks=list(options.chosen), against=reference)
     reader_of = cache(lambda index: CircuitReader(conditions[index].structure, options))
 
     def measure(shard: Shard) -> xr.Dataset:

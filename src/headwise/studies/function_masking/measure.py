@@ -37,7 +37,7 @@ from headwise.studies.function_masking.finalize import finalize
 from headwise.studies.function_masking.prompter import HeadChange, Prompter
 from headwise.studies.function_masking.spec import SPEC, FunctionMaskingOptions
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 
 Head = tuple[int, int]
 Condition = tuple[str, int, int]  # kind, number of heads (or index of the amount), draw or other function
@@ -63,7 +63,7 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions |
         own = {name: masking.heads.most_important(name, max(options.heads)) for name in masking.functions}
         return {SPEC.name: finalize(shards, maps, own, options, masking.orders, masking.chain_reason)}
 
-    provenance = provenance_of(SPEC, model, data, options)
+    provenance = study_provenance(SPEC, model, data, options)
     return StudyRun(provenance, len(masking.functions) + 1, 1, masking.measure, conclude)
 
 

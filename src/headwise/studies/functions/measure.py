@@ -43,7 +43,7 @@ from headwise.studies.functions.finalize import finalize
 from headwise.studies.functions.spec import SPEC, FunctionsOptions
 from headwise.studies.functions.step_sampling import Chain, sample_steps
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 
 FUNCTION_WORDS = frozenset(
     "a an the this that these those it its he she they them his her him their i me my we us our you your who whom which "
@@ -82,7 +82,7 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionsOptions | None 
         )
         return {SPEC.name: found}
 
-    provenance = provenance_of(SPEC, model, data, options, prompts=shown)
+    provenance = study_provenance(SPEC, model, data, options, prompts=shown)
     return StudyRun(provenance, len(sample.chains), options.shard, measure, conclude)
 
 

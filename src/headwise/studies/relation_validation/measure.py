@@ -61,7 +61,7 @@ from headwise.studies.relation_validation.removal import (
     task_of,
 )
 from headwise.studies.relation_validation.spec import SPEC, RelationValidationOptions
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 
 TASKS = ("antonym", "comparative", "copying", "country-capital", "past-tense", "plural")  # where the data has them
 MAX_TASKS = 6  # of a user's own relations
@@ -87,7 +87,7 @@ def prepare(model: Any, inputs: StudyInputs, options: RelationValidationOptions 
         readings = xr.concat(shards, dim=RELATION, data_vars="all")
         return {SPEC.name: finalize(readings, maps, least_solved=options.least_solved, seed=options.seed)}
 
-    provenance = provenance_of(SPEC, model, data, options)
+    provenance = study_provenance(SPEC, model, data, options)
     return StudyRun(provenance, count, options.shard, validation.measure, reduce_shards)
 
 

@@ -42,7 +42,7 @@ from headwise.seam import HeadWeights, LayerWeights
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.relations.finalize import finalize, finalize_salience
 from headwise.studies.relations.spec import SALIENCE, SIGNS, SPEC, RelationsOptions
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 
 
 def prepare(model: Model | StoredModel, inputs: StudyInputs, options: RelationsOptions | None = None) -> StudyRun:
@@ -70,7 +70,7 @@ def prepare(model: Model | StoredModel, inputs: StudyInputs, options: RelationsO
             return {SPEC.name: maps}
         return {SALIENCE.name: finalize_salience(readings, model, reader.left_out), SPEC.name: maps}
 
-    return StudyRun(provenance_of(SPEC, model, data, options), model.card.layers, 1, measure, reduce_shards)
+    return StudyRun(study_provenance(SPEC, model, data, options), model.card.layers, 1, measure, reduce_shards)
 
 
 def usable_pairs(model: Model | StoredModel, relations: Relations) -> list[SingleTokenPairs]:
