@@ -12,8 +12,7 @@ from synthetic.profile import profile_dataset
 
 from headwise.atlas import Atlas
 from headwise.core.errors import AtlasError
-from headwise.exports import write_headvis
-from headwise.exports.headvis import PromptMaps, head_payload
+from headwise.exports import PromptMaps, head_payload, write_headvis
 
 
 @pytest.fixture(scope="module")

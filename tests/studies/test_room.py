@@ -15,10 +15,9 @@ from headwise.engines.cluster import Cluster, Node
 from headwise.model import ModelCard
 from headwise.studies import memory as room
 from headwise.studies import planning
-from headwise.studies.cluster_plan import cluster_plan_of
+from headwise.studies.capacity import GIB, MemoryNeeds, cluster_plan_of, memory_needs, offloaded
 from headwise.studies.cost import StudyCost
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.memory import GIB, MemoryNeeds, memory_needs, offloaded
 
 CPU = torch.device("cpu")
 SEVENTY = MemoryNeeds(process=0, weights=141 * 10**9, largest=2 * 10**9, activations=3 * 10**9, reductions=10**9)

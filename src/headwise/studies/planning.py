@@ -23,12 +23,21 @@ import torch
 from headwise.core.markup import card, paragraph, table
 from headwise.engines.cluster import Cluster
 from headwise.model import DEFAULT, ModelCard, choose_device, choose_dtype, read_card
-from headwise.studies.cluster_plan import ClusterPlan, cluster_plan_of
+from headwise.studies.capacity import (
+    DISK,
+    ClusterPlan,
+    MemoryNeeds,
+    Offload,
+    cluster_plan_of,
+    from_disk,
+    memory_needs,
+    memory_there,
+    offloaded,
+)
 from headwise.studies.cost import PlannedInputs, StudyCost
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.functions.step_sampling import sample_steps
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.memory import DISK, MemoryNeeds, Offload, from_disk, memory_needs, memory_there, offloaded
 from headwise.studies.registry import default_studies, with_dependencies
 from headwise.studies.registry import studies as all_studies
 

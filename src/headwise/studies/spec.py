@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec", "Variable",
-    "by_kind", "option",
+    "option",
 ]  # fmt: skip
 
 
@@ -124,11 +124,6 @@ class FigureVariant:
     key: str
     label: str
     options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def by_kind(**labels: str) -> tuple[FigureVariant, ...]:
-    """Variants that differ in the figure option ``kind``."""
-    return tuple(FigureVariant(kind, label, {"kind": kind}) for kind, label in labels.items())
 
 
 @dataclass(frozen=True)
