@@ -8,11 +8,11 @@
 Source: the contract in the docstrings of ``data_pipeline.py`` of github.com/anthropics/headvis (Apache-2.0, read November 2026;
 Neuronpedia's exports follow it). Only facts of the format are taken. What an atlas can and cannot provide:
 
-* HeadVis metrics are written where Headwise has the same: ``self_attention_score``, ``previous_token_score``, ``qk_distance``
-  (means over all tokens of a text but the first), and ``induction_score``, which Headwise measures on repeated random tokens, over
-  tokens that occurred before (its description says so). HeadVis' ``pattern_entropy`` is in nats and ours is relative to the
-  maximum, its variance of the distance is over all pairs and ours within a row: neither is written under those names. The
-  ``logit_*`` and ``*_token_entropy`` metrics are not measured.
+* HeadVis metrics are written where Headwise has the same: ``self_attention_score``, ``previous_token_score``,
+  ``qk_distance`` (means over all tokens of a text but the first), and ``induction_score``, which Headwise measures on
+  repeated random tokens, over tokens that occurred before (its description says so). HeadVis' ``pattern_entropy`` is in
+  nats and ours is relative to the maximum, its variance of the distance is over all pairs and ours within a row: neither is
+  written under those names. The ``logit_*`` and ``*_token_entropy`` metrics are not measured.
 * All numbers of the head table (`Atlas.heads`) are added, so that p-values and effects become axes too.
 * A metric that a head lacks is omitted from its row: the viewer would draw a null at 0.
 * An atlas has whole maps of one prompt, not samples of a corpus by activation: every head has that one sequence, and

@@ -1,7 +1,7 @@
 """The words for dimensions, and the names of heads. No other file spells them differently.
 
-Beyond the seam every array is an xarray object whose dims come from here, so that a map of one study can be laid over
-a map of another by name. A head is written ``L{layer}H{head}``, both counted from 0, as TransformerLens does.
+Beyond the seam every array is an xarray object whose dims come from here, so that maps of two studies align
+by name. A head is written ``L{layer}H{head}``, both counted from 0, as TransformerLens does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ EXAMPLE = "example"  # one text, or one question with its answer
 LAYER = "layer"  # 0 is the layer next to the embedding
 HEAD = "head"  # query heads
 KV_HEAD = "kv_head"  # the heads that hold keys and values; query head h reads kv head h // (heads / kv_heads)
-QUERY = "query"  # the token that looks
-KEY = "key"  # the token that is looked at
+QUERY = "query"  # the token that attends
+KEY = "key"  # the token that is attended to
 TOKEN = "token"  # a position in a text, or a named position such as "last_q"
-RANK = "rank"  # place in a sorted list, 0 is the largest
+RANK = "rank"  # index in a sorted list, 0 is the largest
 STATISTIC = "statistic"  # a statistic of a head, such as "entropy"
-FEATURE = "feature"  # one thing a test is made on, such as "laplacian"
+FEATURE = "feature"  # a feature that is tested, such as "laplacian"
 SITE = "site"  # where in a block an activation was taken
 WIDTH = "width"  # entries of an activation vector
 RELATION = "relation"
@@ -37,7 +37,7 @@ VOCABULARY = "vocabulary"  # tokens by id, those that a map names
 PLACE = "place"  # one of several chosen heads, named L{l}H{h}
 TASK = "task"  # a relation, as few-shot prompts that the model completes
 CONTROL = "control"  # another task, measured next to the one whose heads are changed
-REMOVED = "removed"  # how many heads are switched off
+REMOVED = "removed"  # number of ablated heads
 DRAW = "draw"  # one of several random choices
 STRATEGY = "strategy"  # a way to choose among sampled answers
 ERROR_TYPE = "error_type"  # a type of error on a question, found from many samples
@@ -45,9 +45,9 @@ CONDITION = "condition"  # which of two models, or of two conditions of one, is 
 POOLED_QUERY = "pooled_query"  # a stretch of queries, in a map drawn smaller
 POOLED_KEY = "pooled_key"  # a stretch of keys
 SEED = "seed"  # one fit of a probe whose start is random
-PREDICTED = "predicted"  # the function that a probe names
-MASKED = "masked"  # the function whose heads are switched off
-UNIT = "unit"  # what a circuit is made of: "heads" or "edges"
+PREDICTED = "predicted"  # the function that a probe predicts
+MASKED = "masked"  # the function whose heads are masked
+UNIT = "unit"  # what a circuit consists of: "heads" or "edges"
 CIRCUIT_SIZE = "circuit_size"  # one of several sizes of a circuit, from the smallest on
 RULE = "rule"  # a way to drop attention weights at inference, and how far
 AMOUNT = "amount"  # how much of a direction is added to a head
@@ -71,7 +71,7 @@ def head_name(layer: int, head: int) -> str:
 
     Args:
         layer: its layer.
-        head: its place in the layer.
+        head: its index in the layer.
 
     Returns:
         The name.

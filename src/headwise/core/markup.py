@@ -26,7 +26,7 @@ _CELL = (
 
 
 class Html(str):
-    """Markup, made here and safe as it stands."""
+    """Markup, made here and safe as it is."""
 
 
 def text(value: object) -> Html:
@@ -53,7 +53,7 @@ def listing(entries: Iterable[object]) -> Html:
 
 
 def facts(known: Mapping[str, object]) -> Html:
-    """Names and values, one a line; what is None is left out."""
+    """Names and values, one per line; None is left out."""
     return table(
         [
             (Html(f'<span style="opacity:.65">{text(name)}</span>'), value)
@@ -64,7 +64,7 @@ def facts(known: Mapping[str, object]) -> Html:
 
 
 def table(rows: Iterable[Sequence[object]], *, header: Sequence[object] = ()) -> Html:
-    """Rows of cells; numbers stand under each other."""
+    """Rows of cells; numbers are aligned."""
     top = f'<thead style="border:0">{_row(header, "th")}</thead>' if header else ""
     body = "".join(_row(row, "td") for row in rows)
     style = "border-collapse:collapse;border:0;margin:.2em 0;color:inherit"

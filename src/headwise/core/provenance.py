@@ -3,9 +3,9 @@
 A ``Provenance`` names everything that fixes a map: the study and its version, the model (with a digest of its weights),
 the data (with a digest of its content), the parameters and the seed. Those parts are its *identity*, and ``key()`` is a
 short digest of them: two runs with the same key may share work, two with different keys never do. The environment and
-the hour are kept too, but they do not enter the key.
+the time are stored too, but they are not part of the key.
 
-Cost: nothing to speak of. The digests of model and data are passed in.
+Cost: negligible. The digests of model and data are passed in.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Provenance:
             object.__setattr__(self, name, plain)
 
     def identity(self) -> dict[str, Any]:
-        """The parts that fix the numbers: all but the environment, the hour, and what the model's other facts imply."""
+        """The parts that fix the numbers: all but the environment, the time, and what the model's other facts imply."""
         found = {name: getattr(self, name) for name in _IDENTITY}
         return found | {"model": {part: value for part, value in self.model.items() if part not in _DERIVED}}
 
@@ -116,7 +116,7 @@ def difference(a: Provenance, b: Provenance) -> list[str]:
         b: the other.
 
     Returns:
-        A sentence a part; empty where they agree (the hour is not looked at).
+        One sentence per difference; empty where they agree (the time is ignored).
 
     Examples:
         >>> a = Provenance("profile", 1, {"id": "m"}, {"name": "passages", "size": 72}, {"block": 64}, 0)

@@ -77,6 +77,6 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dp
         >>> save(atlas.figure("profile", statistics=["sink"]), folder / "sink.svg").name
         'sink.svg'
     """
-    from headwise.figures import drawing  # matplotlib takes a second to load; who only reads numbers need not wait
+    from headwise.figures import drawing  # matplotlib takes a second to load, which reading numbers does not need
 
     return drawing.save(figure, path, width=width, dpi=dpi)

@@ -1,8 +1,8 @@
-"""The colours of every colour map, as 65 stops between which a browser goes in straight lines.
+"""The colours of every colour map, as 65 stops between which a browser interpolates linearly.
 
 The table was sampled from matplotlib's maps (at 0, 1/64, ..., 1), so that the JSON of a figure can carry its colours
-without a drawing library being loaded: matplotlib takes a second, and the reading half never needs it. A test holds the
-table against matplotlib. Between two stops no channel is further than 4 of 255 from matplotlib's own 256 steps.
+without a drawing library being loaded: matplotlib takes a second, and the reading half never needs it. A test compares the
+table with matplotlib. Between two stops no channel is further than 4 of 255 from matplotlib's own 256 steps.
 """
 
 from __future__ import annotations

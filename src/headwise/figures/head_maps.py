@@ -1,4 +1,4 @@
-"""Layer x head maps of a Dataset: which ones, with what next to them, and a generic figure of them.
+"""Layer x head maps of a Dataset: which ones, with intervals and baselines, and a generic figure of them.
 
 A study whose spec names no figure is drawn by `generic_head_maps`: one heatmap per head-table column, its largest values
 marked, its baseline on the colour bar. `named_maps` is shared with `headwise.describe.narrator`, so that figure and words

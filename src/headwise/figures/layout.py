@@ -1,9 +1,9 @@
-"""Where everything stands on the page, in inches from the lower left corner. Arithmetic only: nothing is drawn here.
+"""The layout of a page: the position of every panel, label and colour bar, in inches from the lower left corner.
 
-The page is as wide as a paper's text block and as high as its contents need. Panels of a grid are equally wide, and as
-high as they want to be (cells near square, within limits). A panel writes its tick labels only where its neighbour does
-not already say the same, and a scale has one colour bar: next to the last panel that uses it, or, when all maps share
-one scale, once at the right of the whole grid.
+The page is as wide as a paper's text block and as high as its contents need. Nothing is drawn here. Panels of a grid are
+equally wide, and as high as they want to be (cells near square, within limits). A panel writes its tick labels only where
+its neighbour does not already say the same, and a scale has one colour bar: next to the last panel that uses it, or, when
+all maps share one scale, once at the right of the whole grid.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Plan:
     def _share_out(self, width: float) -> None:
         """Panels as wide as there is room for. A legend may need more than a panel: then its column gets it.
 
-        Not so a legend that ends the figure before its last column: nothing stands to the right of it.
+        Not so a legend that ends the figure before its last column: nothing is to the right of it.
         """
         last = len(self.figure.panels) - 1
         for _ in range(3):

@@ -69,7 +69,7 @@ def letter_note(names: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Join:
-    """Two branches that become one, as a bracket: where they stand among the leaves, how far they came, where they meet."""
+    """Two branches that are joined, as a bracket: their positions among the leaves, their heights, the height of the join."""
 
     upper: float
     lower: float

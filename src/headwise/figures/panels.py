@@ -320,7 +320,7 @@ class Scatter:
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """A table of results as a picture: one row a name (``y.labels``, first on top), a dot and a line from low to high.
+    """A table of results as a picture: one row per name (``y.labels``, first on top), a dot and a line from low to high.
 
     Examples:
         >>> rows = Axis("Detector", ("Laplacian", "length of the answer"))

@@ -23,7 +23,7 @@ def provenance_of(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def model_name(origin: dict[str, Any]) -> str:
-    r"""The model's id as others may read it; empty where nobody wrote it down.
+    r"""The model's id as others may read it; empty where it was not recorded.
 
     >>> [model_name({"model": {"id": one}}) for one in ("who/model", "/home/me/model.gguf", "../model", r"C:\me\model")]
     ['who/model', 'model.gguf', 'model', 'model']
@@ -56,7 +56,7 @@ def provenance_caption(origin: dict[str, Any]) -> str:
 
 
 def _made_from(study: str) -> str | None:
-    """The study whose map this one starts from, where that map's digest stands for the data."""
+    """The study whose map this one starts from, where that map's digest identifies the data."""
     spec = dataset_spec(study)
     return spec.made_from or None if spec is not None else None
 

@@ -1,7 +1,7 @@
 """A colour scale: which colour means which number.
 
 A scale belongs to the figure, and panels name it, so that panels which share a scale share one colour bar and can be
-compared. What lies beyond its ends is drawn in the colour of the end, and then the end's tick says so with a plus.
+compared. What is beyond its ends is drawn in the colour of the end, and then the end's tick says so with a plus.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def scale_over(
     """A sequential scale from 0 (or the round number below the least value) to a round number.
 
     Args:
-        values: what is to be drawn; NaN is left aside.
+        values: what is to be drawn; NaN is ignored.
         label: what the numbers are.
         ceiling: the largest value that is possible, 1 for a share.
         clip: below 1 the scale ends near that quantile when a few cells are so much larger (over 1.5 times) that they
@@ -151,7 +151,7 @@ def scale_around(
     """A diverging scale, equally long on both sides of ``centre``.
 
     Args:
-        values: what is to be drawn; NaN is left aside.
+        values: what is to be drawn; NaN is ignored.
         label: what the numbers are.
         centre: the middle: no difference, chance.
         colours: a diverging colour map.

@@ -1,8 +1,8 @@
 """A figure's first map as a picture of a few hundred bytes: one pixel per cell. For lists of studies, not for reading.
 
 Steps: take the first panel that is a map; map its values to the colours of its scale (`colour_stops`,
-so that no drawing library is loaded); stand it so that the longer side lies across; write it as PNG. Of small maps (`Tiles`)
-the first few dozen stand side by side. What was not measured is grey. A figure without a map has no thumbnail.
+so that no drawing library is loaded); turn it so that the longer side is horizontal; write it as PNG. Of small maps (`Tiles`)
+the first few dozen are placed side by side. What was not measured is grey. A figure without a map has no thumbnail.
 
 A PNG is a signature and chunks, each with its length and a CRC-32; rows are deflated with one filter byte before each
 (https://www.w3.org/TR/png/). This module does not know any study.
@@ -51,7 +51,7 @@ def png(pixels: np.ndarray) -> bytes:
     """(row, column, 3) bytes as a PNG file."""
     height, width, _ = pixels.shape
     rows = b"".join(b"\x00" + row.tobytes() for row in np.ascontiguousarray(pixels, dtype=np.uint8))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits a channel, red green blue
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits per channel, red green blue
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
@@ -59,7 +59,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def _palette(scale: Scale) -> np.ndarray:
-    """One colour a level, by straight lines between the stops."""
+    """One colour per level, interpolated linearly between the stops."""
     stops = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops_of(scale.colours)])
     at = np.linspace(0, len(stops) - 1, LEVELS)
     return np.stack([np.interp(at, np.arange(len(stops)), stops[:, channel]) for channel in range(3)], axis=-1).round()

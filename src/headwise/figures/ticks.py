@@ -1,4 +1,4 @@
-"""Round numbers: where a scale ends, where its ticks stand, how they are written, and which cells get a label.
+"""Round numbers: the ends of a scale, its ticks and how they are written, and which cells get a label.
 
 The same ticks go to the paper and to the browser, so they are computed here and not by a drawing library.
 """

@@ -2,7 +2,7 @@
 
 Made from the `training.json` that `headwise sparsify` leaves, not from an atlas. Four panels: the share of open edges over
 steps (expected with noisy gates, and hard on held-out text); how far the loss is from the dense model's; pressure and bias;
-and, of the trained model, the excess loss against open edges as the gates' bias is moved from its trained 0, one curve per
+and, of the trained model, the excess loss against open edges as the gates' bias is varied around its trained 0, one curve per
 kind of text.
 """
 

@@ -15,6 +15,9 @@ Only answers in question mode can be scored: the detector was fitted on answers 
 refused before any forward pass. The prompt's KV cache is copied before each use, so one prefill serves a given answer and a
 new one; models without a KV cache read all tokens again at each step.
 
+`studies.decoding` answers many prompts at once and returns tokens; here one prompt is answered with the whole distribution
+before every token, and can be cancelled between two tokens.
+
 Cost: a forward pass over the prompt, one step per token. Head changes are applied by the `observe` around these calls.
 """
 
