@@ -60,7 +60,7 @@ def test_values_are_those_of_the_study(every, studies):
 
 
 def test_a_number_without_baseline_claims_none(every):
-    moved = next(value for value in every["L1H1"].values["profile"] if value.key == "profile.moved")
+    moved = next(value for value in every["L1H1"].values["profile"] if value.key == "profile.output_norm_ratio")
     assert np.isnan(moved.baseline) and moved.baseline_name == ""
 
 

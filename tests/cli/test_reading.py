@@ -72,12 +72,12 @@ def test_heads(headwise, atlas, tmp_path):
 
 
 def test_heads_fit_on_a_line_and_say_what_is_left_out(headwise, atlas):
-    words = ["--sort", "profile.top1", "--where", "profile.moved>=0"]
+    words = ["--sort", "profile.top1", "--where", "profile.output_norm_ratio>=0"]
     result = headwise("heads", atlas, *words, "-n", "2")  # lines of 160 characters, see conftest
     lines = result.out.splitlines()
     assert max(map(len, lines)) <= 160
     shown, every = lines[0].split(), len(json.loads(headwise("heads", atlas, "--json").out)[0]) - 1
-    assert shown[:2] == ["profile.top1", "profile.moved"] and 3 < len(shown) < every
+    assert shown[:2] == ["profile.top1", "profile.output_norm_ratio"] and 3 < len(shown) < every
     assert not {"layer", "head"} & set(shown)
     assert f"{len(shown)} of {every} columns shown; choose others with --columns" in result.err
 
@@ -87,7 +87,7 @@ def test_columns_are_chosen_by_name_by_pattern_or_all(headwise, atlas):
     assert some.out.split()[:4] == ["layer", "profile.sink", "profile.spread", "L0H0"]
     assert not some.err
     every = headwise("heads", atlas, "--columns", "all", "-n", "1")
-    assert {"layer", "head", "profile.entropy", "profile.moved"} <= set(every.out.split())
+    assert {"layer", "head", "profile.entropy", "profile.output_norm_ratio"} <= set(every.out.split())
 
 
 def test_a_damaged_atlas_is_named(headwise, atlas, tmp_path):
