@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 from headwise.core.errors import EngineError
 from headwise.engines.cluster import Cluster, Node
 from headwise.model import ModelCard
-from headwise.studies import memory as room
+from headwise.studies import capacity as room
 from headwise.studies import planning
 from headwise.studies.capacity import GIB, MemoryNeeds, cluster_plan_of, memory_needs, offloaded
 from headwise.studies.cost import StudyCost
