@@ -86,4 +86,4 @@ def test_the_default_model_does_agreement_by_few_heads(tmp_path):
     assert float(found["accuracy_low"]) > 0.5
     assert float(found["needed"].sel(unit="heads")) < 90
     random = found.sel(unit="heads")
-    assert float(random["random"].isel(kept=1)) < 0.3
+    assert float(random["random"].isel(circuit_size=1)) < 0.3
