@@ -73,7 +73,7 @@ def test_a_small_number_is_not_rounded_to_nought(tmp_path):
 
 
 def test_attention_is_the_shown_map_in_places_and_values(folder, atlas):
-    dense = atlas["patterns"]["shown"].isel(subject=0).values.astype(float)
+    dense = atlas["patterns"]["shown"].isel(condition=0).values.astype(float)
     tokens = [str(token) for token in atlas["patterns"]["token_text"].values]
     for layer, head in ((0, 0), (3, 2)):
         payload = read(folder, f"heads/L{layer}H{head}.json")
