@@ -74,6 +74,8 @@ def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words
     assert said["detectable gain"] == pytest.approx(0.1 / 3.92 * (1.959964 + 0.841621), rel=1e-4)
     wrong, stratum = dataset["wrong"].values, dataset["stratum"].values
     counts = [[int((stratum[kind] == one).sum()) for one in range(60)] for kind in (wrong, ~wrong)]
+    plain = minimum_detectable_auroc(int(wrong.sum()), int((~wrong).sum()), tests=450)
+    assert said["detectable mlp_in"] == pytest.approx(plain)
     assert said["detectable within mlp_in"] == pytest.approx(minimum_detectable_auroc(*counts, tests=450))
 
 

@@ -109,10 +109,15 @@ def _chance(writer: Writer, probing: ProbingAccessor, site: str) -> str:
     high = writer.number(best_high, f"best_high {site}")
     p = writer.number(probing.per_site("best_p", site), f"best_p {site}", digits=2)
     null = f"With permuted labels the best cell of a map stays below {high} in 95 % of permutations (p = {p})"
+    cells = int(np.isfinite(values).sum())
+    least = writer.number(probing.detectable(cells), f"detectable {site}")
+    power = (
+        f"After correction for the number of cells, an AUROC of {least} at one cell is found in 80 % of such studies"
+    )
     if not probing.beats_chance(site):
-        return f"{null}: this map is consistent with chance, and no cell is a finding."
+        return f"{null}: this map is consistent with chance, and no cell is a finding. {power}."
     count = writer.count(int((values > best_high).sum()), f"beyond {site}")
-    return f"{null}; {count} of {writer.count(int(np.isfinite(values).sum()), f'cells {site}', 'cell')} exceed that."
+    return f"{null}; {count} of {writer.count(cells, f'cells {site}', 'cell')} exceed that. {power}."
 
 
 def _within(writer: Writer, probing: ProbingAccessor, site: str) -> str:
@@ -131,8 +136,8 @@ def _within(writer: Writer, probing: ProbingAccessor, site: str) -> str:
         f"{writer.number(best.value, f'within best {site}')}, in {_cell(writer, best)} (p = "
         f"{writer.number(probing.per_site('within_best_p', site), f'within_best_p {site}', digits=2)} among maps with labels "
         f"permuted within strata); selected on other strata than it is evaluated on, the best cell has "
-        f"{with_ends(writer, probing.nested_within(site), f'nested_within {site}')}. After correction for the number of cells, "
-        f"a single cell is found in 80 % of such studies from an AUROC of {least} on."
+        f"{with_ends(writer, probing.nested_within(site), f'nested_within {site}')}. Here an AUROC of {least} at one cell is "
+        "found in 80 % of such studies."
     )
 
 
