@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "seam": {"kernels", "model"},
     "instruments": {"kernels", "seam"},
     "interventions": {"kernels", "seam"},
-    "training": {"model", "seam"},
+    "training": {"corpora", "model", "seam"},
     # what studies declare; the waist; how Datasets are shown
     "specs": {"corpora"},
     "figures": {"specs"},

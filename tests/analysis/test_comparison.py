@@ -146,11 +146,13 @@ def test_different_data_is_refused_unless_asked_for(tmp_path):
     assert {match.study: match.status for match in found.studies} == {"profile": "refused", "mine": "compared"}
     assert not any(column.study == "profile" for column in found.columns)
     assert "different data" in describe_comparison(found).text()
-    allowed = compare(a, b, unlike=True)
+    allowed = compare(a, b, different_data=True)
     assert any(column.study == "profile" for column in allowed.columns) and any(
         "different data" in w for w in allowed.warnings
     )
-    with pytest.raises(AtlasError, match=r"Nothing can be compared.*profile: different data"):
+    with pytest.warns(DeprecationWarning, match=r"compare\(different_data=...\)"):
+        assert compare(a, b, unlike=True).warnings == allowed.warnings
+    with pytest.raises(AtlasError, match=r"Nothing can be compared.*profile: different data.*--different-data"):
         compare(a, b, studies=["profile"])
 
 

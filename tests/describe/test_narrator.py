@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from headwise.core.errors import StudyError
 from headwise.describe import generic
 from headwise.describe.writer import Number
-from headwise.figures import from_payload, generic_head_maps, to_payload
+from headwise.figures import from_payload, head_table_maps, to_payload
 from headwise.studies.spec import HeadColumn
 
 LAYERS, HEADS = 12, 8
@@ -112,7 +112,7 @@ def test_what_was_planted_is_described(dataset: xr.Dataset) -> None:
 
 
 def test_the_generic_figure_has_a_map_per_column(dataset: xr.Dataset) -> None:
-    figure = generic_head_maps(dataset, COLUMNS)
+    figure = head_table_maps(dataset, COLUMNS)
     assert [panel.key for panel in figure.panels] == ["recency", "copied", "legend"]
     panel = figure.panel("recency")
     np.testing.assert_allclose(panel.values, dataset["recency"].values, rtol=1e-6)
@@ -123,17 +123,17 @@ def test_the_generic_figure_has_a_map_per_column(dataset: xr.Dataset) -> None:
 
 
 def test_all_maps_are_taken_where_no_columns_are_named(dataset: xr.Dataset) -> None:
-    assert [panel.key for panel in generic_head_maps(dataset).panels[:-1]] == ["recency", "copied"]
+    assert [panel.key for panel in head_table_maps(dataset).panels[:-1]] == ["recency", "copied"]
     stacked = xr.concat([dataset[["copied"]], dataset[["copied"]] + 1], xr.IndexVariable("word", ["the", "of"]))
-    assert [panel.key for panel in generic_head_maps(stacked).panels[:-1]] == ["the", "of"]
+    assert [panel.key for panel in head_table_maps(stacked).panels[:-1]] == ["the", "of"]
     assert "The largest values are" in generic(stacked).detail[1]
 
 
 def test_what_cannot_be_drawn_is_refused(dataset: xr.Dataset) -> None:
     with pytest.raises(StudyError, match="no variable 'recensy'"):
-        generic_head_maps(dataset, ["recensy"])
+        head_table_maps(dataset, ["recensy"])
     with pytest.raises(StudyError, match="Nothing to draw"):
-        generic_head_maps(dataset * np.nan)
+        head_table_maps(dataset * np.nan)
 
 
 def test_a_map_without_values_is_described_as_such(dataset: xr.Dataset) -> None:

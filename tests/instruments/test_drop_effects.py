@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from planted import tiny_model
 
-from headwise.instruments import DropEffects, Patterns, RawHeadOutputs
+from headwise.instruments import AttentionDropEffects, Patterns, RawHeadOutputs
 from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import load
@@ -16,7 +16,7 @@ RULES = (SparsityRule("top", 3), SparsityRule("window", 4, sink=1), SparsityRule
 def seen():
     structure = Structure(load(*tiny_model()))
     ids = torch.randint(5, 150, (2, 12), generator=torch.Generator().manual_seed(0))
-    maps, dropped = Patterns(), DropEffects(RULES)
+    maps, dropped = Patterns(), AttentionDropEffects(RULES)
     with torch.no_grad(), observe(structure, maps, dropped):
         structure.decoder(input_ids=ids, use_cache=False)
     return structure, ids, maps.result()["weights"].values, dropped.result()
@@ -54,7 +54,7 @@ def test_padding_counts_for_nothing():
     structure, ids, _, _ = seen()
     valid = torch.ones(2, 12, dtype=torch.bool)
     valid[1, 8:] = False
-    padded, alone = DropEffects(RULES), DropEffects(RULES)
+    padded, alone = AttentionDropEffects(RULES), AttentionDropEffects(RULES)
     with torch.no_grad(), observe(structure, padded, valid=valid):
         structure.decoder(input_ids=ids, use_cache=False)
     with torch.no_grad(), observe(structure, alone):

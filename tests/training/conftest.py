@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import headwise as hw
-from headwise.training import Recipe, Texts
+from headwise.training import SparsityRecipe, Texts
 
 LENGTH = 24
 
@@ -63,6 +63,6 @@ def recipe():
             "steps": 240, "batch": 16, "length": LENGTH, "learning_rate": 5e-3, "slack": 0.05, "hold": "distance", "rank": 0,
             "evaluate": 20, "checkpoint": 100, "speed": 0.03, "warmup": 5,
         }  # fmt: skip
-        return Recipe(**{**base, **given})
+        return SparsityRecipe(**{**base, **given})
 
     return make

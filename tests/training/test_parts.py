@@ -7,13 +7,13 @@ import torch
 
 import headwise as hw
 from headwise.core.errors import DataError, StudyError
-from headwise.training import Recipe, Texts, read_texts
+from headwise.training import SparsityRecipe, Texts, read_texts
 from headwise.training.recipe import GecoController
 from headwise.training.student import fit_of, visible_pairs
 
 
 def test_the_bias_falls_to_zero_and_the_rate_goes_up_and_down():
-    recipe = Recipe(steps=100, anneal=0.5, bias=8.0, warmup=10, learning_rate=1.0)
+    recipe = SparsityRecipe(steps=100, anneal=0.5, bias=8.0, warmup=10, learning_rate=1.0)
     assert recipe.bias_at(0) == 8.0
     assert recipe.bias_at(25) == 4.0
     assert recipe.bias_at(50) == recipe.bias_at(99) == 0.0
@@ -25,12 +25,12 @@ def test_the_bias_falls_to_zero_and_the_rate_goes_up_and_down():
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"distil": 1.5}, {"slack": 0.0}, {"anneal": -0.1}])
 def test_a_recipe_that_makes_no_sense(wrong):
     with pytest.raises(StudyError, match=next(iter(wrong))):
-        Recipe(**wrong)
+        SparsityRecipe(**wrong)
 
 
 def test_how_often_one_saves_does_not_make_another_recipe():
-    assert Recipe(checkpoint=5).digest() == Recipe(checkpoint=50).digest()
-    assert Recipe(seed=1).digest() != Recipe().digest()
+    assert SparsityRecipe(checkpoint=5).digest() == SparsityRecipe(checkpoint=50).digest()
+    assert SparsityRecipe(seed=1).digest() != SparsityRecipe().digest()
 
 
 def test_pressure_rises_under_the_slack_and_falls_quicker_over_it():

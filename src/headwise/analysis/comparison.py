@@ -21,6 +21,7 @@ Cost: seconds.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -51,8 +52,9 @@ def compare(
     b: Atlas | str | os.PathLike[str],
     *,
     studies: Iterable[str] | None = None,
-    unlike: bool = False,
+    different_data: bool = False,
     seed: int = 0,
+    unlike: bool = False,
 ) -> Comparison:
     """What changed between two atlases?
 
@@ -60,12 +62,13 @@ def compare(
         a: the first atlas or its location, such as that of the base model.
         b: the second.
         studies: to compare; None: all that both have.
-        unlike: whether to compare studies of different data too.
+        different_data: whether to compare studies of different data too.
         seed: of the permutations.
+        unlike: the former name of ``different_data``.
 
     Returns:
-        Changes per column and per head, next to the change expected from a re-run; by relative depth where the models
-        have different shapes.
+        Changes per column and per head, next to the change to expect if A were measured on other texts of the same kind;
+        by relative depth where the models have different shapes.
 
     Examples:
         >>> found = compare(atlas, atlas, studies=["profile"])
@@ -73,7 +76,11 @@ def compare(
         (True, 0, 396)
     """
     a, b = (one if isinstance(one, Atlas) else Atlas.open(one) for one in (a, b))
-    matches = _matches(a, b, studies, unlike)
+    if unlike:
+        warnings.warn(
+            "compare(unlike=...) is now compare(different_data=...); use the new name", DeprecationWarning, stacklevel=2
+        )
+    matches = _matches(a, b, studies, different_data or unlike)
     shared = [match.study for match in matches if match.status in ("compared", "warned")]
     one, other = ({study: atlas[study] for study in shared} for atlas in (a, b))
     _refuse_nothing(matches, shared, one)
@@ -101,7 +108,7 @@ def compare(
     )
 
 
-def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, unlike: bool) -> list[StudyMatch]:
+def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, different_data: bool) -> list[StudyMatch]:
     in_a, in_b = a.studies, b.studies
     wanted = list(dict.fromkeys([*in_a, *in_b])) if studies is None else list(studies)
     for study in wanted:
@@ -110,7 +117,8 @@ def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, unlike: bool) ->
     found = []
     for study in wanted:
         if study in in_a and study in in_b:
-            found.append(match_of(study, study, a.provenance(study), b.provenance(study), unlike=unlike))
+            origins = a.provenance(study), b.provenance(study)
+            found.append(match_of(study, study, *origins, different_data=different_data))
         else:
             where, other = ("A", b) if study in in_a else ("B", a)
             text = f"add it to the other with headwise build --studies {study} -o {other.location}"
@@ -123,7 +131,7 @@ def _refuse_nothing(matches: list[StudyMatch], shared: list[str], one: dict[str,
         return
     refused = "; ".join(f"{match.study}: {match.reason}" for match in matches if match.status == "refused")
     if refused:
-        raise AtlasError(f"Nothing can be compared. {refused}; or compare anyway with --unlike.")
+        raise AtlasError(f"Nothing can be compared. {refused}; or compare them anyway with --different-data.")
     raise AtlasError(
         f"The two atlases have no study of heads in common (shared: {', '.join(shared) or 'none'}); build the same studies "
         "for both, as with headwise build --studies profile."
@@ -164,8 +172,8 @@ def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int
     return float((one * other).sum(1).mean()), float(np.quantile(draws, 0.95))
 
 
-def match_of(study: str, title: str, one: Provenance, other: Provenance, *, unlike: bool) -> StudyMatch:
-    """Whether this study can be compared; with ``unlike`` also where the data differ."""
+def match_of(study: str, title: str, one: Provenance, other: Provenance, *, different_data: bool) -> StudyMatch:
+    """Whether this study can be compared; with ``different_data`` also where the data differ."""
     differences = tuple(text for text in difference(one, other) if not text.startswith("model:"))
     status, reason = "compared", ""
     if one.data.get("digest") != other.data.get("digest"):
@@ -173,7 +181,7 @@ def match_of(study: str, title: str, one: Provenance, other: Provenance, *, unli
         spec = dataset_spec(study)
         if spec is not None and spec.on_own_answers and same_name:
             status, reason = "warned", "each model's own answers to the same questions"
-        elif unlike:
+        elif different_data:
             status, reason = (
                 "warned",
                 f"different data, compared as requested ({_data(one)} against {_data(other)})",
@@ -291,7 +299,7 @@ class Comparison:
     depths: tuple[DepthChange, ...]
     """empty where the shapes agree"""
     heads: pd.DataFrame
-    """one row per head, the most changed first: change, noise (expected from a re-run), times (change / noise), and the
+    """one row per head, the most changed first: change, noise (expected on other texts), times (change / noise), and the
     columns that changed most; empty where the shapes differ. Where change and noise are both 0, times is 0"""
     correspondence: float = float("nan")
     """mean over columns of the rank correlation of A and B within layers: 1 where heads keep their order; columns in which

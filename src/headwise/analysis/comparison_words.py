@@ -1,4 +1,4 @@
-"""A comparison of two atlases in words: what was compared, what changed, in which heads, next to re-run noise.
+"""A comparison of two atlases in words: what was compared, what changed, in which heads, next to the noise of the texts.
 
 describe_comparison(compare(a, b)).text()
 """
@@ -69,7 +69,7 @@ def _headline(writer: Writer, found: Comparison) -> str:
     middle = float(found.heads["times"].median())
     if np.isfinite(middle):
         times = writer.number(middle, "times median", digits=2)
-        text += f"; the median head changed {times} times as much as expected from a re-run of the same model"
+        text += f"; the median head changed {times} times as much as expected on other texts of the same kind"
     return f"{text}."
 
 
@@ -176,7 +176,7 @@ def _add_heads(writer: Writer, found: Comparison) -> None:
     top = _most(found)
     for name, row in top.iterrows():
         change, noise = (writer.number(float(row[key]), f"{key} {name}", digits=2) for key in ("change", "noise"))
-        expected = f" (expected from a re-run: {noise})" if np.isfinite(row["noise"]) else ""
+        expected = f" (expected on other texts of the same kind: {noise})" if np.isfinite(row["noise"]) else ""
         columns = writer.count(int(row["changed"]), f"changed {name}", "column")
         writer.add(
             "observations",
@@ -235,8 +235,8 @@ def _add_caveats(writer: Writer, found: Comparison) -> None:
         writer.add(
             "caveats",
             "Heads are matched by index, which is meaningful only if one model was made from the other. Standard deviations "
-            "are those of a column over the heads of both; studies count equally. A re-run means other examples of the same "
-            "kind; on identical examples nothing would change.",
+            "are those of a column over the heads of both; studies count equally. The expected change is that of the same "
+            "model on other texts of the same kind; on identical texts nothing would change.",
         )
     elif not found.same_shape:
         writer.add("caveats", "The test treats heads as independent, which heads of one layer are not.")

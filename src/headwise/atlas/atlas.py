@@ -120,7 +120,7 @@ class Atlas:
         if self.location.folder is None:
             raise AtlasError(
                 f"{self.location} is not a folder of this machine, which this needs; copy it to one with headwise export "
-                "--to FOLDER and give that."
+                f"{self.location} --to ./FOLDER, and give that folder."
             )
         return self.location.folder
 

@@ -181,7 +181,7 @@ def compare_metadata(expected: NodeMetadata, found: NodeMetadata) -> None:
 
 
 def check_is_atlas(location: Location, read_metadata: Callable[[], ConsolidatedMetadata | None]) -> None:
-    """AtlasError if there is nothing at the location, no atlas, or an atlas of a later format."""
+    """AtlasError if there is nothing at the location, no atlas, or an atlas of another format version."""
     try:
         metadata = read_metadata()
     except ValueError:
@@ -201,9 +201,14 @@ def check_is_atlas(location: Location, read_metadata: Callable[[], ConsolidatedM
         )
     version = metadata.attrs.get("format_version")
     if version != FORMAT_VERSION:
+        newer = isinstance(version, int) and version > FORMAT_VERSION
+        remedy = (
+            "use a newer Headwise (pip install -U headwise)"
+            if newer
+            else "build it again with headwise build -o NEW_FOLDER"
+        )
         raise AtlasError(
-            f"The atlas {location} has format version {version}, and this Headwise reads version {FORMAT_VERSION}; "
-            "use a newer Headwise (pip install -U headwise)."
+            f"The atlas {location} has format version {version}, and this Headwise reads version {FORMAT_VERSION}; {remedy}."
         )
     if metadata.pending and location.folder is not None:
         raise AtlasError(

@@ -35,7 +35,7 @@ def answers(
         str | None,
         typer.Option("--rule", help="Only answers labelled by this rule, such as contained.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", help="Number of rows to print.")] = 20,
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Maximum number of rows to print.")] = 20,
     seed: Annotated[
         int | None, typer.Option("--seed", help="Sample the rows at random with this seed.", show_default=False)
     ] = None,

@@ -137,6 +137,7 @@ def build(
     if questions is not None and Path(questions).suffix and "=" not in questions:
         refuse_missing_file("--questions", questions)
     off = _heads_off(settings or [], reference)
+    options.refuse_unused_offload(offload, device_map, memory)
     refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
     refuse_missing_model("--reference", reference)
     cluster: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
@@ -149,7 +150,7 @@ def build(
 
     inputs: dict[str, Any] = {  # read before the slow imports below, so that a bad file is reported at once
         "data": None if data is None else read_passages(data),
-        "questions": None if questions is None else find_questions(questions, one_means=one_means),
+        "questions": None if questions is one_means is None else find_questions(questions, one_means=one_means),
         "relations": None if relations is None else read_relations(relations),
         "steps": None if steps is None else read_steps(steps),
     }
@@ -271,7 +272,9 @@ def _endpoints(given: dict[str, tuple[str | None, str]]) -> dict[str, Any]:
     """The given endpoints, as options of the study answers."""
     for name, (url, model) in given.items():
         if model and url is None:
-            raise DataError(f"--{name}-model was given without --{name}; add the URL with --{name}.")
+            raise DataError(f"--{name}-model needs the URL of the server; add --{name} URL.")
+        if url is not None and not model:
+            raise DataError(f"--{name} needs the model's name there; add --{name}-model NAME.")
     from headwise.corpora import Endpoint
 
     return {name: Endpoint(url, model) for name, (url, model) in given.items() if url is not None}

@@ -17,6 +17,7 @@ from headwise.cli.options import (
     ModelArgument,
     OffloadOption,
     RevisionOption,
+    refuse_unused_offload,
 )
 from headwise.cli.preflight import refuse_missing_model
 from headwise.cli.usage import examples
@@ -33,10 +34,13 @@ def check(
     adapter: AdapterOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that every layer is observed and agrees with eager attention; list refused layers with the reason.
+    """Check that Headwise reads every layer's attention correctly, by comparison with transformers' eager attention.
+
+    Layers that it cannot read are listed with the reason.
 
     The exit code is 0 if every check passes, and 1 otherwise.
     """
+    refuse_unused_offload(offload, device_map, memory)
     refuse_missing_model("--adapter", adapter, ("adapter_config.json",))
     from headwise.model import load
     from headwise.seam import check as run_checks

@@ -10,6 +10,9 @@ import typer
 
 from headwise.cli.options import JsonOption
 from headwise.cli.usage import examples
+from headwise.core.errors import DataError
+
+FIGURES = (".png", ".pdf", ".svg")
 
 
 def compare(
@@ -22,12 +25,16 @@ def compare(
     columns: Annotated[
         str | None,
         typer.Option(
-            "--columns", help="Columns to draw, such as profile.sink,profile.entropy. Default: those that changed most.",
+            "--columns",
+            help="With -o FILE.png: columns to draw, such as profile.sink,profile.entropy. Default: those that changed most.",
             show_default=False,
         ),
     ] = None,
     top: Annotated[int, typer.Option("--top", help="Number of heads in the table.", min=1)] = 10,
-    unlike: Annotated[bool, typer.Option("--unlike", help="Also compare studies measured on different data.")] = False,
+    different_data: Annotated[
+        bool, typer.Option("--different-data", help="Also compare studies that were measured on different data.")
+    ] = False,
+    unlike: Annotated[bool, typer.Option("--unlike", hidden=True)] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -37,7 +44,9 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Compare two atlases: what changed from A to B per head, next to the change expected from re-running A.
+    """Compare two atlases: how much each head changed from A to B.
+
+    Each change is printed with the change to expect if A were measured on other texts of the same kind.
 
     Use it for dense and sparse, base and chat, or full-precision and quantised models. Models of different shape are compared
     by relative depth.
@@ -49,7 +58,9 @@ def compare(
     from headwise.cli.tables import print_table, save_table, write_file
     from headwise.figures import save
 
-    found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), unlike=unlike)
+    if columns is not None and (output is None or output.suffix not in FIGURES):
+        raise DataError("--columns is for the figure; add -o FILE.png, or omit it.")
+    found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), different_data=different_data or unlike)
     words = describe_comparison(found)
 
     def draw(path: Path) -> None:
@@ -62,7 +73,7 @@ def compare(
         path.write_text(json.dumps(found.to_dict(), ensure_ascii=False), encoding="utf-8")
 
     if output is not None:
-        figures = dict.fromkeys((".png", ".pdf", ".svg"), draw)
+        figures = dict.fromkeys(FIGURES, draw)
         write_file(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
         typer.echo(output)
     elif as_json:

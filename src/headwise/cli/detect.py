@@ -46,11 +46,16 @@ def detect(
 ) -> None:
     """Score answers: JSON lines with the probability that each is wrong, and the heads that contribute most.
 
-    `heads` and `others` are contributions to the log-odds of "wrong". `unusual` names features outside the range of the
-    training data. The detector was trained on answers in the model's own style: score those, or full sentences like them.
+    `heads`: what the five most important heads add to the log-odds of "wrong". `others`: what each group of features adds in
+    total. `unusual`: groups of features outside the range of the training answers; do not trust the probability if one is
+    listed. The detector was trained on the model's own answers: score those, or full sentences like them.
     """
-    if (ask is None) == (data is None):
-        raise DataError('give either a question with --ask "..." or a file of answers with --data, not both.')
+    if answer is not None and ask is None:
+        raise DataError('--answer needs the question it answers; add --ask "...".')
+    if ask is None and data is None:
+        raise DataError('detect needs a question or answers to score; add --ask "..." or --data FILE.')
+    if ask is not None and data is not None:
+        raise DataError("--ask scores one question and --data a file; omit one of them.")
     if data != "-":
         refuse_missing_file("--data", data)
     from headwise.atlas import Atlas

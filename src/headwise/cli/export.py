@@ -19,8 +19,8 @@ def export(
         str,
         typer.Option(
             "--to",
-            help="headvis (its data folder), hub:OWNER/NAME (a dataset repository), or the URL of a copy: s3://BUCKET/NAME, "
-            "gs://, az://, file:///FOLDER.",
+            help="headvis (its data folder), hub:OWNER/NAME (a dataset repository), or a copy of the atlas: ./FOLDER, "
+            "s3://BUCKET/NAME, gs://, az://.",
         ),
     ],
     output: Annotated[
@@ -32,16 +32,19 @@ def export(
         str | None, typer.Option("--revision", help="With hub: the branch to commit to.", show_default=False)
     ] = None,
 ) -> None:
-    """Export an atlas to another tool, upload it to the hub (hf://datasets/OWNER/NAME), or copy it to a URL."""
+    """Export an atlas to another tool, upload it to the hub (hf://datasets/OWNER/NAME), or copy it to a folder or URL."""
     from headwise.atlas import Atlas
     from headwise.core.errors import DataError, did_you_mean
     from headwise.exports import write_headvis
 
-    if to != HEADVIS and not to.startswith(HUB) and "://" not in to:
-        known = [HEADVIS, f"{HUB}OWNER/NAME", "s3://BUCKET/NAME"]
+    copied = not to.startswith(HUB) and "/" in to  # a folder or a URL
+    if to != HEADVIS and not to.startswith(HUB) and not copied:
+        known = [HEADVIS, f"{HUB}OWNER/NAME", "./FOLDER", "s3://BUCKET/NAME"]
         raise DataError(f"an atlas cannot be exported to {to!r}. {did_you_mean(to, known)}")
     _refuse_ignored(to, output, private, revision)
     opened = Atlas.open(atlas)
+    if copied and opened.location.folder is not None and Path(to).resolve() == opened.location.folder.resolve():
+        raise DataError(f"{to} is the atlas itself; choose another folder with --to.")
     if to == HEADVIS:
         typer.echo(write_headvis(opened, output or Path(HEADVIS)))
         if "patterns" not in opened:
@@ -49,7 +52,7 @@ def export(
                 "exported without sequences, because the atlas has no study patterns, which stores attention maps",
                 err=True,
             )
-    elif "://" in to:
+    elif copied:
         typer.echo(opened.copy_to(to).location)
     else:
         typer.echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
@@ -69,7 +72,8 @@ def _refuse_ignored(to: str, output: Path | None, private: bool, revision: str |
 export.examples = examples(  # type: ignore[attr-defined]
     "headwise export atlas --to headvis -o headvis/data",
     "headwise export atlas --to hub:me/smollm2-atlas --private",
-    ("headwise export atlas --to s3://bucket/atlas", "copy to an object store; file:///data/atlas copies to a folder"),
+    ("headwise export atlas --to s3://bucket/atlas", "copy to an object store"),
+    ("headwise export s3://bucket/atlas --to ./atlas", "copy to a folder"),
     (
         "headwise heads hf://datasets/me/smollm2-atlas",
         "every verb with an ATLAS argument also opens atlases on the hub",

@@ -28,7 +28,7 @@ from headwise.cli.plan import plan, studies
 from headwise.cli.serve import serve
 from headwise.cli.show import describe, report, show
 from headwise.cli.sparsify import sparsify
-from headwise.cli.usage import UsageError, describe_error, examples, paragraphs
+from headwise.cli.usage import UsageError, Verb, Verbs, describe_error, examples, name_values, paragraphs
 from headwise.core.errors import HeadwiseError
 
 __all__ = ["INTERRUPTED", "TERMINATED", "unwind_on_sigterm"]
@@ -36,6 +36,7 @@ __all__ = ["INTERRUPTED", "TERMINATED", "unwind_on_sigterm"]
 
 app = typer.Typer(
     name="headwise",
+    cls=Verbs,
     help="Reads a language model one attention head at a time.",
     epilog=examples(
         ("headwise build", "start here: measure the default model on the packaged texts; writes the folder atlas"),
@@ -52,8 +53,9 @@ VERBS = (
     build, plan, check, studies, show, describe, heads, head, compare, report, serve, answers, detect, sparsify, export,
 )  # fmt: skip
 for verb in VERBS:
+    name_values(verb)
     app.command(
-        cls=getattr(verb, "command", None),
+        cls=getattr(verb, "command", Verb),
         context_settings=getattr(verb, "settings", None),
         help=paragraphs(verb.__doc__ or ""),
         epilog=getattr(verb, "examples", None),
@@ -61,7 +63,7 @@ for verb in VERBS:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _version(version: bool = typer.Option(False, "--version", metavar="", help="Print the version and exit.")) -> None:
     if version:
         typer.echo(f"headwise {__version__}")
         raise typer.Exit

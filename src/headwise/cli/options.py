@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.core.errors import EngineError, did_you_mean
+from headwise.core.errors import EngineError, ModelError, did_you_mean
 
 if TYPE_CHECKING:
     from headwise.engines import Engine
@@ -78,7 +78,7 @@ OffloadOption = Annotated[
     typer.Option(
         "--offload",
         metavar="FOLDER",
-        help="With --device-map: folder for weights offloaded to disk; not needed for safetensors checkpoints.",
+        help="With --device-map or --memory: folder for weights offloaded to disk; not needed for safetensors checkpoints.",
         show_default=False,
         rich_help_panel=MODEL,
     ),
@@ -221,6 +221,15 @@ def at_most(limit: int | None) -> int | None:
 def split(names: str | None) -> list[str] | None:
     """Comma-separated names as a list; None stays None."""
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def refuse_unused_offload(offload: Path | None, device_map: str | None, memory: str | None) -> None:
+    """Refuse a folder for weights on disk where nothing places weights on disk."""
+    if offload is not None and device_map is None and memory is None:
+        raise ModelError(
+            "--offload is the folder for weights on disk of a model that is split; add --device-map auto or --memory "
+            "cpu=8GiB, or omit it."
+        )
 
 
 def refuse_without_ray(engine: str, given: dict[str, object]) -> None:

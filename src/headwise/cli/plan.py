@@ -31,7 +31,7 @@ from headwise.cli.options import (
     split,
 )
 from headwise.cli.preflight import refuse_ignored_options, refuse_missing_file
-from headwise.cli.settings import kind_of, refuse_unknown
+from headwise.cli.settings import is_object, kind_of, refuse_unknown, set_with, typed
 from headwise.cli.usage import examples
 from headwise.studies.registry import default_studies, producers, with_dependencies
 from headwise.studies.registry import studies as all_studies
@@ -131,13 +131,17 @@ plan.examples = examples(  # type: ignore[attr-defined]
 
 def studies(
     name: Annotated[
-        str | None, typer.Argument(metavar="[STUDY]", help="A study: its options and their defaults.")
+        str | None,
+        typer.Argument(
+            metavar="STUDY",
+            help="A study, whose options and defaults are printed. Default: all studies, without options.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the studies, those of installed packages included; with a name, the options of that study.
+    """List all studies, including those of installed packages; with STUDY, the options of one study.
 
-    Options are given to build as --set STUDY.OPTION=VALUE.
+    Set an option with headwise build --set STUDY.OPTION=VALUE.
     """
     chosen = all_studies().values() if name is None else [all_studies()[one] for one in producers([name])]
     rows = [_facts(spec) for spec in chosen]
@@ -145,7 +149,7 @@ def studies(
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     for row in rows:
-        note = " (built only when named)" if row["opt_in"] else ""
+        note = f" (only with --studies {row['name']})" if row["opt_in"] else ""
         typer.echo(f"{row['name']:<20} {row['question']}{note}")
         if name is not None:
             _print_details(row)
@@ -154,7 +158,13 @@ def studies(
 def _facts(spec: StudySpec) -> dict[str, Any]:
     hints = typing.get_type_hints(spec.options)
     options = [
-        {"name": one.name, "type": kind_of(hints[one.name]), "default": one.default, "help": one.metadata["help"]}
+        {
+            "name": one.name,
+            "type": kind_of(hints[one.name]),
+            "default": one.default,
+            "help": one.metadata["help"],
+            "set_with": set_with(one) if is_object(hints[one.name]) else f"--set {spec.name}.{one.name}=VALUE",
+        }
         for one in dataclasses.fields(spec.options)
     ]
     return {
@@ -173,10 +183,11 @@ def _print_details(row: dict[str, Any]) -> None:
         if row[key]:
             typer.echo(f"{what}: {', '.join(row[key])}")
     if row["source"]:
-        typer.echo(f"After: {row['source']}")
+        typer.echo(f"Method: {row['source']}")
     for one in row["options"]:
-        default = "none" if one["default"] is None else one["default"]
-        typer.echo(f"\n  --set {row['name']}.{one['name']}=<{one['type']}>  (default: {default})\n      {one['help']}")
+        written = one["set_with"].replace("=VALUE", f"=<{one['type']}>")
+        meaning = one["help"].replace("None:", "none:")  # as it is typed here
+        typer.echo(f"\n  {written}  (default: {typed(one['default'])})\n      {meaning}")
 
 
 studies.examples = examples(  # type: ignore[attr-defined]

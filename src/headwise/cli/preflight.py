@@ -103,16 +103,31 @@ def refuse_unwritable(option: str, folder: Path) -> None:
     """Refuse a folder that cannot be created or written to; URLs are checked by the store that writes to them."""
     if _REMOTE.match(str(folder)):
         return
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    lineage = (folder.absolute(), *folder.absolute().parents)
+    existing = next(path for path in lineage if path.exists())
     if not existing.is_dir():
         problem = f"{existing} is a file, but a folder is needed; choose another folder with {option}."
     elif not os.access(existing, os.R_OK | os.W_OK | os.X_OK):
         problem = (
             f"{existing} is not readable and writable; change its permissions, or choose another folder with {option}."
         )
+    elif existing != lineage[0] and (reason := _creation_error(lineage[lineage.index(existing) - 1])):
+        raise AtlasError(f"Cannot create the folder {folder} ({reason}); choose another folder with {option}.")
     else:
         return
     raise AtlasError(f"Cannot write to {folder}: {problem}")
+
+
+def _creation_error(folder: Path) -> str:
+    """Why a folder cannot be created, found by trying; empty text if it can. The folder is removed again."""
+    try:
+        folder.mkdir()
+        folder.rmdir()
+    except FileExistsError:  # created by another process meanwhile
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def refuse_missing_model(option: str, name: str | None, configs: tuple[str, ...] = CONFIGS) -> None:
@@ -196,12 +211,14 @@ def refuse_missing_studies(names: Sequence[str], frame: pd.DataFrame, atlas: Atl
     present = {str(column).partition(".")[0] for column in frame.columns}
     for name in names:
         study = name.partition(".")[0]
-        if "." not in name or dataset_spec(study) is None or study in present:
+        spec = dataset_spec(study)
+        if "." not in name or spec is None or study in present:
             continue
         if study in atlas.studies:
+            reader = spec.read_with or "headwise describe {atlas} {study}"
             raise DataError(
                 f"there is no column {name!r}: the study {study} has no values per head; "
-                f"read it with headwise describe {atlas.location} {study}."
+                f"read it with {reader.format(atlas=atlas.location, study=study)}."
             )
         raise DataError(
             f"there is no column {name!r}: the study {study} is not in the atlas; "

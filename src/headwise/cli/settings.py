@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from headwise.cli.usage import TYPED, Verb
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.studies.registry import dataset_spec, producers, studies
 
@@ -34,19 +34,22 @@ __all__ = [
     "FigureCommand",
     "fields_of",
     "figure_options",
+    "is_object",
     "kind_of",
     "parts_of",
     "refuse_table",
     "refuse_unknown",
+    "set_with",
     "study_in",
     "study_options",
+    "typed",
     "value_of",
 ]
 
 TRUTH_VALUES = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 SEQUENCE_TYPES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
-TYPED = "headwise.typed"  # key of the arguments in the context of a command
 TAKES_A_VALUE = ("-o", "--output")
+FIGURE_METAVARS = {"names": "NAMES", "whole number": "NUMBER", "number": "NUMBER", "whole numbers": "NUMBERS"}
 TYPE_NAMES = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
@@ -58,6 +61,9 @@ def study_options(settings: Sequence[str], known: Mapping[str, type] | None = No
     for setting in settings:
         study, option, text = parts_of(setting, names)
         hint = typing.get_type_hints(known[study])[option]
+        if is_object(hint):
+            field = next(one for one in dataclasses.fields(known[study]) if one.name == option)
+            raise StudyError(f"{study}.{option} cannot be set with --set; use {set_with(field)}.")
         chosen.setdefault(study, {})[option] = value_of(f"The option {option} of the study {study}", text, hint)
     return {study: known[study](**options) for study, options in chosen.items()}
 
@@ -100,16 +106,19 @@ def _owners(setting: str, known: Mapping[str, Sequence[str]]) -> str:
     return f"; write {written}" if owners else ""
 
 
-def fields_of(settings: Sequence[str], kind: type) -> dict[str, Any]:
-    """``["length=1024"]`` as ``{"length": 1024}``, by the fields of a dataclass."""
+def fields_of(settings: Sequence[str], kind: type, what: str) -> dict[str, Any]:
+    """``["length=1024"]`` as ``{"length": 1024}``, by the fields of a dataclass; ``what``: "training setting"."""
     hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
     chosen = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         if not equals:
             raise StudyError(f"--set takes NAME=VALUE, such as length=1024, not {setting!r}")
-        name = _known(name.strip(), [field.name for field in dataclasses.fields(kind)], kind.__name__.lower())
-        chosen[name] = value_of(f"The option {name} of the {kind.__name__.lower()}", text.strip(), hints[name])
+        name = name.strip()
+        if name not in names:
+            raise StudyError(f"There is no {what} {name!r}. {did_you_mean(name, names)}")
+        chosen[name] = value_of(f"The {what} {name}", text.strip(), hints[name])
     return chosen
 
 
@@ -160,6 +169,29 @@ def value_of(name: str, text: str, hint: Any) -> Any:
     raise StudyError(f"{name} takes {_expected(hint)}, not {text!r}.")
 
 
+def typed(value: Any) -> str:
+    """A value as one types it after ``--set NAME=``.
+
+    >>> [typed(value) for value in (None, True, (1, 2.5), 0.0, "raw")]
+    ['none', 'yes', '1,2.5', '0', 'raw']
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    if isinstance(value, list | tuple):
+        return ",".join(typed(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_object(hint: Any) -> bool:
+    """Whether an option takes an object, such as an endpoint, which no text can express."""
+    return any(dataclasses.is_dataclass(one) for one in _choices(hint))
+
+
+def set_with(field: dataclasses.Field[Any]) -> str:
+    """How an option that takes an object is set."""
+    return str(field.metadata.get("cli") or f"{field.name}=... in Python")
+
+
 def kind_of(hint: Any) -> str:
     """The type of an option in words; None is omitted, since it is the same as not giving the option.
 
@@ -197,19 +229,14 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 # ---- the help of a figure -------------------------------------------------------------------------------------------
 
 
-class FigureCommand(TyperCommand):
+class FigureCommand(Verb):
     """A verb whose second argument is a study with a figure."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Store the arguments, since help is printed before they are parsed."""
-        ctx.meta[TYPED] = list(args)
-        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help of the verb and, if a study was named, of its figure."""
         study = study_in(ctx.meta.get(TYPED, ()))
         command = self if study is None else self._with_options_of(study)
-        TyperCommand.format_help(command, ctx, formatter)
+        Verb.format_help(command, ctx, formatter)
 
     def _with_options_of(self, study: str) -> FigureCommand:
         command = copy.copy(self)
@@ -244,7 +271,7 @@ def _figure_parameters(study: str) -> list[Any]:
             help=declared.meaning + (f" Example: {declared.example}." if declared.example else ""),
             rich_help_panel=f"Options of the {study} figure",
             show_default=False,
-            metavar=f"<{'flag' if hint is bool else kind_of(hint)}>",
+            metavar="" if hint is bool else FIGURE_METAVARS.get(kind_of(hint), "TEXT"),
         )
         kind: Any = bool if hint is bool else str | None
         default = False if kind is bool else None

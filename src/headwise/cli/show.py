@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,11 @@ from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
 from headwise.cli.preflight import as_typed, sibling_path
 from headwise.cli.settings import FigureCommand, figure_options, refuse_table
 from headwise.cli.usage import examples
+from headwise.core.errors import StudyError, did_you_mean
+from headwise.studies.registry import datasets
+
+if TYPE_CHECKING:
+    from headwise.atlas import Atlas
 
 
 def show(
@@ -37,8 +42,10 @@ def show(
     from headwise.studies.present import figure_types, has_figure
 
     opened = Atlas.open(atlas)
+    _refuse_unknown(study, opened)
     refuse_table(study, as_typed(atlas), "figure")
-    options = figure_options(context.args, figure_types(study), study) if has_figure(study) else {}
+    known = study == AGREEMENT or has_figure(study)  # the figure of the agreement has no options
+    options = figure_options(context.args, figure_types(study), study) if known else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
     with translate_os_errors(path):
@@ -64,6 +71,7 @@ def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = F
     from headwise.atlas import Atlas
 
     opened = Atlas.open(atlas)
+    _refuse_unknown(study, opened)
     refuse_table(study, as_typed(atlas), "description")
     words = describe_agreement(agreement(opened)) if study == AGREEMENT else opened.describe(study)
     typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
@@ -74,6 +82,15 @@ describe.examples = examples(  # type: ignore[attr-defined]
     ("headwise describe atlas spectral --json", "by section, as JSON"),
     ("headwise describe atlas agreement", "do the studies find the same heads?"),
 )
+
+
+def _refuse_unknown(study: str, atlas: Atlas) -> None:
+    """Refuse a name that is neither a study, nor in this atlas, nor the agreement of its studies."""
+    from headwise.analysis import AGREEMENT
+
+    known = {*atlas.studies, *datasets(), AGREEMENT}
+    if study not in known:
+        raise StudyError(f"There is no study {study!r}. {did_you_mean(study, known)}")
 
 
 def report(

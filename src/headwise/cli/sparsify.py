@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from headwise.cli import options
 from headwise.cli.preflight import refuse_missing_file, refuse_unwritable
-from headwise.cli.settings import fields_of
-from headwise.cli.usage import examples
+from headwise.cli.settings import fields_of, typed
+from headwise.cli.usage import Verb, examples
 from headwise.core.errors import DataError
+
+OWN_OPTIONS = ("steps", "slack", "rank", "gated")  # settings that have an option of their own
 
 
 def sparsify(
@@ -53,7 +58,7 @@ def sparsify(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another setting of the recipe, such as length=1024 or distil=0.5; may be repeated.",
+            help="Another training setting, such as length=1024 or distil=0.5; may be repeated. They are listed below.",
             show_default=False,
         ),
     ] = None,
@@ -80,16 +85,16 @@ def sparsify(
     refuse_unwritable("-o", output)
     from headwise.model import load
     from headwise.studies.progress import progress_display
-    from headwise.training import Recipe, read_texts, require_readable, require_unfinished
+    from headwise.training import SparsityRecipe, read_texts, require_readable, require_unfinished
     from headwise.training import sparsify as run
 
-    recipe = Recipe(
+    recipe = SparsityRecipe(
         **{
             "steps": steps,
             "slack": slack,
             "rank": rank,
             "gated": not dense_control,
-            **fields_of(settings or [], Recipe),
+            **fields_of(settings or [], SparsityRecipe, "training setting"),
         }
     )
     require_unfinished(output)
@@ -117,9 +122,26 @@ sparsify.examples = examples(  # type: ignore[attr-defined]
         "headwise sparsify ./my-model --data my.jsonl --held-out other.jsonl --steps 4000",
         "your model, with more training steps",
     ),
-    ("headwise sparsify --data a.jsonl --held-out b.jsonl --set length=1024", "another setting of the recipe"),
+    ("headwise sparsify --data a.jsonl --held-out b.jsonl --set length=1024", "another training setting"),
     ("headwise build --reference sparse", "then build an atlas that compares the sparse and the dense model"),
 )
+
+
+class SparsifyCommand(Verb):
+    """The verb with the training settings in its help; they are read from the recipe when the help is printed."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of the verb, then the settings with their defaults and meanings, then the examples."""
+        from headwise.training import SparsityRecipe
+
+        fields = (one for one in dataclasses.fields(SparsityRecipe) if one.name not in OWN_OPTIONS)
+        rows = [f"{one.name}={typed(one.default)}\n  [dim]{escape(one.metadata['help'])}[/dim]" for one in fields]
+        command = copy.copy(self)
+        command.epilog = "\n\n".join(["[b]Settings for --set, with their defaults[/b]", *rows, self.epilog or ""])
+        Verb.format_help(command, ctx, formatter)
+
+
+sparsify.command = SparsifyCommand  # type: ignore[attr-defined]
 
 
 def _print_result(folder: Path, as_json: bool) -> None:

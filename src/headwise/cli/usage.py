@@ -7,15 +7,18 @@ Click raises a different error for each kind of mistake; they are distinguished 
 
 from __future__ import annotations
 
+import typing
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from headwise.core.errors import did_you_mean
 from headwise.studies.registry import datasets
 
-__all__ = ["UsageError", "describe_error", "examples", "paragraphs"]
+__all__ = ["TYPED", "UsageError", "Verb", "Verbs", "describe_error", "examples", "name_values", "paragraphs"]
 
 VERB_SYNONYMS = {
     "build": ("make", "run", "measure", "create", "atlas", "map"),
@@ -33,6 +36,9 @@ VERB_SYNONYMS = {
     "serve": ("explore", "explorer", "open", "browse", "web", "start"),
 }
 
+TYPED = "headwise.typed"  # key of a command's arguments in its context
+METAVARS = {bool: "", int: "NUMBER", float: "NUMBER", Path: "PATH", str: "TEXT"}  # what an option takes, in the help
+
 UsageError: type[Any] = typer.BadParameter.__mro__[1]  # click's, which some versions of typer vendor
 
 
@@ -47,6 +53,9 @@ def describe_error(error: Any) -> str:
     if parameter is not None and type(error).__name__ == "MissingParameter":
         return f"{verb} needs {_called(parameter)}{_meaning(parameter)}; write: {_form(context, typed)}"
     if parameter is not None:
+        expected, given = _expected(parameter), _given(parameter, context)
+        if expected and given is not None:
+            return f"{_called(parameter)} takes {expected}, not {given!r}."
         return f"{_called(parameter)} is invalid: {_start(error.message)}; see {typed} --help"
     commands = getattr(context.command, "commands", None) if context is not None else None
     if commands and "'" in error.message:
@@ -79,6 +88,36 @@ def _called(parameter: Any) -> str:
     return str(max(parameter.opts, key=len))
 
 
+def _expected(parameter: Any) -> str:
+    """The numbers that an option takes, in words; empty text for other options."""
+    described, converter = (
+        getattr(parameter, "type_descriptor", None),
+        getattr(parameter, "type", None),
+    )  # new, old typer
+    kind = str(getattr(described, "annotation", None) or getattr(converter, "name", ""))
+    if "int" not in kind and "float" not in kind:
+        return ""
+    limits = [getattr(parameter, name, getattr(converter, name, None)) for name in ("min", "max")]
+    bounds = [
+        f"{word} {limit}" for word, limit in zip(("at least", "at most"), limits, strict=True) if limit is not None
+    ]
+    noun = "a whole number" if "int" in kind else "a number"
+    return f"{noun} of {' and '.join(bounds)}" if bounds else noun
+
+
+def _given(parameter: Any, context: Any) -> str | None:
+    """What was typed as the value of an option; the last, if it was given several times."""
+    words = list(context.meta.get(TYPED, ()))
+    found = None
+    for number, word in enumerate(words):
+        for name in parameter.opts:
+            if word == name:
+                found = next(iter(words[number + 1 : number + 2]), None)
+            elif word.startswith(f"{name}=") or (not name.startswith("--") and word.startswith(name)):
+                found = word.removeprefix(name).removeprefix("=")
+    return found
+
+
 def _meaning(parameter: Any) -> str:
     text = (getattr(parameter, "help", None) or "").rstrip(".")
     return f" ({_start(text)})" if text else ""
@@ -93,6 +132,53 @@ def _form(context: Any, typed: str) -> str:
 def _start(text: str) -> str:
     """The text as the middle of a sentence."""
     return text[:1].lower() + text[1:].rstrip(".")
+
+
+# ---- help -----------------------------------------------------------------------------------------------------------
+
+
+class Verb(TyperCommand):
+    """A command whose help shows what its options take (NUMBER, PATH, TEXT) and nothing after flags and arguments."""
+
+    def __init__(self, *args: Any, **given: Any):
+        super().__init__(*args, **given)
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":  # its name says what it is; typer would add the Python type
+                parameter.display_type_rich = lambda ctx: ""  # type: ignore[attr-defined]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Store the arguments: error messages quote them, and the help of a figure depends on them."""
+        ctx.meta[TYPED] = list(args)
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """``--help``, a flag."""
+        return _without_value(super().get_help_option(ctx))
+
+
+class Verbs(TyperGroup):
+    """The command line as a whole."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """``--help``, a flag."""
+        return _without_value(super().get_help_option(ctx))
+
+
+def _without_value(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option
+
+
+def name_values(verb: Any) -> None:
+    """Give the options of a verb a metavar by their type, where they have none."""
+    verb.__annotations__ = typing.get_type_hints(verb, include_extras=True)  # evaluated once, so that it can be changed
+    for hint in verb.__annotations__.values():
+        for info in getattr(hint, "__metadata__", ()):
+            if getattr(info, "metavar", "") is None:
+                kinds = {hint.__origin__, *typing.get_args(hint.__origin__)}
+                kinds |= {deep for one in kinds for deep in typing.get_args(one)}
+                info.metavar = next(name for kind, name in METAVARS.items() if kind in kinds)
 
 
 def paragraphs(text: str) -> str:

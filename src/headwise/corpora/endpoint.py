@@ -60,9 +60,7 @@ class Endpoint:
         if not self.url.startswith(("http://", "https://")):
             raise DataError(f"an endpoint is a URL such as http://localhost:8000/v1, not {self.url!r}")
         if not self.model:
-            raise DataError(
-                "an endpoint needs the name of its model; give it as NAME (--endpoint-model, --judge-model)"
-            )
+            raise DataError(f"the endpoint {self.url} needs the name of the model served there; give model='NAME'.")
 
     def ask(
         self, messages: Sequence[dict[str, str]], *, temperature: float = 0.0, limit: int = 64, seed: int = 0

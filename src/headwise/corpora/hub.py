@@ -52,15 +52,19 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
             ...
         headwise.core.errors.DataError: there is no file 'triviaqaa' and no question set of that name. Did you mean ...? ...
     """
-    if spec is None:
-        return packaged_questions()
     if isinstance(spec, Questions):
         return spec
     name, equals, folder = str(spec).partition("=")
-    if equals and name in SETS:
-        return read_hub_rows(name, folder)
-    if str(spec) in SETS and not Path(spec).exists():
-        return hub_questions(str(spec))
+    known = name in SETS and (bool(equals) or not Path(name).exists())
+    if one_means is not None and (spec is None or known):
+        raise DataError(
+            f"--one-means (one_means=) is for the labels in a file of yours, and {'the packaged questions' if spec is None else name} "
+            "have none; give the file with --questions, or omit it."
+        )
+    if spec is None:
+        return packaged_questions()
+    if known:
+        return read_hub_rows(name, folder) if equals else hub_questions(name)
     if not Path(spec).exists() and not Path(spec).suffix:
         raise DataError(
             f"there is no file {str(spec)!r} and no question set of that name. {did_you_mean(str(spec), SETS)}"

@@ -10,11 +10,12 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from headwise.core.errors import DataError
 from headwise.corpora.rows import digest_of, interleave, require_unique_ids, translate_read_errors
 
-__all__ = ["Passage", "Passages", "packaged_passages", "read_passages"]
+__all__ = ["Passage", "Passages", "packaged_passages", "parse_text_line", "read_passages"]
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,18 @@ def _from_jsonl(path: Path) -> list[Passage]:
     for number, line in enumerate(_content(path).split("\n"), start=1):  # splitlines() would split JSON strings
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"line {number} of {path} is not JSON ({error.msg}); write one JSON object per line"
-            ) from error
-        if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-            raise DataError(f'line {number} of {path} has no text; every line needs a field "text" that is a string')
+        row = parse_text_line(path, number, line)
         fields = {key: str(row[key]) for key in ("register", "language") if key in row}
         items.append(Passage(str(row.get("id", f"{path.stem}-{number}")), row["text"], **fields))
     return items
+
+
+def parse_text_line(path: Path, number: int, line: str) -> dict[str, Any]:
+    """A line of JSONL as an object with a field "text"."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"line {number} of {path} is not JSON ({error.msg}); write one JSON object per line") from error
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise DataError(f'line {number} of {path} has no text; every line needs a field "text" that is a string')
+    return row

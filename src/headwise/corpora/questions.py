@@ -152,7 +152,7 @@ def read_questions(path: str | Path, *, one_means: str | None = None) -> Questio
         'wrong'
     """
     if one_means not in (None, "correct", "wrong"):
-        raise DataError(f"1 can mean 'correct' or 'wrong' in a label, not {one_means!r}")
+        raise DataError(f"--one-means (one_means=) takes correct or wrong, not {one_means!r}.")
     path = Path(path)
     rows = read_rows(path)
     if not rows:
@@ -245,8 +245,8 @@ def _label(row: Mapping[str, Any], where: str, one_means: str | None) -> str | N
         raise DataError(f"{where} has the label {given!r}. {did_you_mean(word, ('correct', 'wrong', 'refused'))}")
     if one_means is None:
         raise DataError(
-            f"{where} has the label {given!r}, and the meaning of 1 (or true) is not set; pass one_means='correct' or "
-            "one_means='wrong' (--one-means), or write correct, wrong or refused"
+            f"{where} has the label {given!r}, which may mean correct or wrong; add --one-means correct or --one-means wrong "
+            "(in Python one_means='correct'), or write the labels as correct, wrong or refused."
         )
     other = {"correct": "wrong", "wrong": "correct"}[one_means]
     return one_means if BOOLEANS[word] else other

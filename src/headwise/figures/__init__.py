@@ -5,7 +5,7 @@
     to_payload(figure)                          # JSON for the browser
 
 Importing this loads no drawing library; `save` does. Each study makes its own figure
-(``studies/<name>/figure.py``); one without is drawn by `generic_head_maps`.
+(``studies/<name>/figure.py``); one without is drawn by `head_table_maps`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from headwise.figures.figure import Figure
-from headwise.figures.head_maps import generic_head_maps
+from headwise.figures.head_maps import head_table_maps
 from headwise.figures.panels import (
     Axis,
     Category,
@@ -53,7 +53,7 @@ __all__ = [
     "Scatter",
     "Tiles",
     "from_payload",
-    "generic_head_maps",
+    "head_table_maps",
     "save",
     "scale_around",
     "scale_over",

@@ -1,6 +1,6 @@
 """Layer x head maps of a Dataset: which ones, with intervals and baselines, and a generic figure of them.
 
-A study whose spec names no figure is drawn by `generic_head_maps`: one heatmap per head-table column, its largest values
+A study whose spec names no figure is drawn by `head_table_maps`: one heatmap per head-table column, its largest values
 marked, its baseline on the colour bar. `named_maps` is shared with `headwise.describe.narrator`, so that figure and words
 are about the same maps.
 """
@@ -22,7 +22,7 @@ from headwise.figures.provenance import cell_names, provenance_caption, provenan
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.studies.spec import HeadColumn
 
-__all__ = ["NamedMap", "chosen_keys", "generic_head_maps", "named_maps"]
+__all__ = ["NamedMap", "chosen_keys", "head_table_maps", "named_maps"]
 
 MARKED_HEADS = 3
 MAX_PANELS = 12
@@ -107,7 +107,7 @@ def _text(one: xr.Dataset, coord: str) -> str:
     return str(one[coord].values) if coord in one.coords and one[coord].ndim == 0 else ""
 
 
-def generic_head_maps(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None = None) -> Figure:
+def head_table_maps(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None = None) -> Figure:
     """A heatmap per head-table column, for a study that has no figure of its own.
 
     Args:
@@ -118,7 +118,7 @@ def generic_head_maps(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] |
         At most `MAX_PANELS` maps and a legend.
 
     Examples:
-        >>> generic_head_maps(atlas["profile"], ["value"]).panels[1].title
+        >>> head_table_maps(atlas["profile"], ["value"]).panels[1].title
         'First token (sink)'
     """
     every = [one for one in named_maps(dataset, columns) if one.measured]

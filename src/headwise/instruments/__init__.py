@@ -1,7 +1,7 @@
 """Observers of attention heads: what each requests from a layer, what it costs, and what it reads."""
 
 from headwise.instruments.activations import Activations
-from headwise.instruments.drop_effects import DropEffects
+from headwise.instruments.drop_effects import AttentionDropEffects
 from headwise.instruments.outputs import HeadOutputs, HeadValues, RawHeadOutputs
 from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, MapComparison, PatternStatistics
 from headwise.instruments.patterns import Patterns, PooledMaps
@@ -9,7 +9,21 @@ from headwise.instruments.profile import STATISTICS, Profile
 from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum, AttentionReceived, Spectrum
 
 __all__ = [
-    "PARTS", "PATTERN_STATISTICS", "STATISTICS", "TOP_K", "Activations", "AnswerSpectrum", "AttentionReceived",
-    "DropEffects", "HeadOutputs", "HeadValues", "MapComparison", "PatternStatistics", "Patterns", "PooledMaps",
-    "Profile", "RawHeadOutputs", "Spectrum",
+    "PARTS",
+    "PATTERN_STATISTICS",
+    "STATISTICS",
+    "TOP_K",
+    "Activations",
+    "AnswerSpectrum",
+    "AttentionDropEffects",
+    "AttentionReceived",
+    "HeadOutputs",
+    "HeadValues",
+    "MapComparison",
+    "PatternStatistics",
+    "Patterns",
+    "PooledMaps",
+    "Profile",
+    "RawHeadOutputs",
+    "Spectrum",
 ]  # fmt: skip

@@ -27,16 +27,16 @@ from headwise.seam import AttentionCall
 NEEDED_MASS = 0.99  # of a row's weight
 
 
-class DropEffects(HeadReadings):
+class AttentionDropEffects(HeadReadings):
     """The effect of dropping rules on each head alone.
 
     Args:
         rules: rules that drop weights; several are applied in one pass.
 
     Examples:
-        >>> from headwise.instruments import DropEffects
+        >>> from headwise.instruments import AttentionDropEffects
         >>> from headwise.kernels import SparsityRule
-        >>> with hw.observe(model, DropEffects([SparsityRule("top", 1)])) as seen:
+        >>> with hw.observe(model, AttentionDropEffects([SparsityRule("top", 1)])) as seen:
         ...     _ = model(**model.encode("the old river was the old river"))
         >>> seen["drop_effects"].mass.sel(layer=0).isel(example=0, rule=0).values.round(2)  # L0H3 attends to one token
         array([0.34, 0.  , 0.25, 0.  , 0.36, 0.23], dtype=float32)

@@ -62,8 +62,8 @@ def require_working_dtype(dtype: Any, device: torch.device, name: str) -> None:
     """Refuse bfloat16 on a CPU that announces AMX but traps on it."""
     if device.type == "cpu" and dtype == torch.bfloat16 and not bfloat16_works(cache_folder()):
         raise ModelError(
-            f"{name} cannot run in bfloat16 on this CPU, which announces AMX but dies by SIGILL when torch uses it; use "
-            f"dtype='float32', or set ONEDNN_MAX_CPU_ISA={SAFE_ISA} before Python starts."
+            f"{name} cannot run in bfloat16 on this CPU, which reports AMX support but crashes (SIGILL) when torch uses it; use "
+            f"dtype='float32' (--dtype float32), or set ONEDNN_MAX_CPU_ISA={SAFE_ISA} before Python starts."
         )
 
 
@@ -91,9 +91,9 @@ def choose_device(device: str | torch.device | None = None, placement: DevicePla
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 NO_GPU = ("cpu", "disk")
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 UNITS |= {f"{letter}I": 2**power for letter, power in (("K", 10), ("M", 20), ("G", 30), ("T", 40))}
-_SIZE = re.compile(r"([\d.]+)\s*([KMGT]?I?)B?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]I?)B?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class DevicePlacement:
         if device_map is None and (limits is not None or offload_folder is not None):
             device_map = "auto"
         if limits is not None and not (isinstance(device_map, str) and device_map in STRATEGIES):
-            raise ModelError("max_memory limits device_map='auto'; a map that names devices needs none.")
+            raise ModelError(
+                "--memory (max_memory=) limits --device-map auto; a map that names devices needs none, so omit it."
+            )
         return cls(_read_map(device_map), limits, offload_folder)
 
     def __bool__(self) -> bool:
@@ -170,14 +172,16 @@ def read_memory(given: str | Mapping[Any, Any] | None) -> dict[int | str, int] |
     pairs = list(given.items()) if isinstance(given, Mapping) else [(name, size) for name, _, size in parts or ()]
     found = {_device_name(str(name).strip()): _bytes(name, size) for name, size in pairs}
     if not found:
-        raise ModelError("max_memory names no device; write it as cpu=8GiB,0=20GiB.")
+        raise ModelError("--memory (max_memory=) names no device; write it as cpu=8GiB,0=20GiB.")
     return found
 
 
 def _device_name(name: str) -> int | str:
     name = name.removeprefix("cuda:")
     if not name.isdigit() and name not in ("cpu", "mps", "xpu"):
-        raise ModelError(f"max_memory names {name!r}; devices are cpu and the numbers of GPUs: cpu=8GiB,0=20GiB.")
+        raise ModelError(
+            f"--memory (max_memory=) names the device {name!r}; devices are cpu and the numbers of GPUs, as in cpu=8GiB,0=20GiB."
+        )
     return int(name) if name.isdigit() else name
 
 
@@ -186,7 +190,10 @@ def _bytes(name: Any, size: Any) -> int:
         return size
     found = _SIZE.fullmatch(str(size).strip())
     if found is None or found[2].upper() not in UNITS:
-        raise ModelError(f"max_memory gives {str(name).strip()!r} {str(size)!r}; write a size as 8GiB, 500MB, ...")
+        raise ModelError(
+            f"--memory (max_memory=) gives {str(name).strip()!r} the size {str(size)!r}; write sizes with their unit, as in "
+            "cpu=8GiB,0=20GiB."
+        )
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 

@@ -21,7 +21,7 @@ from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
 from headwise.describe.narrator import generic
 from headwise.describe.writer import Description
 from headwise.figures.figure import Figure
-from headwise.figures.head_maps import generic_head_maps
+from headwise.figures.head_maps import head_table_maps
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
 
@@ -109,7 +109,7 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
     """
     spec = _spec(name, "figure")
     _refuse_conflicts(spec, options, figure_defaults(name))
-    function = spec.load("figure") or partial(generic_head_maps, columns=spec.head_columns)
+    function = spec.load("figure") or partial(head_table_maps, columns=spec.head_columns)
     figure: Figure = function(dataset, **options)
     return figure
 

@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.options import option
 from headwise.core.schema import Renames, Schema, Variable
 
 if TYPE_CHECKING:
@@ -34,18 +35,6 @@ __all__ = [
     "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec", "Variable",
     "option",
 ]  # fmt: skip
-
-
-def option(default: Any, help: str, *, minimum: float | None = None, choices: tuple[str, ...] = ()) -> Any:
-    """A field of a study's options: its default, its help text, and what values it takes.
-
-    Args:
-        default: where the user gives none.
-        help: one phrase, shown by ``headwise studies STUDY`` and in the reference.
-        minimum: the smallest allowed value.
-        choices: all allowed values.
-    """
-    return field(default=default, metadata={"help": help, "minimum": minimum, "choices": choices})
 
 
 @dataclass(frozen=True)

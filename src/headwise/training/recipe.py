@@ -21,44 +21,45 @@ import math
 from dataclasses import asdict, dataclass
 
 from headwise.core.errors import StudyError
+from headwise.core.options import option
 
-__all__ = ["GecoController", "Recipe"]
+__all__ = ["GecoController", "SparsityRecipe"]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SparsityRecipe:
     """All settings. The loss stays within `slack` of the dense model's on the same text; open edges are penalised.
 
     Examples:
         The gates' bias falls to 0 over the first third of the run.
 
-        >>> recipe = Recipe(steps=300)
+        >>> recipe = SparsityRecipe(steps=300)
         >>> [round(recipe.bias_at(step), 1) for step in (0, 50, 100, 200)]
         [8.0, 4.2, 0.4, 0.0]
     """
 
-    steps: int = 1000  # of the optimiser
-    batch: int = 16  # rows per step
-    length: int = 512  # tokens per row
-    micro_batch: int = 0  # rows per forward pass; 0: all rows of a step
-    learning_rate: float = 1e-3  # after the warmup
-    warmup: int = 50  # steps of rising learning rate; it decays to a tenth over the last fifth
-    slack: float = 0.03  # nats per token by which held-out loss may exceed the dense model's
-    bias: float = 8.0  # of the gates at the start: nearly all open
-    anneal: float = 0.35  # fraction of the steps over which the bias falls to 0
-    pressure: float = 0.05  # initial weight of the sparsity penalty (the share of open edges)
-    max_pressure: float = 1e4  # upper bound of that weight
-    speed: float = 0.02  # of the controller: largest change of the log weight per step
-    min_share: float = 0.0  # share of open edges below which there is no penalty
-    hold: str = "loss"  # the constrained quantity: "loss", or the "distance" to the dense model's distribution
-    distil: float = 1.0  # weight of distillation; the rest is the cross-entropy of the text
-    rank: int = 16  # of the adapter; 0: all weights are trained
-    rank_attention: int = 0  # of the adapter on queries and keys; 0: the same rank
-    gated: bool = True  # False: the dense control, the same training without gates
-    evaluate: int = 100  # steps between evaluations on held-out text
-    rows: int = 8  # held-out rows per kind and evaluation
-    checkpoint: int = 200  # steps between checkpoints
-    seed: int = 0  # of rows and gates
+    steps: int = option(1000, "number of training steps")
+    batch: int = option(16, "rows per step")
+    length: int = option(512, "tokens per row")
+    micro_batch: int = option(0, "rows per forward pass; 0: all rows of a step")
+    learning_rate: float = option(1e-3, "learning rate after the warmup")
+    warmup: int = option(50, "steps of rising learning rate; over the last fifth of the run it falls to a tenth")
+    slack: float = option(0.03, "nats per token by which the held-out loss may exceed that of the dense model")
+    bias: float = option(8.0, "bias of the gates at the start, when nearly all are open")
+    anneal: float = option(0.35, "fraction of the steps over which the bias falls to 0")
+    pressure: float = option(0.05, "initial weight of the sparsity penalty, which is the share of open edges")
+    max_pressure: float = option(1e4, "upper bound of that weight")
+    speed: float = option(0.02, "largest change of the logarithm of that weight per step")
+    min_share: float = option(0.0, "share of open edges below which there is no penalty")
+    hold: str = option("loss", "constrained quantity: loss, or distance (to the dense model's next-token distribution)")
+    distil: float = option(1.0, "weight of distillation, from 0 to 1; the rest is the cross-entropy of the text")
+    rank: int = option(16, "rank of the adapter; 0 trains all weights")
+    rank_attention: int = option(0, "rank of the adapter on queries and keys; 0: the same rank")
+    gated: bool = option(True, "no: train the same way without gates, as a dense control")
+    evaluate: int = option(100, "steps between evaluations on held-out text")
+    rows: int = option(8, "held-out rows per kind of text and evaluation")
+    checkpoint: int = option(200, "steps between checkpoints")
+    seed: int = option(0, "random seed of the rows and gates")
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length", "evaluate", "rows", "checkpoint"):

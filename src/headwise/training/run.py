@@ -37,7 +37,7 @@ from headwise.core.errors import DataError, StudyError
 from headwise.model import Model, is_offloaded
 from headwise.model.adapters import base_digest
 from headwise.model.gate import put_gate, training, write_gate
-from headwise.training.recipe import GecoController, Recipe
+from headwise.training.recipe import GecoController, SparsityRecipe
 from headwise.training.student import ALPHA, Evaluation, Student, evaluate, fit_of, visible_pairs
 from headwise.training.texts import Texts
 
@@ -53,7 +53,7 @@ def sparsify(
     model: Model,
     texts: Texts,
     held_out: Texts,
-    recipe: Recipe | None = None,
+    recipe: SparsityRecipe | None = None,
     *,
     unseen: Texts | None = None,
     output: str | Path = "sparse",
@@ -80,15 +80,15 @@ def sparsify(
     Examples:
         Two steps only; a real run takes about a thousand.
 
-        >>> from headwise.training import Recipe, read_texts
+        >>> from headwise.training import SparsityRecipe, read_texts
         >>> _ = (folder / "prose.txt").write_text("the old river was under the old house . " * 20)
         >>> texts = read_texts([folder / "prose.txt"], model)
-        >>> recipe = Recipe(steps=2, batch=2, length=16, rank=0, evaluate=1, rows=1, checkpoint=2)
+        >>> recipe = SparsityRecipe(steps=2, batch=2, length=16, rank=0, evaluate=1, rows=1, checkpoint=2)
         >>> done = hw.sparsify(model, texts, texts, recipe, output=folder / "sparse")
         >>> (done / "training.json").exists(), (done / "model.safetensors").exists()
         (True, True)
     """
-    recipe = recipe or Recipe()
+    recipe = recipe or SparsityRecipe()
     folder = Path(output)
     require_unfinished(folder)
     if is_offloaded(model.hf):
@@ -132,7 +132,7 @@ def require_unfinished(folder: Path) -> None:
 class _TrainingRun:
     """The state of a run."""
 
-    def __init__(self, model: Model, texts: Texts, held_out: Texts, recipe: Recipe, folder: Path):
+    def __init__(self, model: Model, texts: Texts, held_out: Texts, recipe: SparsityRecipe, folder: Path):
         self.texts, self.held_out, self.recipe, self.folder = texts, held_out, recipe, folder
         self.student = Student(model, recipe)
         self.weights = self.student.weights

@@ -25,7 +25,7 @@ from headwise.core.errors import ModelError
 from headwise.model import Model
 from headwise.model.gate import gate_of, register, training
 from headwise.seam import Structure, refuse_unseeable, routed
-from headwise.training.recipe import Recipe
+from headwise.training.recipe import SparsityRecipe
 from headwise.training.texts import Texts
 
 __all__ = ["ALPHA", "Evaluation", "Fit", "Student", "evaluate", "fit_of", "visible_pairs"]
@@ -37,7 +37,7 @@ QUERY_KEY_NAMES = ("q", "k", "qkv", "query", "key", "query_key_value")  # of pro
 class Student:
     """A model in training."""
 
-    def __init__(self, model: Model, recipe: Recipe):
+    def __init__(self, model: Model, recipe: SparsityRecipe):
         structure = Structure.of(model)
         refuse_unseeable(structure)
         if gate_of(model.hf) is not None or model.adapter is not None:
@@ -87,7 +87,7 @@ class Student:
         return found
 
 
-def _ranks(structure: Structure, recipe: Recipe) -> dict[str, int]:
+def _ranks(structure: Structure, recipe: SparsityRecipe) -> dict[str, int]:
     """Module name -> rank, for every linear map in the layers (attention and MLP)."""
     inside = {id(module) for layer in structure.layers for module in layer.modules() if isinstance(module, nn.Linear)}
     names = [name for name, module in structure.hf.named_modules() if id(module) in inside]

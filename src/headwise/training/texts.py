@@ -8,7 +8,6 @@ resumed run draws the same rows.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.core.errors import DataError
+from headwise.corpora.passages import parse_text_line
 from headwise.model import Model, tokenizer_digest
 from headwise.model.library_calls import silence_transformers
 
@@ -79,12 +79,12 @@ class Texts:
 
 
 def read_texts(paths: Sequence[str | Path], model: Model, cache: Path | None = None) -> Texts:
-    """Read and tokenize files; each file is a kind of text, named after it.
+    """Read and tokenise files; each file is a kind of text, named after it.
 
     Args:
         paths: .txt files, .jsonl files (one ``text`` per line), or folders of them.
         model: the model whose tokenizer is used.
-        cache: a folder for token ids, so that a file is tokenized once; None: no cache.
+        cache: a folder for token ids, so that a file is tokenised once; None: no cache.
 
     Returns:
         Token ids by kind.
@@ -159,14 +159,13 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
 def _documents(file: Path, raw: bytes) -> list[str]:
     try:
         text = raw.decode("utf-8")
-        lines = text.split("\n") if file.suffix == ".jsonl" else [text]
-        found = [line for line in lines if line.strip()]
-        if file.suffix == ".jsonl":
-            found = [str(json.loads(line)["text"]) for line in found]
-    except (UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f'{file} could not be read ({error}); give UTF-8 text, in .jsonl one {{"text": "..."}} per line.'
-        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8 text ({error}); save it as UTF-8.") from error
+    if file.suffix == ".jsonl":
+        numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
+        found = [str(parse_text_line(file, number, line)["text"]) for number, line in numbered]
+    else:
+        found = [text] if text.strip() else []
     if not found:
         raise DataError(f"{file} contains no text; give text to train on.")
     return found

@@ -36,23 +36,31 @@ class AnsweringOptions(StudyOptions):
     """
 
     study = "answers"
-    few_shot: int | None = option(None, "few-shot examples per prompt; None: the default for chat or plain prompts")
+    few_shot: int | None = option(
+        None, "number of worked examples before each question, 0 to 5; None: 0 with the chat template, else 5"
+    )
     chat: bool | None = option(None, "whether to use the chat template; None: if the model has one")
-    max_new_tokens: int = option(32, "maximum tokens of an answer", minimum=1)
+    max_new_tokens: int = option(32, "maximum number of tokens in an answer", minimum=1)
     reasoning_tokens: int = option(
-        192, "maximum tokens of an answer to a word problem, which is solved in steps", minimum=1
+        192, "maximum number of tokens in an answer to a word problem, which is solved in steps", minimum=1
     )
     temperature: float = option(0.0, "sampling temperature; 0 is greedy", minimum=0)
-    endpoint: Endpoint | None = option(None, "endpoint that generates the answers, which the model then only reads")
-    judge: Endpoint | None = option(None, "endpoint that labels the answers instead of the matching rules")
+    endpoint: Endpoint | None = option(
+        None,
+        "server that generates the answers; the model then only reads them",
+        cli="--endpoint URL --endpoint-model NAME",
+    )
+    judge: Endpoint | None = option(
+        None, "server that labels the answers instead of the matching rules", cli="--judge URL --judge-model NAME"
+    )
     too_long: str = option(
         "refuse",
-        "whether a question that does not fit into the context is an error or is dropped",
+        "questions that do not fit into the context: refuse (stop with an error) or drop (leave them out)",
         choices=("refuse", "drop"),
     )
     batch: int = option(64, "prompts per batch", minimum=1)
     batch_tokens: int = option(16384, "tokens per batch, padding included")
-    shard: int = option(64, "questions per commit", minimum=1)
+    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "random seed of sampling, where the temperature is above 0")
 
 

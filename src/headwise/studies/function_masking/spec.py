@@ -42,7 +42,10 @@ class FunctionMaskingOptions(StudyOptions):
 
     study = "function_masking"
     heads: tuple[int, ...] = option((4, 8, 16, 32, 64), "numbers of heads that are masked, increasing")
-    size: int = option(32, "number of heads in cross-masking, augmenting and hierarchy; one of heads")
+    size: int = option(
+        32,
+        "number of heads that are masked or augmented in the other experiments; must be one of function_masking.heads",
+    )
     factor: float = option(1e-3, "factor that scales masked heads")
     where: str = option(
         "answer",
@@ -57,7 +60,9 @@ class FunctionMaskingOptions(StudyOptions):
         3, "minimum number of such steps; a function with fewer is not tested by masking", minimum=2
     )
     failed_steps: int = option(
-        2, "maximum number of held-out steps per function, failed by the intact model, masked at `size`", minimum=0
+        2,
+        "maximum number of held-out steps per function, failed by the intact model, on which `size` heads are masked",
+        minimum=0,
     )
     augmented_steps: int = option(
         4, "maximum number of held-out steps per function, solved or failed, that are augmented; 0: none", minimum=0

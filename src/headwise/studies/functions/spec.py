@@ -62,11 +62,13 @@ class FunctionsOptions(StudyOptions):
         minimum=20,
     )
     max_epochs: int = option(
-        20, "maximum number of training epochs; how many are used is chosen within the training steps", minimum=1
+        20,
+        "maximum number of training epochs; the number used is that with the lowest loss on some held-out training steps",
+        minimum=1,
     )
     batch: int = option(32, "questions per batch", minimum=1)
-    shard: int = option(32, "questions per commit", minimum=1)
-    seed: int = option(0, "seed of the sample of steps; the first of the probes' seeds")
+    shard: int = option(32, "number of examples between saves; a killed build loses at most these", minimum=1)
+    seed: int = option(0, "random seed of the sample of steps and of the probes, which use seed, seed + 1, ...")
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:

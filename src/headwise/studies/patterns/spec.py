@@ -62,7 +62,7 @@ class PatternsOptions(StudyOptions):
     peak: float = option(0.3, "weight above which an off-diagonal edge counts as a peak")
     heads_off: str | None = option(None, 'compare with the same model without these heads, such as "L3H1,L5H2"')
     batch_tokens: int = option(1024, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(16, "prompts between two commits", minimum=1)
+    shard: int = option(16, "number of examples between saves; a killed build loses at most these", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

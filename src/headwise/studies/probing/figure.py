@@ -1,4 +1,4 @@
-"""The figure of the probing study: at which layer and token does the model know that it errs?
+"""The figure of the probing study: at which layer and token can a probe detect that the answer is wrong?
 
 ``kind="tokens"``: a layer x token map, layer 0 at the top, the fifteen tokens in the order of the text; each cell the
 held-out AUROC of a probe, 0.5 to 1.0. A black frame stands around the exact-answer columns over the layers within 0.02

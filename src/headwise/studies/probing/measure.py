@@ -1,4 +1,4 @@
-"""At which layer and token does the model know that it errs?
+"""At which layer and token can a probe detect that the answer is wrong?
 
 Shown: every question with the answer the model gave (study `answers`), prompt and answer in one teacher-forced pass.
 Observed: activations at fifteen tokens (`positions`) of every layer, at chosen sites; every head's output at the

@@ -31,7 +31,7 @@ SITES = ("residual", "attention_out", "mlp_in", "mlp_out")
 
 @dataclass(frozen=True)
 class ProbingOptions(StudyOptions):
-    """Options of the study `probing`: at which layer and token does the model know that it errs?
+    """Options of the study `probing`: at which layer and token can a probe detect that the answer is wrong?
 
     Examples:
         >>> ProbingOptions(sites=("residual", "mlp_out"), shuffles=200).sites
@@ -60,7 +60,7 @@ class ProbingOptions(StudyOptions):
     paper: bool = option(True, "also run the paper's protocol, at the first site")
     p_true: bool = option(True, "also ask the model whether its answer is true")
     batch_tokens: int = option(2048, "tokens per batch, padding included", minimum=1)
-    shard: int = option(64, "answers per committed shard", minimum=1)
+    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "random seed of folds and label permutations")
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ def _against(name: str, dims: tuple[str, ...]) -> tuple[Variable, ...]:
 
 PROBING = DatasetSpec(
     name="probing",
-    question="At which layer and token does the model know that it errs?",
+    question="At which layer and token can a probe detect that the answer is wrong?",
     method=Method(
         "The model answers each question greedily; a stated matching rule labels the answer correct or "
         "wrong. At every layer and at fifteen tokens around the question's end and the exact answer, a "

@@ -1,4 +1,4 @@
-"""The probing study in words: at which layer and token does the model know that it errs?
+"""The probing study in words: at which layer and token can a probe detect that the answer is wrong?
 
 Where the map peaks and dips, which tokens are most informative, the framed region, heads, leak, baselines. A map whose best
 cell is no better than the best with permuted labels is described as such, without a peak. Every number is computed from the

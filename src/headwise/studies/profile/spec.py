@@ -37,11 +37,11 @@ class ProfileOptions(StudyOptions):
     """
 
     study = "profile"
-    max_tokens: int = option(1024, "tokens per text at most; longer texts are truncated", minimum=8)
+    max_tokens: int = option(1024, "maximum number of tokens per text; longer texts are truncated", minimum=8)
     repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2)
-    period: int = option(128, "tokens in such a sequence before it repeats", minimum=3)
+    period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
     batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(10, "examples between two commits", minimum=1)
+    shard: int = option(10, "number of examples between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "seed of the random tokens")
 
 

@@ -52,7 +52,9 @@ class RelationValidationOptions(StudyOptions):
     draws: int = option(5, "number of draws of random heads, the control", minimum=2)
     same_layers: bool = option(False, "draw random heads from the same layers as the heads that they replace")
     batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
-    shard: int = option(64, "relations per commit; their prompts are measured together", minimum=1)
+    shard: int = option(
+        64, "number of examples (relations) between saves; a killed build loses at most these", minimum=1
+    )
     seed: int = option(0, "seed of prompts and random heads")
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ class SamplingOptions(StudyOptions):
     layer: int | None = option(None, "layer of the probe; None: where the probing map is best at the exact answer")
     site: str | None = option(None, "hook point of the probe; None: the first of the probing map")
     folds: int = option(5, "number of cross-validation folds", minimum=2)
-    shard: int = option(8, "questions per committed shard", minimum=1)
+    shard: int = option(8, "number of examples between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "random seed of the samples")
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
 
 SAMPLES = DatasetSpec(
     name="samples",
-    question="Asked many times, which answer to take?",
+    question="If a question is sampled many times, which answer is best?",
     method=Method(
         "Each question is answered many times by sampling. The number of correct answers, and how far the "
         "wrong ones agree, define types of error; strategies choose one of the samples, among them a "

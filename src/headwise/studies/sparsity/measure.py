@@ -4,7 +4,7 @@ Shown: prompts of equal length, cut from the texts. Rules (`kernels.sparsify`): 
 the first tokens, entmax, each at several strengths; control: as many keys as top-k keeps, drawn at random.
 
 One dense pass measures, for every rule and head, the share of visible edges kept, the share of weight dropped, and the
-change of the head's output (`instruments.DropEffects`). Then one pass per rule, with all heads sparsified at once, measures
+change of the head's output (`instruments.AttentionDropEffects`). Then one pass per rule, with all heads sparsified at once, measures
 the rise of the loss and the divergence KL(dense || sparse) of the next-token distributions. All differences are paired by
 prompt, with 95 % intervals over prompts (Student's t).
 
@@ -29,7 +29,7 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, RULE
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
-from headwise.instruments import DropEffects
+from headwise.instruments import AttentionDropEffects
 from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import Model
@@ -76,7 +76,7 @@ def rules_of(options: SparsityOptions) -> tuple[SparsityRule, ...]:
 
 
 def _measure_batch(structure: Structure, ids: Tensor, rules: Sequence[SparsityRule]) -> xr.Dataset:
-    dense, seen = _logs(structure, ids, DropEffects(rules))
+    dense, seen = _logs(structure, ids, AttentionDropEffects(rules))
     losses, divergences = [_loss(dense, ids)], []
     for rule in rules:
         logs, _ = _logs(structure, ids, DropAttention(rule))

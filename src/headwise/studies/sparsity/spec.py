@@ -56,7 +56,7 @@ class SparsityOptions(StudyOptions):
     prompts: int = option(30, "number of prompts", minimum=4)
     tokens: int = option(64, "tokens per prompt", minimum=8)
     batch_tokens: int = option(512, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(10, "prompts between two commits", minimum=1)
+    shard: int = option(10, "number of examples between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "seed of the rule random")
 
     def __post_init__(self) -> None:

@@ -143,7 +143,8 @@ class AnswerScorer:
         if digest != detector.about_.get("digest"):
             raise AtlasError(
                 f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about_.get('digest')}), "
-                f"and this model is {loaded.id} ({digest}); a detector is valid for its own model only"
+                f"and this model is {loaded.id} ({digest}); a detector is valid for its own model only; give that "
+                "model with --model, or build an atlas of this one with headwise build --studies spectral"
             )
         prompt = found.provenance("answers").parameters
         options = AnsweringOptions(few_shot=prompt["few_shot"], chat=prompt["chat"])

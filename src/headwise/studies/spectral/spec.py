@@ -42,7 +42,7 @@ class SpectralOptions(StudyOptions):
         None, "eigenvalues per head for the detectors; None: the largest of 5, 10, 25, 50 and 100 that every text has"
     )
     batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
-    shard: int = option(64, "answers per commit", minimum=1)
+    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
     shuffles: int = option(500, "number of label permutations for the null", minimum=200)
     seed: int = option(0, "random seed of permutations and folds")
 
