@@ -20,7 +20,11 @@ from headwise.cli.usage import VERB_SYNONYMS
         (["draw"], "there is no verb 'draw'. Did you mean 'show'? Known: answers, build"),
         (["profile"], "there is no verb 'profile'. profile is a study: headwise show ATLAS profile draws it"),
         (["plan", "one", "two"], "plan got unexpected arguments (two); write: headwise plan [MODEL]"),
-        (["plan", "--limit", "many"], "--limit is invalid: "),
+        (["plan", "--limit", "many"], "--limit takes a whole number of at least 0, not 'many'."),
+        (["heads", "atlas", "-n", "0"], "--limit takes a whole number of at least 1, not '0'."),
+        (["heads", "atlas", "-n-3"], "--limit takes a whole number of at least 1, not '-3'."),
+        (["answers", "atlas", "--limit=1.5"], "--limit takes a whole number of at least 1, not '1.5'."),
+        (["sparsify", "--slack", "some"], "--slack takes a number, not 'some'."),
         (
             ["describe", "atlas", "profile", "extra"],
             "describe got unexpected arguments (extra); write: headwise describe ATLAS STUDY",
@@ -71,6 +75,24 @@ def test_every_verb_has_examples_of_its_own_and_nothing_is_cut(headwise, monkeyp
         assert said.code == 0 and max(map(len, said.out.splitlines())) <= columns
         assert "…" not in said.out
         assert f"headwise {verb}" in said.out.split("Example")[-1]
+
+
+@pytest.mark.parametrize("verb", [*verbs(), "show atlas patterns", ""])
+def test_the_help_names_no_python_types(headwise, verb):
+    said = headwise(*verb.split(), "--help").out
+    assert "<" not in said.replace("layer <", "").replace("headwise <", ""), said
+    assert "NUMBER" in said or verb not in ("heads", "build")
+
+
+def test_the_help_of_sparsify_lists_every_setting(headwise):
+    from dataclasses import fields
+
+    from headwise.cli.sparsify import OWN_OPTIONS
+    from headwise.training import SparsityRecipe
+
+    said = " ".join(headwise("sparsify", "--help").out.split())
+    for field in fields(SparsityRecipe):
+        assert (f" {field.name}=" in said and field.metadata["help"] in said) or field.name in OWN_OPTIONS
 
 
 def test_synonyms_of_verbs_are_not_verbs():

@@ -100,7 +100,7 @@ def test_a_tokenizer_that_spells_its_words_is_refused(spelt: bool) -> None:
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     refused = pytest.raises(
-        ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, only 0 are tokenized"
+        ModelError, match=r"of bad\.gguf wrongly: of 20 words of its vocabulary, only 0 are tokenised"
     )
     with refused if spelt else nullcontext():
         sources._require_whole_words(tokenizer, Path("bad.gguf"))

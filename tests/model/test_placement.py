@@ -30,10 +30,12 @@ def test_memory(given: Any, found: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("cpu=8Gib/s", "gives 'cpu' '8Gib/s'; write a size as 8GiB"),
-        ("cpu", "write a size as 8GiB"),
-        ("gpu=8GiB", "names 'gpu'; devices are cpu and the numbers of GPUs"),
-        ("", "names no device"),
+        ("cpu=8Gib/s", "gives 'cpu' the size '8Gib/s'; write sizes with their unit, as in cpu=8GiB,0=20GiB"),
+        ("cpu", "gives 'cpu' the size ''; write sizes with their unit"),
+        ("cpu=8", "gives 'cpu' the size '8'; write sizes with their unit"),
+        ("cpu=1.2.3GiB", "gives 'cpu' the size '1.2.3GiB'"),
+        ("foo", "--memory .* names the device 'foo'; devices are cpu and the numbers of GPUs, as in cpu=8GiB,0=20GiB"),
+        ("", "names no device; write it as cpu=8GiB,0=20GiB"),
     ],
 )
 def test_memory_that_is_none(given: str, message: str) -> None:
@@ -89,7 +91,7 @@ def test_maps_that_are_none(given: Any, message: str) -> None:
 
 
 def test_limits_go_with_auto_only() -> None:
-    with pytest.raises(ModelError, match="max_memory limits device_map='auto'"):
+    with pytest.raises(ModelError, match="limits --device-map auto"):
         DevicePlacement.of({"": "cpu"}, "cpu=1GiB")
 
 

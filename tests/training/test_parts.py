@@ -83,13 +83,22 @@ def test_files_become_kinds_once(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
+        ("latin.txt", b"caf\xe9", r"latin\.txt is not UTF-8 text"),
         ("empty.txt", "  \n", "contains no text"),
-        ("bad.jsonl", '{"text": "fine"}\nnot json\n', "could not be read"),
-        ("other.jsonl", '{"words": "fine"}\n', "could not be read"),
+        (
+            "bad.jsonl",
+            '{"text": "fine"}\nnot json\n',
+            r"line 2 of .*bad\.jsonl is not JSON .*; write one JSON object per line",
+        ),
+        (
+            "other.jsonl",
+            '\n{"words": "fine"}\n',
+            r"line 2 of .*other\.jsonl has no text; every line needs a field \"text\"",
+        ),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, name, content, says):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=says):
         read_texts([tmp_path / name], hw.load())
 

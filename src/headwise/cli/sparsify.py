@@ -58,7 +58,7 @@ def sparsify(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another training setting, such as length=1024 or distil=0.5; may be repeated. They are listed below.",
+            help="Another training setting, such as length=1024 or distil=0.5; may be repeated. headwise sparsify --help lists all.",
             show_default=False,
         ),
     ] = None,

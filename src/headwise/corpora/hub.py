@@ -57,9 +57,10 @@ def find_questions(spec: str | Path | Questions | None = None, *, one_means: str
     name, equals, folder = str(spec).partition("=")
     known = name in SETS and (bool(equals) or not Path(name).exists())
     if one_means is not None and (spec is None or known):
+        where = "the packaged questions" if spec is None else f"the questions of {name}"
         raise DataError(
-            f"--one-means (one_means=) is for the labels in a file of yours, and {'the packaged questions' if spec is None else name} "
-            "have none; give the file with --questions, or omit it."
+            f"--one-means (one_means=) is for the labels in a file of yours, and {where} have none; give the file with "
+            "--questions, or omit it."
         )
     if spec is None:
         return packaged_questions()

@@ -47,13 +47,13 @@ __all__ = [
 
 PROMPT_MODES = ("question", "chat", "text")
 MAX_PROMPT_TOKENS = 4096
-MAX_CHARACTERS_PER_TOKEN = 32  # on average; longer texts are refused before tokenizing
+MAX_CHARACTERS_PER_TOKEN = 32  # on average; longer texts are refused before tokenising
 TOP_TOKENS = 12  # shown of a distribution
 
 
 @dataclass(frozen=True)
 class LivePrompt:
-    """A tokenized prompt."""
+    """A tokenised prompt."""
 
     mode: str
     text: str
@@ -106,7 +106,7 @@ def read_prompt(
     model: Model, text: str, mode: str, *, reserved: int, limit: int = MAX_PROMPT_TOKENS, few_shot: int | None = None,
     chat: bool | None = None,
 ) -> LivePrompt:  # fmt: skip
-    """Tokenize a text; `few_shot` and `chat` describe the atlas's prompt format."""
+    """Tokenise a text; `few_shot` and `chat` describe the atlas's prompt format."""
     if mode not in PROMPT_MODES:
         raise DataError(f"{mode!r} is no prompt mode. {did_you_mean(mode, PROMPT_MODES)}")
     if not text.strip():

@@ -62,8 +62,8 @@ def require_working_dtype(dtype: Any, device: torch.device, name: str) -> None:
     """Refuse bfloat16 on a CPU that announces AMX but traps on it."""
     if device.type == "cpu" and dtype == torch.bfloat16 and not bfloat16_works(cache_folder()):
         raise ModelError(
-            f"{name} cannot run in bfloat16 on this CPU, which reports AMX support but crashes (SIGILL) when torch uses it; use "
-            f"dtype='float32' (--dtype float32), or set ONEDNN_MAX_CPU_ISA={SAFE_ISA} before Python starts."
+            f"{name} cannot run in bfloat16 on this CPU, which reports AMX support but crashes (SIGILL) when torch uses it; "
+            f"use dtype='float32' (--dtype float32), or set ONEDNN_MAX_CPU_ISA={SAFE_ISA} before Python starts."
         )
 
 
@@ -180,7 +180,8 @@ def _device_name(name: str) -> int | str:
     name = name.removeprefix("cuda:")
     if not name.isdigit() and name not in ("cpu", "mps", "xpu"):
         raise ModelError(
-            f"--memory (max_memory=) names the device {name!r}; devices are cpu and the numbers of GPUs, as in cpu=8GiB,0=20GiB."
+            f"--memory (max_memory=) names the device {name!r}; devices are cpu and the numbers of GPUs, as in "
+            "cpu=8GiB,0=20GiB."
         )
     return int(name) if name.isdigit() else name
 

@@ -10,7 +10,7 @@ digest of the file's bytes. Errors of the ``transformers`` reader are repaired:
 
 - **Digits.** A byte-level vocabulary in which no token joins a digit to anything was learned on text with digits split
   off first. The reader omits that step for some files (SmolLM2's among them), and whitespace before a digit is then
-  tokenized differently: ``"\n\n1"`` would be three tokens instead of two.
+  tokenised differently: ``"\n\n1"`` would be three tokens instead of two.
 - **BOS.** Whether the tokenizer adds one is ``add_bos_token`` in the file.
 - **Length.** ``model_max_length`` is the config's, not 10^30.
 - **Rounding.** Numbers in a GGUF are float32: 9.999999747378752e-06 becomes 1e-05 again.
@@ -282,14 +282,14 @@ def _repair_bos(tokenizer: Any, wanted: bool | None) -> None:
 
 
 def _require_whole_words(tokenizer: Any, path: Path) -> None:
-    """Words of the vocabulary must tokenize to themselves; three correct tokenizers do so for 201 of 201 words."""
+    """Words of the vocabulary must tokenise to themselves; three correct tokenizers do so for 201 of 201 words."""
     words = sorted(index for token, index in tokenizer.get_vocab().items() if WORD.fullmatch(token))
     some = words[:: max(len(words) // CHECKED_WORDS, 1)]
     intact = sum(tokenizer(tokenizer.decode([one]), add_special_tokens=False).input_ids == [one] for one in some)
     if 2 * intact < len(some):
         raise ModelError(
             f"transformers {transformers.__version__} reads the tokenizer of {path.name} wrongly: of {len(some)} words of "
-            f"its vocabulary, only {intact} are tokenized as one token; use a newer transformers, or the model's "
+            f"its vocabulary, only {intact} are tokenised as one token; use a newer transformers, or the model's "
             "safetensors."
         )
 

@@ -1,6 +1,6 @@
 """Texts to token ids, and token ids to readable strings.
 
-- **One BOS, never two.** Many tokenizers add a BOS token, and many chat templates write it too. A chat is tokenized
+- **One BOS, never two.** Many tokenizers add a BOS token, and many chat templates write it too. A chat is tokenised
   without additions, because its template is the complete text; a plain text that begins with BOS gets no second one.
 - **Readable tokens.** Byte-level vocabularies write a space as ``Ġ`` and a newline as ``Ċ``, SentencePiece a space as
   ``▁`` and a byte as ``<0x0A>``. All are decoded; incomplete characters are shown as ``\\\\xe6``. Special tokens keep their

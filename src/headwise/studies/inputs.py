@@ -31,7 +31,7 @@ from headwise.corpora import (
 )
 from headwise.model import Model
 
-__all__ = ["Prompts", "StudyInputs", "cut_prompts"]
+__all__ = ["Prompts", "StudyInputs", "cut_prompts", "require_both_classes"]
 
 PROMPT_TOKENS = (128, 64, 32, 16)  # the first of these at which there are enough prompts
 MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
@@ -160,3 +160,20 @@ def _prefix(model: Model) -> tuple[int, ...]:
         if begun[length : length + len(ended)] == ended:
             return tuple(begun[:length])
     return ()
+
+
+def require_both_classes(wrong: int, correct: int, total: int, minimum: int) -> None:
+    """Refuse answers of which too few are wrong, or too few correct.
+
+    >>> require_both_classes(0, 40, 40, 20)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    headwise.core.errors.DataError: none of the 40 answers is wrong, and at least 20 wrong answers are needed; give more ...
+    """
+    for what, count, other in (("wrong", wrong, "harder"), ("correct", correct, "easier")):
+        if count < minimum:
+            found = f"only {count} of the {total} answers {'is' if count == 1 else 'are'}" if count else ""
+            raise DataError(
+                f"{found or f'none of the {total} answers is'} {what}, and at least {minimum} {what} answers are needed; give "
+                f"more questions, or {other} ones if the model answers them, and check --one-means if the labels are yours."
+            )

@@ -472,9 +472,12 @@ def labelled(answers: xr.Dataset, labels: list[str]) -> xr.Dataset:
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (["wrong"] * 90, "only 0 of 90 answers are correct, and at least 20 are needed"),
-        (["correct"] * 90, "only 0 of 90 answers are wrong, and at least 20"),
-        (["wrong"] * 75 + ["correct"] * 15, "only 15 of 90 answers are correct, .* give more or easier questions"),
+        (["wrong"] * 90, "none of the 90 answers is correct, and at least 20 correct answers are needed"),
+        (["correct"] * 90, "none of the 90 answers is wrong, .* or harder ones if the model answers them"),
+        (
+            ["wrong"] * 75 + ["correct"] * 15,
+            "only 15 of the 90 answers are correct, .* give more questions, or easier ones",
+        ),
     ],
 )
 def test_too_few_of_a_class(model, answers, labels, words):

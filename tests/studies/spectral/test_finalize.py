@@ -118,11 +118,13 @@ def test_scores_join_the_answers_by_name(planted):
     np.testing.assert_array_equal(joined["score"][known], joined["answer_tokens"][known])
 
 
-@pytest.mark.parametrize(("label", "words"), [("correct", "answers are wrong"), ("wrong", "answers are correct")])
+@pytest.mark.parametrize(("label", "words"), [("correct", "wrong"), ("wrong", "correct")])
 def test_one_class_only_is_refused(label, words):
     answers = answers_of(np.zeros(60, dtype=bool), np.random.default_rng(0))
     answers["label"] = ("example", np.full(60, label))
-    with pytest.raises(DataError, match=f"only 0 of 60 {words}"):
+    with pytest.raises(
+        DataError, match=f"none of the 60 answers is {words}, and at least 20 {words} answers are needed"
+    ):
         measure.judged_answers(answers)
 
 

@@ -109,7 +109,7 @@ def _refuse_other_tokens(model: Model, other: Model | None, tasks: dict[str, Tas
         for pair, ids in zip(pairs.pairs, pairs.clean, strict=True):
             if tuple(other.ids(pair.clean)) != ids:
                 raise DataError(
-                    f"{model.id} and {other.id} tokenize {pair.clean!r} differently; circuits can be compared only on "
+                    f"{model.id} and {other.id} tokenise {pair.clean!r} differently; circuits can be compared only on "
                     "the same tokens, so give a reference model with the same tokenizer"
                 )
 

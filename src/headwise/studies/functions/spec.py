@@ -63,7 +63,7 @@ class FunctionsOptions(StudyOptions):
     )
     max_epochs: int = option(
         20,
-        "maximum number of training epochs; the number used is that with the lowest loss on some held-out training steps",
+        "maximum number of training epochs; fewer are used where the loss on steps held out of training stops falling",
         minimum=1,
     )
     batch: int = option(32, "questions per batch", minimum=1)

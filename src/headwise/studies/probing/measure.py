@@ -36,7 +36,7 @@ from headwise.engines import Shard
 from headwise.instruments import Activations
 from headwise.model import Model
 from headwise.seam import Structure
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, require_both_classes
 from headwise.studies.passes import read_together
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import (
@@ -113,13 +113,8 @@ def _select_answers(answers: xr.Dataset, spans: Sequence[Span | None]) -> tuple[
             "probing reads at the exact answer; ask for short answers in English, or find them with another model "
             "(spans='published', extractor=...)"
         )
-    for what, other in (("wrong", "harder"), ("correct", "easier")):
-        count = int((retained & (label == what)).sum())
-        if count < MIN_ANSWERS_PER_CLASS:
-            raise DataError(
-                f"only {count} of {len(label)} answers are {what}, and at least {MIN_ANSWERS_PER_CLASS} are needed to "
-                f"probe for errors; give more or {other} questions"
-            )
+    wrong, correct = (int((retained & (label == what)).sum()) for what in ("wrong", "correct"))
+    require_both_classes(wrong, correct, len(label), MIN_ANSWERS_PER_CLASS)
     counts = {"refused": int((label == "refused").sum())}
     counts |= {kind: int((retained & (label == kind)).sum()) for kind in ("wrong", "correct")}
     counts |= {

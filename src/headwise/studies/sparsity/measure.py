@@ -4,9 +4,9 @@ Shown: prompts of equal length, cut from the texts. Rules (`kernels.sparsify`): 
 the first tokens, entmax, each at several strengths; control: as many keys as top-k keeps, drawn at random.
 
 One dense pass measures, for every rule and head, the share of visible edges kept, the share of weight dropped, and the
-change of the head's output (`instruments.AttentionDropEffects`). Then one pass per rule, with all heads sparsified at once, measures
-the rise of the loss and the divergence KL(dense || sparse) of the next-token distributions. All differences are paired by
-prompt, with 95 % intervals over prompts (Student's t).
+change of the head's output (`instruments.AttentionDropEffects`). Then one pass per rule, with all heads sparsified at
+once, measures the rise of the loss and the divergence KL(dense || sparse) of the next-token distributions. All
+differences are paired by prompt, with 95 % intervals over prompts (Student's t).
 
 The shares of a rule are those of the dense pass. They hold exactly for top, window and random in the sparse pass too; a
 threshold and entmax depend on the weights there, which differ a little.

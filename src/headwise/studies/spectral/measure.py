@@ -24,7 +24,7 @@ from headwise.instruments import Activations, AnswerSpectrum
 from headwise.model import Model
 from headwise.probes import KS
 from headwise.seam import Structure
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, require_both_classes
 from headwise.studies.passes import Observed, read_together
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
@@ -71,12 +71,7 @@ def judged_answers(answers: xr.Dataset) -> xr.Dataset:
     """The non-empty answers that are correct or wrong; refused if either class has too few."""
     label, nonempty = answers["label"].values, answers["answer_tokens"].values > 0
     wrong, correct = (label == "wrong") & nonempty, (label == "correct") & nonempty
-    for what, found, other in (("wrong", wrong, "harder"), ("correct", correct, "easier")):
-        if found.sum() < MIN_ANSWERS_PER_CLASS:
-            raise DataError(
-                f"only {int(found.sum())} of {len(label)} answers are {what}, and at least {MIN_ANSWERS_PER_CLASS} are "
-                f"needed to compare wrong answers with correct ones; give more or {other} questions"
-            )
+    require_both_classes(int(wrong.sum()), int(correct.sum()), len(label), MIN_ANSWERS_PER_CLASS)
     return answers.isel({EXAMPLE: wrong | correct})
 
 
