@@ -38,7 +38,7 @@ def test_a_log_gets_a_line_when_a_study_starts_and_one_when_it_ends(headwise, ti
     assert lines[0] == f"loading {tiny}"
     assert STARTED.fullmatch(lines[1]) and ENDED.fullmatch(lines[2])
     assert lines[3:] == ["drawing", "writing the report"]
-    assert "profile: all 28 examples are there" in headwise(*command).err.splitlines()
+    assert "profile: all 28 examples were measured earlier" in headwise(*command).err.splitlines()
     assert headwise(*command, "--json").err == ""
 
 

@@ -89,7 +89,9 @@ def test_a_probe_that_fails_otherwise_says_nothing_and_is_not_cached(
 
 @pytest.mark.usefixtures("trapping")
 def test_bfloat16_is_refused_with_the_remedy(hf: torch.nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    sentence = r"crashes \(SIGILL\).*; use dtype='float32' .*, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts\."
+    sentence = (
+        r"crashes \(SIGILL\).*; use dtype='float32' .* set ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 before Python starts\."
+    )
     hf.save_pretrained(tmp_path / "model")
     with pytest.raises(ModelError, match=sentence):
         load(tmp_path / "model", device="cpu", dtype="bfloat16")

@@ -208,5 +208,5 @@ def test_two_questions_with_one_id_are_refused(tmp_path):
 
 
 def test_what_one_means_is_one_of_two_words(tmp_path):
-    with pytest.raises(DataError, match="--one-means .* takes correct or wrong, not 'right'"):
+    with pytest.raises(DataError, match=r"--one-means .* takes correct or wrong, not 'right'"):
         read_questions(tmp_path / "q.jsonl", one_means="right")

@@ -14,7 +14,7 @@ from synthetic.origin import provenance
 STATISTICS = {  # label, unit, definition: as the study writes them
     "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
     "sink": ("First token (sink)", "", "weight on the first token of the text"),
-    "diagonal": ("Itself", "", "weight on the token itself"),
+    "diagonal": ("Own token", "", "weight on the token itself"),
     "previous": ("Previous token", "", "weight on the token before"),
     "distance": ("Mean distance", "tokens", "how far back the head looks on average"),
     "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
@@ -23,7 +23,7 @@ STATISTICS = {  # label, unit, definition: as the study writes them
     "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
     "top1": ("Largest weight", "", "largest weight of a row"),
     "output_norm_ratio": (
-        "Output norm",
+        "Output norm (relative)",
         "",
         "norm of what the head writes, over the norm of the residual stream it reads",
     ),

@@ -221,20 +221,20 @@ def _add_observations(writer: Writer, found: Agreement) -> str:
     tested = sum(np.isfinite(one.p) for one in found.pairs)
     overlap = (
         f"{writer.count(len(by_overlap), 'overlap q < 0.05')} of {writer.count(tested, 'overlap tested', 'pair')} of sets "
-        f"share more or fewer heads than permutations within layers explain (q < 0.05); against permutations over the whole "
-        f"model it is {writer.count(overlap_anywhere, 'overlap q_all < 0.05')}."
+        f"share more or fewer heads than expected with heads permuted within layers (q < 0.05). With heads permuted over the "
+        f"whole model, the number is {writer.count(overlap_anywhere, 'overlap q_all < 0.05')}."
     )
     rank = (
         f"{writer.count(len(by_rank), 'rank q < 0.05')} of {writer.count(len(found.pairs), 'pairs', 'pair')} of maps correlate "
-        f"within layers (q < 0.05); over the whole model it is {writer.count(rank_anywhere, 'rank q_all < 0.05')}, of which "
-        "the rest may be due to depth alone."
+        f"within layers (q < 0.05). Over the whole model, the number is {writer.count(rank_anywhere, 'rank q_all < 0.05')}; "
+        "pairs that correlate only there may do so because both maps depend on depth."
     )
     writer.add("observations", overlap)
     for pair in by_overlap[:MAX_PAIRS]:
         writer.add("observations", _pair(writer, found, pair))
     if len(by_overlap) > MAX_PAIRS:
         left = writer.count(len(by_overlap) - MAX_PAIRS, "overlap left out", "more significant pair")
-        writer.add("observations", f"{left} with larger p.")
+        writer.add("observations", f"{left} with larger p-values.")
     writer.add("observations", rank)
     for sign, word in ((1, "positive"), (-1, "negative")):
         own = [pair for pair in by_rank if np.sign(pair.correlation_within) == sign]
@@ -255,8 +255,8 @@ def _add_caveats(writer: Writer, found: Agreement) -> None:
     rank_chance = writer.number(found.correlation_by_chance, "correlation_by_chance", digits=2)
     writer.add(
         "caveats",
-        f"With permuted maps in place of the data, {chance} pairs of sets and {rank_chance} pairs of maps are significant on "
-        "average.",
+        f"If the heads of one map of each pair are permuted, {chance} pairs of sets and {rank_chance} pairs of maps are "
+        "significant on average.",
     )
     if len(found.pairs) / (found.permutations + 1) >= ALPHA:
         writer.add("caveats", "There are too few permutations for a single pair to become significant; use more.")

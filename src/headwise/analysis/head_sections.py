@@ -67,7 +67,7 @@ def sections_of(report: HeadReport) -> Iterator[HeadSection]:
         yield _neighbours(report)
     if report.missing:
         lines = (f"{study}: {reason}" for study, reason in report.missing.items())
-        yield HeadSection("not known", lines=tuple(lines))
+        yield HeadSection("not measured", lines=tuple(lines))
 
 
 def head_html(report: HeadReport) -> Html:
@@ -92,7 +92,7 @@ def _values(study: str, title: str, values: Sequence[Measurement]) -> HeadSectio
     varying = [value for value in values if not value.same_for_all]
     tested = any(math.isfinite(value.q) for value in varying)
     paired = any(math.isfinite(value.q_paired) for value in varying)
-    tests = (("q",) if tested else ()) + (("q paired",) if paired else ())
+    tests = (("q",) if tested else ()) + (("q, paired by length",) if paired else ())
     rows = []
     for value in varying:
         baseline = f"{_number(value.baseline)} {value.baseline_name}" if value.baseline_name else ""
@@ -105,24 +105,21 @@ def _values(study: str, title: str, values: Sequence[Measurement]) -> HeadSectio
         cells += ([_number(value.q)] if tested else []) + ([_number(value.q_paired)] if paired else [])
         rows.append((*cells, f"{value.percentile:.0f}"))
     named = ", ".join(f"{value.label} {_number(value.value)}" for value in constant)
-    return HeadSection(
-        study,
-        title,
-        ("", "value", "95 %", "baseline", *tests, PERCENTILE),
-        tuple(rows),
-        footnotes=(f"The same for all heads: {named}.",) if constant else (),
-    )
+    header = ("", "value", "95 % CI", "baseline", *tests, PERCENTILE)
+    footnotes = (f"The same for all heads: {named}.",) if constant else ()
+    return HeadSection(study, title, *_without_empty(header, rows), footnotes=footnotes)
 
 
 def _relations(report: HeadReport) -> HeadSection:
     rows = []
     for fact in report.relations:
         pairs = ", ".join(f"{source} → {target}" for source, target in fact.examples[:MAX_PAIRS])
-        name = f"{fact.sign} {fact.relation}" + ("" if fact.over else " (under the threshold)")
+        name = f"{fact.sign} {fact.relation}" + ("" if fact.over else " (below the threshold)")
         share = (f"{100 * fact.score:.0f} %", _interval(fact.low, fact.high), _number(fact.null))
         rows.append((name, *share, f"{fact.right}/{fact.pairs}", pairs))
-    note = f"by its weights: {', '.join(report.categories) or 'unclassified'}"
-    return HeadSection("relations", note, ("", "of pairs", "95 %", "shuffled", "right", "pairs"), tuple(rows))
+    note = f"categories by its weights: {', '.join(report.categories) or 'none'}"
+    header = ("", "score", "95 % CI", "score, targets shuffled", "correct", "pairs")
+    return HeadSection("relations", note, *_without_empty(header, rows))
 
 
 def _functions(report: HeadReport) -> HeadSection:
@@ -140,25 +137,38 @@ def _functions(report: HeadReport) -> HeadSection:
                 _interval(fact.low, fact.high),
                 _number(fact.q),
                 f"{fact.alone:.2f}",
-                f"{100 * masked.own:.0f} % right ({masked.size} heads)" if masked else "",
+                f"{100 * masked.own:.0f} % ({masked.size} heads)" if masked else "",
                 f"{100 * masked.random:.0f} %" if masked else "",
             )
         )
-    header = ("", "rank", "importance", "95 %", "q", "alone", "its set masked", "at random")
-    star = "* among the function's heads (up to the elbow); alone: AUROC from this head alone"
+    header = (
+        "", "rank", "importance", "95 % CI", "q", "AUROC alone", "accuracy, function masked", "accuracy, random heads masked",
+    )  # fmt: skip
+    star = "* belongs to the function's heads; AUROC alone: of a probe on this head only"
     starred = any(fact.chosen for fact in report.functions)
     title = report.titles.get("functions", "")
-    return HeadSection("functions", title, header, tuple(rows), footnotes=(star,) if starred else ())
+    return HeadSection("functions", title, *_without_empty(header, rows), footnotes=(star,) if starred else ())
 
 
 def _neighbours(report: HeadReport) -> HeadSection:
     lines = []
     for near in report.neighbours:
-        chance = f"; by chance {100 * near.by_chance:.2g} %" if math.isfinite(near.by_chance) else ""
-        text = f"{near.name}  distance {near.distance:.2f}, closer than {100 * near.closer_than:.4g} % of pairs{chance}"
+        chance = f"; a head this close occurs by chance for {100 * near.by_chance:.2g} % of heads"
+        share = f"smaller than {100 * near.closer_than:.4g} % of pairs of heads"
+        text = f"{near.name}  distance {near.distance:.2f} ({share}{chance if math.isfinite(near.by_chance) else ''})"
         similar = f"; similar in {', '.join(near.shares)}" if near.shares else ""
         lines.append(text + similar + (f"; different in {', '.join(near.differs)}" if near.differs else ""))
     return HeadSection("similar heads", lines=tuple(lines), footnotes=(report.neighbours_note,))
+
+
+def _without_empty(
+    header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """A table without the columns that are empty in every row; the first column names the rows."""
+    kept = [index for index in range(len(header)) if not index or any(row[index : index + 1] > ("",) for row in rows)]
+    return tuple(header[index] for index in kept), tuple(
+        tuple(row[index] for index in kept if index < len(row)) for row in rows
+    )
 
 
 def _number(value: float) -> str:

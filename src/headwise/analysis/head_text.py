@@ -82,7 +82,7 @@ def _functions(writer: Writer, facts: tuple[FunctionFact, ...]) -> Iterator[str]
             size = writer.count(at.size, f"size {name}")
             text += (
                 f"; with the first {size} heads of the function masked, this one included, {left} of "
-                f"{writer.count(at.asked, 'asked')} answers stay right, with random heads {random} (difference "
+                f"{writer.count(at.asked, 'asked')} answers remain correct, with random heads masked {random} (difference "
                 f"{writer.fixed(at.effect, 'effect')}, {low} to {high})"
             )
         yield f"{text}."
@@ -103,10 +103,10 @@ def _salient(writer: Writer, report: HeadReport) -> str:
 def _neighbour(writer: Writer, near: Neighbour) -> str:
     distance = writer.fixed(near.distance, f"distance {near.name}")
     share = writer.percent(near.closer_than, f"closer_than {near.name}")
-    text = f"{near.name} is similar (distance {distance}, closer than {share} of all pairs of heads"
+    text = f"{near.name} is similar (distance {distance}, smaller than {share} of pairs of heads"
     if math.isfinite(near.by_chance):
         chance = writer.percent(near.by_chance, f"by_chance {near.name}")
-        text += f"; with shuffled studies {chance} of heads have one as close"
+        text += f"; a head this close occurs by chance for {chance} of heads"
     similar = f": similar in {listed(near.shares)}" if near.shares else ""
     return f"{text}){similar}" + (f"; different in {listed(near.differs)}." if near.differs else ".")
 
@@ -120,7 +120,7 @@ def _add_caveats(writer: Writer, report: HeadReport) -> None:
     for study, reason in report.missing.items():
         by_reason.setdefault(reason.split(";")[0], []).append(study)
     for reason, studies in by_reason.items():
-        writer.add("caveats", f"Nothing is known from {listed(studies)}: {reason}.")
+        writer.add("caveats", f"Not measured: {listed(studies)} ({reason}).")
 
 
 def summary_of(
@@ -150,28 +150,29 @@ def beyond(percentile: float) -> str:
     """A percentile in words.
 
     >>> beyond(99.63), beyond(100.0), beyond(3.0)
-    ('more than 99.6 % of heads', 'more than all other heads', 'less than 97 % of heads')
+    ('higher than in 99.6 % of heads', 'higher than in all other heads', 'lower than in 97 % of heads')
     """
-    word, share = ("more", percentile) if percentile >= 50 else ("less", 100 - percentile)
+    word, share = ("higher", percentile) if percentile >= 50 else ("lower", 100 - percentile)
     if share == 100:
-        return f"{word} than all other heads"
-    return f"{word} than {share:.0f} % of heads" if share < 99 else f"{word} than {significant(share)} % of heads"
+        return f"{word} than in all other heads"
+    return f"{word} than in {share:.0f} % of heads" if share < 99 else f"{word} than in {significant(share)} % of heads"
 
 
 def _by_weights(relations: tuple[RelationFact, ...], categories: tuple[str, ...]) -> str:
     if not categories:
-        return "By its weights it is unclassified."
+        return "Its weights match none of the relations."
     over = [f"{fact.sign} {fact.relation} ({percent(fact.score)})" for fact in relations if fact.over][:MAX_CLAUSES]
-    return f"By its weights it is {listed(list(categories))}: it {listed(over)}."
+    category = "category" if len(categories) == 1 else "categories"
+    return f"Its weights match relations of the {category} {listed(list(categories))}: it {listed(over)}."
 
 
 def _by_function(functions: tuple[FunctionFact, ...]) -> str:
     own = sorted((fact for fact in functions if fact.chosen and fact.q < 0.05), key=lambda fact: fact.rank)
     if not own:
-        return "It is among the heads of no function."
+        return "It does not belong to the heads of any function."
     named = [f"{fact.function} (rank {fact.rank} of {fact.n_heads})" for fact in own[:MAX_CLAUSES]]
     more = len(own) - len(named)
-    return f"It is among the heads of {listed(named)}{f' and {more} more' if more > 0 else ''}."
+    return f"It belongs to the heads of {listed(named)}{f' and {more} more' if more > 0 else ''}."
 
 
 def _by_profile(values: tuple[Measurement, ...]) -> str:
@@ -180,7 +181,7 @@ def _by_profile(values: tuple[Measurement, ...]) -> str:
     if not far:
         return ""
     named = [f"{value.label.lower()} {value.value:.3g} ({beyond(value.percentile)})" for value in far[:MAX_CLAUSES]]
-    return f"In its attention it stands out by {listed(named)}."
+    return f"Its attention is unusual in: {listed(named)}."
 
 
 def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:

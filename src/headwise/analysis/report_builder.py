@@ -161,13 +161,13 @@ class HeadReports(Mapping[str, HeadReport]):
     def _neighbours_note(self) -> str:
         studies = len(self.columns.studies)
         if studies < 2:
-            return f"Closest by rank in the {len(self.columns.columns)} columns of {self.columns.studies[0]}."
+            return f"Distance: by rank in the {len(self.columns.columns)} columns of {self.columns.studies[0]}."
         chance = float(np.median(self.neighbourhood.chance)) if len(self.neighbourhood.chance) else float("nan")
         middle = float(np.median(self.neighbourhood.spread)) if len(self.neighbourhood.spread) else float("nan")
         return (
-            f"Closest by rank over {len(self.columns.columns)} columns of {studies} studies, each study counted once. The "
-            f"median distance of two heads of this model is {middle:.2f}; with the studies shuffled against each other "
-            f"within layers the median distance to the closest head is {chance:.2f}."
+            f"Distance: by rank in the {len(self.columns.columns)} columns of {studies} studies, each study weighted equally. "
+            f"The median distance of two heads of this model is {middle:.2f}. By chance: each study's heads are shuffled within "
+            f"their layers; the median distance to the closest head is then {chance:.2f}."
         )
 
 

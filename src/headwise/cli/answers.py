@@ -33,7 +33,11 @@ def answers(
     ] = None,
     rule: Annotated[
         str | None,
-        typer.Option("--rule", help="Only answers labelled by this rule, such as contained.", show_default=False),
+        typer.Option(
+            "--rule",
+            help="Only answers whose label was decided by this rule; without --rule, the rules are listed with their counts.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Maximum number of rows to print.")] = 20,
     seed: Annotated[
@@ -44,7 +48,11 @@ def answers(
         typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.", show_default=False),
     ] = None,
     spans: Annotated[
-        str, typer.Option("--spans", help="How the exact answer is located: blind, or published (uses the label).")
+        str,
+        typer.Option(
+            "--spans",
+            help="How the exact answer is found in the answer: blind (without the label) or published (with it).",
+        ),
     ] = "blind",
     as_json: JsonOption = False,
 ) -> None:

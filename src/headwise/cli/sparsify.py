@@ -58,7 +58,7 @@ def sparsify(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Another training setting, such as length=1024 or distil=0.5; may be repeated. headwise sparsify --help lists all.",
+            help="Another training setting, such as length=1024; may be repeated. headwise sparsify --help lists them.",
             show_default=False,
         ),
     ] = None,

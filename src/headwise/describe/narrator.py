@@ -83,9 +83,10 @@ def cluster(writer: Writer, one: NamedMap) -> str:
     total = int((one.values >= level).sum())
     return (
         f"Of the {writer.count(total, f'tenth-count {one.key}')} heads in the top tenth (at least "
-        f"{writer.number(level, f'tenth {one.key}')}), {writer.count(box.size, f'box-size {source}')} are connected in "
-        f"{where}, more than in 95 % of shuffled maps; all {writer.count(box.area, f'box-area {source}', 'head')} of this "
-        f"block have a mean of {writer.number(box.mean, f'box-mean {source}')}."
+        f"{writer.number(level, f'tenth {one.key}')}), {writer.count(box.size, f'box-size {source}')} form a cluster of "
+        f"adjacent cells in {where} (larger than in 95 % of shuffled maps); the mean over the "
+        f"{writer.count(box.area, f'box-area {source}', 'head')} of that block is "
+        f"{writer.number(box.mean, f'box-mean {source}')}."
     )
 
 

@@ -232,7 +232,7 @@ def _check_layers(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     _logits(structure, ids, mask)
     count = len(structure.attention_layers)
     return Check(
-        "layers", True, f"{count} of {structure.card.layers} layers have heads, and each was seen once per pass"
+        "layers", True, f"{count} of {structure.card.layers} layers have heads, and each was observed once per pass"
     )
 
 
@@ -252,7 +252,7 @@ def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float)
         raise SeamError("the model's logits are not finite; its weights are damaged, or its dtype overflows")
     error, rounding = (float((logits - eager).abs().max() / eager.std()) for logits in (observed, plain))
     limit = max(limit, 2 * rounding)
-    return Check("logits", error <= limit, "observed logits against eager's", error, limit)
+    return Check("logits", error <= limit, "observed logits compared with those of eager attention", error, limit)
 
 
 def _check_reductions(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
@@ -268,7 +268,11 @@ def _check_reductions(structure: Structure, ids: Tensor, mask: Tensor, limit: fl
                 if error >= worst:
                     worst, where = error, f"{name} in layer {layer}"
     return Check(
-        "reductions", worst <= limit, f"streamed against eager's weights (largest error: {where})", worst, limit
+        "reductions",
+        worst <= limit,
+        f"attention statistics compared with those from eager weights (largest error: {where})",
+        worst,
+        limit,
     )
 
 
@@ -301,7 +305,7 @@ def _check_heads(structure: Structure, ids: Tensor, mask: Tensor, limit: float) 
             summed = summed + projection.bias.float()
         expected = outputs[layer].float().reshape(summed.shape)
         worst = max(worst, float((summed - expected).abs().max() / expected.std()))
-    return Check("heads", worst <= limit, "sum of what single heads write against the attention output", worst, limit)
+    return Check("heads", worst <= limit, "sum of the heads' outputs compared with the attention output", worst, limit)
 
 
 def _keep_output(outputs: dict[int, Tensor], layer: int) -> Callable[..., None]:

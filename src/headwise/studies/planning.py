@@ -89,22 +89,22 @@ class Plan:
         """The estimate for a reader: memory, disk or time; of what; how much; and a word on it."""
         there = "" if self.memory_there is None else f"of {size_text(self.memory_there)}"
         rows = [("memory", part, size_text(size), "") for part, size in self.memory.items()]
-        rows += [("memory", "in all", size_text(self.memory_total), there)]
+        rows += [("memory", "total", size_text(self.memory_total), there)]
         rows += [("disk", "atlas", size_text(self.disk), "")]
         if self.disk_shards:
-            rows += [("disk", "shards", size_text(self.disk_shards), "of the largest study, until it is done")]
+            rows += [("disk", "temporary files", size_text(self.disk_shards), "largest study; deleted when it is done")]
         for name, row in self.studies.items():
             shown = (
                 f"{row['examples']:,.0f} {row.get('unit', 'examples')}, {row['tokens']:,.0f} tokens"
                 if row["tokens"]
-                else "weights alone"
+                else "from the weights alone"
             )
             rows += [("time", name, time_text(row["seconds"]), shown)]
         rows += [("time", name, "?", "not estimated") for name in self.unknown]
         speed = "this machine has no such device to measure"
         if self.flops is not None:
-            speed = f"at {self.flops / 1e9:,.0f} Gflop/s, measured here; without loading and drawing"
-        rows += [("time", "in all" if self.workforce is None else "one worker", time_text(self.seconds), speed)]
+            speed = f"at {self.flops / 1e9:,.0f} Gflop/s, measured on this machine; loading and drawing not included"
+        rows += [("time", "total" if self.workforce is None else "one worker", time_text(self.seconds), speed)]
         return rows + self._workers()
 
     def _workers(self) -> list[tuple[str, str, str, str]]:
@@ -126,20 +126,20 @@ class Plan:
             return "It fits."
         if self.offload is None:
             sentences = [
-                "It does not fit, not even with all weights on disk: use a smaller dtype, a GPU, or a smaller model."
+                "It does not fit in memory, not even with all weights on disk; use a smaller dtype, a GPU, or a smaller model."
             ]
         else:
-            disk = (
-                f"{size_text(self.offload.on_disk)} of its files are read for each of {self.offload.passes:,} passes"
-                if self.offload.on_disk
-                else "what the GPU does not hold comes from memory for each pass"
-            )
+            where, passes = ("on disk", "in CPU memory")[not self.offload.on_disk], f"{self.offload.passes:,} passes"
+            if self.offload.on_disk:
+                passes += f" of {size_text(self.offload.on_disk)}, assuming {size_text(DISK)}/s"
             sentences = [
-                f"It does not fit as a whole; with {self.offload.flags} it does: {disk}, which takes "
-                f"{time_text(self.offload.seconds)} more at {size_text(DISK)}/s from disk (assumed)."
+                f"It does not fit in memory. Add {self.offload.flags} to keep part of the model {where}; reading it adds about "
+                f"{time_text(self.offload.seconds)} ({passes})."
             ]
         if self.from_disk is not None:
-            sentences.append(f"relations alone needs {size_text(self.from_disk)}: it reads one layer at a time.")
+            sentences.append(
+                f"The study relations alone needs {size_text(self.from_disk)}, since it reads one layer at a time."
+            )
         return " ".join(sentences)
 
     def _repr_html_(self) -> str:
@@ -290,7 +290,11 @@ def _seconds(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def _parts(needs: MemoryNeeds) -> dict[str, int]:
-    parts = {"weights": needs.weights, "activations of a batch": needs.activations, "reductions": needs.reductions}
+    parts = {
+        "weights": needs.weights,
+        "activations of a batch": needs.activations,
+        "attention statistics": needs.reductions,
+    }
     return ({"Python and libraries": needs.process} if needs.process else {}) | parts
 
 

@@ -129,7 +129,7 @@ class ProgressLines:
             self._counts[study] = _Count(done, total, now)
             if done >= total:
                 self._counts[study].ended = True
-                self._write(f"{study}: all {total} {self._of} are there{suffix}")
+                self._write(f"{study}: all {total} {self._of} were measured earlier{suffix}")
             else:
                 self._write(f"{study}: {done} of {total} {self._of}{suffix}")
             return

@@ -43,7 +43,7 @@ def test_uniform_is_a_pointer_on_the_bar_where_it_means_something(profile: xr.Da
 def test_relative_draws_the_difference_and_leaves_out_what_has_no_baseline(profile: xr.Dataset) -> None:
     figure = figure_of("profile", profile, relative=True)
     assert "output_norm_ratio" not in {panel.key for panel in figure.panels}
-    assert "Left out, as a uniform head has no such value: Output norm." in figure.notes[0]
+    assert "Left out, as a uniform head has no such value: Output norm (relative)." in figure.notes[0]
     sink = figure.panel("sink")
     assert isinstance(sink, Heatmap)
     expected = (profile["value"] - profile["uniform"]).sel(statistic="sink").values

@@ -22,8 +22,11 @@ STATISTIC_INFO = {  # number -> label, definition
     "diagonal": ("Diagonal band", "share of the weight that lies on |i - j| <= 1"),
     "first": ("First token", "weight on the first token, per row"),
     "peak": ("Peak", "largest weight of a row"),
-    "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, first token excepted, per row"),
-    "entropy": ("Entropy", "entropy of a row over the log of the keys it can see"),
+    "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, except the first token, per row"),
+    "entropy": (
+        "Entropy",
+        "entropy of a row divided by the log of the number of visible keys (0: one key, 1: uniform)",
+    ),
     "active": ("Active edges", "share of visible pairs with weight over {active}"),
     "open": ("Open edges", "share of visible pairs with any weight"),
     "mass": ("Row sum", "sum of the weights of a row"),

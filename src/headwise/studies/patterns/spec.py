@@ -296,27 +296,34 @@ PATTERNS = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "heads": FigureOption(
-            "The maps of these heads, in this order.",
+            "Draw the maps of these heads, in this order.",
             "L3H1,L5H2",
             without=("top", "by", "head", "numbers", "statistics"),
         ),
         "top": FigureOption(
-            "The maps of this many heads, ranked by --by.", "12", without=("head", "numbers", "statistics")
+            "Draw the maps of this many heads: those with the largest value of --by.",
+            "12",
+            without=("head", "numbers", "statistics"),
         ),
         "by": FigureOption(
-            "What --top ranks by: change (or similarity, least similar first), a statistic such as peak, or its "
-            "change, such as peak_change.",
+            "The value by which --top selects heads: change (heads whose maps differ most between the two models), a statistic "
+            "such as peak, or the change of a statistic, such as peak_change.",
             "peak_change",
             without=("head", "numbers", "statistics"),
         ),
         "average": FigureOption(
-            "The average over all prompts instead of the one that is shown.", without=("head", "numbers", "statistics")
+            "Draw the mean map over all prompts instead of the map of one prompt.",
+            without=("head", "numbers", "statistics"),
         ),
         "head": FigureOption(
-            "One head, large, with the tokens on both axes.", "L5H2", without=("numbers", "statistics")
+            "Draw one head in large, with the tokens on both axes.", "L5H2", without=("numbers", "statistics")
         ),
-        "numbers": FigureOption("Layer x head maps of the statistics, and of their change."),
-        "statistics": FigureOption("Which statistics, comma-separated, in this order; implies --numbers.", "peak,open"),
+        "numbers": FigureOption(
+            "Draw layer x head maps of the statistics and of their change instead of attention maps."
+        ),
+        "statistics": FigureOption(
+            "With --numbers, which it implies: these statistics, comma-separated, in this order.", "peak,open"
+        ),
     },
     variants=(
         FigureVariant("grid", "Maps of one prompt"),

@@ -178,21 +178,22 @@ def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     total = writer.count(int(patterns.change(key, "q").notnull().sum()), f"tested {key}", "head")
     level = writer.number(LEVEL, "constant")
     if not count:
-        return f"It changed in none of {total} (q < {level})."
+        return f"None of {total} changed (q < {level})."
     changed = patterns.change(key).where(patterns.change(key, "q") < LEVEL)
     up = writer.count(int((changed > 0).sum()), f"up {key}")
-    text = f"It changed in {writer.count(count, f'changed {key}')} of {total} (q < {level}), upwards in {up}"
+    text = f"{writer.count(count, f'changed {key}')} of {total} changed (q < {level}), {up} of them upwards."
     clear = abs(changed).where(patterns.clear(key))
     heads = maps.strongest(clear, SHOWN)
     if not heads:
-        return f"{text}; in each of them the interval of the mean includes 0."
+        return f"{text} In each of them the interval of the mean change includes 0."
     named = with_others(
         writer, [_changed(writer, patterns, key, head) for head in heads], others_as_large(clear, heads),
         f"tied-change {key}",
     )  # fmt: skip
     few = writer.count(int(clear.notnull().sum()), f"clear {key}")
-    whose = "" if int(clear.notnull().sum()) == count else f", of the {few} whose interval of the mean excludes 0,"
-    return f"{text}; most{whose} in {named}."
+    whose = f" among the {few} whose interval of the mean change excludes 0"
+    whose = "" if int(clear.notnull().sum()) == count else whose
+    return f"{text} Largest changes{whose}: {named}."
 
 
 def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.HeadValue) -> str:
@@ -350,7 +351,7 @@ def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
     writer.add(
         "axes",
         "Each tile is the map of one head, named by layer and head: rows are query tokens, from the top, columns key "
-        "tokens, from the left. White is no weight, dark blue the most; strokes are what the mask hides.",
+        "tokens, from the left. White is no weight, dark blue the most; hatched cells are masked.",
     )
     rows = "The rows of a gated model may sum to less than 1, or to nothing: the rest counts as no attention. "
     writer.add(
@@ -362,8 +363,8 @@ def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
         writer.add(
             "axes",
             "A change is the second model minus the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
-            "Benjamini-Hochberg q-value over the heads. The test is of ranks, the interval in brackets of the mean: heads are "
-            "named where both leave out no change. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
+            "Benjamini-Hochberg q-value over the heads. Heads are named only if the test is significant and the "
+            "interval of the mean change excludes 0. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
         )
 
 

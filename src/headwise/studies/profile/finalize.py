@@ -14,18 +14,22 @@ from headwise.stats import mean_interval
 
 ON_REPEATS = ("induction", "duplicate")  # measured on repeated random tokens; all others on texts
 STATISTIC_INFO = {  # statistic -> label, unit, definition
-    "entropy": ("Entropy", "", "entropy of a row over the log of the keys it can see: 0 one key, 1 evenly spread"),
+    "entropy": (
+        "Entropy",
+        "",
+        "entropy of a row divided by the log of the number of visible keys (0: one key, 1: uniform)",
+    ),
     "sink": ("First token (sink)", "", "weight on the first token of the text"),
-    "diagonal": ("Itself", "", "weight on the token itself"),
+    "diagonal": ("Own token", "", "weight on the token itself"),
     "previous": ("Previous token", "", "weight on the token before"),
     "distance": ("Mean distance", "tokens", "how far back the head attends on average"),
     "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
     "induction": ("Induction", "", "weight on the token that followed the earlier occurrence of this one"),
     "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
-    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, the first token excepted"),
+    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, except the first token"),
     "top1": ("Largest weight", "", "largest weight of a row"),
     "output_norm_ratio": (
-        "Output norm",
+        "Output norm (relative)",
         "",
         "norm of the head's output over the norm of the residual stream that it reads",
     ),

@@ -226,12 +226,12 @@ function maskingEffect(one) {
  */
 function relationList(report) {
   if (!report.relations.length) return null;
-  const member = report.categories.length ? report.categories.join(", ") : "unclassified";
+  const member = report.categories.length ? report.categories.join(", ") : "none";
   return el(
     "section",
     {class: "fact"},
     el("h2", {}, el("a", {href: link("study/relations")}, report.titles.relations ?? "Relations")),
-    el("p", {class: "small"}, `By its weights: ${member}.`),
+    el("p", {class: "small"}, `Categories by its weights: ${member}.`),
     el(
       "ul",
       {class: "relations"},
