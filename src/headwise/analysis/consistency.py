@@ -128,15 +128,18 @@ def _functions(categories: tuple[str, ...], facts: Mapping[str, FunctionFact]) -
             [f"{fact.function} (rank {fact.rank} of {fact.n_heads}, q {significant(fact.q, 2)})" for fact in known]
         )
         if within and category in categories:
-            verdict, text = "agree", f"By its weights it is {category}, and it is among the heads of {every}."
+            verdict, text = "agree", f"Its weights match {category} relations, and it belongs to the heads of {every}."
             if len(within) < len(known):
                 own = listed([fact.function for fact in within])
-                text = f"By its weights it is {category}; of {every} it is among the heads of {own}."
+                text = f"Its weights match {category} relations; of {every}, it belongs to the heads of {own}."
         elif within:
             own = listed([f"{fact.function} (rank {fact.rank} of {fact.n_heads})" for fact in within])
             verdict = "open"
-            text = f"It is among the heads of {own}; its weights score no {category} relation of the study."
+            text = f"It belongs to the heads of {own}, but its weights match no {category} relation of the study."
         else:
-            verdict, text = "disagree", f"By its weights it is {category}, but it is not among the heads of {every}."
+            verdict, text = (
+                "disagree",
+                f"Its weights match {category} relations, but it does not belong to the heads of {every}.",
+            )
         data = "functions." + "/".join(fact.function for fact in known)
         yield ConsistencyCheck(verdict, text, f"relations.{category}", data)

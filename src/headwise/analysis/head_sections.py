@@ -154,7 +154,7 @@ def _neighbours(report: HeadReport) -> HeadSection:
     lines = []
     for near in report.neighbours:
         chance = f"; a head this close occurs by chance for {100 * near.by_chance:.2g} % of heads"
-        share = f"smaller than {100 * near.closer_than:.4g} % of pairs of heads"
+        share = f"smaller than in {100 * near.closer_than:.4g} % of pairs of heads"
         text = f"{near.name}  distance {near.distance:.2f} ({share}{chance if math.isfinite(near.by_chance) else ''})"
         similar = f"; similar in {', '.join(near.shares)}" if near.shares else ""
         lines.append(text + similar + (f"; different in {', '.join(near.differs)}" if near.differs else ""))

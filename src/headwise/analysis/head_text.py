@@ -103,7 +103,7 @@ def _salient(writer: Writer, report: HeadReport) -> str:
 def _neighbour(writer: Writer, near: Neighbour) -> str:
     distance = writer.fixed(near.distance, f"distance {near.name}")
     share = writer.percent(near.closer_than, f"closer_than {near.name}")
-    text = f"{near.name} is similar (distance {distance}, smaller than {share} of pairs of heads"
+    text = f"{near.name} is similar (distance {distance}, smaller than in {share} of pairs of heads"
     if math.isfinite(near.by_chance):
         chance = writer.percent(near.by_chance, f"by_chance {near.name}")
         text += f"; a head this close occurs by chance for {chance} of heads"

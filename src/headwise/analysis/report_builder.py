@@ -166,8 +166,8 @@ class HeadReports(Mapping[str, HeadReport]):
         middle = float(np.median(self.neighbourhood.spread)) if len(self.neighbourhood.spread) else float("nan")
         return (
             f"Distance: by rank in the {len(self.columns.columns)} columns of {studies} studies, each study weighted equally. "
-            f"The median distance of two heads of this model is {middle:.2f}. By chance: each study's heads are shuffled within "
-            f"their layers; the median distance to the closest head is then {chance:.2f}."
+            f"The median distance of two heads of this model is {middle:.2f}. By chance: each study's heads are shuffled "
+            f"within their layers; the median distance to the closest head is then {chance:.2f}."
         )
 
 

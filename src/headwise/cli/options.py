@@ -191,8 +191,8 @@ GpusOption = Annotated[
     float | None,
     typer.Option(
         "--gpus-per-worker",
-        help="2 or more split a large model across GPUs; 0.5 lets two workers share one GPU. Default: build uses 1 if there "
-        "are GPUs, plan the fewest that fit the model.",
+        help="GPUs of each worker: 2 or more split a large model across them; 0.5 lets two workers share one. Default of "
+        "build: 1 if there are GPUs, otherwise 0; of plan: as few as the model fits on.",
         show_default=False,
         rich_help_panel=ENGINE,
     ),

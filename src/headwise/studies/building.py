@@ -282,8 +282,8 @@ def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
     if found.key() == wanted.key():
         return True
     raise AtlasError(
-        f"{atlas.location} already holds a {wanted.study} of another origin ({'; '.join(difference(found, wanted))}); "
-        f"replace it with --redo {wanted.study}, or choose another folder with -o"
+        f"{atlas.location} already contains a {wanted.study} measured with other settings or data "
+        f"({'; '.join(difference(found, wanted))}); replace it with --redo {wanted.study}, or choose another folder with -o"
     )
 
 

@@ -66,7 +66,7 @@ def test_a_worker_does_not_end_as_its_parent_would(three_threads, monkeypatch):
 
 def test_a_killed_worker_is_reported(three_threads, monkeypatch):
     monkeypatch.setattr(module, "_can_fork", lambda: True)
-    with pytest.raises(StudyError, match="ended from outside"):
+    with pytest.raises(StudyError, match="a probe process was killed, probably because memory ran out"):
         parallel_map(lambda item: os._exit(9) if item == 3 else item, range(6), CPU)
 
 

@@ -131,8 +131,8 @@ def _results(receivers: list[Connection]) -> Iterator[tuple[int, Any]]:
                 message = receiver.recv()
             except EOFError:
                 raise StudyError(
-                    "a process that fitted probes was ended from outside, mostly for want of memory; give fewer rows or "
-                    "sites, or run with OMP_NUM_THREADS=1, which needs no such processes"
+                    "a probe process was killed, probably because memory ran out; give fewer questions or sites, or run with "
+                    "OMP_NUM_THREADS=1, which starts no such processes."
                 ) from None
             if isinstance(message, Exception):
                 raise message

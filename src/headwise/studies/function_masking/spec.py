@@ -240,8 +240,9 @@ FUNCTION_MASKING = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "masking: accuracy without a function's heads; effects: the loss beyond random heads; cross: heads of one "
-            "function, steps of another; augment: directions added to the heads; hierarchy: whole questions.",
+            "masking: accuracy with a function's heads masked; effects: accuracy drop beyond that of masking random heads; "
+            "cross: accuracy drop in steps of one function with the heads of another masked; augment: accuracy with a "
+            "direction added to the heads' outputs; hierarchy: accuracy on whole questions of several steps.",
             "cross",
         ),
         "functions": FigureOption(

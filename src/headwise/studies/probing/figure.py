@@ -178,7 +178,7 @@ def _range(layers: str, count: int) -> tuple[int, int]:
         not (first.strip().isdigit() and (last or first).strip().isdigit())
         or not int(first) <= int(last or first) < count
     ):
-        raise StudyError(f"layers to frame are a range such as 3-{count - 1}, within 0 to {count - 1}; got {layers!r}.")
+        raise StudyError(f"--layers takes a range from 0 to {count - 1}, such as 3-{count - 1}, not {layers!r}.")
     return int(first), int(last or first)
 
 

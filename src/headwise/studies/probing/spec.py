@@ -322,12 +322,14 @@ PROBING = DatasetSpec(
             needs={"kind": ("tokens", "within", "transfer")},
         ),
         "positions": FigureOption(
-            "Some of the tokens, comma-separated; all by default.",
+            "Token positions to draw, comma-separated; all by default.",
             "exact_answer_first,exact_answer_last",
             needs={"kind": ("tokens", "within")},
         ),
         "layers": FigureOption(
-            "Layers to frame, instead of those near the best.", "10-20", needs={"kind": ("tokens",)}
+            "Layers to outline with a box, such as 10-20; by default those within 0.02 of the best.",
+            "10-20",
+            needs={"kind": ("tokens",)},
         ),
     },
     variants=(

@@ -273,7 +273,11 @@ RELATIONS = DatasetSpec(
             " category by layer.",
             "relations",
         ),
-        "value": FigureOption("score or suppression.", "suppression", needs={"kind": ("relations",)}),
+        "value": FigureOption(
+            "score: how often the head promotes the target; suppression: how often it suppresses it.",
+            "suppression",
+            needs={"kind": ("relations",)},
+        ),
         "relations": FigureOption(
             "Which relations, comma-separated, in this order; all by default.",
             "copying",

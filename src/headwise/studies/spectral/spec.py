@@ -189,8 +189,8 @@ SPECTRAL = DatasetSpec(
         "features": FigureOption("Features, comma-separated, in this order; all if omitted.", "laplacian,entropy"),
         "part": FigureOption("whole: prompt and answer; answer: the answer alone.", "answer"),
         "value": FigureOption(
-            "p, q, effect (AUROC of the single feature) or all three (all); p_cauchy and p_min combine the tests "
-            "of single eigenvalues.",
+            "p, q, effect (AUROC of the feature alone), or all of these three; p_cauchy: p-values of the single eigenvalues, "
+            "combined by the Cauchy method; p_min: the smallest of them, corrected for their number.",
             "all",
         ),
         "matched": FigureOption("Use the tests on answers paired by length."),
