@@ -37,7 +37,7 @@ def test_open_refuses_a_file(tmp_path):
         Atlas.open(tmp_path / "file")
 
 
-def test_open_refuses_a_newer_format(atlas):
+def test_open_refuses_a_newer_and_an_older_format(atlas):
     root = json.loads((atlas.path / "zarr.json").read_text())
     root["attributes"]["format_version"] = 2
     (atlas.path / "zarr.json").write_text(json.dumps(root))
@@ -45,6 +45,10 @@ def test_open_refuses_a_newer_format(atlas):
         Atlas.open(atlas.path)
     with pytest.raises(AtlasError, match="format version 2"):
         Atlas.create(atlas.path)
+    root["attributes"]["format_version"] = 0
+    (atlas.path / "zarr.json").write_text(json.dumps(root))
+    with pytest.raises(AtlasError, match=r"has format version 0, .*; build it again with headwise build -o NEW_FOLDER"):
+        Atlas.open(atlas.path)
 
 
 def test_create_opens_what_is_there(atlas):

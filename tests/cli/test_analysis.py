@@ -28,7 +28,7 @@ def test_head_prints_everything_known(headwise, joined):
         "country-capital",
         "Knowledge Recall",
         "similar heads",
-        "not known",
+        "not measured",
     ):
         assert word in result.out
     assert "spectral: not in this atlas; add it with headwise build --studies spectral" in result.out.replace("\n", " ")
@@ -56,6 +56,12 @@ def test_head_as_json_and_in_files(headwise, joined, tmp_path):
         (["heads", "{atlas}", "--where", "probing.head_auroc > 0.6"], "the study probing is not in the atlas"),
         (["heads", "{atlas}", "--study", "circuits"], "the study circuits is not in the atlas"),
         (["heads", "{atlas}", "--where", "'x' in layer"], "not a column of text"),
+        (
+            ["show", "{atlas}", "agreement", "--foo", "1"],
+            "agreement has no option 'foo'. It has none; omit the option.",
+        ),
+        (["show", "{atlas}", "agrement"], "There is no study 'agrement'. Did you mean 'agreement'? Known: agreement, "),
+        (["describe", "{atlas}", "agrement"], "Did you mean 'agreement'?"),
         (["compare", "{atlas}", "nowhere"], "headwise build -o nowhere"),
         (["compare", "{atlas}", "{atlas}", "--study", "profil"], "Did you mean 'profile'?"),
         (["compare", "{atlas}", "{atlas}", "-o", "x.gif"], ".png, .pdf, .svg, .csv, .parquet, .json"),
@@ -124,6 +130,12 @@ def test_agreement_is_drawn_and_told(headwise, joined, tmp_path):
     path = tmp_path / "agreement.svg"
     assert headwise("show", joined, "agreement", "-o", path).code == 0
     assert "Do the studies agree?" in path.read_text(encoding="utf-8")
+
+
+def test_compare_takes_the_former_name_of_an_option(headwise, joined):
+    for option in ("--different-data", "--unlike"):
+        assert headwise("compare", joined, joined, option).code == 0
+    assert "--unlike" not in headwise("compare", "--help").out
 
 
 def test_compare_prints_words_and_a_table(headwise, joined, tmp_path):

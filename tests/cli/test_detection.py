@@ -53,8 +53,8 @@ def test_a_file_of_answers_is_scored_line_by_line(headwise, detected, tiny, tmp_
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give either a question"),
-        (["--ask", "why", "--data", "x.jsonl"], "give either a question"),
+        ([], "detect needs a question or answers to score"),
+        (["--ask", "why", "--data", "x.jsonl"], "--ask scores one question and --data a file"),
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
     ],
 )
@@ -62,12 +62,17 @@ def test_wrong_requests_are_refused(headwise, detected, arguments, words):
     assert words in headwise("detect", detected, *arguments).refused()
 
 
+def test_a_column_of_a_table_names_the_command_that_reads_it(headwise, detected):
+    words = headwise("heads", detected, "--sort", "answers.label").refused()
+    assert f"the study answers has no values per head; read it with headwise answers {detected}." in words
+
+
 def test_another_model_is_refused(headwise, detected, tmp_path):
     from planted import save_tiny
 
     other = save_tiny(tmp_path / "other", seed=9)
     result = headwise("detect", detected, "--ask", "why", "--answer", "so", "--model", other)
-    assert "its own model only" in result.refused()
+    assert "its own model only; give that model with --model, or build an atlas of this one" in result.refused()
 
 
 def test_an_atlas_without_a_detector_is_refused(headwise, atlas):
@@ -78,5 +83,5 @@ def test_an_atlas_without_a_detector_is_refused(headwise, atlas):
 def test_one_class_only_is_refused_and_the_answers_are_kept(headwise, tiny, tmp_path, label):
     questions = write(tmp_path / "answers.jsonl", rows(40, label))
     result = headwise("build", tiny, "--studies", "spectral", "--questions", questions, "-o", tmp_path / "atlas")
-    assert "at least 20 are needed" in result.refused()
+    assert "at least 20 " in result.refused()
     assert Atlas.open(tmp_path / "atlas").studies == ["answers"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from headwise.atlas import Atlas
+
 
 def test_headvis_is_written_and_told(headwise, atlas, tmp_path):
     result = headwise("export", atlas, "--to", "headvis", "-o", tmp_path / "data")
@@ -14,6 +16,15 @@ def test_headvis_is_written_and_told(headwise, atlas, tmp_path):
         assert (tmp_path / f"data/heads/L{layer}H{head}.json").exists()
     again = headwise("export", atlas, "--to", "headvis", "-o", tmp_path / "data")
     assert again.code == 2 and "is not an empty folder" in again.err
+
+
+def test_an_atlas_is_copied_to_a_folder(headwise, atlas, tmp_path):
+    result = headwise("export", atlas, "--to", "./copy", cwd=tmp_path)
+    assert result.code == 0, result.err
+    assert Atlas.open(tmp_path / "copy")["profile"].identical(Atlas.open(atlas)["profile"])
+    told = headwise("export", atlas, "--to", "copy").refused()
+    assert "Known: ./FOLDER, headvis, hub:OWNER/NAME, s3://BUCKET/NAME." in told
+    assert "is the atlas itself; choose another folder with --to." in headwise("export", atlas, "--to", atlas).refused()
 
 
 def test_slips_are_refused_in_a_sentence(headwise, atlas, tmp_path):

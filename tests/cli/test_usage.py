@@ -97,3 +97,15 @@ def test_the_help_of_sparsify_lists_every_setting(headwise):
 
 def test_synonyms_of_verbs_are_not_verbs():
     assert not {word for words in VERB_SYNONYMS.values() for word in words} & set(verbs())
+
+
+def test_studies_prints_options_as_one_types_them(headwise):
+    answers = headwise("studies", "answers").out
+    assert "  --set answers.few_shot=<whole number>  (default: none)" in answers
+    assert "  --endpoint URL --endpoint-model NAME  (default: none)" in answers and "<Endpoint>" not in answers
+    masking, probing = (headwise("studies", name).out for name in ("function_masking", "probing"))
+    assert "function_masking.heads=<whole numbers>  (default: 4,8,16,32,64)" in masking
+    assert "probing.paper=<yes or no>  (default: yes)" in probing and "extractor=... in Python" in probing
+    assert "None" not in answers + masking + probing
+    assert "(only with --studies circuits)" in headwise("studies").out
+    assert "[STUDY]" in headwise("studies", "--help").out and "[[" not in headwise("studies", "--help").out
