@@ -71,7 +71,7 @@ def gallery() -> dict[str, Figure]:
             {"i": importance},
         ),
         "probing": Figure(
-            "Where the model knows that it errs",
+            "Where a probe detects wrong answers",
             (
                 Heatmap(
                     "auroc",

@@ -123,7 +123,7 @@ def probing_dataset(layers: int = 30, heads: int = 9, *, strength: float = 1.0, 
             "trained_on": np.array([*GROUPS, "others"], dtype=object), "topic": np.array(GROUPS, dtype=object),
         },
         attrs={
-            "title": "Where the model knows that it errs", "spans": "blind",
+            "title": "Where a probe detects wrong answers", "spans": "blind",
             "record": json.dumps(["head_auroc", "head_q", "head_within", "head_within_q"]),
             "strata": "topic x difficulty (60 strata)", "question_reference": "Question: topic, difficulty, length",
             "folds": 5, "shuffles": 100, "logprob_reference": "Log-probability, min of exact answer",

@@ -52,7 +52,7 @@ def samples(
         "type_name": ("error_type", np.array(list(TYPES.values()), dtype=object)),
         "example": [f"q{place}" for place in range(questions)],
     }  # fmt: skip
-    attrs = {"title": "Asked many times: how the model errs, and which answer to take", "record": "[]"}
+    attrs = {"title": "Sampled many times: types of errors, and which answer is best", "record": "[]"}
     attrs |= {
         "site": "mlp_in",
         "layer": 17,

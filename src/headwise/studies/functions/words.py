@@ -141,6 +141,11 @@ def _add_axes(writer: Writer, data: FunctionsAccessor) -> None:
         f"steps and over {seeds}; the maps show its absolute value. Features are taken at the key tokens: "
         f"{data.dataset.attrs['key_rule']}.",
     )
+    writer.add(
+        "axes",
+        "The heads of a function are those up to the elbow of its importances, sorted from the largest: the point that lies "
+        "farthest below the straight line from the first to the last.",
+    )
     if data.refused:
         writer.add("axes", "A panel without a map is a function that the probe does not distinguish from the others.")
 
@@ -171,7 +176,7 @@ def _add_caveats(writer: Writer, data: FunctionsAccessor) -> None:
         writer.add("caveats", f"The model answers fewer than half of the steps correctly for {rows}.")
     writer.add(
         "caveats",
-        "The elbow of the sorted curve is a convention, not a boundary; intervals of importance are over seeds of the probe, "
+        "The elbow is a convention, not a boundary; intervals of importance are over seeds of the probe, "
         "not over other steps. The scale of importance depends on the probe and cannot be compared between models. This is one "
         "model on one set of steps.",
     )
@@ -237,13 +242,13 @@ def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     total = int(values.notnull().sum())
     mass = float(values.where(data.dataset["chosen"].sel({FUNCTION: name})).sum() / values.sum())
     text = (
-        f"Up to the elbow there are {writer.count(len(own), f'elbow of {name}', 'head')} of "
-        f"{writer.count(total, f'measured of {name}')} ({writer.percent(len(own) / total, f'elbow-share of {name}')}), with "
+        f"{writer.count(len(own), f'elbow of {name}')} of {writer.count(total, f'measured of {name}', 'head')} "
+        f"({writer.percent(len(own) / total, f'elbow-share of {name}')}) belong to the function (up to the elbow), with "
         f"{writer.percent(mass, f'mass of {name}')} of the total importance"
     )
     if len(data.mapped) > 1:
         exclusive = sum(data.owners[head] == [name] for head in own)
-        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them in no other function"
+        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them belong to no other function"
     return f"{text}."
 
 
@@ -383,8 +388,8 @@ def _single_heads(writer: Writer, data: FunctionsAccessor) -> str:
     shares = {name: float((values < ALPHA).sum() / values.notnull().sum()) for name, values in q.items()}
     low, high = _range(writer, shares, "alone", writer.percent)
     return (
-        f"The best of {heads} in a cross-validated probe on one head, {first.name}{ties}, predicts {value} of all steps; as "
-        f"the best of many it is too high. Between {low} and {high} of the heads distinguish a function from the others (q < "
+        f"In a cross-validated probe on one head, {first.name}{ties} predicts {value} of all steps; this is optimistic, since it "
+        f"is the best of {heads}. Between {low} and {high} of the heads distinguish a function from the others (q < "
         f"{writer.number(ALPHA, 'constant')})."
     )
 
@@ -417,9 +422,9 @@ def _shared(writer: Writer, data: FunctionsAccessor) -> str:
         return ""
     shared = {head: functions for head, functions in owners.items() if len(functions) > 1}
     text = (
-        f"{writer.count(len(owners), 'owned', 'head')} {'is' if len(owners) == 1 else 'are'} up to the elbow of a function, "
-        f"{writer.count(len(owners) - len(shared), 'exclusive')} of one only and {writer.count(len(shared), 'shared')} "
-        "of several"
+        f"{writer.count(len(owners), 'owned', 'head')} {'belongs' if len(owners) == 1 else 'belong'} to a function, "
+        f"{writer.count(len(owners) - len(shared), 'exclusive')} to one only and {writer.count(len(shared), 'shared')} "
+        "to several"
     )
     if not shared:
         return f"{text}."
@@ -450,7 +455,7 @@ def _agreement(writer: Writer, data: FunctionsAccessor) -> str:
     positive = sum(data.of("rank_correlation_low", name) > 0 for name in values)
     mean = writer.fixed(sum(values.values()) / len(values), "mean-rank_correlation")
     text = (
-        f"Single-head probes rank the heads as the maps do with a correlation of {mean} on average, from {low} to {high}; the "
+        f"The rank correlation between single-head probes and importance maps is {mean} on average, from {low} to {high}; its "
         f"interval is above zero for {writer.count(positive, 'sure')} of {writer.count(len(values), 'ranked', 'function')}."
     )
     seeds = [value for name in data.mapped if math.isfinite(value := float(data.of("agreement", name)))]

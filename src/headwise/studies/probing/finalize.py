@@ -109,7 +109,7 @@ def finalize(
         EXAMPLE: answers[EXAMPLE].values,
     }  # fmt: skip
     return xr.Dataset(variables | table | across, coords=coords | detectors | groups).assign_attrs(
-        title="Where the model knows that it errs",
+        title="Where a probe detects wrong answers",
         record=json.dumps(
             [name for name in ("head_auroc", "head_q", "head_within", "head_within_q") if name in variables]
         ),

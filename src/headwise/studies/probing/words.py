@@ -214,7 +214,7 @@ def _along_text(writer: Writer, probing: ProbingAccessor) -> str:
     first, dip, exact, end = (means[token] for token in stops)
     if dip < min(first, exact) - MIN_DIFFERENCE:
         shape = " It dips after the question and rises at the exact answer"
-        shape += ", then falls again." if end < exact - MIN_DIFFERENCE else ", and stays."
+        shape += ", then falls again." if end < exact - MIN_DIFFERENCE else ", and remains high."
     return f"Along the text the mean AUROC over layers is {listed(parts)}.{shape}"
 
 
@@ -339,7 +339,7 @@ def _headline(writer: Writer, probing: ProbingAccessor) -> str:
 
 
 describe = Narrative(
-    "Where the model knows that it errs",
+    "Where a probe detects wrong answers",
     ProbingAccessor,
     (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,

@@ -66,7 +66,7 @@ def finalize(read: xr.Dataset, options: SamplingOptions, others: GreedyAnswers |
         ERROR_TYPE: np.array(list(TYPES), dtype=object),
         "type_name": (ERROR_TYPE, np.array(list(TYPES.values()), dtype=object)),
     }  # fmt: skip
-    title = "Asked many times: how the model errs, and which answer to take"
+    title = "Sampled many times: types of errors, and which answer is best"
     return xr.Dataset(variables, coords=coords).assign_attrs(title=title, record=json.dumps([]))
 
 
