@@ -94,7 +94,7 @@ def test_names_alone_are_printed(headwise, joined):
         f"L3H{head}" for head in range(6)
     ]
     assert "none of the 48 heads matches" in headwise("heads", joined, "--where", "layer > 99", "--columns", "name").err
-    assert "greater than or equal to 1" in headwise("heads", joined, "-n", "0").refused()
+    assert "takes a whole number of at least 1" in headwise("heads", joined, "-n", "0").refused()
 
 
 def test_a_plain_table_opens_on_what_tells_heads_apart(headwise, joined):

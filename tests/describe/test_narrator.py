@@ -104,7 +104,10 @@ def test_every_number_of_the_generic_description_is_in_the_data(dataset: xr.Data
 def test_what_was_planted_is_described(dataset: xr.Dataset) -> None:
     description = generic(dataset, COLUMNS)
     recency = description.detail[0]
-    assert "layers 8 to 10, heads 2 to 5, more than in 95 % of shuffled maps" in recency
+    assert (
+        "form a cluster of adjacent cells in layers 8 to 10, heads 2 to 5 (larger than in 95 % of shuffled maps)"
+        in recency
+    )
     assert "times the value of a uniform head (0.2)" in recency and "1 head was not measured." in recency
     assert any(line.startswith("recency rises with depth") for line in description.observations)
     assert any("recency and copied" in line and "similarly" in line for line in description.observations)

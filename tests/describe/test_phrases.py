@@ -75,7 +75,7 @@ def test_functions_and_heads_that_share_the_end_of_a_range() -> None:
     said = text_of("functions", dataset)
     shared = [name for name in PUBLISHED if name in names[:3]]
     assert f"and 100 % ({shared[0]}, {shared[1]} and {shared[2]}) of the heads distinguish" in said
-    assert "0 % (5 functions)" in said and "(tied with 1 other), predicts" in said
+    assert "0 % (5 functions)" in said and "(tied with 1 other) predicts" in said
 
 
 # ---- masking --------------------------------------------------------------------------------------------------------
@@ -120,12 +120,12 @@ def test_heads_are_named_where_test_and_interval_agree() -> None:
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
     assert (
         "3 of 24 heads changed (q < 0.05), 3 of them upwards. Largest changes among the 2 whose interval of the mean change "
-        "excludes 0: L0H1 (0.3, 0.2 to 0.4) and L0H2 (0.2, 0.1 to 0.3)." in entry
+        "excludes zero: L0H1 (0.3, 0.2 to 0.4) and L0H2 (0.2, 0.1 to 0.3)." in entry
     )
     assert "L0H0 (0.5" not in entry
     dataset["change_low"].loc[at] = -1.0
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
-    assert "; in each of them the interval of the mean includes 0." in entry
+    assert "In each of them the interval of the mean change includes zero." in entry
 
 
 def test_as_many_heads_as_share_a_value_are_counted() -> None:

@@ -388,8 +388,8 @@ def _single_heads(writer: Writer, data: FunctionsAccessor) -> str:
     shares = {name: float((values < ALPHA).sum() / values.notnull().sum()) for name, values in q.items()}
     low, high = _range(writer, shares, "alone", writer.percent)
     return (
-        f"In a cross-validated probe on one head, {first.name}{ties} predicts {value} of all steps; this is optimistic, since it "
-        f"is the best of {heads}. Between {low} and {high} of the heads distinguish a function from the others (q < "
+        f"In a cross-validated probe on one head, {first.name}{ties} predicts {value} of all steps; this is optimistic, since "
+        f"it is the best of {heads}. Between {low} and {high} of the heads distinguish a function from the others (q < "
         f"{writer.number(ALPHA, 'constant')})."
     )
 

@@ -25,7 +25,7 @@ STATISTIC_INFO = {  # number -> label, definition
     "off_diagonal": ("Off-diagonal", "weights over {peak} with i - j >= 2, except the first token, per row"),
     "entropy": (
         "Entropy",
-        "entropy of a row divided by the log of the number of visible keys (0: one key, 1: uniform)",
+        "entropy of a row divided by the log of the number of visible keys",
     ),
     "active": ("Active edges", "share of visible pairs with weight over {active}"),
     "open": ("Open edges", "share of visible pairs with any weight"),

@@ -185,13 +185,13 @@ def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     clear = abs(changed).where(patterns.clear(key))
     heads = maps.strongest(clear, SHOWN)
     if not heads:
-        return f"{text} In each of them the interval of the mean change includes 0."
+        return f"{text} In each of them the interval of the mean change includes zero."
     named = with_others(
         writer, [_changed(writer, patterns, key, head) for head in heads], others_as_large(clear, heads),
         f"tied-change {key}",
     )  # fmt: skip
     few = writer.count(int(clear.notnull().sum()), f"clear {key}")
-    whose = f" among the {few} whose interval of the mean change excludes 0"
+    whose = f" among the {few} whose interval of the mean change excludes zero"
     whose = "" if int(clear.notnull().sum()) == count else whose
     return f"{text} Largest changes{whose}: {named}."
 
@@ -364,7 +364,7 @@ def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
             "axes",
             "A change is the second model minus the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
             "Benjamini-Hochberg q-value over the heads. Heads are named only if the test is significant and the "
-            "interval of the mean change excludes 0. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
+            "interval of the mean change excludes zero. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
         )
 
 
