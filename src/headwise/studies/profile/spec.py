@@ -109,7 +109,14 @@ PROFILE = DatasetSpec(
         FigureVariant("relative", "Against a uniform head", {"relative": True}),
     ),
     words="words:describe",
-    renames={1: Renames(labels={"statistic": {"moved": "output_norm_ratio"}, "label": {"Moved": "Output norm"}})},
+    renames={
+        1: Renames(
+            labels={
+                "statistic": {"moved": "output_norm_ratio"},
+                "label": {"Moved": "Output norm (relative)", "Itself": "Own token"},
+            }
+        )
+    },
     head_sets="heads:head_sets",
     head_columns=(HeadColumn("value", low="low", high="high", baseline="uniform", baseline_name="a uniform head"),),
     default_columns=("profile.induction", "profile.previous", "profile.sink", "profile.entropy"),
