@@ -11,7 +11,8 @@ from headwise.probes.crossvalidation import (
     paper_protocol,
     precision_recall,
 )
-from headwise.probes.linear import fit_linear, project
+from headwise.probes.linear import fit_linear
+from headwise.probes.projection import project
 from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
 from headwise.stats import auroc_by_fold
 

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol, overload
 import xarray as xr
 
 from headwise.core.errors import AtlasError, EngineError
+from headwise.core.progress import reporting
 from headwise.core.provenance import Provenance
 from headwise.engines.shards import Shard, ShardStore, split_shards
 
@@ -82,6 +83,9 @@ class Listener:
 
     def progress(self, study: str, done: int, total: int) -> None:
         """The number of examples of a study that are done."""
+
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        """A study is measured, and its statistics are computed: so many steps of ``what``. Not told by a cluster."""
 
     def ended(self, study: str) -> None:
         """A study is in the atlas; not called for one that was there before."""
@@ -211,7 +215,8 @@ class LocalSession:
 
         report(0, job.examples)
         parts = run_shards(self._worker.measure, split_shards(job.examples, job.shard_size), store, progress=report)
-        return self._worker.finalize(parts)
+        with reporting(lambda what, done, total: listener.concluding(job.study, what, done, total)):
+            return self._worker.finalize(parts)
 
 
 def run_shards(

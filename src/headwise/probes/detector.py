@@ -35,10 +35,13 @@ from sklearn.utils.validation import validate_data
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER
 from headwise.core.errors import DataError
 from headwise.probes import detector_file
-from headwise.probes.crossvalidation import assign_folds, choose, out_of_fold
+from headwise.probes.crossvalidation import assign_folds, choose, out_of_fold, sweep
 from headwise.probes.estimator import BinaryClassifier, InputError, as_input_errors
-from headwise.probes.features import KS, FittedBlock, as_feature_sets, as_table, choice_kind, choices, select
-from headwise.probes.linear import COMPONENTS, fit_linear, project
+from headwise.probes.features import (
+    KS, FittedBlock, as_feature_sets, as_table, choice_kind, choice_points, choices, select,
+)  # fmt: skip
+from headwise.probes.linear import COMPONENTS, fit_linear
+from headwise.probes.projection import project
 from headwise.probes.stacking import Platt, fit_platt, fit_stacker, stacked_out_of_fold
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups
 
@@ -235,11 +238,7 @@ class Detector(BinaryClassifier):
             return FittedBlock((), "", 0, np.array(mean), np.array(1.0)), mean, values
         best = available[0]
         if len(available) > 1:  # chosen without the PCA, which drops nothing up to 512 answers, and is slow
-            scores = {}
-            for choice in available:
-                points = project(as_table(select(array, kind, choice), name)).points
-                scores[choice] = out_of_fold(points, labels, fold_of, components=None)
-            best = choose(scores, labels, fold_of)
+            best = choose(sweep(choice_points(array, name, available), labels, fold_of), labels, fold_of)
         part = select(array, kind, best)
         projected = project(as_table(part, name))
         score = out_of_fold(projected.points, labels, fold_of, components=self.components)

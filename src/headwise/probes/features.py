@@ -14,8 +14,9 @@ A fitted block holds the choice and a weight for every number of the chosen part
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,10 +25,11 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, WIDTH
 from headwise.core.errors import DataError
+from headwise.probes.projection import growing_points, project
 from headwise.stats.validation import as_named
 
 __all__ = [
-    "KS", "Choice", "FittedBlock", "as_feature_sets", "as_table", "choice_kind", "choices", "default_choice", "select",
+    "KS", "Choice", "FittedBlock", "as_feature_sets", "as_table", "choice_kind", "choice_points", "choices", "default_choice", "select",
     "with_noise",
 ]  # fmt: skip
 
@@ -97,6 +99,23 @@ def as_table(features: xr.DataArray, name: str) -> NDArray[Any]:
             f"{int(np.argmax(bad))}); leave these examples out, or measure them again in float32."
         )
     return table
+
+
+def choice_points(
+    features: xr.DataArray, name: str, available: Sequence[int], done: Callable[[], object] = lambda: None
+) -> list[tuple[int, Floats | Callable[[], Floats]]]:
+    """Every choice and its points (example, coordinate), or what computes them: the k share their products."""
+    kind = choice_kind(features)
+    if kind == "k":
+        edges = [0, *available]
+        slices = [slice(*ends) for ends in zip(edges[:-1], edges[1:], strict=True)]
+        found = growing_points([as_table(features.isel({RANK: part}), name) for part in slices], done)
+        return list(zip(available, found, strict=True))
+
+    def points(choice: int) -> Floats:
+        return project(as_table(select(features, kind, choice), name)).points
+
+    return [(choice, partial(points, choice)) for choice in available]
 
 
 def with_noise(features: xr.DataArray, level: float, *, seed: int = 0) -> xr.DataArray:

@@ -22,6 +22,7 @@ Cost: one fit per fold for each point of a curve, about seven fits per topic.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import LAYER, TOPIC, TRAINED_ON
 from headwise.core.errors import DataError
-from headwise.probes.crossvalidation import assign_folds, out_of_fold
+from headwise.probes.crossvalidation import Done, assign_folds, out_of_fold, sweep
 from headwise.probes.features import as_table
-from headwise.probes.linear import fit_subsets, project
+from headwise.probes.linear import fit_subsets
+from headwise.probes.projection import LANDMARKS, project
 from headwise.stats import Auroc, auroc, auroc_by_fold
 from headwise.stats.validation import Labels
 
@@ -48,14 +50,18 @@ MIN_PER_CLASS_IN_GROUP = 25  # answers of each class in a group of topics
 # ---- curves ---------------------------------------------------------------------------------------------------------
 
 
-def scores_by_layer(features: xr.DataArray, name: str, labels: Labels, fold_of: Ints) -> dict[int, Floats]:
+def scores_by_layer(
+    features: xr.DataArray, name: str, labels: Labels, fold_of: Ints, *, done: Done = lambda: None
+) -> dict[int, Floats]:
     """Layer -> out-of-fold scores of a detector that sees only this layer."""
-    return {
-        layer: out_of_fold(
-            project(as_table(features.isel({LAYER: layer}), name)).points, labels, fold_of, components=None
-        )
-        for layer in range(features.sizes[LAYER])
-    }
+
+    def points(layer: int) -> Floats:
+        table = as_table(features.isel({LAYER: layer}), name)
+        narrow = table.shape[1] <= min(len(table), LANDMARKS)  # then a fit on the columns costs less than turning them
+        return table - table.mean(axis=0, dtype=np.float64) if narrow else project(table).points
+
+    layers = [(layer, partial(points, layer)) for layer in range(features.sizes[LAYER])]
+    return sweep(layers, labels, fold_of, done=done)
 
 
 def scores_by_size(

@@ -5,30 +5,21 @@
 (Binkowski et al., arXiv 2502.17598.) Its value is the log-odds of "wrong" in a population where both classes are equally
 common.
 
-**Projection.** n points lie in a space of at most n dims, however many columns they have. With the Gram matrix of the
-centred features G = X X' = U Λ U', the points Z = U √Λ (n x n) have the same distances and angles. Whatever is invariant
-to rotations and shifts gives the same result on Z as on X: PCA is, and so is a logistic regression with an L2 penalty and a
-free intercept. So every fold, every k and every training size is fitted on n columns instead of 27,000. Test rows take part
-in the projection, which carries no information from them to a training fold: any other rotation gives the same scores.
-Coefficients return to the features by β = X' U Λ^-1/2 w. Directions with less than n · 2e-16 of the largest eigenvalue are
-rounding and are dropped.
-
-**PCA.** One that retains every direction is a rotation, so it is only computed where it drops something, above 512 answers.
+**PCA.** One that retains every direction is a rotation, so it is only computed where it drops something: above 512 answers,
+from the training rows alone. Points come from ``projection``, in at most 768 coordinates.
 
 **Fits.** The same classifier is needed on many subsets of rows (folds, sizes, topics); leaving a row out is giving it the
 weight 0, so all subsets share every product with the matrix (`batched_logistic.solver`, here in float64 to `TOLERANCE`).
 scikit-learn's solvers, one subset at a time, take 10 to 50 times as long.
 
-Cost, on one core: projecting 500 x 27,000 takes 0.2 s (a full SVD for one training fold of 400: 1.1 s), 2,000 x 27,000
-3.5 s; twenty fits of 500 points in 500 coordinates 0.05-0.3 s; where the PCA drops directions, one eigendecomposition per
-subset (1,600 answers: 1 s).
+Cost, on one core: twenty fits of 500 points in 500 coordinates 0.05-0.3 s, of 4,000 points in 512 about 1 s; where the PCA
+drops directions, one eigendecomposition per training fold (0.2 s). On a GPU where torch sees one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -37,72 +28,16 @@ from numpy.typing import NDArray
 from headwise.probes.batched_logistic.parallel_map import single_torch_thread
 from headwise.probes.batched_logistic.problems import BALANCED, make_points, make_problems
 from headwise.probes.batched_logistic.solver import minimise
-from headwise.stats.blas import single_threaded_blas
+from headwise.probes.projection import fitting_device, principal
 from headwise.stats.validation import Labels
 
-__all__ = ["COMPONENTS", "LinearScore", "Projection", "fit_linear", "fit_subsets", "fit_within", "project"]
+__all__ = ["COMPONENTS", "LinearScore", "fit_linear", "fit_subsets", "fit_within", "pca_drops"]
 
 Floats = NDArray[np.float64]
 
 COMPONENTS = 512
 TOLERANCE = 1e-10  # of the solver, in float64: probabilities are those of scikit-learn to 1e-6
-_COLUMNS_PER_BLOCK = 4096  # held in float64 at a time
 _log = logging.getLogger(__name__)
-
-
-# ---- projection -----------------------------------------------------------------------------------------------------
-
-
-class Projection(NamedTuple):
-    """Points in fewer coordinates."""
-
-    points: Floats
-    """(example, coordinate)"""
-    to_features: Callable[[Floats], Floats]
-    """weights of the coordinates -> weights of the features"""
-    mean: Floats
-    """(feature,): the point that became 0"""
-
-
-def project(table: NDArray[Any]) -> Projection:
-    """The rows of a table (example, feature), exactly, in at most as many coordinates as there are rows."""
-    return _principal(table, table.mean(axis=0, dtype=np.float64))
-
-
-@single_threaded_blas
-def _principal(table: NDArray[Any], mean: Floats, components: int | None = None) -> Projection:
-    """The rows minus ``mean`` along their ``components`` directions of largest variance (all that are not rounding)."""
-    rows, width = table.shape
-    if width <= rows:
-        centred = table - mean
-        values, vectors = np.linalg.eigh(centred.T @ centred)
-        vectors = vectors[:, _largest(values, components, rows)]
-        return Projection(centred @ vectors, lambda weights: vectors @ weights, mean)
-    gram = np.zeros((rows, rows))
-    for start in range(0, width, _COLUMNS_PER_BLOCK):
-        block = table[:, start : start + _COLUMNS_PER_BLOCK] - mean[start : start + _COLUMNS_PER_BLOCK]
-        gram += block @ block.T
-    values, vectors = np.linalg.eigh(gram)
-    chosen = _largest(values, components, rows)
-    vectors, lengths = vectors[:, chosen], np.sqrt(values[chosen])
-
-    def to_features(weights: Floats) -> Floats:
-        per_row = vectors @ (weights / lengths)
-        per_row -= per_row.mean()  # the same as centring the rows, without a copy of them
-        starts = range(0, width, _COLUMNS_PER_BLOCK)
-        return np.concatenate([per_row @ table[:, i : i + _COLUMNS_PER_BLOCK].astype(np.float64) for i in starts])
-
-    return Projection(vectors * lengths, to_features, mean)
-
-
-def _largest(values: Floats, components: int | None, rows: int) -> NDArray[np.int64]:
-    """Indices of the largest eigenvalues that are not rounding, largest first; at least one."""
-    order = np.argsort(values)[::-1][:components]
-    sound = order[values[order] > values[order[0]] * rows * np.finfo(np.float64).eps]
-    return sound if len(sound) and values[sound[0]] > 0 else order[:1]
-
-
-# ---- logistic regression --------------------------------------------------------------------------------------------
 
 
 class LinearScore(NamedTuple):
@@ -110,6 +45,7 @@ class LinearScore(NamedTuple):
 
     weights: Floats
     intercept: float
+    converged: bool = True
 
     def __call__(self, points: Floats) -> Floats:
         """The log-odds of "wrong" of each point."""
@@ -129,15 +65,17 @@ def fit_subsets(
         return []
     if any(pca_drops(points, rows, components) for rows in subsets):
         return [fit_within(points, labels, rows, rows[None], components=components)[0] for rows in subsets]
-    problems = make_problems(labels[None], subsets, BALANCED, torch.device("cpu"), torch.float64)
+    device = fitting_device()
+    problems = make_problems(labels[None], subsets, BALANCED, device, torch.float64)
     with single_torch_thread():
-        table = torch.from_numpy(np.ascontiguousarray(points, dtype=np.float64))[None]
-        shifted = make_points(table, torch.from_numpy(subsets), standardise=False)
+        table = torch.from_numpy(np.ascontiguousarray(points, dtype=np.float64)).to(device)[None]
+        shifted = make_points(table, torch.from_numpy(subsets).to(device), standardise=False)
         found = minimise(shifted, problems, tolerance=TOLERANCE)
         if not bool(found.converged.all()):
             _log.warning("%d of %d logistic regressions did not converge", int((~found.converged).sum()), len(subsets))
         intercepts = found.intercepts[0] - found.weights[0] @ shifted.mean[0]
-    return [LinearScore(w, float(c)) for w, c in zip(found.weights[0].numpy(), intercepts, strict=True)]
+    parts = (found.weights[0].cpu().numpy(), intercepts.tolist(), found.converged[0].tolist())
+    return [LinearScore(*each) for each in zip(*parts, strict=True)]
 
 
 def fit_within(
@@ -146,12 +84,14 @@ def fit_within(
     """The regression on each subset of ``rows``, after one PCA of all ``rows``: for what is decided inside them."""
     if not pca_drops(points, rows, components):
         return fit_subsets(points, labels, subsets, components=None)
-    own = points[rows]
-    reduced = _principal(own, own.mean(axis=0), components)
-    fitted = fit_subsets(reduced.points, labels[rows], subsets[:, rows], components=None)
-    weights = [reduced.to_features(linear.weights) for linear in fitted]
+    mean = points[rows].mean(axis=0)
+    with single_torch_thread():
+        reduced, directions = principal(points[rows] - mean, components or COMPONENTS)
+    fitted = fit_subsets(reduced, labels[rows], subsets[:, rows], components=None)
+    weights = [directions @ linear.weights for linear in fitted]
     return [
-        LinearScore(w, float(linear.intercept - reduced.mean @ w)) for w, linear in zip(weights, fitted, strict=True)
+        LinearScore(w, float(linear.intercept - mean @ w), linear.converged)
+        for w, linear in zip(weights, fitted, strict=True)
     ]
 
 

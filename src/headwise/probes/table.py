@@ -18,10 +18,9 @@ and without intervals: fold_auroc, chosen (detector, fold); pooled, precision, r
 probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
 be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
-Cost, one core: 500 answers, twelve rows with all details (three of 27,000 columns, a hidden state of 30 layers) 12-15 s.
-Above 512 answers the PCA drops directions and is recomputed in every training fold: 2,000 answers take 4 s per k and
-set of folds, and minutes in all; ``components=None`` leaves the PCA out (0.8 s). On synthetic data of 1,000 answers that
-changed AUROC by +.001 on average, .002 at most. Curves and transfer never use the PCA.
+Cost, twelve rows with all details (two of 27,000 columns, a hidden state of 30 layers): see docs/benchmarks.md; about
+linear in the number of answers. Rows, layers and k are fitted in parallel, one per core, or on a GPU where torch sees one.
+How far it is, is told by `core.progress`; ``fits`` and ``unconverged`` in the attributes count the regressions.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from numpy.typing import ArrayLike
 
 from headwise.core.dims import DETECTOR
 from headwise.core.errors import DataError, did_you_mean
+from headwise.core.progress import Steps
 from headwise.probes import table_rows
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.features import KS, as_feature_sets, choice_kind
@@ -60,7 +60,7 @@ class TableOptions:
     inner: int = 3  # folds inside the training folds, for choices, stacking and calibration
     seed: int = 0  # of the folds
     ks: Sequence[int] = KS  # numbers of eigenvalues to try
-    components: int | None = COMPONENTS  # of the PCA; None: all, faster above 512 answers
+    components: int | None = COMPONENTS  # of the PCA inside each fold; None: no such PCA
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
     reference: str | None = None  # the row that gains are measured from; None: no gains
@@ -113,7 +113,10 @@ def detector_table(
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
     topic_of = None if topics is None else as_topics(topics, len(wrong))
     numbers = {name: table_rows.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
-    context = table_rows.FoldContext(wrong, fold_of, options.inner, options.seed, clusters, options.components)
+    detailed = {name: options.details is None or name in options.details for name in arrays}
+    every = [table_rows.steps(array, name, options.ks, detailed[name]) for name, array in arrays.items()]
+    done = Steps("detectors", sum(every))
+    context = table_rows.FoldContext(wrong, fold_of, options.inner, options.seed, clusters, options.components, done)
 
     supervised, parts, notes = {}, [], []
     for name, array in arrays.items():
@@ -121,7 +124,7 @@ def detector_table(
         supervised[name] = entry.evaluated
         notes += entry.notes
         parts.append(entry.row)
-        if options.details is None or name in options.details:
+        if detailed[name]:
             parts.append(
                 table_rows.details(array, name, entry, context, options.sizes, topic_of, options.min_per_topic)
             )
@@ -141,6 +144,8 @@ def detector_table(
     return table.assign_attrs(
         n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner,
         seed=options.seed, reference=options.reference or "", notes=json.dumps(notes),
+        fits=sum(each.fits for each in supervised.values()),
+        unconverged=sum(each.unconverged for each in supervised.values()),
         interval="95 %, DeLong within folds, logit scale, inflated for shared training rows (Nadeau and Bengio)",
     )  # fmt: skip
 

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
 from headwise.core.errors import DataError
-from headwise.probes.crossvalidation import CrossValidated, cross_validate, paper_protocol, precision_recall
-from headwise.probes.features import Choice, as_table, choice_kind, choices, default_choice, select
+from headwise.probes.crossvalidation import (
+    CrossValidated, Done, cross_validate, paper_protocol, points_of, precision_recall,
+)  # fmt: skip
+from headwise.probes.features import Choice, choice_kind, choice_points, choices, default_choice, select
 from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer
-from headwise.probes.linear import project
 from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
 from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.validation import Labels
 
-__all__ = ["FoldContext", "Supervised", "as_score", "combined", "details", "joined", "supervised", "unsupervised"]
+__all__ = ["FoldContext", "Supervised", "as_score", "combined", "details", "joined", "steps", "supervised", "unsupervised"]
 
 Floats = NDArray[np.float64]
 
@@ -33,6 +34,8 @@ class FoldContext(NamedTuple):
     seed: int
     groups: NDArray[np.int64] | None
     components: int | None
+    done: Done = lambda: None
+    """called after each step of the work, which `steps` counts"""
 
 
 class Supervised(NamedTuple):
@@ -50,17 +53,17 @@ class Supervised(NamedTuple):
 def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequence[int]) -> Supervised:
     """The detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's protocol."""
     kind, available = choice_kind(array), choices(array, name, ks)
-    points = {choice: project(as_table(select(array, kind, choice), name)).points for choice in available}
+    candidates = choice_points(array, name, available, context.done)
     evaluated = cross_validate(
-        points.items(), context.labels, context.fold_of,
-        inner=context.inner, seed=context.seed, groups=context.groups, components=context.components,
+        candidates, context.labels, context.fold_of,
+        inner=context.inner, seed=context.seed, groups=context.groups, components=context.components, done=context.done,
     )  # fmt: skip
     row = _evaluated_row(name, evaluated, context)
     if kind:
         row["chosen"] = ((DETECTOR, FOLD), np.array([evaluated.chosen], dtype=np.float64))
         curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
         row = row.merge(_curve(name, curve, dim, evaluated.sweep, context))
-    published = paper_protocol(points.items(), context.labels, seed=context.seed)
+    published = paper_protocol(candidates, context.labels, seed=context.seed, done=context.done)
     row = row.assign(
         paper=(DETECTOR, [published.auroc]),
         paper_low=(DETECTOR, [published.low]),
@@ -70,7 +73,14 @@ def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequ
     missing = sorted(set(ks) - set(available)) if kind == "k" else []
     notes = [f"{name}: no k of {', '.join(map(str, missing))}: some text is shorter"] if missing else []
     default = default_choice(kind, available)
-    return Supervised(row, evaluated, points[default], kind, default, notes)
+    return Supervised(row, evaluated, points_of(dict(candidates)[default]), kind, default, notes)
+
+
+def steps(array: xr.DataArray, name: str, ks: Sequence[int], detailed: bool) -> int:
+    """How many steps of about the same cost a feature set has."""
+    kind, available = choice_kind(array), choices(array, name, ks)
+    curves = 2 + (array.sizes[LAYER] if LAYER in array.dims and kind != "layer" else 0)
+    return len(available) * (3 if kind == "k" else 2) + (curves if detailed else 0)
 
 
 def details(
@@ -87,9 +97,11 @@ def details(
     found = _curve(
         name, "by_size", SIZE, scores_by_size(entry.points, labels, fold_of, sizes, seed=context.seed), context
     )
+    context.done()
     if LAYER in array.dims and entry.kind != "layer":  # otherwise the sweep is over layers already
         part = select(array, entry.kind, entry.choice)
-        found = found.merge(_curve(name, "by_layer", LAYER, scores_by_layer(part, name, labels, fold_of), context))
+        scores = scores_by_layer(part, name, labels, fold_of, done=context.done)
+        found = found.merge(_curve(name, "by_layer", LAYER, scores, context))
     if topics is not None:
         between = transfer(
             entry.points,
@@ -104,6 +116,7 @@ def details(
             ["n_wrong", "n_right"]
         )
         found = found.merge(between.expand_dims({DETECTOR: [name]}))
+    context.done()
     return found
 
 

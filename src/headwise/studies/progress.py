@@ -3,8 +3,10 @@
     profile: 0 of 100 examples
     profile: 60 of 100 examples, 0:01:02 elapsed
     profile: 100 of 100 examples, done in 0:01:43
+    spectral: detectors, 30 of 86 steps, about 0:00:41 left
 
-A study gets a line when it starts and one when it ends, and one per minute in between. Everything goes to standard error, so
+A study gets a line when it starts and one when it ends, and one per minute in between; while its statistics are computed, one
+every ten seconds. Everything goes to standard error, so
 that standard output stays free for results.
 """
 
@@ -34,6 +36,7 @@ from headwise.engines import Listener
 __all__ = ["ProgressBars", "ProgressDisplay", "ProgressLines", "ProgressListener", "progress_display"]
 
 SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_STEPS = 10.0  # lines while statistics are computed
 MAX_WORKER_LINES = 8
 
 
@@ -48,6 +51,9 @@ class ProgressDisplay(Protocol):
 
     def update(self, study: str, done: int, total: int, note: str = "") -> None:
         """Examples done of a study. The first call may already include some of an earlier run."""
+
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        """Steps of the statistics of a study that is measured."""
 
     def ended(self, study: str) -> None:
         """A study is measured and stored."""
@@ -86,6 +92,13 @@ class ProgressBars:
             self._tasks[study] = self._progress.add_task(study, total=total)
         self._progress.update(self._tasks[study], completed=done, description=f"{study}{note and ': '}{note}")
 
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        """A bar of its own, counted in steps."""
+        name = f"{study}: {what}, steps"
+        if name not in self._tasks:
+            self._tasks[name] = self._progress.add_task(name, total=total)
+        self._progress.update(self._tasks[name], completed=done, total=total)
+
     def ended(self, study: str) -> None:
         """Nothing to do: the bar is full."""
 
@@ -114,6 +127,7 @@ class ProgressLines:
     ) -> None:
         self._write, self._of, self._clock = write, of, clock
         self._counts: dict[str, _Count] = {}
+        self._steps: dict[str, _Count] = {}
 
     def message(self, text: str) -> None:
         """A step without a count."""
@@ -138,6 +152,20 @@ class ProgressLines:
         if now - count.last_line >= SECONDS_BETWEEN_LINES:
             count.last_line = now
             self._write(f"{study}: {done} of {total} {self._of}, {_clock_text(now - count.start)} elapsed{suffix}")
+
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        """A line when steps begin, and one every ten seconds."""
+        now, name = self._clock(), f"{study}: {what}"
+        if name not in self._steps or done < self._steps[name].done:
+            self._steps[name] = _Count(done, total, now)
+            self._write(f"{name}, {done} of {total} steps")
+            return
+        count = self._steps[name]
+        count.done = done
+        if now - count.last_line >= SECONDS_BETWEEN_STEPS and done < total:
+            count.last_line = now
+            left = (now - count.start) * (total - done) / max(done, 1)
+            self._write(f"{name}, {done} of {total} steps, about {_clock_text(left)} left")
 
     def ended(self, study: str) -> None:
         """A study is measured and stored."""
@@ -167,6 +195,10 @@ class ProgressListener(Listener):
     def progress(self, study: str, done: int, total: int) -> None:
         """Examples of a study are done."""
         self._display.update(study, done, total)
+
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        """A study's statistics are computed."""
+        self._display.concluding(study, what, done, total)
 
     def ended(self, study: str) -> None:
         """A study is in the atlas."""

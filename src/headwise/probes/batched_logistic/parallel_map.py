@@ -22,7 +22,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
@@ -38,22 +38,35 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def parallel_map(work: Callable[[T], R], items: Sequence[T], device: torch.device) -> list[R]:
+def parallel_map(
+    work: Callable[[T], R], items: Sequence[T], device: torch.device, done: Callable[[], object] = lambda: None
+) -> list[R]:
     """The results of ``work`` in the order of ``items``; as many at a time as torch has threads.
+
+    ``done`` is called here after each item.
 
     >>> parallel_map(lambda x: x + 1, [1, 2, 3], torch.device("cpu"))
     [2, 3, 4]
     """
     workers = min(torch.get_num_threads(), len(items))
-    if device.type != "cpu" or workers < 2:
-        return [work(item) for item in items]
-    if _can_fork():
-        return _map_in_processes(work, items, workers)
-    with (
-        single_torch_thread(),
-        ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1)) as pool,
-    ):
-        return list(pool.map(work, items))
+    if device.type == "cpu" and workers > 1 and _can_fork():
+        return _map_in_processes(work, items, workers, done)
+    if device.type == "cpu" and workers > 1:
+        with (
+            single_torch_thread(),
+            ThreadPoolExecutor(workers, initializer=lambda: torch.set_num_threads(1)) as pool,
+        ):
+            return _each(pool.map(work, items), done)
+    return _each(map(work, items), done)
+
+
+def _each(results: Iterable[R], done: Callable[[], object]) -> list[R]:
+    """All results; ``done`` is called after each."""
+    found = []
+    for result in results:
+        found.append(result)
+        done()
+    return found
 
 
 @contextmanager
@@ -72,7 +85,9 @@ def _can_fork() -> bool:
     return sys.platform == "linux" and main
 
 
-def _map_in_processes(work: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+def _map_in_processes(
+    work: Callable[[T], R], items: Sequence[T], workers: int, done: Callable[[], object]
+) -> list[R]:
     """The results, in order; the first failure of a worker is raised here."""
     fork = multiprocessing.get_context("fork")
     counter, receivers, running = fork.Value("l", 0), [], []
@@ -86,7 +101,7 @@ def _map_in_processes(work: Callable[[T], R], items: Sequence[T], workers: int) 
             sender.close()
             receivers.append(receiver)
             running.append(process)
-        found = dict(_results(receivers))
+        found = dict(_each(_results(receivers), done))
         return [found[index] for index in range(len(items))]
     finally:
         for process in running:

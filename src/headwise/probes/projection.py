@@ -1,0 +1,175 @@
+"""Points in fewer coordinates: n answers with 27,000 numbers each become n points in at most 768 coordinates.
+
+n points lie in a space of at most n dims, however many columns they have. With the Gram matrix of the centred features
+G = X X' = U Λ U', the points Z = U √Λ have the same distances and angles. Whatever is invariant to rotations and shifts gives
+the same result on Z as on X: PCA is, and so is a logistic regression with an L2 penalty and a free intercept. So every fold,
+every k and every training size is fitted on few columns. Test rows take part in the projection, which carries no information
+from them to a training fold: no label is used, and any other rotation gives the same scores. Coefficients return to the
+features by β = X' U Λ^-1/2 w. Directions with less than n · 2e-16 of the largest eigenvalue are rounding and are dropped.
+
+**Many answers.** The classifier's own PCA retains 512 directions of its training rows, so more than that are hardly needed.
+
+- Up to `COORDINATES` = 768 answers, or columns: everything is retained, and the projection is exact.
+- Above, the 768 directions of largest variance. The PCA of 512 inside each training fold follows, as published.
+- Above `LANDMARKS` = 2,048 answers the directions are those of 2,048 rows, evenly spaced (Nyström; Williams and Seeger, NIPS
+  2000). With X_m these rows, Z = X X_m' U Λ^-1/2: cost n instead of n².
+
+Against an exact PCA in each fold (synthetic answers with the covariance of the default model's Laplacian eigenvalues): AUROC
+differed by .0004 and .0006 (2,000 answers, two draws) and .0006 (4,000), scores correlated at .9996 and .999.
+
+**Nested choices.** The k largest eigenvalues of a head are the first of the k' > k largest, so their Gram matrix is a term of
+the other: `growing_points` adds columns, and all k cost as much as the largest.
+
+**Precision.** Where directions are dropped, products are taken in float32 (Gram error 1e-7 of the largest eigenvalue) and
+summed in float64; where the smallest retained direction is not above 1e-6 of the largest, everything is done again in float64.
+
+Cost, one core: 500 x 27,000 takes 0.2 s, 4,000 x 27,000 with five k 15-20 s: 9 s for the products, 2 s for the
+eigendecomposition of each k. On a GPU, where torch sees one, below a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["COORDINATES", "LANDMARKS", "Projection", "fitting_device", "growing_points", "principal", "project"]
+
+Floats = NDArray[np.float64]
+
+COORDINATES = 768
+LANDMARKS = 2048
+_COLUMNS_PER_BLOCK = 4096  # held at a time
+_RESOLVED = 1e-6  # of the largest eigenvalue: what float32 products can tell from 0
+
+
+class Projection(NamedTuple):
+    """Points in fewer coordinates."""
+
+    points: Floats
+    """(example, coordinate)"""
+    to_features: Callable[[Floats], Floats]
+    """weights of the coordinates -> weights of the features"""
+    mean: Floats
+    """(feature,): the point that became 0"""
+
+
+def fitting_device() -> torch.device:
+    """Where detectors are fitted: the first GPU, if torch sees one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def project(table: NDArray[Any]) -> Projection:
+    """The rows of a table (example, feature) in at most `COORDINATES` coordinates; exactly, up to so many rows or columns."""
+    rows, width = table.shape
+    mean = table.mean(axis=0, dtype=np.float64)
+    if width <= min(rows, COORDINATES):
+        return Projection(table - mean, lambda weights: weights, mean)
+    if width <= min(rows, LANDMARKS):
+        points, vectors = principal(table - mean, COORDINATES)
+        return Projection(points, lambda weights: vectors @ weights, mean)
+    chosen = _landmarks(rows)
+    for dtype in _precisions(table):
+        found = _embedding(_cross_products(table, mean, chosen, dtype), chosen)
+        if found.resolved:
+            break
+
+    def to_features(weights: Floats) -> Floats:
+        per_row = found.per_landmark @ weights
+        blocks = [table[chosen, part] - mean[part] for part in _blocks(width)]
+        return np.concatenate([per_row @ block for block in blocks])
+
+    return Projection(found.points, to_features, mean)
+
+
+def growing_points(parts: Sequence[NDArray[Any]], done: Callable[[], object] = lambda: None) -> list[Floats]:
+    """The points of the first table, of the first two side by side, and so on; tables are (example, feature).
+
+    ``done`` is called after each.
+    """
+    rows, widths = len(parts[0]), np.cumsum([part.shape[1] for part in parts])
+    narrow = int((widths <= min(rows, LANDMARKS)).sum())  # these are projected by their columns
+    found = list[Floats]()
+    for count in range(narrow):
+        found.append(project(np.concatenate(parts[: count + 1], axis=1)).points)
+        done()
+    if narrow == len(parts):
+        return found
+    chosen = _landmarks(rows)
+    means = [part.mean(axis=0, dtype=np.float64) for part in parts]
+    for dtype in _precisions(parts[-1]):
+        total, wide = 0.0, list[_Embedding]()
+        for index, (part, mean) in enumerate(zip(parts, means, strict=True)):
+            total = total + _cross_products(part, mean, chosen, dtype)
+            if index >= narrow:
+                wide.append(_embedding(total, chosen))
+                done()
+        if all(one.resolved for one in wide):
+            break
+    return found + [one.points for one in wide]
+
+
+def principal(centred: Floats, components: int) -> tuple[Floats, Floats]:
+    """The centred rows along their directions of largest variance, and these directions (feature, component)."""
+    table = torch.from_numpy(np.ascontiguousarray(centred, dtype=np.float64)).to(fitting_device())
+    values, vectors = torch.linalg.eigh(table.mT @ table)
+    vectors = vectors[:, _largest(values, components, len(table))]
+    return (table @ vectors).cpu().numpy(), vectors.cpu().numpy()
+
+
+class _Embedding(NamedTuple):
+    points: Floats  # (example, coordinate)
+    per_landmark: Floats  # (landmark, coordinate): the coordinates' directions, as sums of centred landmarks
+    resolved: bool  # whether every direction is above what the products' precision can tell from 0
+
+
+def _embedding(cross: Tensor, chosen: NDArray[np.int64]) -> _Embedding:
+    """From the products of all centred rows with the landmarks, (example, landmark)."""
+    rows = len(cross)
+    gram = cross[torch.from_numpy(chosen).to(cross.device)]
+    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
+    largest = _largest(values, COORDINATES if rows > COORDINATES else None, rows)
+    values, vectors = values[largest], vectors[:, largest]
+    lengths = values.clamp(min=torch.finfo(values.dtype).tiny).sqrt()
+    points = vectors * lengths if len(chosen) == rows else cross @ (vectors / lengths)
+    resolved = rows <= COORDINATES or bool(values[-1] > _RESOLVED * values[0])
+    return _Embedding(points.cpu().numpy(), (vectors / lengths).cpu().numpy(), resolved)
+
+
+def _cross_products(table: NDArray[Any], mean: Floats, chosen: NDArray[np.int64], dtype: torch.dtype) -> Tensor:
+    """(example, landmark) float64: of the centred rows."""
+    device = fitting_device()
+    total = torch.zeros(len(table), len(chosen), dtype=torch.float64, device=device)
+    index = torch.from_numpy(chosen).to(device)
+    for part in _blocks(table.shape[1]):
+        block = torch.from_numpy(np.ascontiguousarray(table[:, part])).to(device, torch.float64)
+        block = (block - torch.from_numpy(mean[part]).to(device)).to(dtype)
+        total += block @ block[index].mT
+    return total
+
+
+def _precisions(table: NDArray[Any]) -> Iterator[torch.dtype]:
+    """The dtypes of products to try, until all directions are resolved."""
+    if len(table) > COORDINATES and table.dtype.itemsize <= 4:
+        yield torch.float32
+    yield torch.float64
+
+
+def _landmarks(rows: int) -> NDArray[np.int64]:
+    """The rows that directions are computed from: all, or so many evenly spaced ones."""
+    return np.linspace(0, rows - 1, min(rows, LANDMARKS)).round().astype(np.int64)
+
+
+def _blocks(width: int) -> Iterator[slice]:
+    return (slice(start, start + _COLUMNS_PER_BLOCK) for start in range(0, width, _COLUMNS_PER_BLOCK))
+
+
+def _largest(values: Tensor, components: int | None, rows: int) -> Tensor:
+    """Indices of the largest eigenvalues that are not rounding, largest first; at least one."""
+    order = values.argsort(descending=True)[:components]
+    sound = order[values[order] > values[order[0]] * rows * torch.finfo(torch.float64).eps]
+    return sound if len(sound) and bool(values[sound[0]] > 0) else order[:1]
