@@ -1,20 +1,34 @@
 """Which detector is best, and by how much? Every feature set, every baseline, the same folds, one table.
 
-Rows (dim ``detector``), in the order given: supervised feature sets, combinations of them, unsupervised scores. Scores
-are given such that larger means "more likely wrong" (the negative of AttnScore, of a log-probability); their direction
-is not learnt, so an AUROC below 0.5 is possible and means the opposite direction. Always include the answer's length.
+Rows (dim ``detector``), in the order given: question-only feature sets, supervised feature sets, combinations of them,
+unsupervised scores. Scores are given such that larger means "more likely wrong" (the negative of AttnScore, of a
+log-probability); their direction is not learnt, so an AUROC below 0.5 is possible and means the opposite direction. Always
+include the answer's length.
+
+| kind | the row uses |
+|---|---|
+| question | nothing of the model: the topic, the difficulty, the words of the question; or a combination of such rows |
+| supervised | a feature set of the model |
+| combined | several of these, stacked |
+| with question | question-only rows and rows of the model, stacked: does the model add anything to the question? |
+| score | an unsupervised score |
 
 | variables (each with _low, _high: the 95 % interval) | dims | |
 |---|---|---|
 | auroc | detector | mean over folds, k or layer chosen inside the training folds |
-| gain | detector | auroc minus that of ``options.reference``, paired |
+| auroc_within | detector | over pairs of answers of the same stratum; learnt scores standardised within folds |
+| gain | detector | auroc minus that of the reference, paired |
 | by_k | detector, rank | each k fixed beforehand |
 | by_layer | detector, layer | one layer alone, at the largest k |
 | by_size | detector, size | fitted on fewer answers |
 | transfer | detector, trained_on, topic | fitted on one topic, or on all others |
 | paper | detector | the published protocol: optimistic, see ``crossvalidation.paper_protocol`` |
 
-and without intervals: fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
+The reference is ``options.reference``, else the question-only row with the highest AUROC: a gain counts only what the
+question does not tell. Being the largest of several, it is slightly too high, which is on the side of caution. The attribute
+``detectable_gain`` is that of each row: what difference would be found with 80 % power (``stats.power``).
+
+And without intervals: gain_p, gain_detectable (detector); fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
 probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
 be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
@@ -26,6 +40,7 @@ How far it is, is told by `core.progress`; ``fits`` and ``unconverged`` in the a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,9 +57,12 @@ from headwise.probes.features import KS, as_feature_sets, choice_kind
 from headwise.probes.generalisation import as_topics
 from headwise.probes.linear import COMPONENTS
 from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
+from headwise.stats.power import minimum_detectable_gain
 from headwise.stats.validation import MIN_PER_CLASS, as_groups, as_labels
 
 __all__ = ["TableOptions", "compare_rows", "detector_table"]
+
+STANDARD_ERRORS = 1.959964  # of half a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -63,7 +81,7 @@ class TableOptions:
     components: int | None = COMPONENTS  # of the PCA inside each fold; None: no such PCA
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
-    reference: str | None = None  # the row that gains are measured from; None: no gains
+    reference: str | None = None  # the row that gains are measured from; None: the strongest question-only row
     min_per_class: int = MIN_PER_CLASS  # answers of each class
     min_per_topic: int = 10  # answers of each class for a topic to be fitted on or tested on
 
@@ -74,7 +92,9 @@ def detector_table(
     baselines: Mapping[str, Any] | None = None,
     *,
     combine: Mapping[str, Sequence[str]] | None = None,
+    questions: Mapping[str, Any] | None = None,
     topics: ArrayLike | None = None,
+    strata: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     options: TableOptions | None = None,
 ) -> xr.Dataset:
@@ -84,8 +104,10 @@ def detector_table(
         feature_sets: by name, (example, ...).
         labels: (example,), True for wrong answers.
         baselines: plain scores by name, (example,), that need no fitting, such as the length of the answer.
-        combine: combinations by name, and their members, which are feature sets or baselines.
+        combine: combinations by name, and their members, which are feature sets, question-only sets or baselines.
+        questions: feature sets by name, (example, ...), that hold nothing of the model (see `question_controls`).
         topics: (example,), for transfer between topics.
+        strata: (example,), of questions that are alike, for the AUROC within strata.
         groups: (example,), examples that belong together and stay in one fold.
         options: the rest.
 
@@ -106,14 +128,18 @@ def detector_table(
     options = options or TableOptions()
     baselines, combine = baselines or {}, combine or {}
     wrong = as_labels(labels, min_per_class=options.min_per_class)
-    arrays = as_feature_sets(feature_sets, len(wrong))
-    names = [*arrays, *combine, *baselines]
-    _check_names(names, arrays, baselines, combine, options)
+    arrays = as_feature_sets({**(questions or {}), **feature_sets}, len(wrong))
+    kinds = dict.fromkeys(questions or {}, "question") | dict.fromkeys(feature_sets, "supervised")
+    kinds |= {name: _combined_kind([kinds.get(member, "score") for member in members]) for name, members in combine.items()}
+    kinds |= dict.fromkeys(baselines, "score")
+    _check_names([*(questions or {}), *feature_sets, *combine, *baselines], arrays, baselines, combine, options)
     clusters = as_groups(groups, len(wrong))
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
     topic_of = None if topics is None else as_topics(topics, len(wrong))
     numbers = {name: table_rows.as_score(scores, name, len(wrong)) for name, scores in baselines.items()}
-    detailed = {name: options.details is None or name in options.details for name in arrays}
+    detailed = {
+        name: kinds[name] == "supervised" and (options.details is None or name in options.details) for name in arrays
+    }
     every = [table_rows.steps(array, name, options.ks, detailed[name]) for name, array in arrays.items()]
     done = Steps("detectors", sum(every))
     context = table_rows.FoldContext(wrong, fold_of, options.inner, options.seed, clusters, options.components, done)
@@ -131,23 +157,47 @@ def detector_table(
     parts += [table_rows.combined(name, members, supervised, numbers, context) for name, members in combine.items()]
     parts += [table_rows.unsupervised(name, scores, context) for name, scores in numbers.items()]
     table = table_rows.joined(parts, context).assign_coords(
-        kind=(DETECTOR, ["supervised"] * len(arrays) + ["combined"] * len(combine) + ["score"] * len(baselines)),
-        choice=(DETECTOR, [choice_kind(array) for array in arrays.values()] + [""] * (len(names) - len(arrays))),
+        kind=(DETECTOR, list(kinds.values())),
+        choice=(DETECTOR, [choice_kind(arrays[name]) if name in arrays else "" for name in kinds]),
     )
-    if options.reference is not None:
-        gains = [compare_rows(table, name, options.reference, groups=clusters) for name in names]
+    if strata is not None:
+        table = table.merge(table_rows.within_strata(table, strata, clusters))
+    reference = options.reference or _strongest(table, "question")
+    if reference is not None:
+        gains = [compare_rows(table, name, reference, groups=clusters) for name in kinds]
         table = table.assign(
             gain=(DETECTOR, [gain.value for gain in gains]),
             gain_low=(DETECTOR, [gain.low for gain in gains]),
             gain_high=(DETECTOR, [gain.high for gain in gains]),
+            gain_p=(DETECTOR, [gain.p for gain in gains]),
+            gain_detectable=(DETECTOR, [_detectable(gain) for gain in gains]),
         )
     return table.assign_attrs(
         n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner,
-        seed=options.seed, reference=options.reference or "", notes=json.dumps(notes),
+        seed=options.seed, reference=reference or "", notes=json.dumps(notes),
         fits=sum(each.fits for each in supervised.values()),
         unconverged=sum(each.unconverged for each in supervised.values()),
         interval="95 %, DeLong within folds, logit scale, inflated for shared training rows (Nadeau and Bengio)",
     )  # fmt: skip
+
+
+def _combined_kind(members: Sequence[str]) -> str:
+    """The kind of a combination of rows of these kinds."""
+    if all(kind == "question" for kind in members):
+        return "question"
+    return "with question" if "question" in members else "combined"
+
+
+def _strongest(table: xr.Dataset, kind: str) -> str | None:
+    """The row of a kind with the highest AUROC."""
+    rows = table.isel({DETECTOR: table["kind"].values == kind})
+    return str(rows[DETECTOR].values[int(rows["auroc"].argmax())]) if rows.sizes[DETECTOR] else None
+
+
+def _detectable(gain: AurocDifference) -> float:
+    """The smallest gain that this comparison would find with 80 % power; NaN for a row against itself."""
+    error = (gain.high - gain.low) / (2 * STANDARD_ERRORS)
+    return minimum_detectable_gain(error) if error > 0 else math.nan
 
 
 def compare_rows(table: xr.Dataset, first: str, second: str, *, groups: ArrayLike | None = None) -> AurocDifference:

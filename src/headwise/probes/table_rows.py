@@ -18,9 +18,13 @@ from headwise.probes.features import Choice, choice_kind, choice_points, choices
 from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer
 from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
 from headwise.stats import auroc, auroc_by_fold
+from headwise.stats.stratified import auroc_within
 from headwise.stats.validation import Labels
 
-__all__ = ["FoldContext", "Supervised", "as_score", "combined", "details", "joined", "steps", "supervised", "unsupervised"]
+__all__ = [
+    "FoldContext", "Supervised", "as_score", "combined", "details", "joined", "steps", "supervised", "unsupervised",
+    "within_strata",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 
@@ -139,6 +143,31 @@ def combined(
 def unsupervised(name: str, scores: Floats, context: FoldContext) -> xr.Dataset:
     """A score that was not learnt."""
     return _row(name, scores, context, learnt=False)
+
+
+def within_strata(table: xr.Dataset, strata: Any, groups: NDArray[np.int64] | None) -> xr.Dataset:
+    """`auroc_within` of every row, with its interval; learnt scores are standardised within folds, without labels.
+
+    Scores of different folds come from different classifiers, but strata are too small to compare within folds alone.
+    """
+    wrong, fold_of = table["wrong"].values, table["fold_of"].values
+    folds = len(np.unique(fold_of))
+    found = []
+    for score, kind in zip(table["score"].values, table["kind"].values, strict=True):
+        learnt = str(kind) != "score"
+        values = _standardised(score, fold_of) if learnt else score
+        area = auroc_within(values, wrong, strata, groups=groups, inflation=1 + folds / (folds - 1) if learnt else 1.0)
+        found.append([float(area.value), float(area.low), float(area.high)])
+    ends = np.array(found).T
+    return xr.Dataset({f"auroc_within{end}": (DETECTOR, side) for end, side in zip(("", "_low", "_high"), ends, strict=True)})
+
+
+def _standardised(score: Floats, fold_of: NDArray[np.int64]) -> Floats:
+    found = np.empty_like(score)
+    for fold in np.unique(fold_of):
+        rows = fold_of == fold
+        found[rows] = (score[rows] - score[rows].mean()) / max(float(score[rows].std()), 1e-12)
+    return found
 
 
 def as_score(scores: Any, name: str, rows: int) -> Floats:

@@ -11,6 +11,11 @@
 | AttnScore                   | no training: minus the mean over layers of the sum over heads of AttnLogDet             |
 | Log-probability (mean, min) | of the answer's tokens, negated                                                         |
 | Length                      | of the answer in tokens: a confounder, so always in the table                           |
+| Question: ...               | nothing of the model (`studies.question_controls`), and all such rows stacked           |
+| Question + X                | all question-only rows and X, stacked: does X tell anything that the question does not? |
+
+Gains are counted from the strongest question-only row, paired, and every row has an AUROC within strata of alike questions.
+The comparison that the headline reports is fixed beforehand: `HEADS`, what heads alone add to the question.
 
 All choices (k, layer, weights) are made inside training folds: see `headwise.probes.table`. For transfer between topics,
 topics with too few answers are merged first (`headwise.probes.generalisation.group_topics`).
@@ -29,10 +34,21 @@ from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
 from headwise.instruments import PARTS
 from headwise.probes import Detector, TableOptions, detector_table
 from headwise.probes.generalisation import group_topics
+from headwise.studies.question_controls import question_controls
 
 NAME = "detection"
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
+ALL_QUESTION = "Question: all"
+HEADS = "Question + heads"
+WITH_QUESTION = {
+    "Question + LapEigvals": ("LapEigvals",),
+    HEADS: ("LapEigvals", "Lookback", "Entropy"),
+    "Question + Hidden state": ("Hidden state",),
+    "Question + Headwise": COMBINED["Headwise"],
+    "Question + Log-probability, min": ("Log-probability, min",),
+}
 SWEPT = ("LapEigvals", "AttnEigvals")  # rows with sweeps over layers, training set sizes and topics
+TRAINED = ("supervised", "combined")  # kinds of rows that can score a new answer
 DETECTOR_FILE = "detector"  # files detector.json and detector.safetensors in the atlas
 
 
@@ -65,13 +81,18 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset
     wrong = answers["label"].values == "wrong"
     middle = readings["hidden"].isel({LAYER: readings.sizes[LAYER] // 2}).values.astype(np.float64)
     topics = group_topics(answers["topic"].values.astype(str), middle, wrong)  # small ones merged with similar ones
+    controls = question_controls(answers, seed)
+    names = tuple(controls.features)
+    every = {ALL_QUESTION: names} if len(names) > 1 else {}
     table = detector_table(
         feature_sets(readings),
         wrong,
         baselines(readings, answers),
-        combine=COMBINED,
+        combine=every | COMBINED | {name: (*names, *members) for name, members in WITH_QUESTION.items()},
+        questions=controls.features,
         topics=topics if len(set(topics)) > 1 else None,
-        options=TableOptions(seed=seed, details=SWEPT, reference="Length"),
+        strata=controls.strata,
+        options=TableOptions(seed=seed, details=SWEPT),
     )
     return table.assign_coords(
         {"label": (DETECTOR, table[DETECTOR].values), EXAMPLE: answers[EXAMPLE].values.astype(str)}
@@ -79,8 +100,8 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset
 
 
 def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:
-    """The trained row with the highest cross-validated AUROC, and the feature sets it uses."""
-    trained = table.isel({DETECTOR: table["kind"].values != "score"})
+    """The trained row with the highest cross-validated AUROC, and the feature sets it uses; none that uses the question."""
+    trained = table.isel({DETECTOR: np.isin(table["kind"].values.astype(str), TRAINED)})
     name = str(trained[DETECTOR].values[np.argmax(trained["auroc"].values)])
     return name, COMBINED.get(name, (name,))
 
@@ -93,6 +114,6 @@ def fit_best(
     known = {**feature_sets(readings), **baselines(readings, answers)}
     row = table.sel({DETECTOR: name})
     auroc = [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")]
-    about = {"row": name, "auroc": auroc, "best_of": int((table["kind"] != "score").sum()), **(about or {})}
+    about = {"row": name, "auroc": auroc, "best_of": int(np.isin(table["kind"].values.astype(str), TRAINED).sum()), **(about or {})}
     features = {member: known[member] for member in members}
     return Detector(seed=seed).fit(features, answers["label"].values == "wrong", about=about)

@@ -64,7 +64,9 @@ DETECTION = DatasetSpec(
     method=Method(
         "Detectors of wrong answers are fitted on the features of all heads together (principal components, "
         "then logistic regression) and evaluated on held-out folds; all choices are made inside the training "
-        "folds. Log-probabilities and the length of the answer alone are in the same table as baselines.",
+        "folds. Log-probabilities and the length of the answer alone are in the same table as baselines, and so are "
+        "detectors that see the question and nothing of the model; gains are counted from the strongest of these, and "
+        "AUROCs within strata compare answers to alike questions only.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
@@ -74,7 +76,7 @@ DETECTION = DatasetSpec(
         Variable("fold_auroc", (DETECTOR, FOLD), "AUROC on each fold"),
         Variable("score", (DETECTOR, EXAMPLE), "out-of-fold score of the answer, larger is more likely wrong"),
         Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
-        Variable("kind", (DETECTOR,), "kind of detector: supervised, combined or score", dtype=TEXT, coordinate=True),
+        Variable("kind", (DETECTOR,), "kind of detector: question, supervised, combined, with question or score", dtype=TEXT, coordinate=True),
         Variable("label", (DETECTOR,), dtype=TEXT, coordinate=True),
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool", coordinate=True),
         Variable("fold_of", (EXAMPLE,), "fold of the answer", coordinate=True),
@@ -85,7 +87,10 @@ DETECTION = DatasetSpec(
         Variable("precision", None, "precision of calling an answer wrong, out of fold", required=False),
         Variable("recall", None, "recall of wrong answers, out of fold", required=False),
         Variable("brier", None, "Brier score of the probabilities, out of fold", required=False),
+        Variable("auroc_within", None, "AUROC over pairs of answers of the same stratum of questions", required=False),
         Variable("gain", None, "AUROC minus that of the reference detector, paired", required=False),
+        Variable("gain_p", None, "p-value of the gain (two-sided paired DeLong test)", required=False),
+        Variable("gain_detectable", None, "smallest gain that would be found with 80 % power", required=False),
         Variable("by_k", None, "AUROC with a fixed number of eigenvalues per head", required=False),
         Variable("by_layer", None, "AUROC from one layer alone", required=False),
         Variable("by_size", None, "AUROC by number of training answers", required=False),
