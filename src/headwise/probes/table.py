@@ -16,7 +16,7 @@ include the answer's length.
 | variables (each with _low, _high: the 95 % interval) | dims | |
 |---|---|---|
 | auroc | detector | mean over folds, k or layer chosen inside the training folds |
-| auroc_within | detector | over pairs of answers of the same stratum; learnt scores standardised within folds |
+| auroc_within | detector | over pairs of answers of the same stratum and, where learnt, of the same fold |
 | gain | detector | auroc minus that of the reference, paired |
 | by_k | detector, rank | each k fixed beforehand |
 | by_layer | detector, layer | one layer alone, at the largest k |
@@ -25,8 +25,8 @@ include the answer's length.
 | paper | detector | the published protocol: optimistic, see ``crossvalidation.paper_protocol`` |
 
 The reference is ``options.reference``, else the question-only row with the highest AUROC: a gain counts only what the
-question does not tell. Being the largest of several, it is slightly too high, which is on the side of caution. The attribute
-``detectable_gain`` is that of each row: what difference would be found with 80 % power (``stats.power``).
+question does not tell. Being the largest of several, it is slightly too high, which is on the side of caution.
+``gain_detectable`` is the difference that the comparison would find with 80 % power (``stats.power``).
 
 And without intervals: gain_p, gain_detectable (detector); fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
 probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
@@ -45,6 +45,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
@@ -191,7 +192,7 @@ def _combined_kind(members: Sequence[str]) -> str:
 def _strongest(table: xr.Dataset, kind: str) -> str | None:
     """The row of a kind with the highest AUROC."""
     rows = table.isel({DETECTOR: table["kind"].values == kind})
-    return str(rows[DETECTOR].values[int(rows["auroc"].argmax())]) if rows.sizes[DETECTOR] else None
+    return str(rows[DETECTOR].values[int(np.argmax(rows["auroc"].values))]) if rows.sizes[DETECTOR] else None
 
 
 def _detectable(gain: AurocDifference) -> float:
