@@ -27,9 +27,19 @@ TOPICS = ("capitals", "chemistry", "history", "rivers", "sports", "years")
 
 
 def detection_dataset(
-    layers: int = 30, *, examples: int = 481, signal: float = 1.0, seed: int = 0, details: bool = True
+    layers: int = 30,
+    *,
+    examples: int = 481,
+    signal: float = 1.0,
+    seed: int = 0,
+    details: bool = True,
+    question: float | None = None,
 ) -> xr.Dataset:
-    """``signal=0`` gives a table in which no detector knows anything."""
+    """``signal=0``: no detector knows anything; ``question``: the table has rows of the question, separated by so much."""
+    if question is not None:
+        return _with_question(
+            detection_dataset(layers, examples=examples, signal=signal, seed=seed, details=details), question
+        )
     generator = np.random.default_rng(seed)
     wrong = generator.permutation(np.arange(examples) < 0.6 * examples)
     fold_of = generator.permutation(np.arange(examples) % 5)
@@ -72,6 +82,57 @@ def detection_dataset(
             "provenance": provenance("detection", layers, 9, data="questions", size=examples),
         },
     )  # fmt: skip
+
+
+QUESTION_ROWS = {  # kind, label, and how much it is separated beyond the question
+    "topic": ("question", "Question: topic", -0.2),
+    "topic_length": ("question", "Question: topic, difficulty, length", 0.0),
+    "with_heads": ("with question", "Question + heads", 0.3),
+    "with_logprob": ("with question", "Question + Log-probability, min", 0.6),
+}
+
+
+def _with_question(table: xr.Dataset, separation: float) -> xr.Dataset:
+    """With rows of the question, gains counted from the strongest, and AUROCs within strata."""
+    generator, wrong = np.random.default_rng(7), table["wrong"].values
+    rows = table.isel(detector=[0] * len(QUESTION_ROWS)).assign_coords(
+        detector=list(QUESTION_ROWS),
+        kind=("detector", [kind for kind, *_ in QUESTION_ROWS.values()]),
+        label=("detector", [label for _, label, _ in QUESTION_ROWS.values()]),
+        choice=("detector", [""] * len(QUESTION_ROWS)),
+    )
+    for name in ("by_k", "by_layer", "by_size", "transfer", "paper"):
+        for end in ("", "_low", "_high"):
+            if f"{name}{end}" in rows:
+                rows[f"{name}{end}"] = rows[f"{name}{end}"] * np.nan
+    shared = generator.normal(size=len(wrong)) + separation * wrong
+    added = np.array([[more] for *_, more in QUESTION_ROWS.values()])
+    score = shared + 0.3 * generator.normal(size=(len(added), len(wrong))) + added * wrong
+    areas = np.array([_auroc(row, wrong) for row in score])
+    for name, values, half in (("auroc", areas, 0.045), ("pooled", areas, None)):
+        rows[name] = ("detector", values)
+        if half is not None:
+            rows[f"{name}_low"], rows[f"{name}_high"] = ("detector", values - half), ("detector", values + half)
+    rows["score"], rows["fold_auroc"] = (("detector", "example"), score), rows["fold_auroc"] * 0 + areas[:, None]
+    found = xr.concat([rows, table], dim="detector", combine_attrs="override")
+    reference = float(areas[1])
+    found = found.assign(
+        {
+            name: ("detector", values)
+            for name, (_, values) in _ends("gain", "", found["auroc"].values - reference, 0.04).items()
+        }
+    )
+    within = 0.5 + 0.7 * (found["auroc"].values - 0.5)
+    found = found.assign(
+        {name: ("detector", values) for name, (_, values) in _ends("auroc_within", "", within, 0.08).items()}
+    )
+    found["gain_p"], found["gain_detectable"] = (
+        ("detector", np.full(len(within), 0.2)),
+        ("detector", np.full(len(within), 0.057)),
+    )
+    return found.assign_attrs(
+        table.attrs, reference="topic_length", heads="with_heads", strata="topic x difficulty", n_strata=61
+    )
 
 
 def _details(

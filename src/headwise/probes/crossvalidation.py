@@ -115,7 +115,10 @@ def sweep(
     """Candidate -> out-of-fold scores."""
     given = list(candidates)
     scores = parallel_map(
-        lambda item: out_of_fold(points_of(item[1]), labels, fold_of, components=components), given, fitting_device(), done
+        lambda item: out_of_fold(points_of(item[1]), labels, fold_of, components=components),
+        given,
+        fitting_device(),
+        done,
     )
     return {name: score for (name, _), score in zip(given, scores, strict=True)}
 
@@ -229,9 +232,7 @@ class PaperResult(NamedTuple):
     """candidate -> test AUROC"""
 
 
-def paper_protocol(
-    candidates: Candidates, labels: Labels, *, seed: int = 0, done: Done = lambda: None
-) -> PaperResult:
+def paper_protocol(candidates: Candidates, labels: Labels, *, seed: int = 0, done: Done = lambda: None) -> PaperResult:
     """One 80/20 split, the candidate (a name and its points) chosen on the test set, as published."""
     train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=seed)
 

@@ -38,7 +38,14 @@ from headwise.probes import detector_file
 from headwise.probes.crossvalidation import assign_folds, choose, out_of_fold, sweep
 from headwise.probes.estimator import BinaryClassifier, InputError, as_input_errors
 from headwise.probes.features import (
-    KS, FittedBlock, as_feature_sets, as_table, choice_kind, choice_points, choices, select,
+    KS,
+    FittedBlock,
+    as_feature_sets,
+    as_table,
+    choice_kind,
+    choice_points,
+    choices,
+    select,
 )  # fmt: skip
 from headwise.probes.linear import COMPONENTS, fit_linear
 from headwise.probes.projection import project

@@ -131,7 +131,9 @@ def detector_table(
     wrong = as_labels(labels, min_per_class=options.min_per_class)
     arrays = as_feature_sets({**(questions or {}), **feature_sets}, len(wrong))
     kinds = dict.fromkeys(questions or {}, "question") | dict.fromkeys(feature_sets, "supervised")
-    kinds |= {name: _combined_kind([kinds.get(member, "score") for member in members]) for name, members in combine.items()}
+    kinds |= {
+        name: _combined_kind([kinds.get(member, "score") for member in members]) for name, members in combine.items()
+    }
     kinds |= dict.fromkeys(baselines, "score")
     _check_names([*(questions or {}), *feature_sets, *combine, *baselines], arrays, baselines, combine, options)
     clusters = as_groups(groups, len(wrong))

@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
 from headwise.core.errors import DataError
 from headwise.probes.crossvalidation import (
-    CrossValidated, Done, cross_validate, paper_protocol, points_of, precision_recall,
+    CrossValidated,
+    Done,
+    cross_validate,
+    paper_protocol,
+    points_of,
+    precision_recall,
 )  # fmt: skip
 from headwise.probes.features import Choice, choice_kind, choice_points, choices, default_choice, select
 from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer

@@ -21,7 +21,11 @@ def row(ds: xr.Dataset, variable: str, name: str) -> float:
 
 
 def fitted(ds: xr.Dataset) -> xr.Dataset:
-    return ds.sel(detector=ds["kind"] != "score")
+    return ds.sel(detector=np.isin(ds["kind"], ["supervised", "combined"]))
+
+
+def of_the_model(ds: xr.Dataset) -> xr.Dataset:
+    return ds.sel(detector=~np.isin(ds["kind"], ["question", "with question"]))
 
 
 def moved(ds: xr.Dataset, what: str, name: str) -> float:
@@ -34,16 +38,21 @@ def moved(ds: xr.Dataset, what: str, name: str) -> float:
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
     kind, *rest = number.source.split()
-    plain = ("auroc", "auroc_low", "auroc_high", "gain", "gain_low", "gain_high", "paper")
+    plain = tuple(f"{name}{end}" for name in ("auroc", "auroc_within", "gain") for end in ("", "_low", "_high"))
+    plain += ("paper", "gain_detectable")
     if kind in plain:
         return row(ds, kind, *rest)
+    if kind == "kind":
+        return float((ds["kind"] == " ".join(rest)).sum())
     rules: dict[str, Callable[..., float]] = {
-        "kind": lambda which: (ds["kind"] == which).sum(),
+        "strata": lambda: ds.attrs["n_strata"],
+        "over-question": lambda: (fitted(ds)["gain_low"] > 0).sum(),
+        "model-fitted": lambda: fitted(ds).sizes["detector"],
         "wrong": lambda: ds["wrong"].sum(),
         "correct": lambda: (~ds["wrong"]).sum(),
         "rarer": lambda: min(int(ds["wrong"].sum()), int((~ds["wrong"]).sum())),
         "folds": lambda: ds.sizes["fold"],
-        "rows": lambda: ds["auroc"].notnull().sum(),
+        "rows": lambda: of_the_model(ds)["auroc"].notnull().sum(),
         "all-rows": lambda: ds.sizes["detector"],
         "precision": lambda name: 100 * row(ds, "precision", name),
         "recall": lambda name: 100 * row(ds, "recall", name),
@@ -70,7 +79,15 @@ def stripped(words: Description, ds: xr.Dataset) -> str:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"signal": 0.0}, {"details": False}, {"examples": 120, "seed": 4}, {"layers": 2, "signal": 2.0}]
+    "options",
+    [
+        {},
+        {"signal": 0.0},
+        {"details": False},
+        {"examples": 120, "seed": 4},
+        {"layers": 2, "signal": 2.0},
+        {"question": 1.0},
+    ],
 )
 def test_every_number_is_in_the_data(make_detection: Callable[..., xr.Dataset], options: dict[str, object]) -> None:
     dataset = make_detection(**options)
@@ -90,7 +107,7 @@ def test_best_order_and_length_are_reported(detection: xr.Dataset) -> None:
     assert words.observations[0].startswith(
         "The best detector is Combined (ours), with an AUROC of 0.847 (0.802 to 0.892)."
     )
-    assert "The published order AttnScore < AttnEigvals < LapEigvals holds here" in said
+    assert "The published order AttnScore < AttnEigvals < LapEigvals is not shown here: " in said  # .03 between the last two
     assert "Length alone reaches an AUROC of 0.632" in said
     assert "5 of 5 fitted detectors have their whole interval above that" in said
     assert "length alone reaches 0.632" in words.short()
@@ -100,10 +117,74 @@ def test_best_order_and_length_are_reported(detection: xr.Dataset) -> None:
     assert len(words.detail) == 9
 
 
+def test_whether_heads_tell_more_than_the_question(make_detection: Callable[..., xr.Dataset]) -> None:
+    table = make_detection(question=1.0)
+
+    def verdict(gain: float, half: float) -> str:
+        for end, value in (("", gain), ("_low", gain - half), ("_high", gain + half)):
+            table[f"gain{end}"].loc[{"detector": "with_heads"}] = value
+        words = describe("detection", table)
+        assert words.short().endswith(words.observations[0])
+        return words.observations[0]
+
+    before = f"{float(table['auroc'].sel(detector='topic_length')):.3g} that Question: topic, difficulty, length has"
+    assert verdict(0.04, 0.02) == (
+        f"Heads tell more than the question does: added to it, they raise the AUROC by 0.04 (0.02 to 0.06), from the {before}."
+    )
+    assert verdict(0.01, 0.04) == (
+        "That heads tell more than the question does is not shown: added to it, they change the AUROC by 0.01 (−0.03 to "
+        f"0.05), from the {before}; a gain of 0.057 would be found with 80 % power."
+    )
+    assert verdict(-0.04, 0.02).startswith("Heads tell no more than the question does")
+    assert "Among answers to alike questions (topic x difficulty, 61 strata) LapEigvals has an AUROC of" in "\n".join(
+        describe("detection", table).observations
+    )
+
+
+def test_a_question_only_row_is_neither_the_best_detector_nor_length(make_detection: Callable[..., xr.Dataset]) -> None:
+    words = describe("detection", make_detection(question=4.0))  # the question alone is nearly perfect
+    said = "\n".join(words.observations)
+    assert "The best detector is Combined (ours)" in said
+    assert "Length alone reaches an AUROC of 0.632" in said
+    assert "The question alone, with nothing of the model, reaches an AUROC of 0.9" in said
+    assert "none of 5 fitted detectors is significantly better" in said
+
+
+def test_a_table_without_question_rows_is_still_described(detection: xr.Dataset) -> None:
+    words = describe("detection", detection)
+    assert "the question" not in words.text().replace("The questions are", "")
+
+
 def test_another_order_is_said_so(detection: xr.Dataset) -> None:
-    detection["auroc"].loc[{"detector": "AttnScore"}] = 0.9
-    said = "\n".join(describe("detection", detection).observations)
+    old = detection.drop_vars("score")
+    old["auroc"].loc[{"detector": "AttnScore"}] = 0.9
+    said = "\n".join(describe("detection", old).observations)
     assert "The published order AttnScore < AttnEigvals < LapEigvals does not hold here: 0.9, 0.8 and 0.827." in said
+
+
+def test_the_published_order_replicates_only_by_its_intervals(detection: xr.Dataset) -> None:
+    def verdict(table: xr.Dataset) -> str:
+        return next(
+            line for line in describe("detection", table).observations if line.startswith("The published order")
+        )
+
+    wrong = detection["wrong"].values
+    noise = np.random.default_rng(0).normal(size=len(wrong))
+
+    def scores(*separations: float) -> xr.Dataset:
+        table = detection.copy(deep=True)
+        for name, separation in zip(("AttnScore", "AttnEigvals", "LapEigvals"), separations, strict=True):
+            table["score"].loc[{"detector": name}] = noise + separation * wrong
+        return table
+
+    assert "holds here" in verdict(scores(0.0, 1.0, 2.0))
+    assert "does not replicate here" in verdict(scores(0.0, 2.0, 1.0))
+    few = scores(0.0, 1.0, 1.01).isel(example=slice(0, 60))
+    few["score"] = few["score"] + np.random.default_rng(1).normal(size=few["score"].shape)  # wide intervals
+    assert "is not shown here" in verdict(few)
+
+
+def test_another_order_needs_all_rows(detection: xr.Dataset) -> None:
     said = "\n".join(describe("detection", detection.drop_sel(detector="AttnScore")).observations)
     assert "published order" not in said
 

@@ -85,9 +85,7 @@ def _can_fork() -> bool:
     return sys.platform == "linux" and main
 
 
-def _map_in_processes(
-    work: Callable[[T], R], items: Sequence[T], workers: int, done: Callable[[], object]
-) -> list[R]:
+def _map_in_processes(work: Callable[[T], R], items: Sequence[T], workers: int, done: Callable[[], object]) -> list[R]:
     """The results, in order; the first failure of a worker is raised here."""
     fork = multiprocessing.get_context("fork")
     counter, receivers, running = fork.Value("l", 0), [], []

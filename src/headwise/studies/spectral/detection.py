@@ -114,6 +114,11 @@ def fit_best(
     known = {**feature_sets(readings), **baselines(readings, answers)}
     row = table.sel({DETECTOR: name})
     auroc = [round(float(row[key]), 4) for key in ("auroc", "auroc_low", "auroc_high")]
-    about = {"row": name, "auroc": auroc, "best_of": int(np.isin(table["kind"].values.astype(str), TRAINED).sum()), **(about or {})}
+    about = {
+        "row": name,
+        "auroc": auroc,
+        "best_of": int(np.isin(table["kind"].values.astype(str), TRAINED).sum()),
+        **(about or {}),
+    }
     features = {member: known[member] for member in members}
     return Detector(seed=seed).fit(features, answers["label"].values == "wrong", about=about)

@@ -1,11 +1,14 @@
 """The figure of the detection study: how well do detectors separate wrong answers from correct ones?
 
-Six panels; those without numbers are omitted: AUROC of every detector with its confidence interval; ROC curves of the best
-fitted detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set; and fitted on
-one topic, tested on another. Everything is out of fold; only the corners of the ROC curves are computed here.
+Eight panels; those without numbers are omitted: AUROC of every detector with its confidence interval, the rows that see the
+question alone on top; the same among answers to alike questions only; what rows with the question gain over the question; ROC
+curves of the best fitted detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set;
+and fitted on one topic, tested on another. Everything is out of fold; only the corners of the ROC curves are computed here.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
@@ -19,7 +22,10 @@ from headwise.figures.scale import Scale, scale_around
 
 FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
+QUESTION = "#a23b52"
 KINDS = {  # kind: label, colour
+    "question": ("question alone", QUESTION),
+    "with question": ("question and model", "#d98a9c"),
     "combined": ("combined", COMBINED),
     "supervised": ("fitted", "#31688e"),
     "score": ("score", "#7a7a7a"),
@@ -35,7 +41,7 @@ MIN_RANGE = 0.25  # the colour scale reaches at least this AUROC, and as far abo
 
 def figure(dataset: xr.Dataset) -> Figure:
     """All panels that the table has numbers for."""
-    panels: list[Panel] = [_detectors(dataset), *_roc(dataset)]
+    panels: list[Panel] = [_detectors(dataset), *_alike(dataset), *_gains(dataset), *_roc(dataset)]
     panels += [panel for name in SWEEPS for panel in _sweep(dataset, name)]
     transfer = _transfer(dataset)
     scales: dict[str, Scale] = {}
@@ -57,29 +63,58 @@ def figure(dataset: xr.Dataset) -> Figure:
 
 def length_row(dataset: xr.Dataset) -> str | None:
     """The detector that uses only the answer's length, if the table has one."""
-    names = (str(name) for name in dataset[DETECTOR].values)
+    rows = zip(dataset[DETECTOR].values, _kinds(dataset), strict=True)
+    names = (str(name) for name, kind in rows if "question" not in kind)
     return next((name for name in names if "length" in f"{name} {_label(dataset, name)}".lower()), None)
 
 
 def _detectors(dataset: xr.Dataset) -> Intervals:
     """Sorted by kind, and within it by AUROC."""
+    return _rows(dataset, "auroc", "AUROC, 95 % interval", _ordered(dataset), Guide("x", CHANCE))
+
+
+def _alike(dataset: xr.Dataset) -> list[Panel]:
+    """The AUROC within strata, in the same order."""
+    if "auroc_within" not in dataset:
+        return []
+    strata = str(dataset.attrs.get("strata", ""))
+    panel = _rows(dataset, "auroc_within", "Among alike questions", _ordered(dataset), Guide("x", CHANCE))
+    return [replace(panel, subtitle=f"within {strata}" if strata else "")]
+
+
+def _gains(dataset: xr.Dataset) -> list[Panel]:
+    """What the rows with the question gain over the strongest question-only row."""
+    kinds, reference = _kinds(dataset), str(dataset.attrs.get("reference", ""))
+    rows = [row for row in _ordered(dataset) if kinds[row] == "with question"]
+    if "gain" not in dataset or not rows:
+        return []
+    panel = _rows(dataset, "gain", "Gain over the question", rows, Guide("x", 0.0))
+    return [replace(panel, subtitle=f"AUROC minus that of {_label(dataset, reference)}", categories=(), groups=())]
+
+
+def _ordered(dataset: xr.Dataset) -> list[int]:
     auroc, kinds = dataset["auroc"].values, _kinds(dataset)
     rank = {kind: index for index, kind in enumerate(KINDS)}
-    order = sorted(range(len(auroc)), key=lambda row: (rank[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
+    return sorted(range(len(auroc)), key=lambda row: (rank[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
+
+
+def _rows(dataset: xr.Dataset, variable: str, title: str, order: list[int], guide: Guide) -> Intervals:
+    values, kinds = dataset[variable].values, _kinds(dataset)
     names = [str(dataset[DETECTOR].values[row]) for row in order]
-    used = [kind for kind in KINDS if kind in kinds]
-    low, high = _ends(dataset, "auroc")
+    used = [kind for kind in KINDS if kind in {kinds[row] for row in order}]
+    low, high = _ends(dataset, variable)
+    ends = {} if variable == "gain" else {"low": _floor(low[order], values[order]), "high": 1.0}
     return Intervals(
-        key="auroc",
-        title="AUROC, 95 % interval",
-        values=auroc[order],
+        key=variable,
+        title=title,
+        values=values[order],
         low=low[order],
         high=high[order],
-        x=Axis("AUROC", low=_floor(low, auroc), high=1.0),
+        x=Axis("AUROC" if variable != "gain" else "AUROC difference", **ends),
         y=Axis("", tuple(_label(dataset, name) for name in names)),
         groups=tuple(used.index(kinds[row]) for row in order),
         categories=tuple(Category(kind, *KINDS[kind]) for kind in used),
-        guides=(Guide("x", CHANCE),),
+        guides=(guide,),
     )
 
 
@@ -174,6 +209,16 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     notes.append(
         "Bands and lines: 95 % confidence interval; thin dashes: chance. Scores are not fitted and can be below 0.5."
     )
+    if "auroc_within" in dataset and attrs.get("strata"):
+        notes.append(
+            f"Alike questions: {attrs['n_strata']} strata of {attrs['strata']}; fitted rows are compared within folds as well."
+        )
+    heads = str(attrs.get("heads", ""))
+    if "gain_detectable" in dataset and heads in dataset[DETECTOR].values:
+        gain = float(dataset["gain_detectable"].sel({DETECTOR: heads}))
+        notes.append(
+            f"{_label(dataset, heads)}: a gain of {gain:.3f} over the question would be found with 80 % power."
+        )
     if length_row(dataset) is None:
         notes.append("The answer's length, a confounder, is not in this table.")
     if TOPIC in dataset.coords:

@@ -1,6 +1,9 @@
 """The detection study in words: how well do detectors separate wrong answers from correct ones?
 
-A sentence whose premise does not hold is omitted; for a table in which no detector is better than chance, the text says so.
+The first statement is whether heads tell more than the question does: the gain of `HEADS` over the strongest question-only row,
+which was fixed beforehand. "Not shown" where its interval contains 0, with the gain that would have been found; a published
+result "does not replicate" only where it lies outside the interval. A sentence whose premise does not hold is omitted; for a
+table in which no detector is better than chance, the text says so.
 Every number is computed from the Dataset and recorded with its source in `Description.numbers`.
 """
 
@@ -19,6 +22,7 @@ from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_of
 from headwise.describe.writer import Writer, listed
+from headwise.stats.auroc import Auroc, AurocDifference, auroc_by_fold, delong_test
 
 OTHERS = "others"  # fitted on every topic but the one tested on
 PUBLISHED = (  # from worst to best in the paper, by the names they may have here
@@ -26,11 +30,16 @@ PUBLISHED = (  # from worst to best in the paper, by the names they may have her
     ("attneigvals", "attentioneigenvalues", "attention"),
     ("lapeigvals", "laplacianeigenvalues", "laplacian"),
 )
+PUBLISHED_GAINS = (0.311, 0.046)  # between them, Llama-3.1-8B on TriviaQA
+MODEL_ALONE = ("supervised", "combined", "score")  # kinds of rows that see nothing but the model
+POWER = 0.8  # of the gains that would have been found
 SMALL_SAMPLE = 100  # answers of the rarer class
 KINDS = {  # kind: adjective, singular, plural
     "supervised": ("fitted", "fitted detector", "fitted detectors"),
     "combined": ("combined", "combination", "combinations"),
     "score": ("a score, not fitted", "score that is not fitted", "scores that are not fitted"),
+    "question": ("the question alone", "detector of the question alone", "detectors of the question alone"),
+    "with question": ("with the question", "combination with the question", "combinations with the question"),
 }
 
 
@@ -44,8 +53,13 @@ class DetectionAccessor:
         reference = str(dataset.attrs.get("reference", ""))
         self.reference = reference if reference in self.names else None
         order = sorted(self.names, key=lambda name: -np.nan_to_num(self.at(name), nan=-1))
-        self.ranked = [name for name in order if math.isfinite(self.at(name))]
-        self.length = next((name for name in self.names if "length" in f"{name} {self.label(name)}".lower()), None)
+        self.every = [name for name in order if math.isfinite(self.at(name))]
+        self.ranked = [name for name in self.every if self.text(name, "kind", "supervised") in MODEL_ALONE]
+        alone = [name for name in self.names if self.text(name, "kind", "supervised") in MODEL_ALONE]
+        self.length = next((name for name in alone if "length" in f"{name} {self.label(name)}".lower()), None)
+        heads = str(dataset.attrs.get("heads", ""))
+        self.heads = heads if heads in self.every else None
+        self.question = self.reference if self.reference in self.of_kind("question") else None
 
     def at(self, name: str, variable: str = "auroc") -> float:
         """A number of one row; NaN where it does not apply."""
@@ -77,7 +91,19 @@ class DetectionAccessor:
 
     def of_kind(self, *kinds: str) -> list[str]:
         """Best first."""
-        return [name for name in self.ranked if self.text(name, "kind", "supervised") in kinds]
+        return [name for name in self.every if self.text(name, "kind", "supervised") in kinds]
+
+    def difference(self, first: str, second: str) -> AurocDifference | None:
+        """One AUROC minus another, paired, from the stored scores; None in tables without them."""
+        if not {"score", "wrong", "fold_of"} <= set(self.dataset.variables):
+            return None
+        wrong, fold_of = self.dataset["wrong"].values.astype(bool), self.dataset["fold_of"].values
+
+        def area(name: str) -> Auroc:
+            score = self.dataset["score"].sel({DETECTOR: name}).values
+            return auroc_by_fold(score, wrong, fold_of, learnt=self.text(name, "kind", "supervised") != "score")[0]
+
+        return delong_test(area(first), area(second))
 
     def published(self) -> list[str]:
         """The rows of the paper's order, worst first; empty unless all are there."""
@@ -163,12 +189,12 @@ def _add_axes(writer: Writer, _: DetectionAccessor) -> None:
 
 def _add_details(writer: Writer, data: DetectionAccessor) -> None:
     """One entry per detector, best first."""
-    for name in data.ranked:
+    for name in data.every:
         kind, ends = data.text(name, "kind", "supervised"), data.interval(name)
         text = f"{data.label(name)} ({KINDS[kind][0] if kind in KINDS else kind}): AUROC {_auroc(writer, data, name)}"
         if ends is not None and not data.beats_chance(name):
             text += ", below chance" if ends[1] < 0.5 else ", not significantly better than chance"
-        sentences = [f"{text}.", _gain(writer, data, name), _threshold(writer, data, name)]
+        sentences = [f"{text}.", _within(writer, data, name), _gain(writer, data, name), _threshold(writer, data, name)]
         paper = data.at(name, "paper")
         if math.isfinite(paper):
             value = writer.number(paper, f"paper {name}")
@@ -196,6 +222,16 @@ def _gain(writer: Writer, data: DetectionAccessor, name: str) -> str:
     return f"Minus that of {reference}: {writer.number(gain, f'gain {name}')} ({low} to {high}{clear})."
 
 
+def _within(writer: Writer, data: DetectionAccessor, name: str) -> str:
+    ends, value = data.interval(name, "auroc_within"), data.at(name, "auroc_within")
+    if ends is None or not math.isfinite(value):
+        return ""
+    low, high = (
+        writer.number(end, f"auroc_within_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True)
+    )
+    return f"Among alike questions {writer.number(value, f'auroc_within {name}')} ({low} to {high})."
+
+
 def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
     precision, recall = data.at(name, "precision"), data.at(name, "recall")
     if not (data.beats_chance(name) and math.isfinite(precision) and math.isfinite(recall)):
@@ -212,11 +248,69 @@ def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
 def _add_observations(writer: Writer, data: DetectionAccessor) -> None:
     if not data.ranked:
         return
-    for sentence in (_best, _length_alone, _combination, _published_order):
+    for sentence in (_beyond_question, _alike, _best, _question_alone, _length_alone, _combination, _published_order):
         writer.add("observations", sentence(writer, data))
     fitted = [name for name in data.of_kind("supervised") if data.beats_chance(name)] if data.finds() else []
     for curve in (_by_k, _by_layer, _by_size, _transfer):
         writer.add("observations", next((text for name in fitted if (text := curve(writer, data, name))), ""))
+
+
+def _beyond_question(writer: Writer, data: DetectionAccessor) -> str:
+    """Do heads tell more than the question? The one comparison that was fixed beforehand."""
+    if data.heads is None or data.question is None or (ends := data.interval(data.heads, "gain")) is None:
+        return ""
+    name, reference = data.heads, data.question
+    low, high = (writer.number(end, f"gain_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
+    gain = f"{writer.number(data.at(name, 'gain'), f'gain {name}')} ({low} to {high})"
+    before = f"{writer.number(data.at(reference), f'auroc {reference}')} that {data.label(reference)} has"
+    if ends[0] > 0:
+        return (
+            f"Heads tell more than the question does: added to it, they raise the AUROC by {gain}, from the {before}."
+        )
+    if ends[1] < 0:
+        return f"Heads tell no more than the question does: added to it, they change the AUROC by {gain}, from the {before}."
+    text = f"That heads tell more than the question does is not shown: added to it, they change the AUROC by {gain}, from the {before}"
+    detectable = data.at(name, "gain_detectable")
+    if not math.isfinite(detectable):
+        return f"{text}."
+    power = writer.percent(POWER, "constant")
+    return (
+        f"{text}; a gain of {writer.number(detectable, f'gain_detectable {name}')} would be found with {power} power."
+    )
+
+
+def _alike(writer: Writer, data: DetectionAccessor) -> str:
+    """The published detector among answers to alike questions."""
+    strata, published = str(data.dataset.attrs.get("strata", "")), data.published()
+    name = published[-1] if published else next(iter(data.of_kind("supervised")), "")
+    ends = data.interval(name, "auroc_within") if name else None
+    if not strata or ends is None:
+        return ""
+    low, high = (
+        writer.number(end, f"auroc_within_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True)
+    )
+    value = writer.number(data.at(name, "auroc_within"), f"auroc_within {name}")
+    count = writer.count(int(data.dataset.attrs["n_strata"]), "strata", "stratum").replace("stratums", "strata")
+    chance = "" if ends[0] > 0.5 or ends[1] < 0.5 else ", not significantly different from chance"
+    return (
+        f"Among answers to alike questions ({strata}, {count}) {data.label(name)} has an AUROC of {value} ({low} to "
+        f"{high}){chance}; among all, {writer.number(data.at(name), f'auroc {name}')}."
+    )
+
+
+def _question_alone(writer: Writer, data: DetectionAccessor) -> str:
+    """The question-only rows, strongest first."""
+    names = data.of_kind("question")
+    if not names:
+        return ""
+    text = f"The question alone, with nothing of the model, reaches an AUROC of {_auroc(writer, data, names[0])} ({data.label(names[0])})"
+    model = data.of_kind("supervised", "combined")
+    over = [name for name in model if (ends := data.interval(name, "gain")) is not None and ends[0] > 0]
+    if data.question is None or not model:
+        return f"{text}."
+    count = writer.count(len(over), "over-question") if over else "none"
+    total = writer.count(len(model), "model-fitted", "fitted detector")
+    return f"{text}; {count} of {total} {'are' if len(over) > 1 else 'is'} significantly better."
 
 
 def _corrected(writer: Writer, data: DetectionAccessor) -> str:
@@ -275,10 +369,21 @@ def _published_order(writer: Writer, data: DetectionAccessor) -> str:
     if not names:
         return ""
     values = [data.at(name) for name in names]
-    holds = values == sorted(values) and len(set(values)) == len(values)
     parts = [writer.number(value, f"auroc {name}") for name, value in zip(names, values, strict=True)]
     order = " < ".join(map(data.label, names))
-    return f"The published order {order} {'holds' if holds else 'does not hold'} here: {listed(parts)}."
+    return f"The published order {order} {_replicates(data, names, values)} here: {listed(parts)}."
+
+
+def _replicates(data: DetectionAccessor, names: list[str], values: list[float]) -> str:
+    """Whether each row is better than the one before it; what is published, where that lies outside the interval."""
+    found = [data.difference(second, first) for first, second in zip(names, names[1:], strict=False)]
+    gains = [gain for gain in found if gain is not None]
+    if len(gains) < len(found):  # no scores are stored
+        return "holds" if values == sorted(values) and len(set(values)) == len(values) else "does not hold"
+    if all(gain.low > 0 for gain in gains):
+        return "holds"
+    outside = any(gain.low <= 0 and gain.high < known for gain, known in zip(gains, PUBLISHED_GAINS, strict=True))
+    return "does not replicate" if outside else "is not shown"
 
 
 def _by_k(writer: Writer, data: DetectionAccessor, name: str) -> str:
@@ -347,6 +452,12 @@ def _add_caveats(writer: Writer, data: DetectionAccessor) -> None:
             f"The AUROC of the best of {writer.count(len(data.ranked), 'rows')} detectors is slightly optimistic; each "
             "interval is for one detector on other answers of the same kind, not for another training set.",
         )
+    if data.question is not None:
+        writer.add(
+            "caveats",
+            "Gains are counted from the strongest row of the question alone, which as the best of several is slightly too "
+            "high: they are rather too small than too large.",
+        )
     if data.length is not None:
         writer.add("caveats", "Length is a confounder: a detector no better than length may have learnt nothing else.")
     if not data.origin.get("parameters", {}).get("judge"):
@@ -363,6 +474,8 @@ def _headline(writer: Writer, data: DetectionAccessor) -> str:
     if not data.finds():
         verdict = f"None is significantly better than chance{_corrected(writer, data)}; the highest"
     text = f"{first} {verdict} is {data.label(best)}, {_auroc(writer, data, best)}"
+    if beyond := _beyond_question(writer, data):
+        return f"{text}. {beyond}"
     if data.length is None or data.length == best or not math.isfinite(data.at(data.length)):
         return f"{text}."
     return f"{text}; length alone reaches {writer.number(data.at(data.length), f'auroc {data.length}')}."

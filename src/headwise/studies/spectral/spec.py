@@ -76,7 +76,13 @@ DETECTION = DatasetSpec(
         Variable("fold_auroc", (DETECTOR, FOLD), "AUROC on each fold"),
         Variable("score", (DETECTOR, EXAMPLE), "out-of-fold score of the answer, larger is more likely wrong"),
         Variable("detector", (DETECTOR,), dtype=TEXT, coordinate=True),
-        Variable("kind", (DETECTOR,), "kind of detector: question, supervised, combined, with question or score", dtype=TEXT, coordinate=True),
+        Variable(
+            "kind",
+            (DETECTOR,),
+            "kind of detector: question, supervised, combined, with question or score",
+            dtype=TEXT,
+            coordinate=True,
+        ),
         Variable("label", (DETECTOR,), dtype=TEXT, coordinate=True),
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool", coordinate=True),
         Variable("fold_of", (EXAMPLE,), "fold of the answer", coordinate=True),
@@ -111,6 +117,7 @@ DETECTION = DatasetSpec(
     variants=(FigureVariant("all", "Detectors"),),
     words="detection_words:describe",
     on_own_answers=True,
+    readable_since=1,
 )
 
 SPECTRAL = DatasetSpec(
@@ -233,6 +240,7 @@ SPECTRAL = DatasetSpec(
         "spectral.whole.attention_score.q",
     ),
     on_own_answers=True,
+    readable_since=1,  # version 1 averaged the ten largest eigenvalues over the answer's tokens as well
 )
 
 SPEC = StudySpec(
