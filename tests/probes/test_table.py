@@ -7,8 +7,10 @@ from sklearn.metrics import roc_auc_score
 
 from headwise.core.dims import DIMS
 from headwise.core.errors import DataError
+from headwise.core.progress import reporting
 from headwise.probes import Detector, TableOptions, compare_rows, detector_table, with_noise
 from headwise.probes.generalisation import transfer
+from headwise.stats.stratified import auroc_within
 from headwise.stats.validation import as_named
 
 OPTIONS = TableOptions(ks=(2, 4, 8), sizes=(50, 100, 10_000), reference="answer length")
@@ -192,3 +194,77 @@ def test_detector_and_table_refuse_one_class_and_too_few():
             verb(values, [True] * 30)
         with pytest.raises(DataError, match="at least 20 of each"):
             verb(values, [True] * 15 + [False] * 15)
+
+
+# ---- what the question alone tells ----------------------------------------------------------------------------------
+
+
+def asked(carries, seed=0, n=600):
+    """Answers whose error depends on the topic and on nothing else, or also on something that only the heads carry."""
+    random = np.random.default_rng(seed)
+    topic, difficulty = random.integers(0, 8, n), random.integers(0, 2, n)
+    hidden = random.standard_normal(n)  # of the single answer: not in the question
+    logit = 1.2 * (topic % 4 - 1.5) + (1.5 * hidden if carries == "error" else 0)
+    wrong = random.random(n) < 1 / (1 + np.exp(-logit))
+    heads = random.standard_normal((n, 3, 4))
+    heads[:, 1] += np.eye(8)[topic][:, :4] * 2 + (topic % 4)[:, None]  # these heads know the topic
+    if carries == "error":
+        heads[:, 2, 0] += 2 * hidden
+    return heads, wrong, np.eye(8)[topic], topic * 2 + difficulty
+
+
+def question_table(carries, seed=0):
+    heads, wrong, topics, strata = asked(carries, seed)
+    return detector_table(
+        {"heads": heads}, wrong, {"first head": heads[:, 1, 0]},
+        questions={"topic": topics}, combine={"topic + heads": ("topic", "heads")}, strata=strata,
+        options=TableOptions(details=()),
+    )  # fmt: skip
+
+
+def test_heads_that_carry_the_topic_alone_gain_nothing_over_the_question():
+    gains, within = [], []
+    for seed in range(8):
+        table = question_table("topic", seed)
+        assert table.attrs["reference"] == "topic"
+        one = table.sel(detector="topic + heads")
+        assert float(table["auroc"].sel(detector="heads")) > 0.7  # it looks like a detector
+        assert float(one["gain_low"]) < 0
+        assert float(table["gain_low"].sel(detector="heads")) < 0
+        assert float(one["gain_detectable"]) == pytest.approx(
+            (1.959964 + 0.841621) / 1.959964 * (one.gain_high - one.gain_low) / 2, rel=1e-4
+        )
+        gains.append(float(one["gain"]))
+        within.append(table["auroc_within"].values)
+    assert abs(np.mean(gains)) < 0.012
+    for name, value in zip(table["detector"].values, np.mean(within, axis=0), strict=True):
+        assert value == pytest.approx(0.5, abs=0.03), name
+
+
+def test_heads_that_carry_the_error_gain_over_the_question_and_within_strata():
+    table = question_table("error")
+    one = table.sel(detector="topic + heads")
+    assert float(one["gain_low"]) > 0.03 and float(one["gain_p"]) < 0.001
+    assert float(table["auroc_within_low"].sel(detector="heads")) > 0.6
+    assert float(table["auroc_within"].sel(detector="topic")) == pytest.approx(0.5)  # all ties within a topic and fold
+    assert dict(zip(table["detector"].values, table["kind"].values, strict=True)) == {
+        "topic": "question", "heads": "supervised", "topic + heads": "with question", "first head": "score",
+    }  # fmt: skip
+
+
+def test_scores_of_several_folds_are_not_compared_within_strata():
+    """A classifier that knows the topic has seen the others of the stratum, so across folds it is worse than chance."""
+    heads, wrong, topics, strata = asked("topic")
+    table = detector_table({"heads": heads}, wrong, questions={"topic": topics}, options=TableOptions(details=()))
+    score = table["score"].sel(detector="topic").values
+    assert float(auroc_within(score, wrong, strata).value) < 0.4
+
+
+def test_progress_counts_every_step():
+    heads, wrong, topics, _ = asked("topic", n=120)
+    ranks = -np.sort(-np.random.default_rng(0).standard_normal((120, 2, 3, 10)), axis=-1)
+    said = []
+    with reporting(lambda *what: said.append(what)):
+        table = detector_table({"heads": heads, "ranks": ranks}, wrong, questions={"topic": topics})
+    assert said[0][1] == 0 and said[-1][1] == said[-1][2] == len(said) - 1
+    assert table.attrs["fits"] == 20 * 4 and table.attrs["unconverged"] == 0

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -29,8 +30,8 @@ from headwise.probes.projection import growing_points, project
 from headwise.stats.validation import as_named
 
 __all__ = [
-    "KS", "Choice", "FittedBlock", "as_feature_sets", "as_table", "choice_kind", "choice_points", "choices", "default_choice", "select",
-    "with_noise",
+    "KS", "Choice", "FittedBlock", "as_feature_sets", "as_table", "choice_kind", "choice_points", "choices",
+    "default_choice", "select", "with_noise",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -107,8 +108,7 @@ def choice_points(
     """Every choice and its points (example, coordinate), or what computes them: the k share their products."""
     kind = choice_kind(features)
     if kind == "k":
-        edges = [0, *available]
-        slices = [slice(*ends) for ends in zip(edges[:-1], edges[1:], strict=True)]
+        slices = [slice(*ends) for ends in pairwise([0, *available])]
         found = growing_points([as_table(features.isel({RANK: part}), name) for part in slices], done)
         return list(zip(available, found, strict=True))
 

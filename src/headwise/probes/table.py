@@ -28,9 +28,9 @@ The reference is ``options.reference``, else the question-only row with the high
 question does not tell. Being the largest of several, it is slightly too high, which is on the side of caution.
 ``gain_detectable`` is the difference that the comparison would find with 80 % power (``stats.power``).
 
-And without intervals: gain_p, gain_detectable (detector); fold_auroc, chosen (detector, fold); pooled, precision, recall, brier (detector); score,
-probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that rows can
-be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
+And without intervals: gain_p, gain_detectable, pooled, precision, recall, brier (detector); fold_auroc, chosen (detector,
+fold); score, probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that
+rows can be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
 Cost, twelve rows with all details (two of 27,000 columns, a hidden state of 30 layers): see docs/benchmarks.md; about
 linear in the number of answers. Rows, layers and k are fitted in parallel, one per core, or on a GPU where torch sees one.

@@ -107,7 +107,9 @@ def test_best_order_and_length_are_reported(detection: xr.Dataset) -> None:
     assert words.observations[0].startswith(
         "The best detector is Combined (ours), with an AUROC of 0.847 (0.802 to 0.892)."
     )
-    assert "The published order AttnScore < AttnEigvals < LapEigvals is not shown here: " in said  # .03 between the last two
+    assert (
+        "The published order AttnScore < AttnEigvals < LapEigvals is not shown here: " in said
+    )  # .03 between the last two
     assert "Length alone reaches an AUROC of 0.632" in said
     assert "5 of 5 fitted detectors have their whole interval above that" in said
     assert "length alone reaches 0.632" in words.short()

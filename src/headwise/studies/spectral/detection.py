@@ -96,7 +96,10 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset
     )
     return table.assign_coords(
         {"label": (DETECTOR, table[DETECTOR].values), EXAMPLE: answers[EXAMPLE].values.astype(str)}
-    ).assign_attrs(title="Telling wrong answers from correct ones", record=json.dumps([]))
+    ).assign_attrs(
+        title="Telling wrong answers from correct ones", record=json.dumps([]), heads=HEADS, strata=controls.kind,
+        n_strata=len(np.unique(controls.strata)),
+    )  # fmt: skip
 
 
 def best_members(table: xr.Dataset) -> tuple[str, tuple[str, ...]]:

@@ -24,8 +24,8 @@ FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted de
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
 QUESTION = "#a23b52"
 KINDS = {  # kind: label, colour
-    "question": ("question alone", QUESTION),
-    "with question": ("question and model", "#d98a9c"),
+    "question": ("question", QUESTION),
+    "with question": ("with question", "#d98a9c"),
     "combined": ("combined", COMBINED),
     "supervised": ("fitted", "#31688e"),
     "score": ("score", "#7a7a7a"),
@@ -46,7 +46,9 @@ def figure(dataset: xr.Dataset) -> Figure:
     transfer = _transfer(dataset)
     scales: dict[str, Scale] = {}
     if transfer is not None:
-        panels.insert(min(3, len(panels)), transfer)  # below the names of the detectors: both need room at their left
+        panels.insert(
+            min(4 if "auroc_within" in dataset else 3, len(panels)), transfer
+        )  # below the names of the detectors: both need room at their left
         wide = np.append(transfer.values, MIN_RANGE)  # so that noise does not look like more
         scales["auroc"] = scale_around(wide, "AUROC", centre=CHANCE)
     origin = provenance_of(dataset)
@@ -54,7 +56,7 @@ def figure(dataset: xr.Dataset) -> Figure:
     return Figure(
         title=with_model(title, origin),
         panels=tuple(panels),
-        columns=min(3, len(panels)),
+        columns=min(2 if "auroc_within" in dataset else 3, len(panels)),
         scales=scales,
         notes=_notes(dataset),
         provenance=provenance_caption(origin),
@@ -79,7 +81,8 @@ def _alike(dataset: xr.Dataset) -> list[Panel]:
         return []
     strata = str(dataset.attrs.get("strata", ""))
     panel = _rows(dataset, "auroc_within", "Among alike questions", _ordered(dataset), Guide("x", CHANCE))
-    return [replace(panel, subtitle=f"within {strata}" if strata else "")]
+    unnamed = tuple(replace(each, label="") for each in panel.categories)  # the panel beside it names the colours
+    return [replace(panel, subtitle=f"within {strata}" if strata else "", categories=unnamed)]
 
 
 def _gains(dataset: xr.Dataset) -> list[Panel]:
@@ -89,7 +92,7 @@ def _gains(dataset: xr.Dataset) -> list[Panel]:
     if "gain" not in dataset or not rows:
         return []
     panel = _rows(dataset, "gain", "Gain over the question", rows, Guide("x", 0.0))
-    return [replace(panel, subtitle=f"AUROC minus that of {_label(dataset, reference)}", categories=(), groups=())]
+    return [replace(panel, subtitle=f"AUROC minus that of {_label(dataset, reference)}")]
 
 
 def _ordered(dataset: xr.Dataset) -> list[int]:

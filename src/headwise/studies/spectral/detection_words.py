@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import pairwise
 from statistics import NormalDist, fmean
 from typing import Any
 
@@ -196,7 +197,7 @@ def _add_details(writer: Writer, data: DetectionAccessor) -> None:
             text += ", below chance" if ends[1] < 0.5 else ", not significantly better than chance"
         sentences = [f"{text}.", _within(writer, data, name), _gain(writer, data, name), _threshold(writer, data, name)]
         paper = data.at(name, "paper")
-        if math.isfinite(paper):
+        if math.isfinite(paper) and kind != "question":
             value = writer.number(paper, f"paper {name}")
             sentences.append(f"The paper's protocol, which chooses on the test set, would report {value}.")
         writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
@@ -269,7 +270,8 @@ def _beyond_question(writer: Writer, data: DetectionAccessor) -> str:
         )
     if ends[1] < 0:
         return f"Heads tell no more than the question does: added to it, they change the AUROC by {gain}, from the {before}."
-    text = f"That heads tell more than the question does is not shown: added to it, they change the AUROC by {gain}, from the {before}"
+    text = "That heads tell more than the question does is not shown: added to it, they change the AUROC by "
+    text += f"{gain}, from the {before}"
     detectable = data.at(name, "gain_detectable")
     if not math.isfinite(detectable):
         return f"{text}."
@@ -303,7 +305,8 @@ def _question_alone(writer: Writer, data: DetectionAccessor) -> str:
     names = data.of_kind("question")
     if not names:
         return ""
-    text = f"The question alone, with nothing of the model, reaches an AUROC of {_auroc(writer, data, names[0])} ({data.label(names[0])})"
+    text = f"The question alone, with nothing of the model, reaches an AUROC of {_auroc(writer, data, names[0])}"
+    text += f", by {data.label(names[0])}"
     model = data.of_kind("supervised", "combined")
     over = [name for name in model if (ends := data.interval(name, "gain")) is not None and ends[0] > 0]
     if data.question is None or not model:
@@ -376,7 +379,7 @@ def _published_order(writer: Writer, data: DetectionAccessor) -> str:
 
 def _replicates(data: DetectionAccessor, names: list[str], values: list[float]) -> str:
     """Whether each row is better than the one before it; what is published, where that lies outside the interval."""
-    found = [data.difference(second, first) for first, second in zip(names, names[1:], strict=False)]
+    found = [data.difference(second, first) for first, second in pairwise(names)]
     gains = [gain for gain in found if gain is not None]
     if len(gains) < len(found):  # no scores are stored
         return "holds" if values == sorted(values) and len(set(values)) == len(values) else "does not hold"
