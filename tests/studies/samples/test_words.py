@@ -56,7 +56,7 @@ def test_what_is_said():
     assert "SmolLM2-135M-Instruct" in words.short() and "0.52" in words.short()
     assert "fitted on 1,480 greedy or sampled answers to 500 questions" in text
     assert "over pairs of samples of the same question 0.62 [0.55, 0.69]" in text
-    assert "A vote of equal answers weighted by the probe gains 0.15" in words.short()
+    assert "For a vote of equal answers weighted by the probe it is 0.15" in words.short()
 
 
 @pytest.mark.parametrize(

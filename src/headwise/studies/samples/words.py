@@ -189,7 +189,7 @@ def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
     one = dataset.sel({STRATEGY: "probe"})
     return (
         f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} per question of {model}, the one that a probe selects "
-        f"is correct for {probe} of questions, the greedy answer for {greedy}; the gain is "
+        f"is correct for {probe} of questions, the greedy answer for {greedy}; the difference is "
         f"{_ranged(writer, one, 'gain', 'probe')}{_sure(one)}.{_trusted(writer, dataset)}"
     )
 
@@ -198,7 +198,7 @@ def _trusted(writer: Writer, dataset: xr.Dataset) -> str:
     if "trust" not in _strategies(dataset):
         return ""
     one = dataset.sel({STRATEGY: "trust"})
-    return f" A vote of equal answers weighted by the probe gains {_ranged(writer, one, 'gain', 'trust')}{_sure(one)}."
+    return f" For a vote of equal answers weighted by the probe it is {_ranged(writer, one, 'gain', 'trust')}{_sure(one)}."
 
 
 def _sure(one: xr.Dataset) -> str:
