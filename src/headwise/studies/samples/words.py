@@ -198,7 +198,9 @@ def _trusted(writer: Writer, dataset: xr.Dataset) -> str:
     if "trust" not in _strategies(dataset):
         return ""
     one = dataset.sel({STRATEGY: "trust"})
-    return f" For a vote of equal answers weighted by the probe it is {_ranged(writer, one, 'gain', 'trust')}{_sure(one)}."
+    return (
+        f" For a vote of equal answers weighted by the probe it is {_ranged(writer, one, 'gain', 'trust')}{_sure(one)}."
+    )
 
 
 def _sure(one: xr.Dataset) -> str:
