@@ -41,9 +41,9 @@ import pandas as pd
 import xarray as xr
 
 from headwise.atlas import Atlas
-from headwise.atlas.disk import translate_os_errors
 from headwise.core.dims import CONDITION, HEAD, LAYER
 from headwise.core.errors import AtlasError
+from headwise.core.files import translate_os_errors, write_output
 from headwise.studies.patterns.figure import row_tokens
 
 __all__ = ["write_headvis"]
@@ -138,7 +138,7 @@ def _config(atlas: Atlas, rows: list[dict[str, Any]], described: Mapping[str, st
 
 
 def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    write_output(path, json.dumps(content, ensure_ascii=False, allow_nan=False))
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,3 +101,50 @@ def test_a_judge_that_does_not_judge_is_refused(serve):
     stub = serve(lambda body: "Hm, hard to say")
     with pytest.raises(DataError, match=r"the judge m replied 'hm hard to say' about the answer to 'q0'"):
         judge_all(Endpoint(stub.url, "m"), QUESTIONS[:1], ["A"])
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status, monkeypatch):
+    """Neither the key nor the question reaches the other server, and its reply is no answer."""
+    import http.server
+    import json
+    import threading
+
+    reached = []
+
+    class Other(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            reached.append(dict(self.headers))
+            body = json.dumps({"choices": [{"message": {"content": "stolen"}}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None: ...
+
+    class First(Other):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Location", f"http://localhost:{other.server_port}/v1/chat/completions")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_POST = answer  # noqa: N815
+
+    other, first = (http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind) for kind in (Other, First))
+    for server in (other, first):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MY_KEY", "secret")
+    endpoint = Endpoint(f"http://127.0.0.1:{first.server_port}/v1", "m", key_variable="MY_KEY", backoff=0)
+    with pytest.raises(
+        DataError, match=r"redirects to http://localhost:\d+/v1/chat/completions, which is not followed"
+    ):
+        endpoint.ask(ask("x"))
+    for server in (other, first):
+        server.shutdown()
+        server.server_close()
+    assert reached == []

@@ -149,7 +149,7 @@ def test_wrong_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be written as 'a.jpg'; end the name with one of .pdf, .png, .svg"):
         save(GALLERY["spectral"], tmp_path / "a.jpg")
     with pytest.raises(
-        DataError, match=r"The folder .*nowhere' for the figure 'a.pdf' does not exist; create it first"
+        DataError, match=r"There is no folder .*nowhere; create it first, or choose another path with -o"
     ):
         save(GALLERY["spectral"], tmp_path / "nowhere" / "a.pdf")
     assert list(tmp_path.iterdir()) == []

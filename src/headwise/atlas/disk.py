@@ -1,7 +1,7 @@
 """Crash-safe file operations: a kill or a full disk never destroys what was there.
 
 A file lock that a killed process cannot leave behind (``flock``: the kernel releases it), atomic file replacement (write to a
-temporary file, flush, rename), and OS errors translated into sentences with the remedy.
+temporary file, flush, rename), and errors of reading translated into sentences with the remedy.
 
 Cost: one flush to disk per file written. Where the system has no ``flock`` (Windows) there is no lock: one writer at a time
 is then up to the user.
@@ -25,38 +25,12 @@ except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "create_file", "lock", "replace_file", "sync", "sync_tree", "translate_os_errors", "translate_read_errors",
+    "create_file", "lock", "replace_file", "sync", "sync_tree", "translate_read_errors",
     "write_file",
 ]  # fmt: skip
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: continue without
-
-
-@contextlib.contextmanager
-def translate_os_errors(path: Path) -> Iterator[None]:
-    """Raise OS errors of writing under ``path`` as AtlasError, with the remedy."""
-    try:
-        yield
-    except OSError as cause:
-        if cause.errno in _DISK_FULL:
-            what = "the disk is full; free some space, or choose another folder with -o"
-        elif cause.errno in _NO_PERMISSION:
-            what = "it may not be written to; change its permissions, or choose another folder with -o"
-        elif cause.errno == errno.EFBIG:
-            what = "no file may be longer than it allows (see ulimit -f); raise that, or choose another folder with -o"
-        elif cause.errno in _NOT_A_FOLDER:
-            target = Path(cause.filename or path)
-            file = next((one for one in (*reversed(target.parents), target) if one.is_file()), target)
-            what = f"{file} is a file where a folder is needed; choose another folder with -o"
-        else:
-            raise
-        raise AtlasError(
-            f"Could not write to {path}: {what}, then run the same command again. What was there before is intact."
-        ) from cause
 
 
 @contextlib.contextmanager

@@ -18,10 +18,11 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
+from headwise.core.printable import cell_text
 from headwise.core.provenance import Provenance
 from headwise.core.schema import head_table_variables
 
-__all__ = ["check_same_model", "columns_of", "heads"]
+__all__ = ["check_same_model", "columns_of", "harmless_csv", "heads"]
 
 
 def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
@@ -74,6 +75,21 @@ def columns_of(
             labels = [_identifier(dim, one[dim].item()) for dim in extra_dims]
             name = ".".join([study, *labels] + ([] if variable == "value" else [variable]))
             yield name, one.drop_vars(extra_dims)
+
+
+def harmless_csv(table: pd.DataFrame) -> pd.DataFrame:
+    """The table for a CSV file: text that a spreadsheet would run as a formula begins with an apostrophe.
+
+    >>> harmless_csv(pd.DataFrame({"=a": ["=1+1", "x"], "n": [-1.5, 2]})).to_csv(index=False).splitlines()
+    ["'=a,n", "'=1+1,-1.5", 'x,2.0']
+    """
+
+    def harmless(value: object) -> object:
+        return cell_text(value) if isinstance(value, str) else value
+
+    texts = [name for name in table.columns if table[name].dtype.kind not in "biufc"]
+    safe = table.assign(**{str(name): table[name].map(harmless) for name in texts})
+    return safe.rename(columns=harmless, index=harmless)
 
 
 def _identifier(dim: str, label: object) -> str:

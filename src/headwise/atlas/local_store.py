@@ -37,7 +37,7 @@ from typing import Any
 import xarray as xr
 
 from headwise.atlas.decoding import CorruptionError, RefusedError, decode, digest_of
-from headwise.atlas.disk import lock, sync, sync_tree, translate_os_errors, translate_read_errors, write_file
+from headwise.atlas.disk import lock, sync, sync_tree, translate_read_errors, write_file
 from headwise.atlas.encoding import encode
 from headwise.atlas.format import (
     ROOT,
@@ -51,6 +51,7 @@ from headwise.atlas.format import (
 )
 from headwise.atlas.plain_files import PlainFiles, is_plain_folder, read_plain, refuse_links
 from headwise.core.errors import AtlasError
+from headwise.core.files import translate_os_errors
 from headwise.core.parsing import parse
 from headwise.core.provenance import ATTRIBUTE
 

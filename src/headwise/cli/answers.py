@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import AtlasArgument, JsonOption
+from headwise.cli.terminal import console, echo, marked
 from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ def answers(
     ]
     if output is not None:
         save_table(selected[SAVED].rename_axis("id"), output)
-        typer.echo(output)
+        echo(output)
         return
     rows = selected.sample(min(limit, len(selected)), random_state=seed) if seed is not None else selected.head(limit)
     if as_json:
         listed = rows[SAVED].rename_axis("id").reset_index().to_json(orient="records")
-        typer.echo(json.dumps({"counts": _counts(selected), "answers": json.loads(listed)}, ensure_ascii=False))
+        echo(json.dumps({"counts": _counts(selected), "answers": json.loads(listed)}, ensure_ascii=False))
         return
     _print(selected, rows, len(every))
 
@@ -122,32 +123,27 @@ def _counts(frame: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _print(selected: pd.DataFrame, rows: pd.DataFrame, size: int) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200, soft_wrap=True)
+    out = console(width=200, soft_wrap=True)
     if selected.empty:
-        console.print(f"None of the {size} answers matches; omit one of --label, --topic and --rule.")
+        out.print(f"None of the {size} answers matches; omit one of --label, --topic and --rule.")
         return
     counts = _counts(selected)
     labels = ", ".join(f"{count} {label}" for label, count in counts["label"].items())
     rules = ", ".join(f"{rule} {count}" for rule, count in counts["rule"].items())
     cut = next(iter(counts["cut"].values()))
-    console.print(f"{len(selected)} of {size} answers: {labels}; {cut} cut at the token limit.", markup=False)
-    console.print(f"Labelled by rule: {rules}.\n", markup=False)
+    out.print(f"{len(selected)} of {size} answers: {marked(labels)}; {cut} cut at the token limit.")
+    out.print(f"Labelled by rule: {marked(rules)}.\n")
     topics = selected.pivot_table(index="topic", columns="label", values="question", aggfunc="count", fill_value=0)
     if len(topics) > 1:
-        console.print(_topic_table(topics), "")
+        out.print(_topic_table(topics), "")
     table = Table("id", *SHOWN, box=None, header_style="bold")
     for name, row in rows.iterrows():
-        table.add_row(str(name), *(_cell(str(row[column])) for column in SHOWN))
-    console.print(table)
+        table.add_row(marked(name), *(_cell(str(row[column])) for column in SHOWN))
+    out.print(table)
     if len(rows) < len(selected):
-        console.print(
-            f"\n{len(rows)} of {len(selected)} shown; -n shows more, -o answers.csv writes all.", markup=False
-        )
+        out.print(f"\n{len(rows)} of {len(selected)} shown; -n shows more, -o answers.csv writes all.", markup=False)
 
 
 def _topic_table(topics: pd.DataFrame) -> Table:
@@ -155,19 +151,17 @@ def _topic_table(topics: pd.DataFrame) -> Table:
     from rich.table import Table
 
     shared = {"correct", "wrong"} <= set(topics.columns)
-    table = Table("topic", *map(str, topics.columns), *(["share correct"] * shared), box=None, header_style="bold")
+    table = Table("topic", *map(marked, topics.columns), *(["share correct"] * shared), box=None, header_style="bold")
     for name, row in topics.iterrows():
         cells = [str(int(count)) for count in row]
         if shared:
             judged = row["correct"] + row["wrong"]
             cells.append(f"{row['correct'] / judged:.2f}" if judged else "-")
-        table.add_row(str(name), *cells)
+        table.add_row(marked(name), *cells)
     return table
 
 
 def _cell(text: str) -> str:
     """The text on one line of at most 90 characters, without markup."""
-    from rich.markup import escape
-
     line = " ".join(text.split())
-    return escape(line if len(line) <= 90 else line[:87] + "...")
+    return marked(line if len(line) <= 90 else line[:87] + "...")

@@ -19,6 +19,7 @@ from headwise.cli.preflight import (
     sibling_path,
 )
 from headwise.cli.settings import refuse_unknown, study_options
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, ModelError, StudyError
@@ -190,14 +191,14 @@ def build(
         report = write_report(atlas, sibling_path(output, "-report.html"))
     if as_json:
         written = [str(file) for file in (report, *files)]
-        typer.echo(json.dumps({"atlas": str(atlas.location), "studies": atlas.studies, "files": written}))
+        echo(json.dumps({"atlas": str(atlas.location), "studies": atlas.studies, "files": written}))
         return
-    typer.echo(f"The atlas is in {atlas.location}: {_list_studies(atlas.studies)}.")
-    typer.echo(f"The report is {report}; open it in a browser.")
+    echo(f"The atlas is in {atlas.location}: {_list_studies(atlas.studies)}.")
+    echo(f"The report is {report}; open it in a browser.")
     if files:
-        typer.echo(f"The figures are in {files[0].parent}.")
+        echo(f"The figures are in {files[0].parent}.")
     for study in filter(has_figure, atlas.studies):
-        typer.echo(f"\n{study}: {atlas.describe(study).short()}")
+        echo(f"\n{study}: {atlas.describe(study).short()}")
 
 
 build.examples = examples(  # type: ignore[attr-defined]
@@ -243,7 +244,7 @@ def _list_studies(studies: Sequence[str]) -> str:
 
 def write_figures(atlas: Atlas, folder: Path) -> list[Path]:
     """Write every figure as PNG, SVG and PDF into a folder, which is created; returns the files."""
-    from headwise.atlas.disk import translate_os_errors
+    from headwise.core.files import translate_os_errors
     from headwise.figures import save
     from headwise.studies.present import has_figure
 

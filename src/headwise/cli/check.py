@@ -20,6 +20,7 @@ from headwise.cli.options import (
     refuse_unused_offload,
 )
 from headwise.cli.preflight import refuse_missing_model
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 
 
@@ -48,14 +49,14 @@ def check(
     placement: dict[str, Any] = {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
     report = run_checks(load(model, dtype=dtype, device=device, **placement, revision=revision, adapter=adapter))
     if as_json:
-        typer.echo(json.dumps(report.to_dict()))
+        echo(json.dumps(report.to_dict()))
     else:
-        typer.echo(f"{report.model}: {'ok' if report.passed else 'NOT OK'}")
+        echo(f"{report.model}: {'ok' if report.passed else 'NOT OK'}")
         for one in report.checks:
             number = "" if one.error is None else f"  error {one.error:.1e} (limit {one.limit:.0e})"
-            typer.echo(f"  {'ok ' if one.passed else 'NOT'} {one.name:<11} {one.message}{number}")
+            echo(f"  {'ok ' if one.passed else 'NOT'} {one.name:<11} {one.message}{number}")
         for layer, reason in report.refused.items():
-            typer.echo(f"  --- layer {layer}: {reason}")
+            echo(f"  --- layer {layer}: {reason}")
     if not report.passed:
         raise typer.Exit(1)
 

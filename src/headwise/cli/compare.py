@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.options import JsonOption
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.errors import DataError
 
@@ -70,23 +71,23 @@ def compare(
         save_table(found.heads, path)
 
     def everything(path: Path) -> None:
-        path.write_text(json.dumps(found.to_dict(), ensure_ascii=False), encoding="utf-8")
+        path.write_text(json.dumps(found.to_dict(), ensure_ascii=False), "utf-8")
 
     if output is not None:
         figures = dict.fromkeys(FIGURES, draw)
         write_file(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
-        typer.echo(output)
+        echo(output)
     elif as_json:
-        typer.echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))
+        echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))
     else:
-        typer.echo(words.text())
+        echo(words.text())
         if found.same_shape and not found.within_noise:
             shown = found.heads.head(top).drop(columns=["layer", "head"]).dropna(axis=1, how="all")
             print_table(shown)
             if len(found.heads) > top:
-                typer.echo(f"{top} of {len(found.heads)} heads; --top shows more, -o heads.csv writes all.")
+                echo(f"{top} of {len(found.heads)} heads; --top shows more, -o heads.csv writes all.")
         elif found.within_noise and not found.same:
-            typer.echo("No table of heads, since all changes are within noise; -o heads.csv writes it anyway.")
+            echo("No table of heads, since all changes are within noise; -o heads.csv writes it anyway.")
 
 
 compare.examples = examples(  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ import typer
 
 from headwise.cli.options import AtlasArgument
 from headwise.cli.preflight import refuse_missing_file
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.errors import DataError
 
@@ -73,7 +74,7 @@ def detect(
     from headwise.studies.spectral.scoring import AnswerScorer
 
     for score in AnswerScorer.open(atlas, model).scores(items):
-        typer.echo(json.dumps(score.to_dict(), ensure_ascii=False))
+        echo(json.dumps(score.to_dict(), ensure_ascii=False))
 
 
 def _from_line(number: int, line: str) -> Question:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headwise.cli.options import AtlasArgument
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 
 HEADVIS, HUB = "headvis", "hub:"
@@ -46,16 +47,16 @@ def export(
     if copied and opened.location.folder is not None and Path(to).resolve() == opened.location.folder.resolve():
         raise DataError(f"{to} is the atlas itself; choose another folder with --to.")
     if to == HEADVIS:
-        typer.echo(write_headvis(opened, output or Path(HEADVIS)))
+        echo(write_headvis(opened, output or Path(HEADVIS)))
         if "patterns" not in opened:
-            typer.echo(
+            echo(
                 "exported without sequences, because the atlas has no study patterns, which stores attention maps",
                 err=True,
             )
     elif copied:
-        typer.echo(opened.copy_to(to).location)
+        echo(opened.copy_to(to).location)
     else:
-        typer.echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
+        echo(opened.push_to_hub(to.removeprefix(HUB), private=private or None, revision=revision))
 
 
 def _refuse_ignored(to: str, output: Path | None, private: bool, revision: str | None) -> None:

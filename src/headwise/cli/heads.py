@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import AtlasArgument, JsonOption
+from headwise.cli.terminal import console, echo, marked
 from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
@@ -79,18 +80,18 @@ def heads(
     frame = keep_columns(frame, wanted or None)
     if output is not None:
         save_table(frame, output)
-        typer.echo(output)
+        echo(output)
     elif as_json:
-        typer.echo(frame.reset_index().to_json(orient="records"))
+        echo(frame.reset_index().to_json(orient="records"))
     elif not len(frame):
-        typer.echo(f"none of the {len(every)} heads matches; relax the condition of --where.", err=True)
+        echo(f"none of the {len(every)} heads matches; relax the condition of --where.", err=True)
     elif wanted:
         print_table(frame)
     else:
         requested = [name for name in dict.fromkeys([*_names(sort), *_names(where)]) if name in frame]
         shown = fitting_columns(frame, requested, default_columns(frame.columns))
         print_table(shown)
-        typer.echo(
+        echo(
             f"{shown.shape[1]} of {frame.shape[1]} columns shown; choose others with --columns (such as profile.sink, "
             "spectral.*, or all) or --study profile, or write all with -o heads.csv",
             err=True,
@@ -111,7 +112,6 @@ heads.examples = examples(  # type: ignore[attr-defined]
 heads.settings = {"allow_extra_args": True}  # type: ignore[attr-defined]
 
 
-DEFAULT_WIDTH = 120  # if the output is not a terminal
 BAR_CELLS = 10
 VERDICTS = {"agree": "[green]agree[/]", "disagree": "[red]disagree[/]", "open": "[yellow]open[/]"}
 LEFT_ALIGNED = ("", "pairs")
@@ -140,42 +140,37 @@ def head(
             ".json": lambda: json.dumps(found.to_dict(), ensure_ascii=False, indent=1) + "\n",
         }
         write_file(output, {suffix: _writer(text) for suffix, text in texts.items()})
-        typer.echo(output)
+        echo(output)
     elif as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _print(found)
 
 
 def _writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    return lambda path: path.write_text(text(), encoding="utf-8")
+    return lambda path: path.write_text(text(), "utf-8")
 
 
 def _print(report: HeadReport) -> None:
     """Print the sections of the report; text from data (tokens, words) is escaped, since it may look like markup."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.padding import Padding
 
     from headwise.analysis.head_sections import sections_of
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=DEFAULT_WIDTH)
-    console.print(f"[bold]{report.name}[/]  [dim]{escape(report.model)}[/]\n")
-    console.print(escape(report.summary))
+    out = console()
+    out.print(f"[bold]{report.name}[/]  [dim]{marked(report.model)}[/]\n")
+    out.print(marked(report.summary))
     for section in sections_of(report):
-        note = f"  [dim]{escape(section.note)}[/]" if section.note else ""
-        console.print(f"\n[bold]{escape(section.title)}[/]{note}")
+        note = f"  [dim]{marked(section.note)}[/]" if section.note else ""
+        out.print(f"\n[bold]{marked(section.title)}[/]{note}")
         parts: list[RenderableType] = [_table(section)] if section.rows else []
-        parts += [*map(escape, section.lines), *(f"[dim]{escape(text)}[/]" for text in section.footnotes)]
+        parts += [*map(marked, section.lines), *(f"[dim]{marked(text)}[/]" for text in section.footnotes)]
         for part in parts:
-            console.print(Padding(part, (0, 0, 0, 2), expand=False))
+            out.print(Padding(part, (0, 0, 0, 2), expand=False))
 
 
 def _table(section: HeadSection) -> Table:
     """The table of a section, with a bar after each percentile and coloured verdicts."""
-    from rich.markup import escape
     from rich.table import Table
 
     from headwise.analysis.head_sections import PERCENTILE
@@ -185,12 +180,12 @@ def _table(section: HeadSection) -> Table:
     )  # fmt: skip
     for index, name in enumerate(section.header):
         left = index == 0 or name in LEFT_ALIGNED
-        table.add_column(name, justify="left" if left else "right", no_wrap=index == 0)
+        table.add_column(marked(name), justify="left" if left else "right", no_wrap=index == 0)
     has_bars = section.header[-1] == PERCENTILE
     if has_bars:
         table.add_column("")
     for row in section.rows:
-        cells = [VERDICTS.get(cell) or escape(cell) for cell in row]
+        cells = [VERDICTS.get(cell) or marked(cell) for cell in row]
         table.add_row(*cells, *([_bar(row[-1])] if has_bars else []))
     return table
 

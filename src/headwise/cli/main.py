@@ -1,17 +1,21 @@
 """The command line: its verbs, its exit codes, and SIGTERM. Verbs import heavy libraries only when they run.
 
-User errors are printed as one sentence without a traceback and end with exit code 2. SIGTERM ends a command as Ctrl-C does: the
-stack unwinds, so that no file is left half written.
+User errors are printed as one sentence without a traceback and end with exit code 2. What nobody foresaw is a bug: one sentence
+that says so, a log file with the traceback, and exit code 70. SIGTERM ends a command as Ctrl-C does: the stack unwinds, so that
+no file is left half written. ``~`` is expanded here, once, for all arguments: a shell leaves it alone in ``--output=~/atlas``.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
+import tempfile
 import threading
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
@@ -28,6 +32,7 @@ from headwise.cli.plan import plan, studies
 from headwise.cli.serve import serve
 from headwise.cli.show import describe, report, show
 from headwise.cli.sparsify import sparsify
+from headwise.cli.terminal import echo
 from headwise.cli.usage import UsageError, Verb, Verbs, describe_error, examples, name_values, paragraphs
 from headwise.core.errors import HeadwiseError
 
@@ -65,7 +70,7 @@ for verb in VERBS:
 @app.callback(invoke_without_command=True)
 def _version(version: bool = typer.Option(False, "--version", metavar="", help="Print the version and exit.")) -> None:
     if version:
-        typer.echo(f"headwise {__version__}")
+        echo(f"headwise {__version__}")
         raise typer.Exit
 
 
@@ -74,14 +79,15 @@ def main() -> None:
     try:
         with unwind_on_sigterm():
             code = app(standalone_mode=False, prog_name="headwise") or 0
+            sys.stdout.flush()  # what cannot be written is an error, and not one that the interpreter finds at its end
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            typer.secho(f"headwise: {describe_error(error)}", fg="red", err=True)
+            echo(f"headwise: {describe_error(error)}", colour="red", err=True)
         code = 2
     except HeadwiseError as error:
-        typer.secho(f"headwise: {error}", fg="red", err=True)
+        echo(f"headwise: {error}", colour="red", err=True)
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -90,15 +96,59 @@ def main() -> None:
             raise
         code = TERMINATED
     except BrokenPipeError:
+        _discard_stdout()
         code = 0
+    except MemoryError:
+        echo("headwise: there is too little memory for this; close other programs, or use a larger machine.", err=True)
+        code = 2
+    except Exception as error:
+        code = _report(error)
     if code in (INTERRUPTED, TERMINATED):
-        typer.echo(
+        echo(
             "headwise: interrupted; finished measurements are stored, and the same command resumes from there.",
             err=True,
         )
     sys.exit(code)
 
 
+def _report(error: Exception) -> int:
+    """What no verb foresaw: a refusal of the system (2), or a bug (70, with its traceback in a file)."""
+    if isinstance(error, OSError) and error.errno in _REFUSALS:
+        _discard_stdout()
+        where = str(error.filename or "the standard output")
+        where = where if len(where) <= 300 else f"{where[:300]}..."
+        echo(
+            f"headwise: {where}: {error.strerror}; check the path and the disk, then try again.", err=True, colour="red"
+        )
+        return 2
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="headwise-bug-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as log:
+            log.write(f"headwise {__version__}, Python {sys.version}\n{sys.argv!r}\n{traceback.format_exc()}")
+        said = f"the details are in {log.name}; please report them"
+    except OSError:
+        said = "the details could not be written to a file; please report what you typed"
+    first_line = (str(error).splitlines() or [""])[0][:200]
+    echo(
+        f"headwise: this is a bug in Headwise ({type(error).__name__}: {first_line}); {said}. What was there before is intact.",
+        err=True,
+        colour="red",
+    )
+    return BUG
+
+
+def _discard_stdout() -> None:
+    """So that the interpreter does not try, at its end, to write what could not be written."""
+    with suppress(OSError, ValueError):  # in a test, standard output is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+BUG = 70  # exit code: EX_SOFTWARE of sysexits.h
+_REFUSALS = (
+    errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
+    errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+)  # fmt: skip
 INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, and SIGTERM (as sent by a job scheduler)
 RESEND_DELAY_S = 0.05
 

@@ -32,6 +32,7 @@ from headwise.cli.options import (
 )
 from headwise.cli.preflight import refuse_ignored_options, refuse_missing_file
 from headwise.cli.settings import is_object, kind_of, refuse_unknown, set_with, typed
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.studies.registry import default_studies, producers, with_dependencies
 from headwise.studies.registry import studies as all_studies
@@ -95,9 +96,9 @@ def plan(
     more: dict[str, Any] = {} if cluster is None else {"cluster": cluster, **per_worker}
     result = estimate(card, sizes, names, dtype=wanted, device=where, **more)
     if as_json:
-        typer.echo(json.dumps(result.to_dict()))
+        echo(json.dumps(result.to_dict()))
     else:
-        typer.echo(f"{card.describe()}\n\nIn {result.dtype} on {result.device}:")
+        echo(f"{card.describe()}\n\nIn {result.dtype} on {result.device}:")
         _print(result)
     if not result.fits:
         raise typer.Exit(1)
@@ -117,8 +118,8 @@ def _cluster(address: str | None) -> Cluster:
 
 def _print(result: Plan) -> None:
     for kind, name, value, about in result.rows():
-        typer.echo(f"  {kind:<7} {name:<24} {value:>9}   {about}".rstrip())
-    typer.echo(result.verdict())
+        echo(f"  {kind:<7} {name:<24} {value:>9}   {about}".rstrip())
+    echo(result.verdict())
 
 
 plan.examples = examples(  # type: ignore[attr-defined]
@@ -146,11 +147,12 @@ def studies(
     chosen = all_studies().values() if name is None else [all_studies()[one] for one in producers([name])]
     rows = [_facts(spec) for spec in chosen]
     if as_json:
-        typer.echo(json.dumps(rows, ensure_ascii=False))
+        echo(json.dumps(rows, ensure_ascii=False))
         return
     for row in rows:
         note = f" (only with --studies {row['name']})" if row["opt_in"] else ""
-        typer.echo(f"{row['name']:<20} {row['question']}{note}")
+        echo(f"{row['name']:<20} {row['question']}{note}")
+from headwise.cli.terminal import echo
         if name is not None:
             _print_details(row)
 
@@ -181,13 +183,14 @@ def _facts(spec: StudySpec) -> dict[str, Any]:
 def _print_details(row: dict[str, Any]) -> None:
     for key, what in (("produces", "Produces"), ("depends_on", "Depends on")):
         if row[key]:
-            typer.echo(f"{what}: {', '.join(row[key])}")
+            echo(f"{what}: {', '.join(row[key])}")
     if row["source"]:
-        typer.echo(f"Method: {row['source']}")
+        echo(f"Method: {row['source']}")
     for one in row["options"]:
         written = one["set_with"].replace("=VALUE", f"=<{one['type']}>")
         meaning = one["help"].replace("None:", "none:")  # as it is typed here
-        typer.echo(f"\n  {written}  (default: {typed(one['default'])})\n      {meaning}")
+        echo(f"\n  {written}  (default: {typed(one['default'])})\n      {meaning}")
+from headwise.cli.terminal import echo
 
 
 studies.examples = examples(  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwise.cli.options import DeviceOption, DtypeOption
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ def serve(
         opener = None if model is None else partial(_session, model, dtype, device)
         app = create_app(atlases, open_session=opener, hosts=LOOPBACK if is_loopback(host) else None)
         if not is_loopback(host):
-            typer.secho(
+            echo(
                 f"headwise: anyone who can reach {host} can read these atlases"
                 f"{' and run the model' if model else ''}; there is no password.",
-                fg="yellow",
+                colour="yellow",
                 err=True,
             )
-        run(app, socket, open_browser=open_browser, on_start=lambda: typer.echo(f"{url_of(socket)}   (Ctrl-C stops)"))
+        run(app, socket, open_browser=open_browser, on_start=lambda: echo(f"{url_of(socket)}   (Ctrl-C stops)"))
     finally:
         socket.close()
 

@@ -14,6 +14,7 @@ import typer
 from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
 from headwise.cli.preflight import as_typed, sibling_path
 from headwise.cli.settings import FigureCommand, figure_options, refuse_table
+from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.studies.registry import datasets
@@ -37,7 +38,6 @@ def show(
     """
     from headwise.analysis import AGREEMENT, agreement, agreement_figure
     from headwise.atlas import Atlas
-    from headwise.atlas.disk import translate_os_errors
     from headwise.figures import save
     from headwise.studies.present import figure_types, has_figure
 
@@ -48,9 +48,8 @@ def show(
     options = figure_options(context.args, figure_types(study), study) if known else {}
     path = output or Path(f"{study}.pdf")
     figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
-    with translate_os_errors(path):
-        save(figure, path)
-    typer.echo(path)
+    save(figure, path)
+    echo(path)
 
 
 show.examples = examples(  # type: ignore[attr-defined]
@@ -74,7 +73,7 @@ def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = F
     _refuse_unknown(study, opened)
     refuse_table(study, as_typed(atlas), "description")
     words = describe_agreement(agreement(opened)) if study == AGREEMENT else opened.describe(study)
-    typer.echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
+    echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 
 
 describe.examples = examples(  # type: ignore[attr-defined]
@@ -119,9 +118,9 @@ def report(
     with progress_display(quiet=as_json, of="parts") as bars:
         path = write(opened, target, progress=lambda done, total: bars.update("report", done, total))
     if as_json:
-        typer.echo(json.dumps({"report": str(path), "bytes": path.stat().st_size, "studies": opened.studies}))
+        echo(json.dumps({"report": str(path), "bytes": path.stat().st_size, "studies": opened.studies}))
     else:
-        typer.echo(path)
+        echo(path)
 
 
 report.examples = examples(  # type: ignore[attr-defined]

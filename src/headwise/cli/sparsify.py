@@ -14,6 +14,7 @@ from rich.markup import escape
 from headwise.cli import options
 from headwise.cli.preflight import refuse_missing_file, refuse_unwritable
 from headwise.cli.settings import fields_of, typed
+from headwise.cli.terminal import echo
 from headwise.cli.usage import Verb, examples
 from headwise.core.errors import DataError
 
@@ -150,16 +151,16 @@ def _print_result(folder: Path, as_json: bool) -> None:
 
     file = folder / "training.json"
     if not file.is_file():
-        typer.echo(f"Stopped; a checkpoint is in {folder}. The same command resumes from it.")
+        echo(f"Stopped; a checkpoint is in {folder}. The same command resumes from it.")
         return
     log = json.loads(file.read_text(encoding="utf-8"))
     curves = save(training.figure(log), folder / "training.png")
     final = [row for row in log["final"] if row["bias"] == 0.0]
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "final": final}))
+        echo(json.dumps({"folder": str(folder), "final": final}))
         return
-    typer.echo(f"The sparse model is in {folder}; its training curves are in {curves}.\n")
-    typer.echo(f"{'text':24} {'edges':>8} {'loss':>8} {'dense':>8} {'KL':>8}")
+    echo(f"The sparse model is in {folder}; its training curves are in {curves}.\n")
+    echo(f"{'text':24} {'edges':>8} {'loss':>8} {'dense':>8} {'KL':>8}")
     for row in final:
         name = f"{row['kind']} ({row['texts']})"
-        typer.echo(f"{name:24} {row['share']:8.2%} {row['loss']:8.3f} {row['dense']:8.3f} {row['distance']:8.3f}")
+        echo(f"{name:24} {row['share']:8.2%} {row['loss']:8.3f} {row['dense']:8.3f} {row['distance']:8.3f}")

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from headwise.atlas.disk import translate_os_errors
+from headwise.atlas.head_table import harmless_csv
 from headwise.atlas.selection import nearest_columns
+from headwise.cli.terminal import DEFAULT_WIDTH, console, echo, marked
 from headwise.core.errors import DataError
+from headwise.core.files import output_file
+from headwise.core.printable import printable
 
 INDEX_COLUMNS = ("layer", "head")  # already in the name of a row
 MAX_CELL_CHARS = 40
-DEFAULT_WIDTH = 120  # if the output is not a terminal
 GAP = 2  # spaces between columns
 
 
@@ -66,7 +66,7 @@ def _width(name: str, values: Any) -> int:
 def _cell(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:.3g}"
-    text = str(value)
+    text = printable(str(value))
     return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
 
 
@@ -81,10 +81,13 @@ def save_table(frame: pd.DataFrame, path: Path) -> None:
                 "writing .parquet needs the package pyarrow, which is not installed: pip install pyarrow, or write .csv."
             ) from error
 
+    def csv(path: Path) -> None:
+        harmless_csv(frame).to_csv(path)
+
     def records(path: Path) -> None:
         frame.reset_index().to_json(path, orient="records", indent=1)
 
-    write_file(path, {".csv": frame.to_csv, ".json": records, ".parquet": parquet})
+    write_file(path, {".csv": csv, ".json": records, ".parquet": parquet})
 
 
 def write_file(path: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
@@ -92,23 +95,21 @@ def write_file(path: Path, writers: Mapping[str, Callable[[Path], object]]) -> N
     if path.suffix not in writers:
         known = ", ".join(writers)
         raise DataError(f"-o takes a file that ends in {known}, not {path.suffix or 'a name without a suffix'!r}.")
-    if not path.parent.is_dir():
-        raise DataError(f"there is no folder {path.parent}; create it first, or choose another file with -o.")
-    with translate_os_errors(path):
-        writers[path.suffix](path)
+    with output_file(path) as temporary:
+        writers[path.suffix](temporary)
 
 
 def print_table(frame: pd.DataFrame) -> None:
     """Print a table to the width of the terminal, or as plain columns if the output is not a terminal."""
-    console = Console()
+    out = console()
     if not frame.shape[1]:  # only the names were requested
-        console.file.write("".join(f"{name}\n" for name in frame.index))
+        echo("\n".join(map(str, frame.index)))
         return
-    if not console.is_terminal:
+    if not out.is_terminal:
         formats: dict[Any, Any] = dict.fromkeys(frame.columns, _cell)
-        console.file.write(frame.rename_axis(None).to_string(formatters=formats) + "\n")
+        echo(frame.rename_axis(None).to_string(formatters=formats))
         return
-    table = Table("head", *map(str, frame.columns), box=None, header_style="bold")
+    table = Table("head", *map(marked, frame.columns), box=None, header_style="bold")
     for name, row in frame.iterrows():
-        table.add_row(str(name), *(escape(_cell(value)) for value in row))
-    console.print(table)
+        table.add_row(marked(name), *(marked(_cell(value)) for value in row))
+    out.print(table)

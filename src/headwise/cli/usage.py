@@ -7,6 +7,8 @@ Click raises a different error for each kind of mistake; they are distinguished 
 
 from __future__ import annotations
 
+import os
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from headwise.core.errors import did_you_mean
+from headwise.core.errors import DataError, did_you_mean
 from headwise.studies.registry import datasets
 
 __all__ = ["TYPED", "UsageError", "Verb", "Verbs", "describe_error", "examples", "name_values", "paragraphs"]
@@ -157,11 +159,30 @@ class Verb(TyperCommand):
 
 
 class Verbs(TyperGroup):
-    """The command line as a whole."""
+    """The command line as a whole; every argument passes here before a verb reads it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what is not text, and expand ``~``."""
+        return list(super().parse_args(ctx, [_argument(one) for one in args]))
 
     def get_help_option(self, ctx: Any) -> Any:
         """``--help``, a flag."""
         return _without_value(super().get_help_option(ctx))
+
+
+def _argument(text: str) -> str:
+    """One argument, with the home folder for ``~`` where a path begins.
+
+    >>> [_argument(text).replace(os.path.expanduser("~"), "HOME") for text in ("--output=~/atlas", "-o~/a", "~", "a~b")]
+    ['--output=HOME/atlas', '-oHOME/a', 'HOME', 'a~b']
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as cause:
+        raise DataError(
+            f"{text!r} is not UTF-8 text, which arguments are; rename that file, or type it again."
+        ) from cause
+    return re.sub(r"^(--?[\w-]+=|-[a-zA-Z])?~(?=/|$)", lambda found: (found[1] or "") + os.path.expanduser("~"), text)
 
 
 def _without_value(option: Any) -> Any:

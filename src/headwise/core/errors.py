@@ -2,7 +2,7 @@
 
 Every error Headwise raises on purpose is one of these, and its text is one sentence (or two) that says what was
 found, what was expected, and what to do. The command line prints that text without a traceback and exits with 2;
-anything else that escapes is a bug and keeps its traceback.
+anything else that escapes is a bug: it says so, writes its traceback to a file, and exits with 70.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 One POST to ``URL/chat/completions`` per question, several concurrently, with the standard library alone; failed requests
 are retried with exponential backoff. The API key, if needed, is read from an environment variable and never passed as an
-argument, so no record contains it.
+argument, so no record contains it. A redirect is not followed: the key would go to another server, and its reply would be
+taken for an answer.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwise.core.errors import DataError
+from headwise.core.parsing import parse
 from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict
 from headwise.corpora.normalisation import words
 from headwise.corpora.questions import Question
 
 __all__ = ["Endpoint", "ask_all", "judge_all"]
+
+MAX_REPLY = 2**24  # bytes
 
 JUDGE_PROMPT = """You mark answers to questions. Say only one word: correct, wrong or refused.
 - correct: the answer means the same as one of the right answers.
@@ -33,6 +37,14 @@ Question: {question}
 Right answers: {golds}
 Answer: {answer}
 One word:"""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Endpoint:
                 f"{json.dumps(reply)[:200]}); check the URL, which usually ends in /v1"
             ) from error
 
-    def _post(self, body: bytes) -> Any:
+    def _post(self, body: bytes) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"}
         key = os.environ.get(self.key_variable)
         if key:
@@ -87,9 +99,17 @@ class Endpoint:
         request = urllib.request.Request(address, data=body, headers=headers, method="POST")
         for attempt in range(self.tries):
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                    return json.loads(response.read())
+                with _OPENER.open(request, timeout=self.timeout) as response:
+                    found: dict[str, Any] = parse(response.read(MAX_REPLY), dict[str, Any])
+                    return found
             except urllib.error.HTTPError as error:
+                if 300 <= error.code < 400:
+                    with error:
+                        to = error.headers.get("Location", "nowhere")[:200]
+                    raise DataError(
+                        f"{address} redirects to {to}, which is not followed, since the key would go there; give the URL that "
+                        "answers itself"
+                    ) from error
                 with error:
                     reason = f"{error.code} {error.reason}: {error.read()[:200].decode(errors='replace')}".strip(": ")
                 if error.code < 500 and error.code not in (408, 429):

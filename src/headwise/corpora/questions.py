@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
+from headwise.core.files import write_output
 from headwise.corpora.rows import cell_text, digest_of, interleave, read_rows, require_unique_ids
 
 __all__ = ["Question", "Questions", "packaged_questions", "read_questions"]
@@ -104,7 +105,7 @@ class Questions:
         usual = {field.name: field.default for field in fields(Question)}
         rows = ({name: value for name, value in vars(item).items() if value != usual[name]} for item in self.items)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        Path(path).write_text(lines, encoding="utf-8")
+        write_output(path, lines)
         return Path(path)
 
 

@@ -20,6 +20,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
 
 from headwise.analysis import Comparison, compare, comparison_figure, describe_comparison
+from headwise.atlas.head_table import harmless_csv
 from headwise.core.errors import HeadwiseError
 from headwise.figures import to_payload
 from headwise.server.guard import LOOPBACK, Guard
@@ -111,7 +112,7 @@ def _head_table_file(atlas: ServedAtlas, name: str) -> Response:
         raise NotFoundError(f"there is no such file; known are {', '.join(DOWNLOADS)}")
     table = atlas.atlas.heads().reset_index()
     if name.endswith(".csv"):
-        body, kind = table.to_csv(index=False), "text/csv"
+        body, kind = harmless_csv(table).to_csv(index=False), "text/csv"
     else:
         body, kind = str(table.to_json(orient="records")), "application/json"
     headers = {"content-disposition": f'attachment; filename="{atlas.name}-{name}"', "cache-control": "no-cache"}

@@ -19,9 +19,9 @@ from itertools import groupby
 from pathlib import Path
 
 from headwise.atlas import Atlas
-from headwise.atlas.disk import translate_os_errors
 from headwise.core.dims import parse_head
-from headwise.core.errors import AtlasError, DataError
+from headwise.core.errors import AtlasError
+from headwise.core.files import output_file
 from headwise.web.content import Content
 from headwise.web.html_page import data_block, embedded_page, safe_json
 
@@ -48,35 +48,23 @@ def write(atlas: Atlas, path: str | os.PathLike[str], *, progress: Progress | No
         ('report.html', True)
     """
     target = Path(path)
-    _refuse(atlas, target)
+    _refuse_empty(atlas)
     content = Content(atlas)
     model = content.at("atlas")["model"]["short"]
     settings = {"mode": "report", "atlas": atlas.location.name}
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with translate_os_errors(target):
-        try:
-            with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-                for piece in embedded_page(
-                    settings, f"{model} · Headwise", _blocks(content, progress or (lambda done, total: None))
-                ):
-                    file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with output_file(target) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        for piece in embedded_page(
+            settings, f"{model} · Headwise", _blocks(content, progress or (lambda done, total: None))
+        ):
+            file.write(piece)
     return target
 
 
-def _refuse(atlas: Atlas, target: Path) -> None:
+def _refuse_empty(atlas: Atlas) -> None:
     if not atlas.studies:
         raise AtlasError(
             f"The atlas {atlas.location} has no study yet; fill it with headwise build -o {atlas.location}."
         )
-    if target.is_dir():
-        raise DataError(f"{target} is a folder; give the report a name of its own, such as {target / 'report.html'}.")
-    if not target.parent.is_dir():
-        raise DataError(f"There is no folder {target.parent}; create it first, or choose another path with -o.")
 
 
 def _blocks(content: Content, progress: Progress) -> Iterator[str]:

@@ -22,10 +22,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from headwise.atlas.disk import create_file, replace_file, translate_os_errors, translate_read_errors
+from headwise.atlas.disk import create_file, replace_file, translate_read_errors
 from headwise.atlas.plain_files import list_plain, read_plain, refuse_links
 from headwise.atlas.storage.objects import ENDPOINTS, ObjectStoreLocation, import_obstore, translate_store_errors
 from headwise.core.errors import AtlasError
+from headwise.core.files import translate_os_errors
 
 __all__ = ["LocalLocation", "Location", "is_url", "open_location"]
 
@@ -99,7 +100,7 @@ class LocalLocation:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder: Path = Path(folder)
+        self.folder: Path = Path(folder).expanduser()
 
     @property
     def name(self) -> str:

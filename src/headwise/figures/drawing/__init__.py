@@ -22,6 +22,7 @@ from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from headwise.core.errors import DataError
+from headwise.core.files import output_file
 from headwise.core.markup import Html, image
 from headwise.figures.drawing import maps, plots
 from headwise.figures.drawing.style import GREY, INK
@@ -70,11 +71,8 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dp
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"A figure cannot be written as {path.name!r}; end the name with one of {', '.join(SUFFIXES)}.")
-    if not path.parent.is_dir():
-        raise DataError(
-            f"The folder {str(path.parent)!r} for the figure {path.name!r} does not exist; create it first."
-        )
-    path.write_bytes(render(figure, suffix, width=width, dpi=dpi))
+    with output_file(path) as temporary:
+        temporary.write_bytes(render(figure, suffix, width=width, dpi=dpi))
     return path
 
 

@@ -1,0 +1,97 @@
+"""The one place where files for the user are written: figures, tables, reports, exports.
+
+A file is written under a temporary name in the folder of its target, flushed, and renamed: whoever looks sees the old file or
+the new one, and a full disk leaves the old one as it was. Refusals of the system become sentences with the remedy.
+``~`` is the home folder, here and on the command line (`cli.main`), wherever it was typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from headwise.core.errors import AtlasError, DataError
+
+__all__ = ["output_file", "translate_os_errors", "write_output"]
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+
+
+@contextlib.contextmanager
+def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file with the target's suffix, for any writer; it becomes the target at the end of the block.
+
+    Examples:
+        >>> with output_file(folder / "table.csv") as temporary:
+        ...     _ = temporary.write_text("head,sink\\n")
+        >>> (folder / "table.csv").read_text()
+        'head,sink\\n'
+    """
+    target = Path(path).expanduser()
+    with translate_os_errors(target):
+        if target.is_dir():
+            raise DataError(f"{target} is a folder; give the file a name of its own, such as {target / 'output'}.")
+        if not target.parent.is_dir():
+            raise DataError(f"There is no folder {target.parent}; create it first, or choose another path with -o.")
+        target = target.resolve()  # a link of the user's own stays a link
+        if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: there is nothing to keep
+            yield target
+            return
+        temporary = target.with_name(f".headwise-{uuid.uuid4().hex[:12]}.tmp{target.suffix}")
+        try:
+            yield temporary
+            _flush(temporary)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_output(path: str | os.PathLike[str], content: str | bytes) -> Path:
+    """Write a whole file; text as UTF-8."""
+    with output_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextlib.contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Raise OS errors of writing under ``path`` as AtlasError, with the remedy."""
+    try:
+        yield
+    except OSError as cause:
+        if cause.errno in _DISK_FULL:
+            what = "the disk is full; free some space, or choose another folder with -o"
+        elif cause.errno in _NO_PERMISSION:
+            what = "it may not be written to; change its permissions, or choose another folder with -o"
+        elif cause.errno == errno.EFBIG:
+            what = "no file may be longer than it allows (see ulimit -f); raise that, or choose another folder with -o"
+        elif cause.errno == errno.ENAMETOOLONG:
+            what = "the name is too long for the disk; choose a shorter one with -o"
+        elif cause.errno in _NOT_A_FOLDER:
+            target = Path(cause.filename or path)
+            file = next((one for one in (*reversed(target.parents), target) if one.is_file()), target)
+            what = f"{file} is a file where a folder is needed; choose another folder with -o"
+        else:
+            what = f"{cause.strerror or type(cause).__name__}; check the disk, or choose another folder with -o"
+        raise AtlasError(
+            f"Could not write to {_short(path)}: {what}, then run the same command again. What was there before is intact."
+        ) from cause
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _short(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= 300 else f"{text[:140]}...{text[-140:]}"
