@@ -152,7 +152,6 @@ def studies(
     for row in rows:
         note = f" (only with --studies {row['name']})" if row["opt_in"] else ""
         echo(f"{row['name']:<20} {row['question']}{note}")
-from headwise.cli.terminal import echo
         if name is not None:
             _print_details(row)
 
@@ -190,7 +189,6 @@ def _print_details(row: dict[str, Any]) -> None:
         written = one["set_with"].replace("=VALUE", f"=<{one['type']}>")
         meaning = one["help"].replace("None:", "none:")  # as it is typed here
         echo(f"\n  {written}  (default: {typed(one['default'])})\n      {meaning}")
-from headwise.cli.terminal import echo
 
 
 studies.examples = examples(  # type: ignore[attr-defined]
