@@ -12,8 +12,10 @@ import numpy as np
 import xarray as xr
 from scipy.stats import norm, rankdata
 
+from headwise.stats import van_elteren_maps
 from synthetic.origin import provenance
 
+DIMS = ("part", "feature", "layer", "head")
 FEATURES = {  # label, definition
     "attention_score": ("AttnScore", "mean log of the weight of a token on itself"),
     "laplacian": ("Laplacian eigenvalues", "mean of the ten largest eigenvalues of the Laplacian"),
@@ -43,26 +45,41 @@ def spectral_dataset(
     values[:, PARTS.index("answer"), list(FEATURES).index("lookback")] = np.nan
     ranks = _ranks(values)
     found = _tests(ranks, wrong)
-    pairs, partner = _pairs(tokens, wrong)
-    matched = _tests(_ranks(values[partner]), wrong[partner])
+    topic = np.arange(examples) % 3
+    within, strict, matched = (
+        van_elteren_maps(values, wrong, strata, dims=("example", *DIMS), maps=DIMS[:2], min_per_class=1, min_per_cell=1)
+        for strata in (topic, topic + 3 * (tokens > np.median(tokens)), tokens)
+    )
     chance = np.stack([_share(_tests(ranks, generator.permutation(wrong))["p"]) for _ in range(39)])
     share = _share(found["p"])
-    dims, by_map = ("part", "feature", "layer", "head"), ("part", "feature")
+    dims, by_map = DIMS, DIMS[:2]
     small = np.float32
     return xr.Dataset(
         {
             **{name: (dims, found[name].astype(small)) for name in ("p", "q", "effect", "effect_low", "effect_high")},
-            "p_matched": (dims, matched["p"].astype(small)),
-            "q_matched": (dims, matched["q"].astype(small)),
+            **{f"{name}_within": (dims, within[name].values.astype(small)) for name in ("p", "q")},
+            "effect_within": (dims, within["auroc"].values.astype(small)),
+            **{f"effect_within_{end}": (dims, within[end].values.astype(small)) for end in ("low", "high")},
+            **{f"{name}_strict": (dims, strict[name].values.astype(small)) for name in ("p", "q")},
+            **{f"{name}_matched": (dims, matched[name].values.astype(small)) for name in ("p", "q")},
             "share": (by_map, share.astype(small)),
-            "share_matched": (by_map, _share(matched["p"]).astype(small)),
+            "share_matched": (by_map, _share(matched["p"].values).astype(small)),
+            "share_within": (by_map, _share(within["p"].values).astype(small)),
+            "null_mean_within": (by_map, chance.mean(0).astype(small)),
+            "null_high_within": (by_map, np.quantile(chance, 0.95, axis=0).astype(small)),
+            "null_p_within": (by_map, _chance_p(chance, _share(within["p"].values)).astype(small)),
+            "null_p_strict": (by_map, _chance_p(chance, _share(strict["p"].values)).astype(small)),
+            "detectable": (by_map, (0.62 + 0 * share).astype(small)),
+            "detectable_within": (by_map, (0.66 + 0 * share).astype(small)),
             "null_mean": (by_map, chance.mean(0).astype(small)),
             "null_high": (by_map, np.quantile(chance, 0.95, axis=0).astype(small)),
-            "null_p": (by_map, ((1 + (chance >= share).sum(0)) / 40 + 0 * share).astype(small)),
+            "null_p": (by_map, _chance_p(chance, share).astype(small)),
             "per_example": (("example", *dims), values.astype(small)),
             "wrong": ("example", wrong),
             "answer_tokens": ("example", tokens),
-            "topic": ("example", [("rivers", "capitals", "years")[index % 3] for index in range(examples)]),
+            "topic": ("example", [("rivers", "capitals", "years")[index] for index in topic]),
+            "stratum": ("example", topic),
+            "stratum_strict": ("example", topic + 3 * (tokens > np.median(tokens))),
         },
         coords={
             "part": list(PARTS),
@@ -75,9 +92,17 @@ def spectral_dataset(
         },
         attrs={
             "title": "Which heads differ between wrong and correct answers",
-            "record": json.dumps(["p", "q", "effect"]),
-            "counts": json.dumps(
-                {"correct": int((~wrong).sum()), "wrong": int(wrong.sum()), "refused": 19, "pairs": pairs}
+            "record": json.dumps(["p", "q", "effect", "q_within", "effect_within"]),
+            "counts": json.dumps({"correct": int((~wrong).sum()), "wrong": int(wrong.sum()), "refused": 19}),
+            "strata": json.dumps(
+                {
+                    name: {"kind": kind, "strata": found.attrs["n_strata"], "answers": found.attrs["n_used"]}
+                    for name, kind, found in (
+                        ("within", "topic", within),
+                        ("strict", "topic x length band", strict),
+                        ("matched", "length", matched),
+                    )
+                }
             ),
             "provenance": provenance("spectral", layers, heads, data="questions", size=examples + 19),
         },
@@ -118,11 +143,22 @@ def _share(p: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(p).any((2, 3)), (p < 0.05).mean((2, 3)), np.nan)
 
 
-def _pairs(tokens: np.ndarray, wrong: np.ndarray) -> tuple[int, np.ndarray]:
-    """Wrong and correct answers of the same length, as many as there are."""
-    chosen: list[int] = []
-    for length in np.unique(tokens):
-        one, other = np.flatnonzero(wrong & (tokens == length)), np.flatnonzero(~wrong & (tokens == length))
-        size = min(len(one), len(other))
-        chosen += [*one[:size], *other[:size]]
-    return len(chosen) // 2, np.array(chosen)
+def _chance_p(chance: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """The permutation p of a share of heads; 0 x share keeps NaN."""
+    return (1 + (chance >= share).sum(0)) / (1 + len(chance)) + 0 * share
+
+
+def as_version_1(dataset: xr.Dataset, pairs: int = 40) -> xr.Dataset:
+    """As the study's first version stored it: no strata, and random pairs of answers of the same length."""
+    counts = json.loads(dataset.attrs["counts"]) | {"pairs": pairs}
+    attrs = {name: value for name, value in dataset.attrs.items() if name != "strata"}
+    attrs |= {"counts": json.dumps(counts), "record": json.dumps(["p", "q", "effect"])}
+    attrs["provenance"] = json.dumps(json.loads(attrs["provenance"]) | {"study_version": 1})
+    late = [
+        name
+        for name in dataset.data_vars
+        if any(word in str(name) for word in ("within", "strict", "detect", "stratum"))
+    ]
+    old = dataset.drop_vars(late)
+    old.attrs = attrs
+    return old

@@ -52,7 +52,9 @@ class Column:
     high: np.ndarray | None = None  # upper ends
     p: np.ndarray | None = None  # of the study's test
     q: np.ndarray | None = None  # the same after Benjamini and Hochberg
-    q_paired: np.ndarray | None = None  # the same with answers paired by length
+    q_matched: np.ndarray | None = None  # the same among answers of the same length
+    within: np.ndarray | None = None  # the values among answers to alike questions
+    q_within: np.ndarray | None = None  # their q
     baseline: np.ndarray | None = None  # the value of a head without this property
     baseline_name: str = ""  # what the baseline is
     unit: str = ""  # of the values
@@ -121,7 +123,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
         chosen = dataset.sel({dim: [label] for dim, label in spec.only.items() if dim in dataset.dims})
         maps_of = {
             role: [_grid(array, layers, heads) for _, array in table_columns(study, chosen, [variable])]
-            for role in ("low", "high", "p", "q", "q_paired", "baseline")
+            for role in ("low", "high", "p", "q", "q_matched", "within", "q_within", "baseline")
             if (variable := getattr(spec, role)) and variable in chosen
         }
         for index, (name, array) in enumerate(table_columns(study, chosen, [spec.variable])):
@@ -138,7 +140,9 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 high=companions.get("high"),
                 p=companions.get("p"),
                 q=companions.get("q"),
-                q_paired=companions.get("q_paired"),
+                q_matched=companions.get("q_matched"),
+                within=companions.get("within"),
+                q_within=companions.get("q_within"),
                 baseline=companions.get("baseline"),
                 baseline_name=spec.baseline_name,
                 unit=words["unit"],

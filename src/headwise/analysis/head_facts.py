@@ -52,8 +52,12 @@ class Measurement:
     p: float = math.nan
     q: float = math.nan
     """Benjamini-Hochberg, over the heads of this map"""
-    q_paired: float = math.nan
-    """the same with answers paired by length, where that was tested"""
+    q_matched: float = math.nan
+    """the same among answers of the same length, where that was tested"""
+    within: float = math.nan
+    """the value among answers to alike questions, where that was tested"""
+    q_within: float = math.nan
+    """its q"""
     unit: str = ""
     definition: str = ""
 

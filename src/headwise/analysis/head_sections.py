@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["PERCENTILE", "HeadSection", "head_html", "sections_of"]
 
 PERCENTILE = "percentile"  # the column that the terminal draws as a bar
+TESTS = {"q": "q", "within": "alike questions", "q_within": "q, alike", "q_matched": "q, same length"}  # columns
+ALIKE = "Alike questions: the same number among answers to questions of one stratum (topic and difficulty where known)."
 MAX_PAIRS, MAX_TOKENS, MAX_TARGETS = 5, 8, 3
 MAP_WIDTH = 180  # CSS pixels
 MAX_PROMPT_LETTERS = 120
@@ -90,9 +92,7 @@ def _values(study: str, title: str, values: Sequence[Measurement]) -> HeadSectio
     """Constant columns are only named under the table."""
     constant = [value for value in values if value.same_for_all]
     varying = [value for value in values if not value.same_for_all]
-    tested = any(math.isfinite(value.q) for value in varying)
-    paired = any(math.isfinite(value.q_paired) for value in varying)
-    tests = (("q",) if tested else ()) + (("q, paired by length",) if paired else ())
+    tests = [name for name in TESTS if any(math.isfinite(getattr(value, name)) for value in varying)]
     rows = []
     for value in varying:
         baseline = f"{_number(value.baseline)} {value.baseline_name}" if value.baseline_name else ""
@@ -102,11 +102,11 @@ def _values(study: str, title: str, values: Sequence[Measurement]) -> HeadSectio
             _interval(value.low, value.high),
             baseline,
         ]
-        cells += ([_number(value.q)] if tested else []) + ([_number(value.q_paired)] if paired else [])
+        cells += [_number(getattr(value, name)) for name in tests]
         rows.append((*cells, f"{value.percentile:.0f}"))
     named = ", ".join(f"{value.label} {_number(value.value)}" for value in constant)
-    header = ("", "value", "95 % CI", "baseline", *tests, PERCENTILE)
-    footnotes = (f"The same for all heads: {named}.",) if constant else ()
+    header = ("", "value", "95 % CI", "baseline", *(TESTS[name] for name in tests), PERCENTILE)
+    footnotes = ((f"The same for all heads: {named}.",) if constant else ()) + ((ALIKE,) if "q_within" in tests else ())
     return HeadSection(study, title, *_without_empty(header, rows), footnotes=footnotes)
 
 

@@ -192,7 +192,7 @@ def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:
         best = max(tested, key=lambda value: abs(value.value - 0.5))
         parts.append(
             f"{len(tested)} of {len(values['spectral'])} spectral numbers differ between wrong and correct answers at q < "
-            f"0.05 ({best.label}: AUROC {best.value:.3g}{_paired(tested)})"
+            f"0.05 ({best.label}: AUROC {best.value:.3g}{_controlled(tested)})"
         )
     if probe is not None:
         parts.append(f"a probe on its output detects wrong answers at AUROC {probe.value:.3g}")
@@ -200,9 +200,11 @@ def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:
     return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-def _paired(tested: Sequence[Measurement]) -> str:
-    """How many stay significant with answers paired by length, which explains most of the difference."""
-    known = [value for value in tested if math.isfinite(value.q_paired)]
-    if not known:
-        return ""
-    return f"; paired by length, {sum(value.q_paired < 0.05 for value in known) or 'none'} of them"
+def _controlled(tested: Sequence[Measurement]) -> str:
+    """How many stay significant among alike questions, and among answers of the same length; both explain much of it."""
+    parts = []
+    for what, q in (("alike questions", "q_within"), ("answers of the same length", "q_matched")):
+        known = [getattr(value, q) for value in tested if math.isfinite(getattr(value, q))]
+        if known:
+            parts.append(f"{sum(one < 0.05 for one in known) or 'none'} of them among {what}")
+    return f"; {', '.join(parts)}" if parts else ""

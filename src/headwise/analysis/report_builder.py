@@ -142,7 +142,9 @@ class HeadReports(Mapping[str, HeadReport]):
             n_heads=int(self._measured[index]),
             p=at(column.p),
             q=at(column.q),
-            q_paired=at(column.q_paired),
+            q_matched=at(column.q_matched),
+            within=at(column.within),
+            q_within=at(column.q_within),
             unit=column.unit,
             definition=column.definition,
         )

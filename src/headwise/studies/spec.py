@@ -85,7 +85,9 @@ class HeadColumn:
     high: str = ""
     p: str = ""
     q: str = ""
-    q_paired: str = ""  # q of the same test with answers paired by length
+    q_matched: str = ""  # q of the same test among answers of the same length
+    within: str = ""  # the same number among answers to alike questions
+    q_within: str = ""  # its q
     baseline: str = ""  # a variable
     level: float = math.nan  # a baseline that is the same for all heads, such as 0.5 for an AUROC
     baseline_name: str = ""

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import xarray as xr
 from legibility import assert_legible
+from synthetic.spectral import as_version_1
 
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
 from headwise.figures import Figure, Heatmap, save
 from headwise.studies.present import figure_of
 from headwise.studies.registry import dataset_spec
+
+PAIR = ("attention_score", "laplacian")
 
 
 def maps_of(figure: Figure) -> list[Heatmap]:
@@ -82,8 +85,8 @@ def test_rows_stand_below_each_other_unless_maps_are_tall(make_spectral: Callabl
 def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
     figure = figure_of("spectral", spectral, features=None, part="answer", matched=True)
     assert len(figure.panels) == 6
-    assert "answer tokens only, answers paired by length" in figure.title
-    assert "pairs of a wrong and a correct answer" in figure.notes[0]
+    assert "answer tokens only, answers of the same length" in figure.title
+    assert "stratified test of wrong against correct answers of the same length (" in figure.notes[0]
     assert "Hatched: not measured." in figure.notes[0]
     lookback = figure.panel("lookback p")
     assert isinstance(lookback, Heatmap)
@@ -95,6 +98,46 @@ def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
     assert {panel.key.split()[1] for panel in both.panels} == {"p", "q"}
 
 
+def test_alike_questions_compared(spectral: xr.Dataset) -> None:
+    figure = figure_of("spectral", spectral, within=True, value="all")
+    assert figure.title.startswith("Which heads differ between wrong and correct answers, alike questions compared")
+    for panel in maps_of(figure):
+        key, row = panel.key.split()
+        np.testing.assert_array_equal(panel.values, spectral[f"{row}_within"].sel(part="whole", feature=key).values)
+    (note,) = figure.notes
+    assert (
+        "Van Elteren's stratified test of wrong against correct answers within strata of topic (3 with both kinds, 160"
+        in note
+    )
+    assert "an AUROC of 0.66 (or 1 minus it)" in note
+    high = 100 * float(spectral["null_high_within"].sel(part="whole", feature="laplacian"))
+    assert f"{high:.2g} % (Laplacian eigenvalues) of the heads have p < 0.05" in note
+
+
+def test_the_footer_says_how_many_heads_remain_among_alike_questions(spectral: xr.Dataset) -> None:
+    counts = [
+        ", ".join(str(int((spectral[name].sel(part="whole", feature=key) < 0.05).sum())) for key in PAIR)
+        for name in ("q", "q_within", "q_strict")
+    ]
+    (note,) = figure_of("spectral", spectral).notes
+    assert (
+        f"Heads with q < 0.05 (AttnScore, Laplacian eigenvalues): {counts[0]}; within strata of topic: {counts[1]}; "
+        f"of topic x length band: {counts[2]}. With 80 % power" in note
+    )
+
+
+def test_a_dataset_of_the_first_version_can_still_be_drawn(spectral: xr.Dataset) -> None:
+    old = as_version_1(spectral)
+    check(old, dataset_spec("spectral").schema)
+    assert "The question's own influence was not controlled for." in figure_of("spectral", old).notes[0]
+    assert (
+        "40 pairs of a wrong and a correct answer of the same length"
+        in figure_of("spectral", old, matched=True).notes[0]
+    )
+    with pytest.raises(StudyError, match="headwise build --redo spectral"):
+        figure_of("spectral", old, within=True)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -103,6 +146,7 @@ def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
         ({"part": "answr"}, "no part 'answr'. Did you mean 'answer'"),
         ({"value": "efect"}, "cannot show 'efect'. Did you mean 'effect'"),
         ({"value": "effect", "matched": True}, "leave out matched, or show p or q"),
+        ({"within": True, "matched": True}, "give within or matched"),
     ],
 )
 def test_unknown_names_are_refused(spectral: xr.Dataset, options: dict[str, object], message: str) -> None:
@@ -124,7 +168,7 @@ def test_a_logarithmic_scale_tells_small_p_values_apart(spectral: xr.Dataset, tm
 
 
 def test_without_pairs_matched_is_refused(spectral: xr.Dataset) -> None:
-    with pytest.raises(StudyError, match="has no answers paired by length"):
+    with pytest.raises(StudyError, match="has no answers of the same length"):
         figure_of("spectral", spectral.drop_vars(["p_matched", "q_matched"]), matched=True)
 
 

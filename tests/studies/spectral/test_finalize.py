@@ -9,6 +9,7 @@ from scipy.stats import mannwhitneyu
 
 from headwise.core.errors import DataError
 from headwise.instruments import PARTS
+from headwise.stats import minimum_detectable_auroc
 from headwise.studies.spectral import detection, measure
 from headwise.studies.spectral.finalize import FEATURE_INFO, head_tests
 from headwise.studies.spectral.spec import SpectralOptions
@@ -84,9 +85,57 @@ def test_the_dataset_says_what_it_holds(planted):
     assert maps["part"].values.tolist() == list(PARTS)
     counts = json.loads(maps.attrs["counts"])
     assert counts["wrong"] + counts["correct"] == N
-    assert 0 < counts["pairs"] <= min(counts["wrong"], counts["correct"])
+    strata = json.loads(maps.attrs["strata"])
+    assert strata["within"] == {"kind": "topic", "strata": 2, "answers": N} and strata["matched"]["strata"] == 7
     assert bool((maps["effect_low"] <= maps["effect"]).all())
     assert bool((maps["effect"] <= maps["effect_high"]).all())
+
+
+def test_heads_that_carry_only_the_topic_show_nothing_among_alike_questions():
+    """The planted heads follow how often a topic is answered wrongly, and nothing of the single answer."""
+    rng = np.random.default_rng(8)
+    topic = rng.integers(0, 12, N * 2)
+    hard = np.linspace(-2, 2, 12)[topic]
+    wrong = rng.random(N * 2) < 1 / (1 + np.exp(-hard))
+    answers = answers_of(wrong, rng).assign(topic=("example", [f"topic {one}" for one in topic]))
+    maps = head_tests(readings_of(hard, rng, strength=1.0), answers, SpectralOptions())
+    for feature in ("attention_score", "laplacian"):
+        found = maps.sel(feature=feature, part="whole")
+        assert all(float(found["q"].sel(layer=layer, head=head)) < 1e-4 for layer, head in PLANTED)
+        assert int((found["q_within"] < 0.05).sum()) <= 1  # a false discovery in one of twenty maps
+        assert float(found["null_p"]) < 0.05 < float(found["null_p_within"])
+        inside = [float(found["effect_within"].sel(layer=layer, head=head)) for layer, head in PLANTED]
+        assert np.mean(inside) == pytest.approx(0.5, abs=0.03)
+        assert abs(float(found["effect"].sel(layer=2, head=3)) - 0.5) > 0.15
+
+
+def test_heads_that_carry_the_error_show_it_among_alike_questions():
+    rng = np.random.default_rng(9)
+    topic = rng.integers(0, 12, N)
+    wrong = rng.random(N) < 1 / (1 + np.exp(-np.linspace(-1.5, 1.5, 12)[topic]))
+    answers = answers_of(wrong, rng).assign(topic=("example", [f"topic {one}" for one in topic]))
+    maps = head_tests(readings_of(wrong, rng), answers, SpectralOptions())
+    planted_here = np.zeros((LAYERS, HEADS), dtype=bool)
+    planted_here[tuple(np.transpose(PLANTED))] = True
+    for name in ("q", "q_within", "q_strict", "q_matched"):
+        found = maps[name].transpose(..., "layer", "head").values < 0.05  # in twelve maps, each drawn for itself
+        assert found[..., planted_here].all(), name
+        false = (found & ~planted_here).sum((-2, -1)) / found.sum((-2, -1))
+        assert false.mean() < 0.1, name  # at most 5 % are expected
+    truth = 0.855  # of a shift of 1.5 standard deviations: Φ(1.5 / √2)
+    inside = maps["effect_within"].sel(feature="laplacian", part="whole")
+    assert np.mean([float(inside.sel(layer=layer, head=head)) for layer, head in PLANTED]) == pytest.approx(
+        truth, abs=0.04
+    )
+
+
+def test_what_could_have_been_found_is_that_of_these_answers(planted):
+    readings, answers = planted
+    maps = head_tests(readings, answers, SpectralOptions())
+    wrong = answers["label"].values == "wrong"
+    expected = minimum_detectable_auroc(wrong.sum(), (~wrong).sum(), tests=LAYERS * HEADS)
+    assert maps["detectable"].values == pytest.approx(expected, rel=1e-5)
+    assert (maps["detectable_within"] >= maps["detectable"]).all()
 
 
 def test_the_detectors_tell_the_planted_difference(planted):

@@ -129,7 +129,8 @@ SPECTRAL = DatasetSpec(
         "attention that each token receives (mean over the queries that can attend to it) minus its "
         "attention to itself. Features of wrong and correct answers are compared per head with a two-sided "
         "Mann-Whitney U test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests "
-        "on permuted labels give the null. Only column sums and the diagonal are needed, so no map is stored.",
+        "on permuted labels give the null. The question alone says much about its answer, so the tests are repeated "
+        "within strata of alike questions (van Elteren's test, labels permuted within strata). Only column sums and the diagonal are needed, so no map is stored.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
@@ -156,20 +157,93 @@ SPECTRAL = DatasetSpec(
         Variable(
             "p_matched",
             (PART, FEATURE, LAYER, HEAD),
-            "p-value with wrong and correct answers paired by length",
+            "p-value (van Elteren) with wrong answers compared with correct ones of the same length",
             dtype="float32",
         ),
         Variable(
             "q_matched",
             (PART, FEATURE, LAYER, HEAD),
-            "q-value with wrong and correct answers paired by length",
+            "q-value with wrong answers compared with correct ones of the same length",
             dtype="float32",
         ),
+        Variable(
+            "p_within",
+            (PART, FEATURE, LAYER, HEAD),
+            "p-value (van Elteren) within strata of alike questions",
+            dtype="float32",
+            required=False,
+        ),
+        Variable(
+            "q_within",
+            (PART, FEATURE, LAYER, HEAD),
+            "q-value (Benjamini-Hochberg over the map) within strata of alike questions",
+            dtype="float32",
+            required=False,
+        ),
+        Variable(
+            "effect_within",
+            (PART, FEATURE, LAYER, HEAD),
+            "AUROC of the single feature within strata of alike questions",
+            dtype="float32",
+            interval=True,
+            required=False,
+        ),
+        Variable(
+            "p_strict",
+            (PART, FEATURE, LAYER, HEAD),
+            "p-value (van Elteren) within the stricter strata, which have alike answer lengths as well",
+            dtype="float32",
+            required=False,
+        ),
+        Variable(
+            "q_strict",
+            (PART, FEATURE, LAYER, HEAD),
+            "q-value within the stricter strata, which have alike answer lengths as well",
+            dtype="float32",
+            required=False,
+        ),
         Variable("share", (PART, FEATURE), "share of heads with p < 0.05"),
-        Variable("share_matched", (PART, FEATURE), "share of heads with p < 0.05, answers paired by length"),
+        Variable("share_matched", (PART, FEATURE), "share of heads with p < 0.05 among answers of the same length"),
         Variable("null_mean", (PART, FEATURE), "share of heads with p < 0.05 with permuted labels, mean"),
         Variable("null_high", (PART, FEATURE), "share of heads with p < 0.05 with permuted labels, 95th percentile"),
         Variable("null_p", (PART, FEATURE), "permutation p-value of the share of heads with p < 0.05"),
+        Variable("share_within", (PART, FEATURE), "share of heads with p < 0.05 within strata", required=False),
+        Variable(
+            "null_mean_within",
+            (PART, FEATURE),
+            "share of heads with p < 0.05 with labels permuted within strata, mean",
+            required=False,
+        ),
+        Variable(
+            "null_high_within",
+            (PART, FEATURE),
+            "share of heads with p < 0.05 with labels permuted within strata, 95th percentile",
+            required=False,
+        ),
+        Variable(
+            "null_p_within",
+            (PART, FEATURE),
+            "permutation p-value of the share of heads with p < 0.05 within strata",
+            required=False,
+        ),
+        Variable(
+            "null_p_strict",
+            (PART, FEATURE),
+            "permutation p-value of the share of heads with p < 0.05 within the stricter strata",
+            required=False,
+        ),
+        Variable(
+            "detectable",
+            (PART, FEATURE),
+            "smallest AUROC of one head that would be found at 80 % power (Bonferroni over the heads)",
+            required=False,
+        ),
+        Variable(
+            "detectable_within",
+            (PART, FEATURE),
+            "smallest AUROC of one head within strata that would be found at 80 % power (Bonferroni over the heads)",
+            required=False,
+        ),
         Variable(
             "per_example",
             (EXAMPLE, PART, FEATURE, LAYER, HEAD),
@@ -179,6 +253,8 @@ SPECTRAL = DatasetSpec(
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool"),
         Variable("answer_tokens", (EXAMPLE,), "length of the answer", unit="tokens"),
         Variable("topic", (EXAMPLE,), "topic of the question", dtype=TEXT),
+        Variable("stratum", (EXAMPLE,), "stratum of alike questions", dtype="int64", required=False),
+        Variable("stratum_strict", (EXAMPLE,), "stricter stratum", dtype="int64", required=False),
         Variable("part", (PART,), dtype=TEXT, coordinate=True),
         Variable("feature", (FEATURE,), dtype=TEXT, coordinate=True),
         Variable("label", (FEATURE,), dtype=TEXT, coordinate=True),
@@ -205,7 +281,10 @@ SPECTRAL = DatasetSpec(
             "combined by the Cauchy method; p_min: the smallest of them, corrected for their number.",
             "all",
         ),
-        "matched": FigureOption("Use the tests on answers paired by length."),
+        "within": FigureOption(
+            "Compare answers to alike questions only: within strata (topic x difficulty where known)."
+        ),
+        "matched": FigureOption("Compare answers of exactly the same length only."),
         "scale": FigureOption(
             "Scale of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
         ),
@@ -215,12 +294,14 @@ SPECTRAL = DatasetSpec(
         FigureVariant("log", "p, log scale", {"scale": "log"}),
         FigureVariant("effect", "Effect size", {"value": "effect"}),
         FigureVariant("q", "q-value", {"value": "q"}),
-        FigureVariant("matched", "Paired by length", {"matched": True}),
+        FigureVariant("within", "Alike questions", {"within": True}),
+        FigureVariant("matched", "Same length", {"matched": True}),
         FigureVariant("answer", "Answer tokens only", {"part": "answer"}),
         FigureVariant("features", "All features", {"features": None}),
     ),
     words="words:describe",
     head_sets="heads:head_sets",
+    readable_since=1,  # without tests within strata, and with random pairs of answers of the same length
     head_columns=(
         HeadColumn(
             "effect",
@@ -228,7 +309,9 @@ SPECTRAL = DatasetSpec(
             high="effect_high",
             p="p",
             q="q",
-            q_paired="q_matched",
+            q_matched="q_matched",
+            within="effect_within",
+            q_within="q_within",
             level=0.5,
             baseline_name="no difference",
             definition="AUROC of this feature alone: above 0.5 it is larger in wrong answers",
@@ -237,7 +320,9 @@ SPECTRAL = DatasetSpec(
     default_columns=(
         "spectral.whole.laplacian.effect",
         "spectral.whole.laplacian.q",
+        "spectral.whole.laplacian.q_within",
         "spectral.whole.attention_score.q",
+        "spectral.whole.attention_score.q_within",
     ),
     on_own_answers=True,
     readable_since=1,  # version 1 averaged the ten largest eigenvalues over the answer's tokens as well
@@ -246,7 +331,7 @@ SPECTRAL = DatasetSpec(
 SPEC = StudySpec(
     name="spectral",
     package=__package__,
-    version=2,
+    version=3,
     options=SpectralOptions,
     produces=(DETECTION, SPECTRAL),
     depends_on=("answers",),

@@ -1,7 +1,8 @@
 """The spectral study in words: which heads' attention differs between wrong and correct answers?
 
 Thresholds are fixed and stated in every sentence. For a map in which no more heads differ than with permuted labels, the
-text says so and claims nothing else. Every number is computed from the Dataset and recorded with its source in
+text says so and claims nothing else. What remains once the question and the length of the answer are controlled for is in
+``controls_words``. Every number is computed from the Dataset and recorded with its source in
 `Description.numbers`.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
-from headwise.stats import auroc_rows
+from headwise.studies.spectral import controls_words
 
 ALPHA = 0.05
 PAIR = ("attention_score", "laplacian")  # the two maps of the figure
@@ -50,6 +50,7 @@ class SpectralAccessor:
         if not self.counts and "wrong" in dataset:
             wrong = int(dataset["wrong"].values.astype(bool).sum())
             self.counts = {"wrong": wrong, "correct": dataset.sizes[EXAMPLE] - wrong}
+        self.strata: dict[str, dict[str, Any]] = json.loads(dataset.attrs.get("strata", "{}"))
         self.measured = [key for key in self.keys if self.has(key)]
         self.pair = [key for key in PAIR if key in self.measured]
 
@@ -78,7 +79,7 @@ class SpectralAccessor:
         return (q < ALPHA).astype(float).where(q.notnull())
 
     def retained(self, key: str) -> int | None:
-        """Heads with q < 0.05 both on all answers and on answers paired by length; None where that was not tested."""
+        """Heads with q < 0.05 both on all answers and among those of the same length; None where that was not tested."""
         if not self.has(key, "q_matched"):
             return None
         return int(((self.map(key, "q_matched") < ALPHA) & (self.significant(key) > 0)).sum())
@@ -158,7 +159,7 @@ def _add_axes(writer: Writer, data: SpectralAccessor) -> None:
 
 
 def _add_details(writer: Writer, data: SpectralAccessor) -> None:
-    """One entry per feature: how many heads differ, which most, in which direction, where, and with lengths paired."""
+    """One entry per feature: how many heads differ, which most, in which direction, where, and among alike questions."""
     for key in data.keys:
         meaning = data.text(key, "definition")
         intro = f"{data.label(key)}{f' ({meaning})' if meaning else ''}:"
@@ -167,7 +168,8 @@ def _add_details(writer: Writer, data: SpectralAccessor) -> None:
             continue
         sentences = [f"{intro} {_shares(writer, data, key)}.", _chance(writer, data, key)]
         if data.finds(key):
-            sentences += [part(writer, data, key) for part in (_strongest, _direction, _clusters, _matched)]
+            sentences += [part(writer, data, key) for part in (_strongest, _direction, _clusters)]
+            sentences += [controls_words.within(writer, data, key), controls_words.same_length(writer, data, key)]
         sentences.append(narrator.missing_heads(writer, key, int(data.map(key).isnull().sum())))
         writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
 
@@ -258,28 +260,6 @@ def _clusters(writer: Writer, data: SpectralAccessor, key: str) -> str:
         return ""
     count = writer.count(total, f"{kind}-count {key}", "head")
     return f"Of the {count} {rule}, neighbours form clusters, larger than in 95 % of shuffled maps, in {listed(boxes)}."
-
-
-def _matched(writer: Writer, data: SpectralAccessor, key: str) -> str:
-    if not data.has(key, "p_matched"):
-        return ""
-    left = data.under(key, "p_matched")
-    text = (
-        f"With wrong and correct answers paired by length{_pairs(writer, data)}, "
-        f"{writer.count(left.count, f'under p_matched {key}')} "
-        f"({writer.percent(left.share, f'under-percent p_matched {key}')}) "
-        f"{'has' if left.count == 1 else 'have'} p < {writer.number(ALPHA, 'constant')}"
-    )
-    found, stay = data.under(key, "q").count, data.retained(key)
-    if not found or stay is None:
-        return f"{text}."
-    of = f"the {writer.count(found, f'under q {key}')} heads" if found > 1 else "the one head"
-    still = f"{writer.count(stay, f'stay {key}')} still {'has' if stay == 1 else 'have'}" if stay else "none still has"
-    return f"{text}; of {of} with q < {writer.number(ALPHA, 'constant')}, {still} it."
-
-
-def _pairs(writer: Writer, data: SpectralAccessor) -> str:
-    return f" ({writer.count(data.counts['pairs'], 'count pairs', 'pair')})" if "pairs" in data.counts else ""
 
 
 # ---- observations ---------------------------------------------------------------------------------------------------
@@ -403,7 +383,8 @@ def _add_caveats(writer: Writer, data: SpectralAccessor) -> None:
             "under chance that share varies more than with independent tests; the comparison with permuted labels "
             "accounts for that.",
         )
-    writer.add("caveats", _length(writer, data))
+    for caveat in (controls_words.question_caveat, controls_words.power_caveat, controls_words.length_caveat):
+        writer.add("caveats", caveat(writer, data))
     if any(key in ("laplacian", "attention") for key in data.measured):
         writer.add("caveats", "Averaging the ten largest eigenvalues into one number is our choice.")
     if not data.origin.get("parameters", {}).get("judge"):
@@ -411,31 +392,6 @@ def _add_caveats(writer: Writer, data: SpectralAccessor) -> None:
     writer.add(
         "caveats",
         "This is one model on one set of questions, and a head that differs need not be a cause of the error.",
-    )
-
-
-def _medians(writer: Writer, lengths: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Median tokens of wrong and of correct answers."""
-    named = zip(lengths, ("wrong", "correct"), strict=True)
-    return [writer.number(float(np.median(tokens)), f"length {kind}") for tokens, kind in named]
-
-
-def _length(writer: Writer, data: SpectralAccessor) -> str:
-    lengths = data.lengths()
-    if lengths is None:
-        return "Answer lengths are not recorded, so what length alone would explain is unknown."
-    medians, (wrong, correct) = _medians(writer, lengths), lengths
-    is_wrong = np.arange(wrong.size + correct.size) < wrong.size
-    auroc = float(auroc_rows(np.concatenate([wrong, correct]), is_wrong))
-    text = (
-        f"Length is a confounder: wrong answers have {medians[0]} tokens and correct ones {medians[1]} (medians), and "
-        f"length alone separates them with an AUROC of {writer.number(auroc, 'length auroc')} over all answers"
-    )
-    if not any(data.has(key, "p_matched") for key in data.measured):
-        return f"{text}."
-    return (
-        f"{text}. Pairing answers by length removes that, but leaves fewer answers, so some heads lose significance to "
-        "sample size alone."
     )
 
 
@@ -450,7 +406,7 @@ def _headline(writer: Writer, data: SpectralAccessor) -> str:
         for key in data.pair
     ]
     found = f"{first} {listed(shares)}." if shares else first
-    return f"{found} {_paired(writer, data, data.pair)}".strip()
+    return f"{found} {controls_words.headline(writer, data)}".strip()
 
 
 def _verdict(writer: Writer, data: SpectralAccessor, key: str) -> str:
@@ -459,26 +415,6 @@ def _verdict(writer: Writer, data: SpectralAccessor, key: str) -> str:
     if math.isnan(p):
         return q
     return f"{q}; {'more' if p < ALPHA else 'not more'} than with permuted labels"
-
-
-def _paired(writer: Writer, data: SpectralAccessor, pair: Sequence[str]) -> str:
-    """What remains of the maps with answers paired by length; empty where that was not tested, or nothing was found."""
-    tested = [(key, stay) for key in pair if (stay := data.retained(key)) is not None and data.under(key, "q").count]
-    if not tested:
-        return ""
-    parts = [
-        f"{writer.count(stay, f'stay {key}')} of {writer.count(data.under(key, 'q').count, f'under q {key}', 'head')} "
-        f"for {data.label(key)}"
-        for key, stay in tested
-    ]
-    lengths, reason = data.lengths(), "Attention depends on the length of a text"
-    if lengths is not None:
-        wrong, correct = _medians(writer, lengths)
-        reason = f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians)"
-    return (
-        f"{reason}: with wrong and correct answers paired by length{_pairs(writer, data)}, q < "
-        f"{writer.number(ALPHA, 'constant')} still holds in {listed(parts)}."
-    )
 
 
 describe = Narrative(
