@@ -208,11 +208,9 @@ def _within(chosen: xr.Dataset, keys: list[str]) -> str:
     strata = strata_of(chosen)
     text = f"Heads with q < {ALPHA} ({', '.join(_label(chosen, key) for key in keys)}): {counts[0]}; within strata of "
     text += f"{strata.get('within', {}).get('kind', 'alike questions')}: {counts[1]}"
-    return (
-        f"{text}; of {strata.get('strict', {}).get('kind', 'stricter kind')}: {counts[2]}."
-        if len(counts) > 2
-        else f"{text}."
-    )
+    if len(counts) > 2:
+        text += f"; of {strata.get('strict', {}).get('kind', 'stricter kind')}: {counts[2]}"
+    return f"{text}."
 
 
 def _power(chosen: xr.Dataset, keys: list[str], kind: str) -> str:

@@ -130,7 +130,8 @@ SPECTRAL = DatasetSpec(
         "attention to itself. Features of wrong and correct answers are compared per head with a two-sided "
         "Mann-Whitney U test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests "
         "on permuted labels give the null. The question alone says much about its answer, so the tests are repeated "
-        "within strata of alike questions (van Elteren's test, labels permuted within strata). Only column sums and the diagonal are needed, so no map is stored.",
+        "within strata of alike questions (van Elteren's test, labels permuted within strata). Only column sums "
+        "and the diagonal are needed, so no map is stored.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
