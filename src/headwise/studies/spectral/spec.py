@@ -302,7 +302,6 @@ SPECTRAL = DatasetSpec(
     ),
     words="words:describe",
     head_sets="heads:head_sets",
-    readable_since=1,  # without tests within strata, and with random pairs of answers of the same length
     head_columns=(
         HeadColumn(
             "effect",
@@ -326,7 +325,8 @@ SPECTRAL = DatasetSpec(
         "spectral.whole.attention_score.q_within",
     ),
     on_own_answers=True,
-    readable_since=1,  # version 1 averaged the ten largest eigenvalues over the answer's tokens as well
+    # 1: the ten largest eigenvalues for the answer's tokens as well; 1 and 2: no strata, random pairs of equal length
+    readable_since=1,
 )
 
 SPEC = StudySpec(
