@@ -58,7 +58,7 @@ def test_what_it_says_follows_the_numbers() -> None:
         "In none of 4 tasks does ablating the relation's heads cost significantly more than ablating random ones"
         in text
     )
-    assert "larger than the spill" not in text
+    assert "larger than the side effect" not in text
 
 
 def test_the_headline_tells_natural_before_forced() -> None:

@@ -51,9 +51,9 @@ def test_suppression_is_told_as_such(relations: xr.Dataset) -> None:
     assert words.observations == ()
 
 
-def test_an_unclassified_head_is_told_by_what_comes_nearest(relations: xr.Dataset) -> None:
+def test_a_head_without_a_category_is_told_by_what_comes_nearest(relations: xr.Dataset) -> None:
     words = head_in_words("L0H0", relations)
-    assert words.overview == ("L0H0 is unclassified.",)
+    assert words.overview == ("L0H0 has no category.",)
     assert len(words.detail) == 3
 
 

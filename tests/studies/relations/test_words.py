@@ -138,7 +138,7 @@ def test_chance_is_told(relations: xr.Dataset) -> None:
     assert "With shuffled targets" in words.short()
     relations["member_beyond_null"].loc[{"layer": 3, "head": 1}] = False
     said = "\n".join(describe("relations", relations).observations)
-    assert "the others may know a relation's targets without knowing which belongs to which source" in said
+    assert "the others may promote a relation's targets without regard to the source" in said
 
 
 def test_nothing_found_is_told_as_nothing(make_relations: Callable[..., xr.Dataset]) -> None:

@@ -75,8 +75,8 @@ def _add_axes(writer: Writer) -> None:
     )
     writer.add(
         "axes",
-        "An effect is the accuracy without random heads minus the accuracy without the relation's heads, a mean over all "
-        "numbers of ablated heads; a spill is the same on the other tasks.",
+        "The effect is how much more accuracy the relation's own task loses when its heads are ablated than when as many "
+        "random heads are, averaged over all numbers of ablated heads; the side effect is the same for the other tasks.",
     )
 
 
@@ -121,7 +121,9 @@ def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
         )
         parts.append(f"{own} without {heads} (random: {random})")
     effect = _ranged(writer, dataset, "effect", name)
-    spill = f", spill {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
+    spill = (
+        f", side effect {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
+    )
     writer.add("detail", f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}.")
 
 
@@ -165,9 +167,9 @@ def _apart(writer: Writer, dataset: xr.Dataset) -> str:
     if not needed(dataset):
         return ""
     if not names:
-        return "In none of them is the effect significantly larger than the spill: the heads matter to other tasks as well."
+        return "The effect is significantly larger than the side effect in none of them: the heads matter to other tasks, too."
     count = writer.count(len(names), "specific")
-    return f"The effect is significantly larger than the spill in {count}: {listed(names)}."
+    return f"The effect is significantly larger than the side effect in {count}: {listed(names)}."
 
 
 def needed(dataset: xr.Dataset) -> list[str]:

@@ -184,8 +184,8 @@ def _depth(writer: Writer, reading: RelationsReading, category: str) -> str:
         return ""
     parts = [writer.percent(mean, f"third {category} {index}") for index, mean in enumerate(trend.means)]
     return (
-        f"It holds {parts[0]} of the heads of the early, {parts[1]} of the middle and {parts[2]} of the late third of the "
-        f"layers; the layer with most of them is {writer.number(trend.peak_layer, f'peak {category}')}."
+        f"Share of heads: early layers {parts[0]}, middle {parts[1]}, late {parts[2]}; the layer with most of them is "
+        f"{writer.number(trend.peak_layer, f'peak {category}')}."
     )
 
 
@@ -273,8 +273,8 @@ def _chance(writer: Writer, reading: RelationsReading) -> str:
         return f"{text}. Every head with a category has one {rule}."
     return (
         f"{text}. Of the {writer.count(classified, 'classified', 'head')} with a category, "
-        f"{writer.count(beyond, 'beyond-null')} have one {rule}; the others may know a relation's targets without knowing "
-        "which belongs to which source."
+        f"{writer.count(beyond, 'beyond-null')} have one {rule}; the others may promote a relation's targets without "
+        "regard to the source."
     )
 
 
@@ -283,7 +283,8 @@ def _easy(writer: Writer, reading: RelationsReading) -> str:
     rates = {name: reading.false_positive(name) for name in reading.relations}
     found = sorted((name for name in rates if rates[name] > EASY_RATE), key=lambda name: -rates[name])
     if not found:
-        return f"In no relation do more than {writer.percent(EASY_RATE, 'constant')} of the shuffled scores pass."
+        rate = writer.percent(EASY_RATE, "constant")
+        return f"In no relation are more than {rate} of the scores with shuffled targets above the threshold."
     named = [f"{name} ({writer.percent(rates[name], f'false-positive {name}')})" for name in found]
     return (
         f"The threshold is easy to pass (with shuffled targets in more than {writer.percent(EASY_RATE, 'constant')} of the "
@@ -326,8 +327,8 @@ def _add_caveats(writer: Writer, reading: RelationsReading) -> None:
         )
     writer.add(
         "caveats",
-        "Weights show what a head would write if it attended to the source word, not when it does so. An unclassified head "
-        "may have a function that is not on this list. The pairs are a sample of each relation, without words of several "
+        "Weights show what a head would write if it attended to the source word, not when it does so. A head without a "
+        "category may have a function that is not on this list. The pairs are a sample of each relation, without words of several "
         "tokens.",
     )
 
@@ -337,8 +338,8 @@ def _headline(writer: Writer, reading: RelationsReading) -> str:
     return (
         f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
         f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(len(reading.several()), 'several')} with several "
-        f"categories and {writer.count(reading.with_categories(0), 'with 0')} unclassified. With shuffled targets "
-        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores pass."
+        f"categories and {writer.count(reading.with_categories(0), 'with 0')} without a category. With shuffled targets "
+        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores are above the threshold."
     )
 
 
@@ -372,7 +373,7 @@ def head_in_words(
         writer.add("overview", f"{name} was not measured: its layer has no such head.")
         return writer.finish("")
     categories = str(relations["categories"].sel(cell).values)
-    overview = f"{name} belongs to: {categories}." if categories else f"{name} is unclassified."
+    overview = f"{name} belongs to: {categories}." if categories else f"{name} has no category."
     writer.add("overview", overview)
     _add_relations(writer, reading, cell, bool(categories))
     if salience is not None:
