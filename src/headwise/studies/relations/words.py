@@ -328,8 +328,8 @@ def _add_caveats(writer: Writer, reading: RelationsReading) -> None:
     writer.add(
         "caveats",
         "Weights show what a head would write if it attended to the source word, not when it does so. A head without a "
-        "category may have a function that is not on this list. The pairs are a sample of each relation, without words of several "
-        "tokens.",
+        "category may have a function that is not on this list. The pairs are a sample of each relation, without words of "
+        "several tokens.",
     )
 
 
