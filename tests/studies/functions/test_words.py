@@ -176,7 +176,7 @@ def test_planted_heads_are_named() -> None:
     retrieval = next(line for line in words.detail if line.startswith("Retrieval (low order):"))
     assert "are L2H1 (0.02 ±" in retrieval and "L3H0 (0.012 ±" in retrieval
     assert "6 of 270 heads (2.2 %) belong to the function (up to the elbow)" in retrieval
-    assert "5 of them in no other function" in retrieval
+    assert "5 of them belong to no other function" in retrieval
     assert "Of these heads 100 % are in the early" in retrieval
     inference = next(line for line in words.detail if line.startswith("Inference (high order):"))
     assert "the layer with most of them is 13." in inference
