@@ -207,7 +207,7 @@ def test_a_table_that_knows_nothing(make_detection: Callable[..., xr.Dataset], s
 def test_length_that_is_not_there_is_missed(detection: xr.Dataset) -> None:
     words = describe("detection", detection.drop_sel(detector="length").assign_attrs(reference=""))
     assert "The answer's length is not in this table" in "\n".join(words.observations)
-    assert "Minus that of" not in words.text()
+    assert "Difference from" not in words.text()
     assert "length alone" not in words.short()
 
 

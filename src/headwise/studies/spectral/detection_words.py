@@ -220,7 +220,7 @@ def _gain(writer: Writer, data: DetectionAccessor, name: str) -> str:
     low, high = (writer.number(end, f"gain_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
     clear = "" if ends[0] > 0 or ends[1] < 0 else "; not a significant difference"
     reference = data.label(str(data.reference))
-    return f"Minus that of {reference}: {writer.number(gain, f'gain {name}')} ({low} to {high}{clear})."
+    return f"Difference from {reference}: {writer.number(gain, f'gain {name}')} ({low} to {high}{clear})."
 
 
 def _within(writer: Writer, data: DetectionAccessor, name: str) -> str:
@@ -397,7 +397,7 @@ def _by_k(writer: Writer, data: DetectionAccessor, name: str) -> str:
     ends = [f"{writer.number(curve[k], f'by_k {name} {k}')} with k = {writer.number(k, 'edge')}" for k in (first, last)]
     text = f"{data.label(name)} has an AUROC of {ends[0]} and of {ends[1]} eigenvalues per head"
     if best in (first, last):
-        return f"{text}; no k between is better." if len(curve) > 2 else f"{text}."
+        return f"{text}; no k in between is better." if len(curve) > 2 else f"{text}."
     return f"{text}; the best k is {writer.number(best, 'edge')} ({writer.number(curve[best], f'by_k {name} {best}')})."
 
 
