@@ -126,7 +126,7 @@ def test_percentiles_are_among_all_heads_also_when_filtered(headwise, joined):
 
 
 def test_agreement_is_drawn_and_told(headwise, joined, tmp_path):
-    assert "head sets of relations, functions and profile" in headwise("describe", joined, "agreement").out
+    assert "head sets of profile, relations and functions" in headwise("describe", joined, "agreement").out
     path = tmp_path / "agreement.svg"
     assert headwise("show", joined, "agreement", "-o", path).code == 0
     assert "Do the studies agree?" in path.read_text(encoding="utf-8")
