@@ -36,7 +36,8 @@ def test_help_lists_them_with_type_meaning_and_example(headwise: Any, study: str
     assert said.code == 0, said.err
     text = re.sub(r"[\s│]+", " ", said.out)
     for name, option in OPTIONS[study].items():
-        assert f"--{name.replace('_', '-')} <" in text
+        takes = "" if figure_types(study)[name] is bool else "(NAMES|NUMBERS?|TEXT) "
+        assert re.search(f"--{name.replace('_', '-')} {takes}{re.escape(option.meaning.split(' ')[0])}", text)
         assert option.meaning.split(":")[0] in text and option.example in text
     assert f"headwise show atlas {study}" in text
     assert ("Options of the" in text) == bool(OPTIONS[study])
