@@ -246,7 +246,7 @@ def test_heads_that_carry_the_error_gain_over_the_question_and_within_strata():
     one = table.sel(detector="topic + heads")
     assert float(one["gain_low"]) > 0.03 and float(one["gain_p"]) < 0.001
     assert float(table["auroc_within_low"].sel(detector="heads")) > 0.6
-    assert float(table["auroc_within"].sel(detector="topic")) == pytest.approx(0.5)  # all ties within a topic and fold
+    assert float(table["auroc_within"].sel(detector="topic")) == pytest.approx(0.5)  # all ties within a topic
     assert dict(zip(table["detector"].values, table["kind"].values, strict=True)) == {
         "topic": "question", "heads": "supervised", "topic + heads": "with question", "first head": "score",
     }  # fmt: skip

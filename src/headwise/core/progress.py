@@ -1,4 +1,4 @@
-"""How far a long computation is, told to whoever listens: no function between them has to pass a callback on.
+"""How far a long computation is, for a listener far away: no function in between has to pass a callback on.
 
     with reporting(lambda what, done, total: print(f"{what}: {done} of {total}")):
         table = detector_table(...)                    # calls report("detectors", 3, 40) as it goes
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["Steps", "report", "reporting"]
+__all__ = ["StepCount", "report", "reporting"]
 
 Report = Callable[[str, int, int], object]
 _LISTENER: ContextVar[Report | None] = ContextVar("headwise_progress", default=None)
@@ -20,7 +20,7 @@ _LISTENER: ContextVar[Report | None] = ContextVar("headwise_progress", default=N
 
 @contextmanager
 def reporting(listener: Report) -> Iterator[None]:
-    """Inside the block, ``listener`` is told what is computed, how much of it is done, and of how much."""
+    """Inside the block, ``listener`` is called with what is computed, how much of it is done, and of how much."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -41,11 +41,11 @@ def report(what: str, done: int, total: int) -> None:
         listener(what, done, total)
 
 
-class Steps:
+class StepCount:
     """A count of steps, reported after each.
 
     >>> with reporting(print):
-    ...     steps = Steps("detectors", 2)
+    ...     steps = StepCount("detectors", 2)
     ...     steps()
     ...     steps()
     detectors 0 2

@@ -85,7 +85,7 @@ class Listener:
         """The number of examples of a study that are done."""
 
     def concluding(self, study: str, what: str, done: int, total: int) -> None:
-        """A study is measured, and its statistics are computed: so many steps of ``what``. Not told by a cluster."""
+        """A study is measured, and its statistics are computed: so many steps of ``what``. Not reported by a cluster."""
 
     def ended(self, study: str) -> None:
         """A study is in the atlas; not called for one that was there before."""

@@ -48,8 +48,8 @@ class LinearScore(NamedTuple):
     converged: bool = True
 
     def __call__(self, points: Floats) -> Floats:
-        """The log-odds of "wrong" of each point."""
-        return points @ self.weights + self.intercept
+        """The log-odds of "wrong" of each point, to ten decimals: equal points are ties, wherever they are in the matrix."""
+        return np.round(points @ self.weights + self.intercept, 10)
 
 
 def fit_linear(points: Floats, labels: Labels, *, components: int | None = COMPONENTS) -> LinearScore:

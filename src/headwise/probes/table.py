@@ -16,7 +16,7 @@ include the answer's length.
 | variables (each with _low, _high: the 95 % interval) | dims | |
 |---|---|---|
 | auroc | detector | mean over folds, k or layer chosen inside the training folds |
-| auroc_within | detector | over pairs of answers of the same stratum and, where learnt, of the same fold |
+| auroc_within | detector | over pairs of answers of the same stratum, by detectors that saw no answer of it |
 | gain | detector | auroc minus that of the reference, paired |
 | by_k | detector, rank | each k fixed beforehand |
 | by_layer | detector, layer | one layer alone, at the largest k |
@@ -34,7 +34,7 @@ rows can be compared with each other; ``pooled`` is their plain AUROC. NaN is "d
 
 Cost, twelve rows with all details (two of 27,000 columns, a hidden state of 30 layers): see docs/benchmarks.md; about
 linear in the number of answers. Rows, layers and k are fitted in parallel, one per core, or on a GPU where torch sees one.
-How far it is, is told by `core.progress`; ``fits`` and ``unconverged`` in the attributes count the regressions.
+Progress is reported through `core.progress`; ``fits`` and ``unconverged`` in the attributes count the regressions.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.dims import DETECTOR
 from headwise.core.errors import DataError, did_you_mean
-from headwise.core.progress import Steps
+from headwise.core.progress import StepCount
 from headwise.probes import table_rows
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.features import KS, as_feature_sets, choice_kind
@@ -59,7 +59,7 @@ from headwise.probes.generalisation import as_topics
 from headwise.probes.linear import COMPONENTS
 from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
 from headwise.stats.power import minimum_detectable_gain
-from headwise.stats.validation import MIN_PER_CLASS, as_groups, as_labels
+from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels
 
 __all__ = ["TableOptions", "compare_rows", "detector_table"]
 
@@ -144,13 +144,17 @@ def detector_table(
         name: kinds[name] == "supervised" and (options.details is None or name in options.details) for name in arrays
     }
     every = [table_rows.steps(array, name, options.ks, detailed[name]) for name, array in arrays.items()]
-    done = Steps("detectors", sum(every))
-    context = table_rows.FoldContext(wrong, fold_of, options.inner, options.seed, clusters, options.components, done)
+    done = StepCount("detectors", sum(every))
+    alike = as_groups(strata, len(wrong))
+    context = table_rows.FoldContext(
+        wrong, fold_of, options.inner, options.seed, clusters, options.components,
+        alike, _whole_strata(wrong, alike, options), done,
+    )  # fmt: skip
 
     supervised, parts, notes = {}, [], []
     for name, array in arrays.items():
         entry = table_rows.supervised(array, name, context, ks=options.ks)
-        supervised[name] = entry.evaluated
+        supervised[name] = entry
         notes += entry.notes
         parts.append(entry.row)
         if detailed[name]:
@@ -163,8 +167,6 @@ def detector_table(
         kind=(DETECTOR, list(kinds.values())),
         choice=(DETECTOR, [choice_kind(arrays[name]) if name in arrays else "" for name in kinds]),
     )
-    if strata is not None:
-        table = table.merge(table_rows.within_strata(table, strata, clusters))
     reference = options.reference or _strongest(table, "question")
     if reference is not None:
         gains = [compare_rows(table, name, reference, groups=clusters) for name in kinds]
@@ -178,10 +180,20 @@ def detector_table(
     return table.assign_attrs(
         n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()), folds=options.folds, inner=options.inner,
         seed=options.seed, reference=reference or "", notes=json.dumps(notes),
-        fits=sum(each.fits for each in supervised.values()),
-        unconverged=sum(each.unconverged for each in supervised.values()),
+        fits=sum(each.evaluated.fits for each in supervised.values()),
+        unconverged=sum(each.evaluated.unconverged for each in supervised.values()),
         interval="95 %, DeLong within folds, logit scale, inflated for shared training rows (Nadeau and Bengio)",
     )  # fmt: skip
+
+
+def _whole_strata(wrong: Labels, strata: NDArray[np.int64] | None, options: TableOptions) -> NDArray[np.int64] | None:
+    """Folds that divide no stratum; None where there are too few strata for them."""
+    if strata is None:
+        return None
+    try:
+        return assign_folds(wrong, folds=options.folds, seed=options.seed, groups=strata)
+    except DataError:
+        return None
 
 
 def _combined_kind(members: Sequence[str]) -> str:

@@ -15,23 +15,24 @@ from headwise.probes.crossvalidation import (
     CrossValidated,
     Done,
     cross_validate,
+    out_of_fold,
     paper_protocol,
     points_of,
     precision_recall,
 )  # fmt: skip
 from headwise.probes.features import Choice, choice_kind, choice_points, choices, default_choice, select
 from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer
-from headwise.probes.stacking import brier, cross_validate_stack, fit_platt
+from headwise.probes.stacking import brier, cross_validate_stack, fit_platt, stacked_out_of_fold
 from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.stratified import auroc_within
 from headwise.stats.validation import Labels
 
 __all__ = [
     "FoldContext", "Supervised", "as_score", "combined", "details", "joined", "steps", "supervised", "unsupervised",
-    "within_strata",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
+NOT_KNOWN = (float("nan"),) * 3
 
 
 class FoldContext(NamedTuple):
@@ -43,6 +44,10 @@ class FoldContext(NamedTuple):
     seed: int
     groups: NDArray[np.int64] | None
     components: int | None
+    strata: NDArray[np.int64] | None = None
+    """of questions that are alike"""
+    strata_fold_of: NDArray[np.int64] | None = None
+    """folds of whole strata; None: there are too few strata"""
     done: Done = lambda: None
     """called after each step of the work, which `steps` counts"""
 
@@ -54,6 +59,8 @@ class Supervised(NamedTuple):
     evaluated: CrossValidated
     points: Floats
     """the coordinates of the default choice"""
+    within: Floats | None
+    """scores by detectors that saw no answer of the stratum, at the default choice; None without strata"""
     kind: Choice
     choice: int
     notes: list[str]
@@ -67,7 +74,11 @@ def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequ
         candidates, context.labels, context.fold_of,
         inner=context.inner, seed=context.seed, groups=context.groups, components=context.components, done=context.done,
     )  # fmt: skip
-    row = _evaluated_row(name, evaluated, context)
+    default = default_choice(kind, available)
+    points, within = points_of(dict(candidates)[default]), None
+    if context.strata_fold_of is not None:
+        within = out_of_fold(points, context.labels, context.strata_fold_of, components=context.components)
+    row = _evaluated_row(name, evaluated, within, context)
     if kind:
         row["chosen"] = ((DETECTOR, FOLD), np.array([evaluated.chosen], dtype=np.float64))
         curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
@@ -81,8 +92,7 @@ def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequ
     )
     missing = sorted(set(ks) - set(available)) if kind == "k" else []
     notes = [f"{name}: no k of {', '.join(map(str, missing))}: some text is shorter"] if missing else []
-    default = default_choice(kind, available)
-    return Supervised(row, evaluated, points_of(dict(candidates)[default]), kind, default, notes)
+    return Supervised(row, evaluated, points, within, kind, default, notes)
 
 
 def steps(array: xr.DataArray, name: str, ks: Sequence[int], detailed: bool) -> int:
@@ -132,44 +142,28 @@ def details(
 def combined(
     name: str,
     members: Sequence[str],
-    evaluated: Mapping[str, CrossValidated],
+    entries: Mapping[str, Supervised],
     numbers: Mapping[str, Floats],
     context: FoldContext,
 ) -> xr.Dataset:
     """Several rows stacked, with weights learnt inside the training folds."""
-    blocks = [evaluated[member] for member in members if member in evaluated]
+    blocks = [entries[member].evaluated for member in members if member in entries]
     scores = [numbers[member] for member in members if member in numbers]
     stacked = cross_validate_stack(
         blocks, scores, context.labels, context.fold_of, inner=context.inner, seed=context.seed, groups=context.groups
     )  # fmt: skip
-    return _evaluated_row(name, stacked, context)
+    apart = [entries[member].within for member in members if member in entries]
+    known = [score for score in apart if score is not None]
+    within = None
+    if context.strata_fold_of is not None and len(known) == len(apart):
+        inputs = np.stack([*known, *scores], axis=1)
+        within = stacked_out_of_fold(inputs, context.labels, context.strata_fold_of)
+    return _evaluated_row(name, stacked, within, context)
 
 
 def unsupervised(name: str, scores: Floats, context: FoldContext) -> xr.Dataset:
     """A score that was not learnt."""
-    return _row(name, scores, context, learnt=False)
-
-
-def within_strata(table: xr.Dataset, strata: Any, groups: NDArray[np.int64] | None) -> xr.Dataset:
-    """`auroc_within` of every row, with its interval: over pairs of one stratum and, for learnt scores, of one fold.
-
-    Scores of different folds must not be compared here: the classifier of a fold has seen the answers of the stratum in
-    the other folds, so where more of these are wrong, fewer of its own are. Over pairs of different folds a score that
-    knows the topic alone has an AUROC of .23 within topics (492 answers in 67 strata), not .5.
-    """
-    wrong, fold_of = table["wrong"].values, table["fold_of"].values
-    stratum = np.unique(np.asarray(strata), return_inverse=True)[1]
-    folds = len(np.unique(fold_of))
-    cell = np.unique(stratum * folds + fold_of, return_inverse=True)[1]
-    found = []
-    for score, kind in zip(table["score"].values, table["kind"].values, strict=True):
-        if str(kind) == "score":
-            area = auroc_within(score, wrong, stratum, groups=groups)
-        else:
-            area = auroc_within(score, wrong, cell, groups=groups, inflation=1 + folds / (folds - 1))
-        found.append([float(area.value), float(area.low), float(area.high)])
-    ends = zip(("", "_low", "_high"), np.array(found).T, strict=True)
-    return xr.Dataset({f"auroc_within{end}": (DETECTOR, side) for end, side in ends})
+    return _row(name, scores, scores, context, learnt=False)
 
 
 def as_score(scores: Any, name: str, rows: int) -> Floats:
@@ -195,10 +189,17 @@ def joined(parts: Sequence[xr.Dataset], context: FoldContext) -> xr.Dataset:
     return table.assign_coords(wrong=(EXAMPLE, context.labels), fold_of=(EXAMPLE, context.fold_of))
 
 
-def _row(name: str, score: Floats, context: FoldContext, *, learnt: bool) -> xr.Dataset:
+def _row(name: str, score: Floats, within: Floats | None, context: FoldContext, *, learnt: bool) -> xr.Dataset:
+    """``within``: the score to compare within strata."""
     area, per_fold = auroc_by_fold(score, context.labels, context.fold_of, learnt=learnt, groups=context.groups)
+    alike: dict[str, Any] = {}
+    if context.strata is not None:
+        inside = NOT_KNOWN if within is None else _within(within, context, area.inflation)
+        ends = zip(("", "_low", "_high"), inside, strict=True)
+        alike = {f"auroc_within{end}": (DETECTOR, [value]) for end, value in ends}
     return xr.Dataset(
         {
+            **alike,
             "auroc": (DETECTOR, [float(area.value)]),
             "auroc_low": (DETECTOR, [float(area.low)]),
             "auroc_high": (DETECTOR, [float(area.high)]),
@@ -210,14 +211,26 @@ def _row(name: str, score: Floats, context: FoldContext, *, learnt: bool) -> xr.
     )
 
 
-def _evaluated_row(name: str, evaluated: CrossValidated, context: FoldContext) -> xr.Dataset:
+def _within(score: Floats, context: FoldContext, inflation: float) -> tuple[float, float, float]:
+    """AUROC over pairs of the same stratum, and its interval.
+
+    Answers of a stratum are in one fold of ``strata_fold_of``, so one detector that saw none of them scores them all. Over
+    folds that divide a stratum it would not do: where more of its other answers are wrong, fewer of a fold's own are, and a
+    score that knows the topic alone has an AUROC of .23 within topic x difficulty (492 answers in 72 strata), not .5.
+    """
+    assert context.strata is not None
+    area = auroc_within(score, context.labels, context.strata, groups=context.groups, inflation=inflation)
+    return float(area.value), float(area.low), float(area.high)
+
+
+def _evaluated_row(name: str, evaluated: CrossValidated, within: Floats | None, context: FoldContext) -> xr.Dataset:
     labels = context.labels
     probability = np.empty(len(labels))
     for index, fold in enumerate(np.unique(context.fold_of)):
         train = context.fold_of != fold
         probability[~train] = fit_platt(evaluated.inner[index, train], labels[train])(evaluated.score[~train])
     precision, recall = precision_recall(evaluated.score, labels)
-    return _row(name, evaluated.score, context, learnt=True).assign(
+    return _row(name, evaluated.score, within, context, learnt=True).assign(
         precision=(DETECTOR, [precision]),
         recall=(DETECTOR, [recall]),
         brier=(DETECTOR, [brier(probability, labels)]),

@@ -81,7 +81,7 @@ def _alike(dataset: xr.Dataset) -> list[Panel]:
         return []
     strata = str(dataset.attrs.get("strata", ""))
     panel = _rows(dataset, "auroc_within", "Among alike questions", _ordered(dataset), Guide("x", CHANCE))
-    unnamed = tuple(replace(each, label="") for each in panel.categories)  # the panel beside it names the colours
+    unnamed = tuple(replace(each, label="") for each in panel.categories)  # the first panel names the colours
     return [replace(panel, subtitle=f"within {strata}" if strata else "", categories=unnamed)]
 
 
@@ -214,7 +214,7 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     )
     if "auroc_within" in dataset and attrs.get("strata"):
         notes.append(
-            f"Alike questions: {attrs['n_strata']} strata of {attrs['strata']}; fitted rows are compared within folds as well."
+            f"Alike questions: {attrs['n_strata']} strata of {attrs['strata']}; fitted rows saw none of the stratum."
         )
     heads = str(attrs.get("heads", ""))
     if "gain_detectable" in dataset and heads in dataset[DETECTOR].values:
