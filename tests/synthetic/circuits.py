@@ -24,7 +24,7 @@ def circuits_dataset(
     generator = np.random.default_rng(seed)
     keys = list(TASKS)[:tasks]
     shards = []
-    for place, condition in enumerate(("model", "against")[: 1 + two]):
+    for place, condition in enumerate(("model", "reference")[: 1 + two]):
         for task in keys:
             reason = "right in 55 % of 20 prompts, which is not above chance" if place and task == keys[-1] else ""
             shards.append(_shard(generator, layers, heads, condition, task, reason))

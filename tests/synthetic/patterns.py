@@ -55,7 +55,7 @@ def patterns_dataset(
     )  # fmt: skip
     dataset = finalize([shard], names, TOKENS, {"active": 0.01, "peak": 0.3})
     parameters = {"tokens": 128, "prompts": PROMPTS, "active": 0.01, "peak": 0.3, "prompt": "".join(TOKENS[1:]),
-                  "against": {"id": "SmolLM2-135M-Instruct", "adapter": "sparse"} if two else None}  # fmt: skip
+                  "reference": {"id": "SmolLM2-135M-Instruct", "adapter": "sparse"} if two else None}  # fmt: skip
     origin = provenance("patterns", layers, heads, data="packaged passages", size=PROMPTS, parameters=parameters)
     return dataset.assign_attrs(provenance=origin)
 

@@ -19,7 +19,7 @@ def test_curves_are_the_shares_of_the_dataset() -> None:
     dataset = circuits_dataset(6, 4)
     panel = figure_of("circuits", dataset).panel("induction-heads")
     assert isinstance(panel, Curves)
-    for key in ("model", "against"):
+    for key in ("model", "reference"):
         curve = next(curve for curve in panel.curves if curve.key == f"share-{key}")
         one = dataset.sel(task="induction", unit="heads", condition=key)
         known = np.isfinite(one["size"].values)

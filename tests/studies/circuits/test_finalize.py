@@ -17,7 +17,7 @@ from headwise.studies.registry import dataset_spec
 def shards(two=True):
     generator = np.random.default_rng(0)
     return [
-        synthetic._shard(generator, 6, 4, condition, "induction", "") for condition in ("model", "against")[: 1 + two]
+        synthetic._shard(generator, 6, 4, condition, "induction", "") for condition in ("model", "reference")[: 1 + two]
     ]
 
 
@@ -63,9 +63,9 @@ def test_an_interval_of_a_share_is_about_two_standard_errors():
 
 def test_a_task_that_only_the_second_model_fails_is_nan_there():
     dataset = circuits_dataset(6, 4)
-    assert np.isnan(dataset["needed"].sel(condition="against", task="agreement").values).all()
+    assert np.isnan(dataset["needed"].sel(condition="reference", task="agreement").values).all()
     assert np.isnan(dataset["ratio"].sel(task="agreement").values).all()
-    assert "agreement" in json.loads(dataset.attrs["refused_beside"])
+    assert "agreement" in json.loads(dataset.attrs["refused_by_reference"])
     assert "years" in json.loads(dataset.attrs["refused"])
 
 

@@ -50,7 +50,7 @@ def test_a_model_beside_itself_needs_as_much(tmp_path):
     found = atlas["circuits"]
     assert float(found["ratio"].sel(unit="heads", task="planted")) == 1
     assert np.isnan(found["needed"].sel(unit="edges")).all()
-    assert np.allclose(found["effect"], found["against"])
+    assert np.allclose(found["effect"], found["reference_effect"])
 
 
 def test_a_second_model_that_does_not_do_the_task_is_said(tmp_path):
@@ -58,7 +58,7 @@ def test_a_second_model_that_does_not_do_the_task_is_said(tmp_path):
     atlas = build(
         planted_circuit_model(), ["circuits"], output=tmp_path / "a", options=chosen, reference=planted_profile_model()
     )
-    assert "planted" in json.loads(atlas["circuits"].attrs["refused_beside"])
+    assert "planted" in json.loads(atlas["circuits"].attrs["refused_by_reference"])
 
 
 def test_a_random_model_does_no_task(tmp_path):

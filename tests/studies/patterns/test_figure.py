@@ -247,7 +247,7 @@ def test_a_model_of_eighty_by_sixty_four_stays_under_three_megabytes(tmp_path: P
     large = xr.Dataset(
         {"shown": (("condition", "layer", "head", "query", "key"), np.broadcast_to(maps, (2, 80, 64, 64, 64))),
          "value": (("condition", "statistic", "layer", "head"), np.ones((2, 1, 80, 64), dtype=np.float32))},
-        coords={"statistic": ["peak"], "condition": ["model", "against"], "name": ("condition", ["A", "B"]),
+        coords={"statistic": ["peak"], "condition": ["model", "reference"], "name": ("condition", ["A", "B"]),
                 "token_text": ("token", ["x"] * 64), "layer": np.arange(80), "head": np.arange(64)},
         attrs=dataset.attrs,
     )  # fmt: skip

@@ -196,7 +196,7 @@ def test_the_second_model_is_part_of_the_origin(texts: Passages, tmp_path: Path)
     atlas = build(model, ["patterns"], data=texts, reference=other, output=tmp_path / "a", options={"patterns": FEW})
     origin = atlas.provenance("patterns")
     assert origin.model["digest"] == model.identity()["digest"]
-    assert origin.parameters["against"]["digest"] == other.identity()["digest"]
+    assert origin.parameters["reference"]["digest"] == other.identity()["digest"]
     with pytest.raises(Exception, match="another origin"):
         build(model, ["patterns"], data=texts, reference="none", output=tmp_path / "a", options={"patterns": FEW})
     columns = Atlas.open(tmp_path / "a").heads().columns

@@ -136,7 +136,7 @@ def test_sinks_of_a_gated_model_are_told_to_be_unfair(two: xr.Dataset) -> None:
     unfair = "cannot be compared fairly between a dense and a sparse model"
     gated = two.copy()
     gated["whole"] = gated["whole"].copy()
-    gated["whole"].loc[{"condition": "against", "feature": "mass"}] = 0.4
+    gated["whole"].loc[{"condition": "reference", "feature": "mass"}] = 0.4
     assert unfair in " ".join(describe("patterns", gated).caveats)
     assert "counts as no attention" in " ".join(describe("patterns", gated).axes)
     assert unfair not in " ".join(describe("patterns", patterns_dataset(4, 3, two=False)).caveats)
@@ -148,7 +148,7 @@ def test_two_alike_models_have_nothing_to_tell(two: xr.Dataset) -> None:
         same[name] = xr.zeros_like(same[name])
     for name in ("p", "q", "whole_p"):
         same[name] = xr.ones_like(same[name])
-    same["value"] = same["value"].isel(condition=[0, 0]).assign_coords(condition=["model", "against"])
+    same["value"] = same["value"].isel(condition=[0, 0]).assign_coords(condition=["model", "reference"])
     words = describe("patterns", same)
     assert "No head moved off the diagonal or onto it" in words.text()
     assert "No number of all heads together changed" in words.text()
@@ -166,7 +166,9 @@ def test_few_prompts_of_few_texts_are_told(two: xr.Dataset) -> None:
 def test_heads_that_look_nowhere_do_not_spoil_the_words(two: xr.Dataset) -> None:
     blind = two.copy(deep=True)
     for name in ("value", "low", "high"):
-        blind[name].loc[{"condition": "against", "statistic": ["diagonal", "entropy"], "layer": 3, "head": 2}] = np.nan
+        blind[name].loc[{"condition": "reference", "statistic": ["diagonal", "entropy"], "layer": 3, "head": 2}] = (
+            np.nan
+        )
     for name in ("change", "change_low", "change_high", "p", "q"):
         blind[name].loc[{"statistic": ["diagonal", "entropy"], "layer": 3, "head": 2}] = np.nan
     text = describe("patterns", blind).text()

@@ -25,9 +25,9 @@ from headwise.figures.scale import Scale
 from headwise.figures.ticks import round_up, tick_text
 
 KINDS = {"curves": "What circuits of a task explain", "maps": "Heads that a task needs"}
-COLOURS = {"model": "#31688e", "against": "#b5500b"}
-WORDS = {"model": "blue", "against": "orange"}
-RANDOM = {"model": "#8fa8b8", "against": "#d9ab8b"}
+COLOURS = {"model": "#31688e", "reference": "#b5500b"}
+WORDS = {"model": "blue", "reference": "orange"}
+RANDOM = {"model": "#8fa8b8", "reference": "#d9ab8b"}
 MAX_RINGED = 3  # heads per map
 AXIS_LABELS = {"heads": "Heads in the circuit", "edges": "Edges in the circuit"}
 
@@ -150,9 +150,9 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     if dataset.attrs["no_edges"]:
         text += f" Edges were not measured: {dataset.attrs['no_edges']}."
     refused = json.loads(dataset.attrs["refused"])
-    if "against" in _conditions(dataset):
-        name = _name(dataset, "against")
-        refused |= {f"{task} ({name})": why for task, why in json.loads(dataset.attrs["refused_beside"]).items()}
+    if "reference" in _conditions(dataset):
+        name = _name(dataset, "reference")
+        refused |= {f"{task} ({name})": why for task, why in json.loads(dataset.attrs["refused_by_reference"]).items()}
     left = "; ".join(f"{task}: {why}" for task, why in refused.items())
     return (text, f"Not drawn: {left}.") if left else (text,)
 
@@ -162,8 +162,8 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
 
 def _maps(dataset: xr.Dataset) -> Figure:
     names = [("effect", _conditions(dataset)[0])]
-    if "against" in dataset and "against" in _conditions(dataset):
-        names.append(("against", "against"))
+    if "reference_effect" in dataset and "reference" in _conditions(dataset):
+        names.append(("reference_effect", "reference"))
     panels: list[Panel] = [
         _map(dataset.sel({TASK: task}), variable, str(task)) for variable, _ in names for task in dataset[TASK].values
     ]

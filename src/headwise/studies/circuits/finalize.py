@@ -63,7 +63,7 @@ def finalize(
         record=json.dumps(["effect"]),
         goal=goal,
         refused=json.dumps(refused, ensure_ascii=False),
-        refused_beside=json.dumps(also, ensure_ascii=False),
+        refused_by_reference=json.dumps(also, ensure_ascii=False),
         no_edges=next((why for shard in shards if (why := str(shard.attrs.get("no_edges", "")))), ""),
         prompts=json.dumps({"ranking": len(found[0][0].effects), "measuring": len(found[0][0].clean)}),
     )
@@ -170,7 +170,7 @@ def _stacked(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
 def _maps(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
     """Effects of heads: of the model, and of the reference model."""
     data: dict[str, Any] = {}
-    for name, row in zip(("effect", "against"), found, strict=False):
+    for name, row in zip(("effect", "reference_effect"), found, strict=False):
         maps = np.array([one.effect() for one in row])  # (task, 3, layer, head)
         data |= {f"{name}{end}": ((TASK, LAYER, HEAD), maps[:, index]) for index, end in enumerate(ENDS)}
     return data

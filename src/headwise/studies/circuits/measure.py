@@ -81,7 +81,7 @@ def prepare(model: Model, inputs: StudyInputs, options: CircuitsOptions | None =
     reference = None
     if other is not None:  # all but what follows from the rest of its identity
         reference = {part: value for part, value in other.identity().items() if part != "parameters"}
-    provenance = study_provenance(SPEC, model, data, options, tasks=list(options.chosen), against=reference)
+    provenance = study_provenance(SPEC, model, data, options, tasks=list(options.chosen), reference=reference)
     reader_of = cache(lambda index: CircuitReader(conditions[index].structure, options))
 
     def measure(shard: Shard) -> xr.Dataset:

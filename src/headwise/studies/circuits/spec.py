@@ -165,14 +165,14 @@ CIRCUITS = DatasetSpec(
         Variable("expected", (TASK,), "the expected completion", dtype=TEXT, coordinate=True),
         Variable("unit", (UNIT,), dtype=TEXT, coordinate=True),
         Variable(
-            "against",
+            "reference_effect",
             None,
             "effect of the head in the reference model, as a share of the clean-corrupt difference",
             required=False,
         ),
         Variable("ratio", None, "size needed by the model over size needed by the reference model", required=False),
     ),
-    attrs=("record", "title", "goal", "refused", "refused_beside", "no_edges", "prompts"),
+    attrs=("record", "title", "goal", "refused", "refused_by_reference", "no_edges", "prompts"),
     examples="pairs of prompts",
     figure="figure:figure",
     figure_options={
@@ -184,7 +184,20 @@ CIRCUITS = DatasetSpec(
         FigureVariant("maps", "Heads", {"kind": "maps"}),
     ),
     words="words:describe",
-    renames={1: Renames(variables={"subject": CONDITION, "kept": CIRCUIT_SIZE})},
+    renames={
+        1: Renames(
+            {
+                "subject": CONDITION,
+                "kept": CIRCUIT_SIZE,
+                "against": "reference_effect",
+                "against_low": "reference_effect_low",
+                "against_high": "reference_effect_high",
+                "refused_beside": "refused_by_reference",
+            },
+            {CONDITION: {"against": "reference"}},
+            {"against": "reference"},
+        )
+    },
     head_sets="heads:head_sets",
     head_columns=(
         HeadColumn(

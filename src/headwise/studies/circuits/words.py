@@ -190,7 +190,7 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     refused = json.loads(dataset.attrs["refused"])
     if refused:
         writer.add("caveats", f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}.")
-    unsolved = json.loads(dataset.attrs["refused_beside"])
+    unsolved = json.loads(dataset.attrs["refused_by_reference"])
     if unsolved and _reference(dataset):
         parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in unsolved.items())
         writer.add("caveats", f"{_reference(dataset)} does not solve: {parts}.")

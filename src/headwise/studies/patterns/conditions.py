@@ -24,7 +24,7 @@ from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 
 NOTHING = "none"  # as a reference: none, not even the packaged adapter
-MODEL, AGAINST = "model", "against"  # the keys of the two along the dim `condition`
+MODEL, REFERENCE = "model", "reference"  # the keys of the two along the dim `condition`
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def conditions_of(model: Model, against: Model | None, heads_off: str | None) ->
         heads = parse_heads(heads_off)
         structure.require_heads(heads)
         without = f"{name} without {', '.join(head_name(*head) for head in heads)}"
-        return [Condition(MODEL, name, structure), Condition(AGAINST, without, structure, (ScaleHeads(heads, 0.0),))]
+        return [Condition(MODEL, name, structure), Condition(REFERENCE, without, structure, (ScaleHeads(heads, 0.0),))]
     if against is None:
         return [Condition(MODEL, name, structure)]
     _check_same_shape(model, against)
@@ -79,7 +79,7 @@ def conditions_of(model: Model, against: Model | None, heads_off: str | None) ->
     if other == name:
         name, other = (f"{one.id}{f' + {one.adapter}' if one.adapter else ''}" for one in (model, against))
         other = f"{other}, the second" if other == name else other
-    return [Condition(MODEL, name, structure), Condition(AGAINST, other, Structure(against))]
+    return [Condition(MODEL, name, structure), Condition(REFERENCE, other, Structure(against))]
 
 
 def short_name(model: Model) -> str:

@@ -129,7 +129,7 @@ def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thres
     labels, definitions = zip(*(STATISTIC_INFO[name] for name in found[STATISTIC].values.tolist()), strict=True)
     formatted = [text.format(**thresholds) for text in definitions]
     features = [FEATURE_INFO[name].format(**thresholds) for name in found[FEATURE].values.tolist()]
-    keys = ("model", "against")[: len(names)]
+    keys = ("model", "reference")[: len(names)]
     return found.assign_coords(
         {CONDITION: list(keys), "name": (CONDITION, list(names)), "label": (STATISTIC, list(labels)),
          "definition": (STATISTIC, formatted), "feature_definition": (FEATURE, features), **_positions(found, len(tokens)),

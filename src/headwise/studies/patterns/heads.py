@@ -18,7 +18,7 @@ class PatternMaps:
     """A head's attention maps in one model, as pixels: 0 to 254 are weights 0 to 1, 255 is masked."""
 
     key: str
-    """"model" or "against" """
+    """"model" or "reference" """
     name: str
     shown: np.ndarray
     """(query, key) uint8, of the shown prompt"""

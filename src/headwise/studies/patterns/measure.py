@@ -62,7 +62,7 @@ def prepare(model: Model, inputs: StudyInputs, options: PatternsOptions | None =
     prompts = cut_prompts(model, passages, options.tokens, options.prompts, context)
     options = replace(options, tokens=prompts.tokens, prompts=len(prompts.examples))
     data = {"name": passages.name, "size": len(prompts.examples), "texts": prompts.texts, "digest": passages.digest}
-    parameters = asdict(options) | {"against": None if other is None else identity_of(other)}
+    parameters = asdict(options) | {"reference": None if other is None else identity_of(other)}
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, 0)
 
     def measure(shard: Shard) -> xr.Dataset:

@@ -332,7 +332,7 @@ PATTERNS = DatasetSpec(
         FigureVariant("changed", "Changed most", {"top": 24, "by": "change"}),
     ),
     words="words:describe",
-    renames={1: Renames(variables={"subject": CONDITION})},
+    renames={1: Renames({"subject": CONDITION}, {CONDITION: {"against": "reference"}}, {"against": "reference"})},
     head_columns=(
         HeadColumn(
             "value",
