@@ -39,7 +39,7 @@ def test_maps_are_the_effects() -> None:
     dataset = circuits_dataset()
     figure = figure_of("circuits", dataset, kind="maps", tasks=["induction", "successor"])
     assert [panel.key for panel in figure.panels] == [
-        "effect-induction", "effect-successor", "against-induction", "against-successor",
+        "effect-induction", "effect-successor", "reference_effect-induction", "reference_effect-successor",
     ]  # fmt: skip
     panel = figure.panel("effect-induction")
     assert isinstance(panel, Heatmap)

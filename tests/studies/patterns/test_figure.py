@@ -192,7 +192,7 @@ def test_token_labels_are_readable(two: xr.Dataset) -> None:
 def test_numbers_stand_side_by_side_with_their_change(two: xr.Dataset) -> None:
     figure = figure_of("patterns", two, statistics="peak,active".split(","))
     assert [panel.key for panel in figure.panels] == [
-        "peak model", "peak against", "peak change", "active model", "active against", "active change",
+        "peak model", "peak reference", "peak change", "active model", "active reference", "active change",
     ]  # fmt: skip
     change = figure.panel("active change")
     assert isinstance(change, Heatmap)
