@@ -91,11 +91,12 @@ def test_names_of_older_versions_are_upgraded(made: tuple[str, xr.Dataset]) -> N
         if version != spec.version - 1:
             continue
         back = {new: old for old, new in renames.variables.items() if new in dataset.variables or new in dataset.dims}
-        old = dataset.rename(back)
+        old = dataset
         for coordinate, labels in renames.labels.items():
             back_labels = {new: before for before, new in labels.items()}
             values = [back_labels.get(str(label), str(label)) for label in old[coordinate].values]
             old = old.assign_coords({coordinate: (old[coordinate].dims, np.array(values, dtype=object))})
+        old = old.rename(back)
         origin = Provenance.from_attrs(dataset.attrs)
         parameters = dict(origin.parameters)
         attrs = {renames_back(renames.variables, str(key)): value for key, value in dataset.attrs.items()}
@@ -107,6 +108,8 @@ def test_names_of_older_versions_are_upgraded(made: tuple[str, xr.Dataset]) -> N
         again = upgrade(old, spec.schema)
         check(again, spec.schema)
         assert set(again.variables) == set(dataset.variables)
+        for coordinate in renames.labels:
+            assert again[coordinate].values.tolist() == dataset[coordinate].values.tolist()
 
 
 def renames_back(renames, name: str) -> str:
