@@ -90,14 +90,20 @@ def planted_maps(steps: Steps, answered: dict[str, bool], model: Model) -> xr.Da
     layers, heads, width = 3, 6, WIDTH
     everyone = [(layer, head) for layer in range(layers) for head in range(heads)]
     ranked = [[HEADS[name], *(one for one in everyone if one != HEADS[name])] for name in FUNCTIONS]
+    importance = np.zeros((2, layers, heads), dtype=np.float32)
+    for row, order in enumerate(ranked):
+        for place, one in enumerate(order):
+            importance[(row, *one)] = 1 - place / len(order)
     names = [[f"L{layer}H{head}" for layer, head in row] for row in ranked]
     items = list(steps)
     data = {"name": steps.name, "digest": steps.digest}
-    origin = Provenance("functions", 2, model.identity(), data, {"max_new_tokens": 1}, 0)
+    origin = Provenance("functions", 3, model.identity(), data, {"max_new_tokens": 1}, 0)
     return xr.Dataset(
         {
             "refused": ("function", [False, False]),
             "reason": ("function", np.array(["", ""], dtype=object)),
+            "train_importance": (("function", "layer", "head"), importance),
+            "output_norm": (("layer", "head"), np.tile(np.arange(1.0, heads + 1, dtype=np.float32), (layers, 1))),
             "ranked": (("function", "rank"), np.array(names, dtype=object)),
             "direction": (("function", "layer", "head", "width"), np.zeros((2, layers, heads, width), np.float32)),
             "train_right": ("function", [10, 10]),

@@ -11,7 +11,7 @@ import xarray as xr
 from synthetic.functions import EIGHT, order_of
 from synthetic.origin import provenance
 
-REMOVED, AMOUNTS, DRAWS, SIZE = (4, 8, 16, 32, 64), (0.0, 1.0, 2.0, 4.0, 8.0), 5, 16
+REMOVED, AMOUNTS, DRAWS, SIZE = (4, 8, 16, 32, 64), (0.0, 1.0, 2.0, 4.0, 8.0), 20, 16
 REASON = "its map is refused"
 FEW = "the whole model fails too few of its training steps (3) for a direction"
 
@@ -24,9 +24,13 @@ def function_masking_dataset(
     left_out: Sequence[str] = ("Semantic Understanding",),
     chains: int = 12,
     needed: float = 0.5,
+    ranked: bool = True,
     seed: int = 0,
 ) -> xr.Dataset:
-    """``needed``: what the first function loses beyond random heads at the most heads masked; 0: nobody loses any."""
+    """``needed``: what the first function loses beyond control sets at the most heads masked; 0: nobody loses any.
+
+    ``ranked``: with the ranks among matched controls, which older versions do not have.
+    """
     rng = np.random.default_rng(seed)
     names, count = list(functions), len(functions)
     out = np.array([name in left_out for name in names])
@@ -75,6 +79,17 @@ def function_masking_dataset(
     dataset = xr.Dataset(variables).astype(np.float32)
     named = np.array([["" if no else f"L3H{step % heads}" for step in REMOVED] for no in out], dtype=object)
     dataset["heads"] = (by_removed, named)
+    if ranked:
+        lost = np.where(depth > 0.05, 1 / 21, 0.5)
+        p = np.where(out, np.nan, lost[:, 0]).astype(np.float32)
+        dataset["rank_p"] = (by_removed, np.repeat(p[:, None], len(REMOVED), axis=1))
+        dataset["control_sets"] = (by_removed, np.where(out, 0, DRAWS)[:, None].repeat(len(REMOVED), axis=1))
+        dataset["norm_ratio"] = (
+            by_removed,
+            np.repeat(np.where(out, np.nan, 0.9)[:, None], len(REMOVED), 1).astype("f4"),
+        )
+        dataset["mean_rank_p"], dataset["mean_rank_q"] = ("function", p), ("function", np.minimum(2 * p, 1))
+        dataset["pooled_rank_p"] = np.float32(1 / 21)
     dataset["reason"] = ("function", np.where(out, REASON, "").astype(object))
     dataset["augment_reason"] = ("function", np.where(out, REASON, np.where(no_direction, FEW, "")).astype(object))
     counts = {"held_out_steps": 30, "solved_steps": 24, "masked_steps": 20, "failed_steps": 6, "augmented_steps": 30}

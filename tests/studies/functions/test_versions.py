@@ -34,8 +34,7 @@ def test_version_1_opens_with_the_new_names(study: str, make: Callable[..., xr.D
     found = hw.Atlas.open(tmp_path / "atlas")[study]
     for name, values in new.data_vars.items():
         xr.testing.assert_equal(found[name], values)
-    if study == "functions":
-        assert json.loads(found.attrs["provenance"])["study_version"] == 1  # its numbers are not those of today
+    assert json.loads(found.attrs["provenance"])["study_version"] == 1  # its numbers are not those of today
 
 
 def test_a_map_of_an_older_version_is_not_taken_for_one_of_today(tmp_path, monkeypatch) -> None:

@@ -2,8 +2,8 @@
 
 | kind | shows |
 |---|---|
-| ``masking`` | accuracy on steps that the intact model solves, with the function's heads and with random heads masked |
-| ``effects`` | the loss beyond random heads, on the function's own steps and on those of the others |
+| ``masking`` | accuracy on steps that the intact model solves, with the function's heads and with matched control sets masked |
+| ``effects`` | the loss beyond the controls, on the function's own steps and on those of the others |
 | ``cross`` | the same as a matrix: heads of the row's function, steps of the column's; and the overlap of the head sets |
 | ``augment`` | accuracy with a direction (correct - wrong answers) added to the heads, and with random directions |
 | ``hierarchy`` | whole questions with the heads of a low-order function masked: what high-order steps lose |
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.core.errors import StudyError, did_you_mean
@@ -25,6 +26,7 @@ from headwise.figures.matrices import written_matrix
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around
+from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.functions.figure import Parts, columns_for, shown_functions
 
 MIN_STEPS = 5  # for a confidence interval over steps to be interpreted
@@ -66,15 +68,42 @@ def figure(dataset: xr.Dataset, *, kind: str = "masking", functions: Iterable[st
 
 def _masking(chosen: xr.Dataset) -> Parts:
     tested = _tested(chosen, "reason", "masked")
+    if tested.sizes[REMOVED] == 1:
+        return _one_size(chosen, tested)
     panels = tuple(_masked(tested.sel({FUNCTION: name}), str(name)) for name in tested[FUNCTION].values)
-    legend = _legend("own heads masked", "random heads masked")
+    legend = _legend("own heads masked", f"{control(chosen)} masked")
     note = (
         f"{_how(chosen)} Steps: held-out steps that the intact model solves, so a change can only lower the accuracy. Bands: "
-        f"95 % confidence interval over steps (own heads) and over {chosen.sizes[DRAW]} draws (random heads outside the "
-        "function's set). Loss: accuracy with random heads masked minus accuracy with the function's own, mean over all "
-        "numbers of heads."
+        f"95 % confidence interval over steps (own heads) and over {chosen.sizes[DRAW]} draws ({control(chosen)}). Loss: "
+        f"accuracy with {control(chosen)} masked minus accuracy with the function's own, mean over all numbers of heads. "
+        f"{_controls(chosen)}"
     )
     return Parts((*panels, legend), columns_for(len(panels)), _notes(note, chosen, "reason", "Not masked"))
+
+
+def _one_size(chosen: xr.Dataset, tested: xr.Dataset) -> Parts:
+    """Where one number of heads was masked: the own set next to the range of its control sets."""
+    rows, names, groups = [], [], []
+    for name in tested[FUNCTION].values:
+        one = tested.sel({FUNCTION: name}).isel({REMOVED: 0})
+        each = one["random_draws"].values[np.isfinite(one["random_draws"].values)]
+        p = f", p = {float(one['rank_p']):.2f}" if "rank_p" in one else ""
+        rows += [(one["own"], one["own_low"], one["own_high"]), (each.mean(), each.min(), each.max())]
+        names += [f"{name}{p}", f"{len(each)} control sets"]
+        groups += [0, 1]
+    value, low, high = np.array(rows, dtype=float).T
+    size = int(tested[REMOVED].values[0])
+    panel = Intervals(
+        "masking", f"Accuracy with {size} heads masked", value, low, high, Axis("Accuracy", low=-0.02, high=1.02),
+        Axis("", tuple(names)), groups=tuple(groups),
+        categories=(Category("own", "own heads masked", OWN), Category("random", f"{control(chosen)} masked", RANDOM)),
+    )  # fmt: skip
+    note = (
+        f"{_how(chosen)} Steps: held-out steps that the intact model solves, {int(tested['masked_steps'].min())} to "
+        f"{int(tested['masked_steps'].max())} per function. Lines: 95 % confidence interval over steps (own heads), and the "
+        f"lowest and highest control set. {_controls(chosen)}"
+    )
+    return Parts((panel,), 1, _notes(note, chosen, "reason", "Not masked"))
 
 
 def _masked(one: xr.Dataset, name: str) -> Curves:
@@ -102,7 +131,10 @@ def _effects(chosen: xr.Dataset) -> Parts:
         _intervals(tested, "spill", "Loss of the others' steps", f"Accuracy, {size} heads"),
     )
     lines = "lines: 95 % confidence interval."
-    note = f"Accuracy with random heads masked minus accuracy with the function's own; {lines} {_how(chosen)}"
+    note = (
+        f"Accuracy with {control(chosen)} masked minus accuracy with the function's own; {lines} {_how(chosen)} "
+        f"{_controls(chosen)}{_power(tested)}"
+    )
     return Parts(panels, 2, _notes(note, chosen, "reason", "Not masked"))
 
 
@@ -118,7 +150,7 @@ def _cross(chosen: xr.Dataset) -> Parts:
     effect, low = tested["cross_effect"].values, tested["cross_effect_low"].values
     panels = (
         written_matrix(
-            "cross", "Loss beyond random heads", effect, x, y, "lost", framed=(low > 0) & (counts >= MIN_STEPS)
+            "cross", f"Loss beyond {control(chosen)}", effect, x, y, "lost", framed=(low > 0) & (counts >= MIN_STEPS)
         ),
         written_matrix("overlap", "Overlap of the head sets", tested["overlap"].values, *shared, "share"),
     )
@@ -127,8 +159,8 @@ def _cross(chosen: xr.Dataset) -> Parts:
         "share": Scale("share of heads", 0.0, 1.0, "Greys"),
     }
     note = (
-        "Left: accuracy on the column's steps with random heads (outside the column's own) masked minus that with the row's "
-        f"heads masked; boxed where its 95 % confidence interval is above 0 and there are at least {MIN_STEPS} steps. Right: "
+        f"Left: accuracy on the column's steps with {control(chosen)} (of the column's own heads) masked minus that with the "
+        f"row's heads masked; boxed where its 95 % confidence interval is above 0 and there are at least {MIN_STEPS} steps. Right: "
         f"share of the row's heads that are among the column's. {_how(chosen)}"
     )
     return Parts(panels, 2, _notes(note, chosen, "reason", "Not masked"), scales)
@@ -172,12 +204,12 @@ def _hierarchy(chosen: xr.Dataset) -> Parts:
     names = [str(name) for name in chosen[MASKED].values[tried]]
     panels: tuple[Panel, ...] = (_chains(chosen, names),)
     loss = _intervals(
-        chosen.sel({FUNCTION: names}), "chain_effect", "Loss of high-order steps", "Accuracy beyond random"
+        chosen.sel({FUNCTION: names}), "chain_effect", "Loss of high-order steps", f"Accuracy beyond {control(chosen)}"
     )
     note = (
         f"{int(chosen.attrs['chains'])} whole questions: every step follows the model's own earlier answers; number of steps "
-        f"in brackets. {int(chosen.attrs['size'])} heads are masked; random heads: outside the heads of all these functions, "
-        "mean over draws. Loss: accuracy on high-order steps with random heads masked minus that with own heads masked; "
+        f"in brackets. {int(chosen.attrs['size'])} heads are masked; {control(chosen)}: mean over functions and draws. Loss: "
+        f"accuracy on high-order steps with {control(chosen)} masked minus that with own heads masked; "
         f"lines: 95 % confidence interval. {_how(chosen)}"
     )
     if "chain_random" not in chosen:
@@ -202,7 +234,7 @@ def _chains(chosen: xr.Dataset, names: list[str]) -> Heatmap:
         labels.append(f"all high-order ({int(steps[high].sum())})")
     return written_matrix(
         "chain", "Accuracy in whole questions", rows, Axis("Steps of (number)", tuple(labels)),
-        Axis("Masked", ("no head", "random heads", *names)), "accuracy", missing="not stored, or no such steps",
+        Axis("Masked", ("no head", control(chosen), *names)), "accuracy", missing="not stored, or no such steps",
     )  # fmt: skip
 
 
@@ -251,6 +283,20 @@ def _tested(chosen: xr.Dataset, reason: str, done: str) -> xr.Dataset:
     return tested
 
 
+def control(dataset: xr.Dataset) -> str:
+    """What the heads were compared with, in words: matched control sets, or (older versions) random heads of all layers."""
+    return "control sets" if "rank_p" in dataset else "random heads"
+
+
+def _controls(chosen: xr.Dataset) -> str:
+    if "rank_p" not in chosen:
+        return "Random heads are of any layer, which an older version drew: what they show may be a matter of depth."
+    return (
+        "Control sets have as many heads in every layer as the own set, near in the norm of what they write. p: rank of the "
+        "own set among them, (1 + sets that cost at least as much) / (1 + sets). Heads are ranked on training steps."
+    )
+
+
 def where_masked(dataset: xr.Dataset) -> str:
     """At which tokens heads were masked, in words."""
     where = str(dataset.attrs["positions"])
@@ -259,6 +305,22 @@ def where_masked(dataset: xr.Dataset) -> str:
 
 def _how(chosen: xr.Dataset) -> str:
     return f"Masked heads are multiplied by {float(chosen.attrs['factor']):g} {where_masked(chosen)}."
+
+
+def detectable(tested: xr.Dataset, name: str = "mean_effect") -> NDArray[np.float64]:
+    """The loss that would have been found with 80 % power, from the width of each interval."""
+    width = (tested[f"{name}_high"] - tested[f"{name}_low"]).values.astype(np.float64)
+    return np.array([minimum_detectable_gain(float(one) / 3.92) for one in np.atleast_1d(width)])
+
+
+def _power(tested: xr.Dataset) -> str:
+    found = detectable(tested)
+    found = found[np.isfinite(found)]
+    return (
+        f" With these steps, a loss of {found.min():.2f} to {found.max():.2f} is found with 80 % power."
+        if len(found)
+        else ""
+    )
 
 
 def _notes(text: str, chosen: xr.Dataset, reason: str, lead: str) -> tuple[str, ...]:

@@ -1,18 +1,27 @@
-"""From answers under every change to the Dataset of the masking study: curves, matrices, gains. Pure functions.
+"""From answers under every change to the Dataset of the masking study: curves, ranks, matrices, gains. Pure functions.
 
-95 % confidence intervals: Wilson's over steps for an accuracy, Student's over draws for a mean over random draws. A difference
-to random heads is on the same steps, and one of the two is a mean over draws:
+**Rank.** The own set among its matched control sets, by the accuracy that is left on the same steps,
 
-    value = mean over steps and draws of (random - own)
+    p = (1 + #{controls with at most the accuracy of the own set}) / (1 + controls)
+
+for every number of heads, and for the mean over them (`mean_rank_p`); q over functions is Benjamini-Hochberg. p needs no
+variance: if a function's heads matter no more than their matches, each rank is as likely as any other.
+
+**Intervals** (95 %): Wilson's over steps for an accuracy, Student's over draws for a mean over control sets. A difference to
+the controls is on the same steps, and one of the two is a mean over draws:
+
+    value = mean over steps and draws of (control - own)
     SE²   = (variance over steps) / steps + (variance over draws) / draws
 
 with Student's t and Satterthwaite's degrees of freedom, cut at -1 and 1; where nothing varies, or there is one step, the
-interval has Wilson's worst-case width. `mean_effect` averages over all numbers of heads per step, so that a step that is
-answered five times counts once. In the cross-masking matrix the control of a column is its own random sets, which are outside
-the column's heads but may contain some of the row's.
+interval has Wilson's worst-case width. Over all functions, each has its own draws around its own mean, so that F functions
+with D draws have F (D - 1) degrees of freedom for them. An interval covers other steps and other control sets; it does not
+cover another ranking of the heads, which other training steps would give. `mean_effect` averages over all numbers of heads per
+step, so that a step that is answered several times counts once. In the cross-masking matrix the control of a column is its own
+control sets, which are outside the column's heads but may contain some of the row's.
 
 Hierarchy: `chain` (masked, function) is the accuracy on every function's steps in whole questions; `chain_effect` the accuracy
-on all high-order steps with random heads masked minus that with this function's. NaN for functions that were not masked.
+on all high-order steps with matched heads masked minus that with this function's. NaN for functions that were not masked.
 """
 
 from __future__ import annotations
@@ -26,9 +35,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED, head_name
-from headwise.stats import sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.stats import benjamini_hochberg, sum_of_means_half_width, t_half_width, wilson_interval
 
-__all__ = ["finalize", "gap", "mean_over", "over_draws", "share"]
+__all__ = ["finalize", "gap", "mean_over", "over_draws", "rank_p", "share"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -41,11 +50,16 @@ def finalize(
     shards: Sequence[xr.Dataset],
     maps: xr.Dataset,
     heads: Mapping[str, Sequence[tuple[int, int]]],
+    norm_ratios: Mapping[str, Sequence[float]],
     options: Any,
     orders: Mapping[str, str],
     chain_reason: str,
 ) -> xr.Dataset:
-    """The Dataset. `shards`: one per function, then the hierarchy; `heads`: each function's most important heads, ranked."""
+    """The Dataset. `shards`: one per function, then the hierarchy.
+
+    `heads`: each function's most important heads, ranked; `norm_ratios`: for each number of heads, the norm of what the control
+    sets write over that of the own set.
+    """
     names = list(heads)
     outcomes = [StepOutcomes(table, options.min_solved_steps) for table in shards[:-1]]
     parts = [
@@ -69,6 +83,7 @@ def finalize(
         | {name: (FUNCTION, maps[name].values.astype(np.int64)) for name in ("train_right", "train_wrong")}
     )
     whole["heads"] = ((FUNCTION, REMOVED), np.array(named, dtype=object))
+    whole["norm_ratio"] = ((FUNCTION, REMOVED), np.array([norm_ratios[name] for name in names], dtype=np.float64))
     floats = {name: array.astype(np.float32) for name, array in whole.data_vars.items() if array.dtype == np.float64}
     return whole.assign(floats).assign_attrs(
         title="What the model still answers without a function's heads",
@@ -170,7 +185,15 @@ def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
     own = [[one.one("own", n) for n in heads] for one in outcomes]
     random = [[one.of("random", n) for n in heads] for one in outcomes]
     pairs = [list(zip(*both, strict=True)) for both in zip(own, random, strict=True)]
-    found = _with_interval("own", dims, [[share(cell) for cell in row] for row in own])
+    mean_p = np.array([rank_p(*_means(row)) for row in pairs])
+    found: dict[str, Any] = {
+        "control_sets": (dims, np.array([[len(cell) for cell in row] for row in random], dtype=np.int64)),
+        "rank_p": (dims, np.array([[rank_p(*_means([cell])) for cell in row] for row in pairs])),
+        "mean_rank_p": (FUNCTION, mean_p),
+        "mean_rank_q": (FUNCTION, benjamini_hochberg(mean_p)),
+        "pooled_rank_p": _pooled_rank_p(pairs),
+    }
+    found |= _with_interval("own", dims, [[share(cell) for cell in row] for row in own])
     found |= _with_interval("random", dims, [[over_draws(cell) for cell in row] for row in random])
     found |= _with_interval("effect", dims, [[gap(*cell) for cell in row] for row in pairs])
     found |= _with_interval("mean_effect", FUNCTION, [_mean_of_gaps(_gaps(row)) for row in pairs])
@@ -178,28 +201,63 @@ def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
     for row, cells in enumerate(random):
         for column, each in enumerate(cells):
             if each.size:
-                drawn[row, :, column] = each.mean(axis=1)
+                drawn[row, : len(each), column] = each.mean(axis=1)
     found["random_draws"] = ((FUNCTION, DRAW, REMOVED), drawn)
     pooled = [_pooled([row[column : column + 1] for row in pairs]) for column in range(len(heads))]
     found |= _with_interval("pooled_effect", REMOVED, pooled)
     return xr.Dataset(found | _with_interval("pooled_mean_effect", (), _pooled(pairs)))
 
 
-def _gaps(pairs: Sequence[tuple[Bools, Bools]]) -> Floats | None:
-    """(draw, step): random - own, mean over several numbers of heads; None where there is nothing to compare."""
+def rank_p(own: float, controls: NDArray) -> float:
+    """The own set's rank among its controls, by the accuracy that is left; NaN without either.
+
+    >>> round(rank_p(0.4, np.array([0.9, 0.8, 0.4, 0.7])), 2)
+    0.4
+    """
+    if not len(controls) or np.isnan(own):
+        return float("nan")
+    return float((1 + (controls <= own + 1e-9).sum()) / (1 + len(controls)))
+
+
+def _means(pairs: Sequence[tuple[Bools, Bools]]) -> tuple[float, Floats]:
+    """Accuracy of the own sets and of the control sets (draw,), mean over several numbers of heads."""
+    pairs = _of_equal_draws(pairs)
+    if not pairs:
+        return float("nan"), np.zeros(0)
+    return float(np.mean([own.mean() for own, _ in pairs])), np.mean([each.mean(axis=1) for _, each in pairs], axis=0)
+
+
+def _of_equal_draws(pairs: Sequence[tuple[Bools, Bools]]) -> list[tuple[Bools, Bools]]:
+    """With as many control sets at every number of heads; empty where there is nothing to compare."""
     if any(not len(own) or not random.size for own, random in pairs):
-        return None
-    return np.mean([random.astype(float) - own.astype(float) for own, random in pairs], axis=0)
+        return []
+    fewest = min((len(random) for _, random in pairs), default=0)
+    return [(own, random[:fewest]) for own, random in pairs]
+
+
+def _pooled_rank_p(functions: Sequence[Sequence[tuple[Bools, Bools]]]) -> float:
+    """All functions together: the mean of their own sets among the means of their first, second, ... control sets."""
+    every = [(own, controls) for own, controls in map(_means, functions) if len(controls)]
+    if not every:
+        return float("nan")
+    fewest = min(len(controls) for _, controls in every)
+    return rank_p(float(np.mean([own for own, _ in every])), np.mean([each[:fewest] for _, each in every], axis=0))
+
+
+def _gaps(pairs: Sequence[tuple[Bools, Bools]]) -> Floats | None:
+    """(draw, step): control - own, mean over several numbers of heads; None where there is nothing to compare."""
+    pairs = _of_equal_draws(pairs)
+    return np.mean([random.astype(float) - own.astype(float) for own, random in pairs], axis=0) if pairs else None
 
 
 def _pooled(functions: Sequence[Sequence[tuple[Bools, Bools]]]) -> Interval:
-    """Over the steps of all functions; every function has its own draws, so draws vary around the function's mean."""
+    """Over the steps of all functions; every function has its own draws, which vary around the function's mean."""
     every = [gaps for pairs in functions if (gaps := _gaps(pairs)) is not None]
     if not every:
         return UNKNOWN
     steps = np.concatenate([gaps.mean(axis=0) for gaps in every])
-    draws = np.concatenate([gaps.mean(axis=1) - gaps.mean() for gaps in every])
-    return mean_over(float(steps.mean()), [steps, draws])
+    draws = [gaps.mean(axis=1) * gaps.shape[1] / len(steps) for gaps in every]  # each function's share of the mean
+    return mean_over(float(steps.mean()), [steps, *draws])
 
 
 def _matrix(outcomes: Sequence[StepOutcomes], own: Sequence[set[tuple[int, int]]], size: int) -> xr.Dataset:
@@ -272,7 +330,7 @@ def _paired(now: NDArray, before: NDArray) -> Interval:
 
 
 def _chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]) -> xr.Dataset:
-    """`table`: one row per condition and step; masked_of is "" for the intact model, "random" for random heads."""
+    """`table`: one row per condition and step; masked_of is "" for the intact model, "random NAME" for control sets."""
     masked, of, right, condition = (table[name].values for name in ("masked_of", "function_of", "right", "condition"))
 
     def outcomes_of(name: str, functions: Sequence[str]) -> Bools:
@@ -286,18 +344,25 @@ def _chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]) 
         return share(found[0]) if found.size else UNKNOWN
 
     high = [name for name in names if orders[name] == "high"]
-    random = outcomes_of("random", high)
-    own = [outcomes_of(name, high) for name in names]
+    random = {name: outcomes_of(f"random {name}", high) for name in names}
+    own = {name: outcomes_of(name, high) for name in names}
+
+    def control(functions: Sequence[str]) -> float:
+        """Accuracy on the steps of these functions with control sets masked, mean over all of them."""
+        every = [each for name in names if (each := outcomes_of(f"random {name}", functions)).size]
+        return float(np.mean([each.mean() for each in every])) if every else float("nan")
+
     high_own = np.array([accuracy(name, high)[0] for name in names])
     found = _with_interval(
         "chain", (MASKED, FUNCTION), [[accuracy(name, [other]) for other in names] for name in names]
     )
-    found |= _with_interval("chain_effect", FUNCTION, [gap(one[0], random) if one.size else UNKNOWN for one in own])
+    effects = [gap(own[name][0], random[name]) if own[name].size else UNKNOWN for name in names]
+    found |= _with_interval("chain_effect", FUNCTION, effects)
     found |= {
-        "chain_random": (FUNCTION, np.array([_mean(outcomes_of("random", [name])) for name in names])),
+        "chain_random": (FUNCTION, np.array([control([name]) for name in names])),
         "chain_intact": (FUNCTION, np.array([accuracy("", [name])[0] for name in names])),
         "chain_high_own": (FUNCTION, high_own),
-        "chain_high_random": (FUNCTION, np.where(np.isnan(high_own), np.nan, _mean(random))),
+        "chain_high_random": (FUNCTION, np.array([_mean(random[name]) for name in names])),
     }
     steps = np.array([outcomes_of("", [name]).size for name in names], dtype=np.int64)
     return xr.Dataset(found, coords={"chain_steps": (FUNCTION, steps)})

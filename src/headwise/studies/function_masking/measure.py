@@ -1,32 +1,44 @@
-"""Does the model need a function's heads for that function? Heads are masked and augmented, against random heads.
+"""Does the model need a function's heads for that function? Heads are masked and augmented, against matched heads.
 
 - **Masking.** The function's n most important heads are scaled by 1e-3 from the last prompt token on (where an answer is made;
   `where`: at decode steps only, as published, or everywhere), for several n, and held-out steps that the intact model solves
-  are answered again. Control: as many random heads outside the set, several draws. Sets of different n are nested, random ones
-  too.
-- **Cross-masking.** At one n, the heads of every function on the steps of every other: are they needed for this one only?
+  are answered again.
+- **Which heads.** Heads are ranked by their importance on *training* steps, and masked on held-out ones, which neither the
+  probe nor the ranking has seen. At most half of a layer's heads are taken, so that as many others of the layer are left to
+  compare with.
+- **Controls.** Importance is a matter of depth more than of heads (44 to 87 % of its variance lies between layers), and so is
+  what masking costs. So each control set has as many heads in every layer as the function's own set: for each own head, in
+  random order, one of the three heads of its layer that are nearest in the norm of what they write (z W_O), outside the own set
+  and not yet taken. Other important heads are not excluded. At least 20 different sets, where there are so many; the own set's
+  rank among them gives p = (1 + #{controls that cost at least as much}) / (1 + sets).
+- **Cross-masking.** At one n, the heads of every function on the steps of every other: are they needed for this one only? The
+  controls of a column are the sets that match the column's own heads.
 - **Augmenting.** amount x (one standard deviation towards correct answers, from training steps) is added to the heads; on
   held-out steps, solved or not. Control: random directions of the same length in the same heads.
 - **Hierarchy.** Whole questions with the model's own answers passed on, while a low-order function is masked: what happens to
-  the high-order steps? Control: random heads outside the heads of all low-order functions.
+  the high-order steps? Control: sets that match the masked heads.
 
-Answers are compared with the correct answer, not with the intact model's. After Ma et al. (arXiv 2512.10978), who draw random
-heads once. Functions whose map was refused, or of which the intact model solves too few steps, are not tested, with a reason.
+Held-out steps that the study `functions` did not ask are answered by the intact model first, until enough are solved. Answers
+are compared with the correct answer, not with the intact model's. After Ma et al. (arXiv 2512.10978), who draw random heads
+once, from all layers. Functions whose map was refused, or of which the intact model solves too few steps, are not tested, with
+a reason.
 
-Cost: see `prompter`.
+Cost: see `prompter`; one row per step and head set. Twenty control sets and all held-out steps cost more than five sets and
+five steps did: by default one number of heads is masked instead of five.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import xarray as xr
+from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, parse_head
+from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import HELD_OUT, HIGH_ORDER, LOW_ORDER, Step, Steps, step_ids
@@ -42,6 +54,8 @@ from headwise.studies.run import StudyRun, study_provenance
 Head = tuple[int, int]
 Condition = tuple[str, int, int]  # kind, number of heads (or index of the amount), draw or other function
 Trials = list[tuple[Condition, list[int], HeadChange]]  # condition, indices of the steps, change
+NEAREST = 3  # heads of the layer, by norm, among which a control is drawn
+ATTEMPTS = 20  # per control set, to draw one that is different from the others
 
 
 def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions | None = None) -> StudyRun:
@@ -56,12 +70,22 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions |
             f"The functions map was measured on {origin.data.get('name')} ({origin.data.get('digest')}), and these steps are "
             f"{steps.name} ({steps.digest}); give the same steps, or measure the map again with --redo functions."
         )
+    if not {"train_importance", "output_norm"} <= set(maps.data_vars):
+        raise DataError(
+            "The functions map is of an older version, which ranked heads on held-out steps only; measure it again with "
+            "--redo functions."
+        )
     masking = MaskingRun(model, steps, maps, options, limit=int(origin.parameters["max_new_tokens"]))
-    data = {"name": steps.name, "size": len(masking.steps), "digest": origin.key()}
+    data = {"name": steps.name, "size": len(masking.functions), "digest": origin.key()}
 
     def conclude(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        own = {name: masking.heads.most_important(name, max(options.heads)) for name in masking.functions}
-        return {SPEC.name: finalize(shards, maps, own, options, masking.orders, masking.chain_reason)}
+        heads = masking.heads
+        own = {name: heads.most_important(name, max(options.heads)) for name in masking.functions}
+        ratios = {
+            name: [heads.norm_ratio(some[:n], heads.matched_sets(some[:n], options.draws, name)) for n in options.heads]
+            for name, some in own.items()
+        }
+        return {SPEC.name: finalize(shards, maps, own, ratios, options, masking.orders, masking.chain_reason)}
 
     provenance = study_provenance(SPEC, model, data, options)
     return StudyRun(provenance, len(masking.functions) + 1, 1, masking.measure, conclude)
@@ -71,29 +95,56 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions |
 
 
 class RankedHeads:
-    """Every function's heads by importance, and random ones outside a set."""
+    """Every function's heads by importance on training steps, and the sets that match them."""
 
     def __init__(self, maps: xr.Dataset, *, factor: float, seed: int):
         self.functions = [str(name) for name in maps[FUNCTION].values]
         self.shape = (maps.sizes[LAYER], maps.sizes[HEAD])
+        self.norm = maps["output_norm"].transpose(LAYER, HEAD).values.astype(np.float64)
+        self._log_norm = np.log(np.maximum(self.norm, 1e-12))  # a pruned head writes nothing
+        self.all: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(self.norm))]
         refused = dict(zip(self.functions, maps["refused"].values.tolist(), strict=True))
-        ranked = {name: maps["ranked"].sel({FUNCTION: name}).values for name in self.functions}
+        size = np.abs(maps["train_importance"].transpose(FUNCTION, LAYER, HEAD).values)
         self.ranked: dict[str, list[Head]] = {
-            name: [] if refused[name] else [parse_head(str(head)) for head in ranked[name]] for name in self.functions
+            name: [] if refused[name] else self._ranked(row) for name, row in zip(self.functions, size, strict=True)
         }
-        self.all: list[Head] = sorted(parse_head(str(head)) for head in ranked[self.functions[0]])
         self.factor, self.seed = factor, seed
+
+    def _ranked(self, size: NDArray[Any]) -> list[Head]:
+        """From the most important on, at most half of the heads of each layer."""
+        room = {layer: sum(one == layer for one, _ in self.all) // 2 for layer in range(self.shape[0])}
+        found: list[Head] = []
+        for layer, head in sorted(self.all, key=lambda one: -float(np.nan_to_num(size[one]))):
+            if room[layer]:
+                found.append((layer, head))
+                room[layer] -= 1
+        return found
 
     def most_important(self, function: str, count: int) -> list[Head]:
         """The most important heads of a function; none where its map was refused."""
         return self.ranked[function][:count]
 
-    def random_orders(self, excluded: Sequence[Sequence[Head]], count: int, name: str) -> list[list[Head]]:
-        """Random orders of the heads in none of these sets, the first n of which are a set of n; `name` seeds them."""
-        taken = {head for some in excluded for head in some}
-        left = [head for head in self.all if head not in taken]
-        random = np.random.default_rng([self.seed, *name.encode()])
-        return [[left[index] for index in random.permutation(len(left))] for _ in range(count)]
+    def matched_sets(self, own: Sequence[Head], count: int, name: str) -> list[list[Head]]:
+        """At most `count` different sets with as many heads in every layer, near in norm; `name` seeds them."""
+        random, taken = np.random.default_rng([self.seed, *name.encode(), len(own)]), set(own)
+        found: dict[frozenset[Head], list[Head]] = {}
+        for _ in range(ATTEMPTS * count if own else 0):
+            left = {layer: [one for one in self.all if one[0] == layer and one not in taken] for layer, _ in own}
+            drawn: list[Head] = []
+            for index in random.permutation(len(own)):
+                head = own[index]
+                layer = head[0]
+                left[layer].sort(key=lambda one, at=self._log_norm[head]: abs(self._log_norm[one] - at))  # type: ignore[misc]
+                drawn.append(left[layer].pop(int(random.integers(min(NEAREST, len(left[layer]))))))
+            found.setdefault(frozenset(drawn), drawn)
+            if len(found) == count:
+                break
+        return list(found.values())
+
+    def norm_ratio(self, own: Sequence[Head], sets: Sequence[Sequence[Head]]) -> float:
+        """What control sets write over what the own set writes: the sums of the heads' norms, mean over sets."""
+        of_own = sum(self.norm[head] for head in own)
+        return float(np.mean([sum(self.norm[head] for head in one) / of_own for one in sets])) if sets else float("nan")
 
     def factors(self, heads: Sequence[Head]) -> Tensor:
         """(layer, head): 1, and `factor` for these heads."""
@@ -110,42 +161,34 @@ class SelectedSteps(NamedTuple):
     """The held-out steps of a function that are answered again; indices are into `steps`."""
 
     steps: list[Step]
-    solved: list[int]  # by the intact model: with the function's own, random, and the other functions' heads masked
-    failed: list[int]  # with own and random heads masked, at one number of heads
+    solved: list[int]  # by the intact model: with the function's own, matched, and the other functions' heads masked
+    failed: list[int]  # with own and matched heads masked, at one number of heads
     augmented: list[int]  # both in their shares, with directions added
-    n_held_out: int  # of the function
+    n_held_out: int  # of the function, answered by the intact model
     n_solved: int  # of these
 
 
-def select_steps(
-    maps: xr.Dataset, steps: Mapping[str, Step], function: str, options: FunctionMaskingOptions
-) -> SelectedSteps:
-    """Random held-out steps, the same for every change."""
-    own = (maps["function_of"].values.astype(str) == function) & (maps["split_of"].values.astype(str) != "train")
-    names, right = maps[EXAMPLE].values.astype(str)[own], maps["right"].values[own]
-    order = np.random.default_rng([options.seed, *function.encode(), 1]).permutation(len(names))
-    solved, failed = [at for at in order if right[at]], [at for at in order if not right[at]]
-    parts = [solved[: options.solved_steps], failed[: options.failed_steps], list(order[: options.augmented_steps])]
-    used = sorted({int(at) for part in parts for at in part})
-    solved, failed, augmented = ([used.index(int(at)) for at in part] for part in parts)
-    some = [steps[str(names[at])] for at in used]
-    return SelectedSteps(some, solved, failed, augmented, len(names), int(right.sum()))
+def select_steps(steps: Sequence[Step], right: Sequence[bool], options: FunctionMaskingOptions) -> SelectedSteps:
+    """The first of the function's held-out steps, in random order, that the intact model solves, and fails."""
+    solved = [at for at, is_right in enumerate(right) if is_right][: options.solved_steps]
+    failed = [at for at, is_right in enumerate(right) if not is_right][: options.failed_steps]
+    parts = [solved, failed, list(range(len(right)))[: options.augmented_steps]]
+    used = sorted({at for part in parts for at in part})
+    solved, failed, augmented = ([used.index(at) for at in part] for part in parts)
+    return SelectedSteps([steps[at] for at in used], solved, failed, augmented, len(right), sum(right))
 
 
 def masking_trials(heads: RankedHeads, function: str, steps: SelectedSteps, options: FunctionMaskingOptions) -> Trials:
     """Every masking of a function's steps."""
     found: Trials = []
-    largest = heads.most_important(function, max(options.heads))
-    orders = heads.random_orders([largest], options.draws, function)
     for count in options.heads:
         both = steps.solved + (steps.failed if count == options.size else [])
-        if largest:
-            found.append((("own", count, 0), both, HeadChange(heads.factors(largest[:count]))))
-        elif count != options.size:
-            continue  # nothing to compare with; at `size` the random sets are the control of the cross-masking
+        own = heads.most_important(function, count)
+        if own:
+            found.append((("own", count, 0), both, HeadChange(heads.factors(own))))
         found += [
-            (("random", count, draw), both, HeadChange(heads.factors(order[:count])))
-            for draw, order in enumerate(orders)
+            (("random", count, draw), both, HeadChange(heads.factors(one)))
+            for draw, one in enumerate(heads.matched_sets(own, options.draws, function))
         ]
     for index, other in enumerate(heads.functions):
         if other != function and heads.ranked[other]:
@@ -195,25 +238,45 @@ class MaskingRun:
         self.options, self.maps = options, maps
         self.functions = [str(name) for name in maps[FUNCTION].values]
         self.heads = RankedHeads(maps, factor=options.factor, seed=options.seed)
-        n_heads = len(self.heads.all)
-        if max(options.heads) * 2 > n_heads:
+        most = min((len(ranked) for ranked in self.heads.ranked.values() if ranked), default=max(options.heads))
+        if max(options.heads) > most:
             raise StudyError(
-                f"Masking {max(options.heads)} heads, and as many random ones, needs twice as many, and {model.id} has "
-                f"{n_heads}; give smaller numbers, such as function_masking.heads={n_heads // 4} with function_masking.size "
-                "the same."
+                f"Masking {max(options.heads)} heads needs as many others of the same layers to compare with, and {model.id} "
+                f"has {most} such heads; give smaller numbers, such as function_masking.heads={max(1, most // 2)} with "
+                "function_masking.size the same."
             )
-        by_id = {step.id: step for step in steps}
-        self.steps = {name: select_steps(maps, by_id, name, options) for name in self.functions}
+        self.held_out = {name: self._held_out(steps, name) for name in self.functions}
         low = LOW_ORDER if options.low_order is None else options.low_order
         high = HIGH_ORDER if options.high_order is None else options.high_order
         self.orders = {name: "low" if name in low else "high" if name in high else "" for name in self.functions}
         self.chains, self.chain_reason = self._chains(steps)
-        flat = [step_ids(model, step) for own in self.steps.values() for step in own.steps]
+        flat = [step_ids(model, step) for own in self.held_out.values() for step in own]
         flat += [step_ids(model, step) for chain in self.chains for step in chain]
         prefix = flat[0][: common_prefix_length(flat)] if flat else ()
         longest = max(map(len, flat), default=0) + limit * max([len(chain) for chain in self.chains], default=1)
         decoder = PrefixCachedDecoder(model, prefix, longest=longest, where=options.where, batch=options.batch)
         self.prompter = Prompter(model, decoder, limit)
+
+    def _held_out(self, steps: Steps, function: str) -> list[Step]:
+        """All held-out steps in random order, those that the study `functions` asked first."""
+        right = dict(
+            zip(self.maps[EXAMPLE].values.astype(str).tolist(), self.maps["right"].values.tolist(), strict=True)
+        )
+        own = [step for step in steps if step.function == function and step.split == HELD_OUT]
+        order = np.random.default_rng([self.options.seed, *function.encode(), 1]).permutation(len(own))
+        return sorted((own[index] for index in order), key=lambda step: step.id not in right)
+
+    def _answered(self, function: str) -> tuple[list[Step], list[bool]]:
+        """As many held-out steps as give enough solved ones, and whether the intact model solves them."""
+        known = dict(
+            zip(self.maps[EXAMPLE].values.astype(str).tolist(), self.maps["right"].values.tolist(), strict=True)
+        )
+        steps, intact = self.held_out[function], HeadChange(self.heads.factors([]))
+        right = [bool(known[step.id]) for step in steps if step.id in known]
+        while len(right) < len(steps) and sum(right) < self.options.solved_steps:
+            some = steps[len(right) : len(right) + self.options.batch]
+            right += self.prompter.answer(some, [(index, intact) for index in range(len(some))]).tolist()
+        return steps[: len(right)], right
 
     def _chains(self, steps: Steps) -> tuple[list[tuple[Step, ...]], str]:
         """Held-out questions with a low-order step before a high-order one; or why there are none."""
@@ -223,9 +286,6 @@ class MaskingRun:
             return [], "no whole questions were requested"
         if not any(self.heads.ranked[name] for name in low) or not high:
             return [], "no function with a map is known to be of low order, or none of high order"
-        taken = {head for name in low for head in self.heads.most_important(name, options.size)}
-        if len(self.heads.all) - len(taken) < options.size:
-            return [], f"fewer than {options.size} heads are outside the heads of all low-order functions"
         measured = set(self.maps[EXAMPLE].values.astype(str))
         fit = [
             chain
@@ -243,7 +303,7 @@ class MaskingRun:
 
     def _function(self, name: str) -> xr.Dataset:
         """One row per trial: the condition, the step, and whether it is answered correctly."""
-        options, steps = self.options, self.steps[name]
+        options, steps = self.options, select_steps(*self._answered(name), self.options)
         trials = masking_trials(self.heads, name, steps, options)
         if options.augmented_steps:
             trials += augmenting_trials(self.heads, self.maps, name, steps, options)
@@ -270,14 +330,15 @@ class MaskingRun:
         )
 
     def _hierarchy(self) -> xr.Dataset:
-        """One row per step of a chain and condition: 0 nothing masked, then low-order functions, then random draws."""
+        """One row per step of a chain and condition: 0 nothing masked, then low-order functions, then matched sets of each."""
         size = self.options.size
         low = [name for name in self.functions if self.orders[name] == "low" and self.heads.ranked[name]]
-        own = [self.heads.most_important(name, size) for name in low]
-        draws = [order[:size] for order in self.heads.random_orders(own, self.options.chain_draws, "chains")]
-        changes = [HeadChange(self.heads.factors(heads)) for heads in ([], *own, *draws)]
+        own = {name: self.heads.most_important(name, size) for name in low}
+        draws = {name: self.heads.matched_sets(own[name], self.options.chain_draws, f"{name} chains") for name in low}
+        sets = [("", []), *own.items(), *((f"random {name}", one) for name in low for one in draws[name])]
+        changes = [HeadChange(self.heads.factors(heads)) for _, heads in sets]
         found = self.prompter.answer_chains(self.chains, changes) if self.chains else []
-        names = ["", *low, *("random" for _ in draws)]
+        names = [name for name, _ in sets]
         rows: list[tuple[Any, ...]] = [
             (name, condition, step.function, bool(right[condition, number]))
             for chain, right in zip(self.chains, found, strict=True)

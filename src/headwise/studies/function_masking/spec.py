@@ -41,7 +41,7 @@ class FunctionMaskingOptions(StudyOptions):
     """
 
     study = "function_masking"
-    heads: tuple[int, ...] = option((4, 8, 16, 32, 64), "numbers of heads that are masked, increasing")
+    heads: tuple[int, ...] = option((32,), "numbers of heads that are masked, increasing")
     size: int = option(
         32,
         "number of heads that are masked or augmented in the other experiments; must be one of function_masking.heads",
@@ -52,12 +52,12 @@ class FunctionMaskingOptions(StudyOptions):
         "where masking acts: from the last prompt token on (answer), at decode steps only (decode), or everywhere",
         choices=("answer", "decode", "everywhere"),
     )
-    draws: int = option(5, "number of random head sets", minimum=2)
+    draws: int = option(20, "number of control sets, matched by layer and norm", minimum=20)
     solved_steps: int = option(
-        5, "maximum number of held-out steps per function, solved by the intact model, that are masked", minimum=2
+        50, "maximum number of held-out steps per function, solved by the intact model, that are masked", minimum=15
     )
     min_solved_steps: int = option(
-        3, "minimum number of such steps; a function with fewer is not tested by masking", minimum=2
+        15, "minimum number of such steps; a function with fewer is not tested by masking", minimum=15
     )
     failed_steps: int = option(
         2,
@@ -70,11 +70,11 @@ class FunctionMaskingOptions(StudyOptions):
     amounts: tuple[float, ...] = option((1.0, 2.0, 4.0), "lengths of the added direction, in standard deviations")
     random_directions: int = option(2, "number of random directions, the control of augmenting", minimum=1)
     chains: int = option(6, "number of whole questions for the hierarchy; 0: no hierarchy", minimum=0)
-    chain_draws: int = option(2, "number of random head sets in the hierarchy", minimum=2)
+    chain_draws: int = option(2, "number of control sets per low-order function in the hierarchy", minimum=2)
     low_order: tuple[str, ...] | None = option(None, "low-order functions; None: the four published ones")
     high_order: tuple[str, ...] | None = option(None, "high-order functions; None: the four published ones")
     batch: int = option(64, "rows per batch", minimum=1)
-    seed: int = option(0, "seed of the random heads and directions")
+    seed: int = option(0, "seed of the control sets and random directions")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,8 +101,8 @@ def _increasing(values: Sequence[Any], kind: type) -> tuple[Any, ...]:
 
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
-    repetitions = 180  # answers per function with changed heads
-    texts = [QUESTION_TOKENS // 2] * (inputs.functions * 12) + [STEP_TOKENS] * (inputs.functions * repetitions)
+    repetitions = 900  # answers per function with changed heads
+    texts = [QUESTION_TOKENS // 2] * (inputs.functions * 60) + [STEP_TOKENS] * (inputs.functions * repetitions)
     return StudyCost(
         inputs.functions, sum(texts), forward_flops(card, texts), 64 * STEP_TOKENS, inputs.functions * repetitions * 8,
         slowdown=1.4, unit="functions, and whole questions", passes_per_batch=FunctionsOptions().max_new_tokens + 1, shard=1,
@@ -133,8 +133,9 @@ FUNCTION_MASKING = DatasetSpec(
     name="function_masking",
     question="Does the model need a function’s heads, and for that function only?",
     method=Method(
-        "The most important heads of a function are scaled to almost zero while the model answers steps that it solves when "
-        "intact; the control is as many random heads outside the set, in several draws. Steps of the other functions show "
+        "The most important heads of a function, by their importance on training steps, are scaled to almost zero while the "
+        "model answers held-out steps that it solves when intact. The controls are sets with as many heads in every layer, "
+        "near in the norm of what they write; the function's own set is ranked among them. Steps of the other functions show "
         "whether the loss is specific to the function.",
         "Ma et al., Cognitive Mirrors",
         "https://arxiv.org/abs/2512.10978",
@@ -145,20 +146,51 @@ FUNCTION_MASKING = DatasetSpec(
             "accuracy on steps that the intact model solves, with the function's most important heads masked",
             interval=True,
         ),
-        _curve("random", "accuracy on the same steps with as many random heads masked, mean over draws", interval=True),
-        _curve("effect", "accuracy lost beyond random heads (random - own)", interval=True),
+        _curve("random", "accuracy on the same steps with a control set masked, mean over the sets", interval=True),
+        _curve("effect", "accuracy lost beyond control sets (random - own)", interval=True),
+        _curve(
+            "rank_p",
+            "rank of the own set among its control sets: (1 + controls that cost at least as much) / (1 + controls)",
+            required=False,
+        ),
+        Variable(
+            "control_sets",
+            (FUNCTION, REMOVED),
+            "number of different control sets, matched by layer and norm",
+            dtype="int64",
+            unit="sets",
+            required=False,
+        ),
+        _curve(
+            "norm_ratio",
+            "norm of what the control sets write over that of what the own set writes, mean over sets",
+            required=False,
+        ),
+        _per_function(
+            "mean_rank_p",
+            "rank of the own set among its control sets, by the mean over numbers of heads",
+            required=False,
+        ),
+        _per_function("mean_rank_q", "the same, Benjamini-Hochberg over functions", required=False),
+        Variable(
+            "pooled_rank_p",
+            (),
+            "rank of the own sets of all functions together among their control sets",
+            dtype="float32",
+            required=False,
+        ),
         _per_function("intact", "accuracy of the intact model on all held-out steps of the function", interval=True),
         _per_function(
-            "mean_effect", "accuracy lost beyond random heads, mean over all numbers of heads", interval=True
+            "mean_effect", "accuracy lost beyond control sets, mean over all numbers of heads", interval=True
         ),
         _per_function(
             "spill",
-            "accuracy that other functions' steps lose beyond random heads with this function's heads masked",
+            "accuracy that other functions' steps lose beyond control sets with this function's heads masked",
             interval=True,
         ),
         _per_function(
             "chain_effect",
-            "accuracy that high-order steps in whole questions lose beyond random heads with this function's masked",
+            "accuracy that high-order steps in whole questions lose beyond control sets with this function's masked",
             interval=True,
         ),
         _per_function(
@@ -166,20 +198,20 @@ FUNCTION_MASKING = DatasetSpec(
             "share of steps failed by the intact model that are correct with the function's heads masked",
         ),
         _per_function(
-            "recovered_random", "share of steps failed by the intact model that are correct with random heads masked"
+            "recovered_random", "share of steps failed by the intact model that are correct with control sets masked"
         ),
         _per_function("all_own", "accuracy over all held-out steps with the function's heads masked"),
-        _per_function("all_random", "accuracy over all held-out steps with random heads masked"),
+        _per_function("all_random", "accuracy over all held-out steps with control sets masked"),
         _per_function("chain_intact", "accuracy of the intact model on this function's steps in whole questions"),
         _per_function(
             "chain_high_own",
             "accuracy on high-order steps in whole questions with this function's heads masked; NaN if it is not low-order",
         ),
-        _per_function("chain_high_random", "accuracy on high-order steps in whole questions with random heads masked"),
+        _per_function("chain_high_random", "accuracy on high-order steps in whole questions with control sets masked"),
         _matrix("cross", "accuracy on the column's steps with the heads of the row's function masked", interval=True),
         _matrix(
             "cross_effect",
-            "accuracy that the column's steps lose beyond random heads with the row's heads masked",
+            "accuracy that the column's steps lose beyond control sets with the row's heads masked",
             interval=True,
         ),
         _matrix(
@@ -198,23 +230,23 @@ FUNCTION_MASKING = DatasetSpec(
         Variable(
             "random_draws",
             (FUNCTION, DRAW, REMOVED),
-            "accuracy on the same steps with random heads masked, per draw",
+            "accuracy on the same steps with control sets masked, per draw",
             dtype="float32",
         ),
         Variable(
             "pooled_effect",
             (REMOVED,),
-            "accuracy lost beyond random heads, over the steps of all functions together",
+            "accuracy lost beyond control sets, over the steps of all functions together",
             interval=True,
         ),
         Variable(
             "pooled_mean_effect",
             (),
-            "accuracy lost beyond random heads, over all functions' steps, mean over all numbers of heads",
+            "accuracy lost beyond control sets, over all functions' steps, mean over all numbers of heads",
             interval=True,
         ),
         _per_function(
-            "cross_random", "accuracy on the function's steps with random heads masked, the control of the matrix"
+            "cross_random", "accuracy on the function's steps with control sets masked, the control of the matrix"
         ),
         _matrix("overlap", "share of the row's heads that are among the column's"),
         Variable("heads", (FUNCTION, REMOVED), "names of the masked heads, most important first", dtype=TEXT),
@@ -233,14 +265,14 @@ FUNCTION_MASKING = DatasetSpec(
         _count("train_right", "correct training steps behind the directions"),
         _count("train_wrong", "wrong training steps behind the directions"),
         _count("chain_steps", "steps of the function in the whole questions"),
-        Variable("chain_random", None, "accuracy in whole questions with random heads masked", required=False),
+        Variable("chain_random", None, "accuracy in whole questions with control sets masked", required=False),
     ),
     attrs=("record", "title", "size", "factor", "positions", "chains", "chain_reason"),
     examples="functions",
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "masking: accuracy with a function's heads masked; effects: accuracy drop beyond that of masking random heads; "
+            "masking: accuracy with a function's heads masked; effects: accuracy drop beyond that of masking control sets; "
             "cross: accuracy drop in steps of one function with the heads of another masked; augment: accuracy with a "
             "direction added to the heads' outputs; hierarchy: accuracy on whole questions of several steps.",
             "cross",
@@ -283,12 +315,13 @@ FUNCTION_MASKING = DatasetSpec(
             },
         )
     },
+    readable_since=1,  # control heads are then of any layer, heads are ranked on the masked steps, and nothing is ranked
 )
 
 SPEC = StudySpec(
     name="function_masking",
     package=__package__,
-    version=2,
+    version=3,
     options=FunctionMaskingOptions,
     produces=(FUNCTION_MASKING,),
     inputs=("steps",),

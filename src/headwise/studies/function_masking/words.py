@@ -1,7 +1,8 @@
 """The masking study in words: does the model need a function's heads, and for that function only?
 
-A difference is called significant only where its whole 95 % confidence interval is on one side of 0 and at least five steps
-were answered. Every number is recorded with its source in `Description.numbers`: "own 16 of Retrieval" is the accuracy with
+A loss is called significant only where its whole 95 % confidence interval is above 0, at least five steps were answered, and the
+own set ranks among the first 5 % of its control sets; "does not replicate" only where the published loss lies outside the
+interval. Every number is recorded with its source in `Description.numbers`: "own 16 of Retrieval" is the accuracy with
 16 heads masked.
 """
 
@@ -18,10 +19,17 @@ from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import best, model_of, with_interval
 from headwise.describe.writer import Writer, listed
-from headwise.studies.function_masking.figure import MIN_STEPS, where_masked
+from headwise.studies.function_masking.figure import MIN_STEPS, control, detectable, where_masked
 from headwise.studies.functions.figure import shown_functions
 
 FEW_STEPS = 50  # below, an accuracy is called coarse
+ALPHA = 0.05
+PUBLISHED = {
+    "Retrieval": 0.765,
+    "Math Calculation": 0.169,
+    "Inference": 0.176,
+    "Logical Reasoning": 0.5,
+}  # Llama-3.1-8B
 
 
 class MaskingAccessor:
@@ -34,9 +42,14 @@ class MaskingAccessor:
         self.masked = [name for name in self.functions if not self.of("reason", name)]
         self.augmented = [name for name in self.functions if not self.of("augment_reason", name)]
         self.tested = [name for name in self.masked if int(self.of("masked_steps", name)) >= MIN_STEPS]
-        self.needed = [name for name in self.tested if self.of("mean_effect_low", name) > 0]
+        self.control = control(dataset)  # in words
+        self.ranked = "rank_p" in dataset  # not by older versions
+        self.needed = [name for name in self.tested if self.of("mean_effect_low", name) > 0 and self._is_first(name)]
         self.amounts = [float(amount) for amount in dataset[AMOUNT].values]
         self.size = int(dataset.attrs["size"])
+
+    def _is_first(self, function: str) -> bool:
+        return not self.ranked or self.of("mean_rank_p", function) < ALPHA
 
     def of(self, variable: str, function: str) -> Any:
         """A variable with one entry per function."""
@@ -81,10 +94,11 @@ def _at(writer: Writer, data: MaskingAccessor, variable: str, name: str, step: f
     return with_interval(writer, lambda key: data.at(key, name, step), variable, f"{step:g} of {name}")
 
 
-def _verdict(low: float, high: float) -> str:
-    if low > 0:
-        return "significantly more than with random heads"
-    return "significantly less than with random heads" if high < 0 else "not significantly more than with random heads"
+def _verdict(data: MaskingAccessor, low: float, high: float, p: float) -> str:
+    if low > 0 and (p < ALPHA or not data.ranked):
+        return f"significantly more than with {data.control}"
+    more = "significantly less" if high < 0 else "not significantly more"
+    return f"{more} than with {data.control}"
 
 
 # ---- overview, axes, caveats ----------------------------------------------------------------------------------------
@@ -93,12 +107,18 @@ def _verdict(low: float, high: float) -> str:
 def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
     factor = writer.number(float(data.dataset.attrs["factor"]), "factor")
     counts = listed(writer.number(int(count), "constant") for count in data.dataset[REMOVED].values)
-    draws = writer.count(data.dataset.sizes[DRAW], "draws", "draw")
+    draws = writer.count(data.dataset.sizes[DRAW], "draws")
+    against = f"{draws} draws of as many random heads outside the set"
+    if data.ranked:
+        against = (
+            f"up to {draws} control sets with as many heads in every layer, near in the norm of what they write and outside "
+            "the set"
+        )
     writer.add(
         "overview",
         f"What {model_of(data)} still answers correctly when a function's most important heads are masked (multiplied by "
-        f"{factor} {where_masked(data.dataset)}): {counts} heads, against {draws} of as many random heads outside the set, on "
-        "held-out steps that the intact model solves.",
+        f"{factor} {where_masked(data.dataset)}): {counts} heads, against {against}, on held-out steps that the intact model "
+        "solves.",
     )
     masked = writer.count(len(data.masked), "masked", "function")
     writer.add("overview", f"{masked} of {writer.count(len(data.functions), 'functions')} were masked.")
@@ -109,8 +129,8 @@ def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
 def _add_axes(writer: Writer, data: MaskingAccessor) -> None:
     writer.add(
         "axes",
-        "The loss is accuracy with random heads masked minus accuracy with the function's own heads masked; ranges in brackets "
-        "are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact model "
+        f"The loss is accuracy with {data.control} masked minus accuracy with the function's own heads masked; ranges in "
+        "brackets are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact model "
         "answers.",
     )
     writer.add(
@@ -128,9 +148,26 @@ def _add_caveats(writer: Writer, data: MaskingAccessor) -> None:
     writer.add(
         "caveats",
         "Only steps that the intact model solves are answered with heads masked, so a change can only lower the accuracy; the "
-        "random heads show by how much. Heads were ranked by importance, and masking many heads of any kind hurts. Intervals "
-        "are not corrected for the number of functions, numbers of heads and amounts.",
+        f"{data.control} show by how much. Intervals cover other steps and other {data.control}, not another ranking of the "
+        "heads, and are not corrected for the number of functions, numbers of heads and amounts.",
     )
+    if data.ranked:
+        ratios = data.dataset["norm_ratio"].values
+        if np.isfinite(ratios).any():
+            low, high = (
+                writer.fixed(float(end(ratios)), f"{end.__name__} norm_ratio") for end in (np.nanmin, np.nanmax)
+            )
+            writer.add(
+                "caveats",
+                f"What control sets write has {low} to {high} times the norm of what the own sets write. At most half of a "
+                "layer's heads are masked, so that others are left to compare with.",
+            )
+    else:
+        writer.add(
+            "caveats",
+            "An older version of the study made this: heads were ranked on the steps that are masked, and random heads are of "
+            "any layer, so that a loss may be a matter of depth; build it again with --redo functions,function_masking.",
+        )
     left_out = [f"{name} ({reason})" for name in data.functions if (reason := data.of("reason", name))]
     if left_out:
         writer.add("caveats", f"Not masked: {listed(left_out)}.")
@@ -143,14 +180,18 @@ def _headline(writer: Writer, data: MaskingAccessor) -> str:
     if not data.masked:
         return f"{first} No function could be masked."
     if not data.needed:
-        return f"{first} Of {total} none loses significantly more than with random heads."
+        seen = ""
+        if data.tested:
+            loss = with_interval(writer, data.overall, "pooled_mean_effect")
+            seen = f"; over all together the loss is {loss}"
+        return f"{first} Of {total} none loses significantly more than with {data.control}{seen}."
     count, verb = writer.count(len(data.needed), "needed"), "loses" if len(data.needed) == 1 else "lose"
     rows = (
         f"{name} ({writer.count(int(data.of('masked_steps', name)), f'masked_steps of {name}', 'step')})"
         for name in data.needed
     )
     return (
-        f"{first} Of {total} {count} {verb} more than with random heads by 95 % confidence intervals that are not corrected "
+        f"{first} Of {total} {count} {verb} more than with {data.control} by 95 % confidence intervals that are not corrected "
         f"for the number of functions: {listed(rows)}."
     )
 
@@ -187,7 +228,7 @@ def _curve(writer: Writer, data: MaskingAccessor, name: str) -> str:
     for count in dict.fromkeys((known[0], known[len(known) // 2], known[-1])):
         heads = writer.count(count, f"removed {count}", "head")
         own, random = (writer.fixed(data.at(key, name, count), f"{key} {count} of {name}") for key in ("own", "random"))
-        parts.append(f"{own} with {heads} masked (random: {random})")
+        parts.append(f"{own} with {heads} masked ({data.control}: {random})")
     return f"Of these it still solves {listed(parts)}."
 
 
@@ -195,10 +236,16 @@ def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
     low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
     if not math.isfinite(low):
         return ""
-    text = f"The loss beyond random heads is {_of(writer, data, 'mean_effect', name)}, mean over all numbers of heads: "
+    text = (
+        f"The loss beyond {data.control} is {_of(writer, data, 'mean_effect', name)}, mean over all numbers of heads: "
+    )
     if name not in data.tested:
         return f"{text}too few steps for a conclusion."
-    text += _verdict(low, high)
+    p = float(data.of("mean_rank_p", name)) if data.ranked else math.nan
+    text += _verdict(data, low, high, p)
+    if data.ranked:
+        q = writer.number(float(data.of("mean_rank_q", name)), f"mean_rank_q of {name}", digits=2)
+        text += f" (the own set's rank gives p = {writer.number(p, f'mean_rank_p of {name}', digits=2)}, over all functions q = {q})"
     single = [count for count in data.known_sizes(name) if data.at("effect_low", name, count) > 0]
     if single:
         counts = listed(writer.number(count, f"removed {count}") for count in single)
@@ -221,7 +268,7 @@ def _recovered(writer: Writer, data: MaskingAccessor, name: str) -> str:
     steps = writer.count(count, f"failed_steps of {name}", "step")
     return (
         f"Of {steps} that the intact model fails, {writer.fixed(own, f'recovered_own of {name}')} are then correct "
-        f"(random: {writer.fixed(random, f'recovered_random of {name}')})."
+        f"({data.control}: {writer.fixed(random, f'recovered_random of {name}')})."
     )
 
 
@@ -249,7 +296,7 @@ def _augmented(writer: Writer, data: MaskingAccessor, name: str) -> str:
 
 
 def _add_observations(writer: Writer, data: MaskingAccessor) -> None:
-    for part in (_needed, _pooled, _specific, _matrix, _overlap, _raised, _hierarchy):
+    for part in (_needed, _power, _published, _pooled, _specific, _matrix, _overlap, _raised, _hierarchy):
         writer.add("observations", part(writer, data))
 
 
@@ -257,11 +304,11 @@ def _needed(writer: Writer, data: MaskingAccessor) -> str:
     if not data.masked:
         return ""
     total = writer.count(len(data.masked), "masked", "function")
-    text = f"In none of {total} does masking the function's heads cost significantly more than masking random heads."
+    text = f"In none of {total} does masking the function's heads cost significantly more than masking {data.control}."
     if data.needed:
         count = writer.count(len(data.needed), "needed")
         text = (
-            f"Masking a function's heads costs its steps significantly more than masking random heads in {count} of {total}: "
+            f"Masking a function's heads costs its steps significantly more than masking {data.control} in {count} of {total}: "
             f"{listed(data.needed)}."
         )
     less = [name for name in data.tested if data.of("mean_effect_high", name) < 0]
@@ -270,12 +317,48 @@ def _needed(writer: Writer, data: MaskingAccessor) -> str:
     return text
 
 
+def _power(writer: Writer, data: MaskingAccessor) -> str:
+    """What the steps could have shown."""
+    found = dict(zip(data.tested, detectable(data.dataset.sel({FUNCTION: data.tested})), strict=True))
+    found = {name: value for name, value in found.items() if math.isfinite(value)}
+    if not found:
+        return ""
+    low, high = (
+        f"{writer.fixed(found[names[0]], f'detectable of {names[0]}')} ({listed(names)})"
+        for names in (best(found, smallest=True), best(found))
+    )
+    return f"With these steps and sets a loss is found with 80 % power from {low} to {high} on."
+
+
+def _published(writer: Writer, data: MaskingAccessor) -> str:
+    """The published losses: not replicated only where they lie outside the interval."""
+    there = [name for name in PUBLISHED if name in data.tested]
+    if not there:
+        return ""
+    rows = []
+    for name in there:
+        low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
+        inside = low <= PUBLISHED[name] <= high
+        shown = "replicated" if inside and name in data.needed else "not shown" if inside else "not replicated"
+        if not inside and name in data.needed:
+            shown = "of another size"
+        rows.append(f"{name} {writer.number(PUBLISHED[name], 'constant')} ({shown})")
+    return (
+        "The published losses of another model, against random heads of any layer, are "
+        f"{listed(rows)}; not shown: the interval includes both no loss and the published one, or the rank is not among the "
+        "first."
+    )
+
+
 def _pooled(writer: Writer, data: MaskingAccessor) -> str:
     low, high = (data.overall(f"pooled_mean_effect_{end}") for end in ("low", "high"))
     if not math.isfinite(low):
         return ""
     loss = with_interval(writer, data.overall, "pooled_mean_effect")
-    return f"Over the steps of all functions together, the loss beyond random heads is {loss}: {_verdict(low, high)}."
+    p = data.overall("pooled_rank_p") if data.ranked else math.nan
+    rank = f" (rank: p = {writer.number(p, 'pooled_rank_p', digits=2)})" if math.isfinite(p) else ""
+    verdict = _verdict(data, low, high, p)
+    return f"Over the steps of all functions together, the loss beyond {data.control} is {loss}{rank}: {verdict}."
 
 
 def _specific(writer: Writer, data: MaskingAccessor) -> str:
@@ -311,7 +394,7 @@ def _matrix(writer: Writer, data: MaskingAccessor) -> str:
         diagonal += f", and tied with the largest in {writer.count(tied, 'tied-tops')}"
     return (
         f"In the matrix, at {writer.count(data.size, 'size', 'head')}, a function's own steps lose "
-        f"{writer.fixed(float(np.mean(own)), 'mean-own')} on average beyond random heads, and those of the others "
+        f"{writer.fixed(float(np.mean(own)), 'mean-own')} on average beyond {data.control}, and those of the others "
         f"{writer.fixed(float(np.mean(others)), 'mean-others')}; the own loss is the largest of its row in {diagonal}. Off the "
         f"diagonal, {writer.count(sum(low > 0 for low in lows), 'sure-others')} of "
         f"{writer.count(len(lows), 'cells-others', 'cell')} (those with enough steps) have an interval above zero."
@@ -349,7 +432,7 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
         return f"The hierarchy was not tested: {reason}." if reason else ""
     chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
     rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
-    text = f"In {chains}, the loss of high-order steps beyond random heads when a low-order function is masked: {listed(rows)}"
+    text = f"In {chains}, the loss of high-order steps beyond {data.control} when a low-order function is masked: {listed(rows)}"
     significant = [name for name in names if data.of("chain_effect_low", name) > 0]
     return f"{text}; significant for {listed(significant) if significant else 'none'}."
 
