@@ -75,6 +75,7 @@ def _removal(tasks: int, rng: np.random.Generator) -> dict[str, tuple[object, np
     return {
         **_ends("own", ("task", "removed"), own, 0.1), **_ends("random", ("task", "removed"), random, 0.03),
         "random_draws": (("task", "draw", "removed"), draws), "others": (("task", "control", "removed"), others),
+        "rank_p": ("task", np.where(effect > 0.08, 1 / 21, 0.5)), "rank_q": ("task", np.where(effect > 0.08, 2 / 21, 0.5)),
         **_ends("effect", "task", effect, 0.08), **_ends("spill", "task", spill, 0.04),
     }  # fmt: skip
 

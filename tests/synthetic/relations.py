@@ -11,6 +11,7 @@ import json
 import numpy as np
 import xarray as xr
 
+from headwise.studies.relations.spec import PUBLISHED
 from synthetic.origin import provenance
 
 RELATIONS = {  # name -> category, pairs, copying
@@ -50,6 +51,7 @@ def relations_dataset(layers: int = 30, heads: int = 9, *, seed: int = 0, missin
         there[missing] = False
     variables: dict[str, object] = {}
     over, beyond = {}, []
+    shuffled = np.zeros((len(names), layers, heads, SHUFFLES), dtype=bool)
     for sign, hit in hits.items():
         hit &= there
         counts = np.zeros((len(names), layers, heads))
@@ -61,6 +63,7 @@ def relations_dataset(layers: int = 30, heads: int = 9, *, seed: int = 0, missin
         null = np.where(there[None, :, :, None], null, np.nan)
         low, high = _wilson(share, sizes[:, None, None])
         passed = np.where(np.isnan(null), np.nan, null > THRESHOLD)
+        shuffled |= null > THRESHOLD
         parts = {"": share, "_low": low, "_high": high, "_null": null.mean(-1), "_null_high": null.max(-1)}
         parts["_null_over"] = passed.mean(-1)
         variables |= {f"{sign}{part}": (("relation", "layer", "head"), v.astype("f4")) for part, v in parts.items()}
@@ -80,7 +83,10 @@ def relations_dataset(layers: int = 30, heads: int = 9, *, seed: int = 0, missin
     either = variables["member"][1] | variables["member_suppression"][1]  # type: ignore[index]
     words = [", ".join(c for c, in_it in zip(CATEGORIES, row, strict=True) if in_it) for row in either.reshape(4, -1).T]
     best = np.array([*names, *(f"{name} (suppressed)" for name in names)], dtype=object)[np.nan_to_num(both).argmax(0)]
+    paper = np.isin(names, list(PUBLISHED))
     variables |= {
+        "null_heads": ("draw", shuffled.any(0).sum((0, 1))),
+        "null_heads_published": ("draw", shuffled[paper].any(0).sum((0, 1))),
         "categories": (("layer", "head"), np.array(words, dtype=object).reshape(layers, heads)),
         "best": (("layer", "head"), np.where(top > THRESHOLD, best, "")),
         "best_score": (("layer", "head"), top.astype("f4")),

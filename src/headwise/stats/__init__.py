@@ -15,7 +15,7 @@ from headwise.stats.correlation import Correlation, correlation, correlation_tab
 from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
 from headwise.stats.matching import MatchedPairs, match_lengths
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
-from headwise.stats.permutation import ShuffleTest, permutation_null, shuffle_test
+from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
 from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
 from headwise.stats.stratified import auroc_within, van_elteren_maps
@@ -24,6 +24,6 @@ __all__ = [
     "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "ShuffleTest", "auroc", "auroc_by_fold",
     "auroc_rows", "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table",
     "delong_test", "mann_whitney_maps", "match_lengths", "mean_interval", "minimum_detectable_auroc",
-    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_vectors",
+    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors",
     "shuffle_test", "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

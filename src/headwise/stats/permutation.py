@@ -38,7 +38,15 @@ from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, missing_patterns
 from headwise.stats.stratified import significant_shares, stratified_scores
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
-__all__ = ["MIN_SHUFFLES", "ShuffleTest", "permutation_null", "permuted_labels", "permuted_rows", "shuffle_test"]
+__all__ = [
+    "MIN_SHUFFLES",
+    "ShuffleTest",
+    "permutation_null",
+    "permuted_labels",
+    "permuted_rows",
+    "rank_p",
+    "shuffle_test",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -172,6 +180,27 @@ def _map_p(units: Floats, two_sided: bool) -> float:
 def _at_least(pool: Floats, values: Floats) -> Ints:
     """How many of the pool are as large as each value."""
     return pool.size - np.searchsorted(np.sort(pool, axis=None), values, side="left")
+
+
+def rank_p(observed: float, controls: ArrayLike) -> float:
+    """One value's rank from below among those of its controls, such as the accuracy left without a set of heads.
+
+    Args:
+        observed: the value.
+        controls: (draw,) of the same, for instance without matched sets of heads.
+
+    Returns:
+        (1 + #{controls <= observed}) / (1 + controls): if the observed one is like its controls, each rank is as likely as any
+        other, whatever their distribution. NaN without either.
+
+    Examples:
+        >>> round(rank_p(0.4, [0.9, 0.8, 0.4, 0.7]), 2)
+        0.4
+    """
+    values = np.asarray(controls, dtype=np.float64)
+    if not values.size or np.isnan(observed):
+        return float("nan")
+    return float((1 + (values <= observed + 1e-9).sum()) / (1 + values.size))
 
 
 # ---- how many heads would be significant? ---------------------------------------------------------------------------

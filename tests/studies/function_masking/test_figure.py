@@ -91,7 +91,7 @@ def test_augmenting_against_random_directions(masking: xr.Dataset) -> None:
 def test_whole_chains_stand_under_the_whole_model(masking: xr.Dataset) -> None:
     matrix, lost = figure_of("function_masking", masking, kind="hierarchy").panels
     assert isinstance(matrix, Heatmap) and isinstance(lost, Intervals)
-    assert matrix.y.labels == ("no head", "random heads", "Knowledge Recall", "Retrieval", "Syntactic Understanding")
+    assert matrix.y.labels == ("no head", "control sets", "Knowledge Recall", "Retrieval", "Syntactic Understanding")
     *labels, last = matrix.x.labels
     asked = [label.rsplit(" (", 1)[0] for label in labels]
     assert labels == [f"{name} ({int(masking['chain_steps'].sel(function=name))})" for name in asked]
@@ -150,3 +150,19 @@ def test_it_is_legible_and_round_trips(size: str, kind: str) -> None:
     assert_legible(figure)
     payload = json.loads(json.dumps(to_payload(figure), allow_nan=False))
     assert to_payload(from_payload(payload)) == to_payload(figure)
+
+
+def test_one_number_of_heads_is_drawn_as_the_own_set_next_to_its_controls(masking: xr.Dataset) -> None:
+    one = masking.isel(removed=[3])
+    figure = figure_of("function_masking", one)
+    (panel,) = figure.panels
+    assert isinstance(panel, Intervals) and len(panel.values) == 14  # seven functions, own and controls
+    at = panel.y.labels.index("Retrieval, p = 0.05")
+    own = one.sel(function="Retrieval").isel(removed=0)
+    assert panel.values[at] == pytest.approx(float(own["own"])) and panel.y.labels[at + 1] == "20 control sets"
+    assert panel.low[at + 1] == pytest.approx(float(own["random_draws"].min()))
+    assert panel.high[at + 1] == pytest.approx(float(own["random_draws"].max()))
+    assert "as many heads in every layer" in figure.notes[0]
+    assert_legible(figure)
+    older = figure_of("function_masking", one.drop_vars("rank_p")).notes[0]
+    assert "may be a matter of depth" in older

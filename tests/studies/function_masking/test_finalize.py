@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headwise.stats import wilson_interval
+from headwise.stats import rank_p, wilson_interval
 from headwise.studies.function_masking.finalize import (
     _pooled,
     _pooled_rank_p,
     gap,
     mean_over,
     over_draws,
-    rank_p,
     share,
 )
 

@@ -25,7 +25,7 @@ from headwise.studies.inputs import StudyInputs
 OPTIONS = {
     "functions": FunctionsOptions(steps=None, max_new_tokens=1, seeds=2, shard=40, key_tokens="all"),
     "function_masking": FunctionMaskingOptions(
-        heads=(1, 2), size=1, draws=2, solved_steps=4, failed_steps=1, augmented_steps=4, amounts=(1.0,), chains=0
+        heads=(1, 2), size=1, solved_steps=15, failed_steps=1, augmented_steps=4, amounts=(1.0,), chains=0
     ),
 }
 
@@ -33,7 +33,10 @@ OPTIONS = {
 @pytest.fixture(scope="module")
 def steps() -> Steps:
     """The same words in both splits, in other questions: what an answer is tells its function."""
-    items = [replace(step, split=HELD_OUT if "-2-" in step.id else TRAIN) for step in planted_steps(repeats=3)]
+    items = [
+        replace(step, split=TRAIN if "-0-" in step.id or "-1-" in step.id else HELD_OUT)
+        for step in planted_steps(repeats=4)
+    ]
     return Steps("planted steps", tuple(items))
 
 
@@ -46,7 +49,7 @@ def atlas(steps, tmp_path_factory):
 def test_build_makes_both_maps_and_the_record(atlas):
     assert atlas.studies == ["functions", "function_masking"] or set(atlas.studies) == {"functions", "function_masking"}
     found = atlas["functions"]
-    assert found["accuracy"].values.min() > 0.9 and (found["train"] == 28).all() and (found["held_out"] == 14).all()
+    assert found["accuracy"].values.min() > 0.9 and (found["train"] == 28).all() and (found["held_out"] == 28).all()
     heads = atlas.heads()
     assert {"functions.alpha.importance", "functions.beta.importance", "functions.best"} <= set(heads.columns)
     assert len(heads) == 18 and set(heads["functions.best"]) <= {"", "alpha", "beta"}
@@ -58,7 +61,7 @@ def test_what_is_there_is_not_made_again(atlas, steps):
         planted_steps_model(), ["function_masking"], steps=steps, output=atlas.path, options=OPTIONS,
         progress=lambda *done: said.append(done),
     )  # fmt: skip
-    assert said == [("functions", 84, 84), ("function_masking", 3, 3)]
+    assert said == [("functions", 112, 112), ("function_masking", 3, 3)]
 
 
 def test_z_is_the_mean_over_the_answers_key_tokens(steps):

@@ -130,3 +130,16 @@ def test_a_task_solved_too_rarely_is_named(both):
     assert dataset["task"].values.tolist() == ["a", "c"]
     assert dataset.attrs["unsolved"] == '{"b": [9, 20]}'
     assert dataset.sizes["control"] == 2
+
+
+def test_the_relations_heads_are_ranked_among_the_draws(both):
+    """By the accuracy that is left, mean over the numbers of heads that there are."""
+    found, dataset, _ = both
+    for place, task in enumerate(TASKS):
+        reach = 2 if task == "a" else 3
+        size = int(dataset["asked"].sel(task=task))
+        own = found["own"].values[place, :size, :reach].mean()
+        draws = found["random"].values[place, :, :size, :reach].mean(axis=(1, 2))
+        p = (1 + sum(one <= own + 1e-9 for one in draws)) / (1 + DRAWS)
+        assert float(dataset["rank_p"].sel(task=task)) == pytest.approx(p, rel=1e-6)
+    assert float(dataset["rank_q"].max()) <= 1 and (dataset["rank_q"] >= dataset["rank_p"] - 1e-6).all()

@@ -1,6 +1,7 @@
 """Heads in texts against their weights, and tasks without them: on a model whose heads are known, and by plain forms."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from headwise.studies.relation_validation.spec import RelationValidationOptions
 from headwise.studies.relations.spec import RelationsOptions
 
 SMALL = RelationValidationOptions(
-    prompts=8, tried=12, solved=10, least_solved=6, shots=2, removed=(1, 2, 4), draws=5, batch_tokens=64
+    prompts=8, tried=12, solved=10, least_solved=6, shots=2, removed=(1, 2, 4), batch_tokens=64
 )
 
 
@@ -296,6 +297,25 @@ def test_random_heads_can_be_drawn_from_the_same_layers(model):
     assert len({tuple(heads) for heads in removed[1:]}) > 1
 
 
+def test_where_depth_alone_explains_the_loss_the_heads_do_not_rank_first(model, monkeypatch):
+    """Accuracy depends on how many heads of the last layer are left: others of that layer cost the same, heads of all less."""
+
+    def only_depth(self, heads=()):
+        return np.arange(len(self.task)) >= 3 * sum(layer == 2 for layer, _ in heads)
+
+    monkeypatch.setattr(LastToken, "right", only_depth)
+    places = {"alpha": (2, 0), "beta": (2, 3)}
+    matched = validated(model, planted_tasks(), places, replace(SMALL, removed=(1,)))
+    np.testing.assert_array_equal(matched["effect"], 0)
+    np.testing.assert_array_equal(matched["rank_p"], 1)
+    anywhere = validated(model, planted_tasks(), places, replace(SMALL, removed=(1,), same_layers=False))
+    assert (anywhere["effect"] > 0.15).all()  # what the control was before: depth, taken for the heads
+
+
+def test_planted_heads_rank_first_among_heads_of_their_layers(planted):
+    np.testing.assert_allclose(planted["rank_p"], 1 / 21, rtol=1e-5)
+
+
 # ---- prompts --------------------------------------------------------------------------------------------------------
 
 
@@ -340,7 +360,7 @@ def test_every_target_of_a_source_is_right_and_shots_are_not_asked(model):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"draws": 1}, {"prompts": 0}, {"removed": (4, 2)}, {"removed": ()}, {"removed": (0,)}]
+    "wrong", [{"draws": 19}, {"prompts": 0}, {"removed": (4, 2)}, {"removed": ()}, {"removed": (0,)}]
 )
 def test_options_that_make_no_sense(wrong):
     with pytest.raises(StudyError, match=r"draws must be|prompts must be|removed must increase"):
@@ -368,7 +388,7 @@ def test_unknown_tasks_are_refused(model):
 
 def test_build_makes_the_map_it_is_checked_against(tmp_path):
     model = planted_relations_model()
-    small = RelationValidationOptions(prompts=4, tried=6, solved=4, least_solved=2, shots=1, removed=(1, 2), draws=2)
+    small = RelationValidationOptions(prompts=4, tried=6, solved=4, least_solved=2, shots=1, removed=(1, 2))
     told: list[tuple[str, int, int]] = []
     options = {"relation_validation": small, "relations": RelationsOptions(shuffles=2, salience=False)}
     for _ in range(2):

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.stats import norm
 from synthetic.relation_validation import relation_validation_dataset as make
 
 from headwise.describe import Number
@@ -17,7 +18,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     kind, *rest = number.source.split()
     if kind.removesuffix("_low").removesuffix("_high") in ("pearson_forced", "pearson_natural"):
         return float(ds[kind].sel(relation=rest[0]))
-    if kind.removesuffix("_low").removesuffix("_high") in ("effect", "spill"):
+    if kind.removesuffix("_low").removesuffix("_high") in ("effect", "spill", "rank_p", "rank_q"):
         return float(ds[kind].sel(task=rest[0]))
     if kind in ("own", "random"):
         return float(ds[kind].sel(task=rest[0], removed=int(rest[1])))
@@ -28,8 +29,13 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "mean": lambda name: float(ds[name].mean()),
         "sure": lambda name: int((ds[f"pearson_{name}_low"] > 0).sum()),
         "known": lambda name: int(ds[f"pearson_{name}"].notnull().sum()),
-        "needed": lambda: int((ds["effect_low"] > 0).sum()),
-        "specific": lambda: int(((ds["effect_low"] > 0) & (ds["effect_low"] > ds["spill_high"])).sum()),
+        "detectable": lambda name: (
+            float((ds["effect_high"] - ds["effect_low"]).sel(task=name)) / 3.92 * (norm.ppf(0.975) + norm.ppf(0.8))
+        ),
+        "needed": lambda: int(((ds["effect_low"] > 0) & (ds["rank_p"] < 0.05)).sum()),
+        "specific": lambda: int(
+            ((ds["effect_low"] > 0) & (ds["rank_p"] < 0.05) & (ds["effect_low"] > ds["spill_high"])).sum()
+        ),
         "fewest": lambda _: int(ds["prompts"].min()),
         "unsolved": lambda _: 7,
         "tried": lambda _: 40,

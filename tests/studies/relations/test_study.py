@@ -172,8 +172,9 @@ def test_scores_are_those_of_the_plain_matrix(family, norms):
     weights = HeadWeights(load(hf))
     rng = np.random.default_rng(0)
     pairs = TokenPairs(
-        rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (4, 60)), np.repeat([0, 1], 30), np.array([1, 10])
-    )
+        rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (4, 60)), np.repeat([0, 1], 30), np.array([1, 10]),
+        np.array([True, False]),
+    )  # fmt: skip
     reader = RelationReader(weights, pairs, np.arange(VOCABULARY), norms=norms, embedding="effective")
     k = pairs.k[pairs.relation]
     for layer in weights.card.attention_layers:
@@ -309,7 +310,7 @@ def test_copying_alone_scores_as_the_plain_matrix_says(norms, embedding):
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (3, 60))
     targets[0, :15] = sources[:15]  # copying
-    pairs = TokenPairs(sources, targets, np.repeat([0, 1], 30), np.array([1, 10]))
+    pairs = TokenPairs(sources, targets, np.repeat([0, 1], 30), np.array([1, 10]), np.ones(2, bool))
     found = RelationReader(weights, pairs, None, norms=norms, embedding=embedding).copied()
     every = torch.from_numpy(sources)
     rows = weights.embedding[every] if embedding == "raw" else weights.effective(weights.embedding[every])
@@ -328,3 +329,33 @@ def test_the_control_of_copying_stands_beside_the_scores(maps):
     for sign in ("score", "suppression"):
         control = found[f"copied_{sign}"]
         assert control.dims == ("relation",) and control.dtype == np.float32 and control.notnull().all()
+
+
+def test_heads_that_shuffled_targets_classify_are_counted():
+    """One matrix per head by hand: in a shuffle a head counts once, whichever relation and sign it passes with."""
+    weights = HeadWeights(load(build("llama", seed=3)))
+    rng = np.random.default_rng(1)
+    sources, targets = rng.integers(0, VOCABULARY, 60), rng.integers(0, VOCABULARY, (6, 60))
+    pairs = TokenPairs(sources, targets, np.repeat([0, 1], 30), np.array([3, 3]), np.array([False, True]))
+    reader = RelationReader(weights, pairs, None, norms="raw", embedding="effective")
+    threshold, some = 0.08, 0
+    for layer in weights.card.attention_layers:
+        found = reader.read(layer, threshold)
+        for head in range(weights.card.heads):
+            rows = _matrix(weights, layer, head, False)[sources]
+            for draw in range(1, 6):
+                own = rows[np.arange(60), targets[draw]][:, None]
+                hits = [(rows > own).sum(1) < 3, (rows < own).sum(1) < 3]
+                passed = [max(hit[part].mean() for hit in hits) > threshold for part in (slice(0, 30), slice(30, 60))]
+                cell = {"head": head, "draw": draw - 1}
+                assert bool(found["null_classified"].isel(layer=0, **cell)) == any(passed)
+                assert bool(found["null_classified_published"].isel(layer=0, **cell)) == passed[1]
+                some += any(passed)
+    assert some > 0, "the threshold is such that shuffles pass it"
+
+
+def test_the_number_of_heads_that_a_shuffle_classifies_is_in_the_map(maps):
+    found = maps["relations"]
+    assert found["null_heads"].dims == ("draw",) and found.sizes["draw"] == found.attrs["shuffles"]
+    assert (found["null_heads_published"] <= found["null_heads"]).all()
+    assert (found["null_heads"] <= found.sizes["layer"] * found.sizes["head"]).all()

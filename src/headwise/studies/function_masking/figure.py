@@ -160,8 +160,8 @@ def _cross(chosen: xr.Dataset) -> Parts:
     }
     note = (
         f"Left: accuracy on the column's steps with {control(chosen)} (of the column's own heads) masked minus that with the "
-        f"row's heads masked; boxed where its 95 % confidence interval is above 0 and there are at least {MIN_STEPS} steps. Right: "
-        f"share of the row's heads that are among the column's. {_how(chosen)}"
+        f"row's heads masked; boxed where its 95 % confidence interval is above 0 and there are at least {MIN_STEPS} steps. "
+        f"Right: share of the row's heads that are among the column's. {_how(chosen)}"
     )
     return Parts(panels, 2, _notes(note, chosen, "reason", "Not masked"), scales)
 
@@ -220,7 +220,7 @@ def _hierarchy(chosen: xr.Dataset) -> Parts:
 
 
 def _chains(chosen: xr.Dataset, names: list[str]) -> Heatmap:
-    """Accuracy on each function's steps and on all high-order ones: intact, with random heads masked, with own heads masked."""
+    """Accuracy on each function's steps and on all high-order ones: intact, with control sets masked, with own heads masked."""
     tested = chosen.isel({FUNCTION: np.isfinite(chosen["chain_intact"].values)}).transpose(MASKED, FUNCTION, ...)
     steps, high = tested["chain_steps"].values, tested["order"].values == "high"
     intact, masked = tested["chain_intact"].values, tested["chain"].sel({MASKED: names}).values
@@ -229,8 +229,8 @@ def _chains(chosen: xr.Dataset, names: list[str]) -> Heatmap:
     labels = [f"{name} ({count})" for name, count in zip(tested[FUNCTION].values, steps, strict=True)]
     if high.any():
         together = np.average(intact[high], weights=steps[high])
-        own, control = (chosen.sel({FUNCTION: names})[f"chain_high_{key}"].values for key in ("own", "random"))
-        rows = np.hstack([rows, np.array([together, control[0], *own])[:, None]])
+        own, others = (chosen.sel({FUNCTION: names})[f"chain_high_{key}"].values for key in ("own", "random"))
+        rows = np.hstack([rows, np.array([together, np.nanmean(others), *own])[:, None]])
         labels.append(f"all high-order ({int(steps[high].sum())})")
     return written_matrix(
         "chain", "Accuracy in whole questions", rows, Axis("Steps of (number)", tuple(labels)),

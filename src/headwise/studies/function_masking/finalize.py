@@ -35,9 +35,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED, head_name
-from headwise.stats import benjamini_hochberg, sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.stats import benjamini_hochberg, rank_p, sum_of_means_half_width, t_half_width, wilson_interval
 
-__all__ = ["finalize", "gap", "mean_over", "over_draws", "rank_p", "share"]
+__all__ = ["finalize", "gap", "mean_over", "over_draws", "share"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -206,17 +206,6 @@ def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
     pooled = [_pooled([row[column : column + 1] for row in pairs]) for column in range(len(heads))]
     found |= _with_interval("pooled_effect", REMOVED, pooled)
     return xr.Dataset(found | _with_interval("pooled_mean_effect", (), _pooled(pairs)))
-
-
-def rank_p(own: float, controls: NDArray) -> float:
-    """The own set's rank among its controls, by the accuracy that is left; NaN without either.
-
-    >>> round(rank_p(0.4, np.array([0.9, 0.8, 0.4, 0.7])), 2)
-    0.4
-    """
-    if not len(controls) or np.isnan(own):
-        return float("nan")
-    return float((1 + (controls <= own + 1e-9).sum()) / (1 + len(controls)))
 
 
 def _means(pairs: Sequence[tuple[Bools, Bools]]) -> tuple[float, Floats]:

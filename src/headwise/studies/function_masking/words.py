@@ -1,7 +1,7 @@
 """The masking study in words: does the model need a function's heads, and for that function only?
 
-A loss is called significant only where its whole 95 % confidence interval is above 0, at least five steps were answered, and the
-own set ranks among the first 5 % of its control sets; "does not replicate" only where the published loss lies outside the
+A loss is called significant only where its whole 95 % confidence interval is above 0, at least five steps were answered, and
+the own set ranks among the first 5 % of its control sets; "does not replicate" only where the published loss lies outside the
 interval. Every number is recorded with its source in `Description.numbers`: "own 16 of Retrieval" is the accuracy with
 16 heads masked.
 """
@@ -130,8 +130,8 @@ def _add_axes(writer: Writer, data: MaskingAccessor) -> None:
     writer.add(
         "axes",
         f"The loss is accuracy with {data.control} masked minus accuracy with the function's own heads masked; ranges in "
-        "brackets are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact model "
-        "answers.",
+        "brackets are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact "
+        "model answers.",
     )
     writer.add(
         "axes",
@@ -245,7 +245,8 @@ def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
     text += _verdict(data, low, high, p)
     if data.ranked:
         q = writer.number(float(data.of("mean_rank_q", name)), f"mean_rank_q of {name}", digits=2)
-        text += f" (the own set's rank gives p = {writer.number(p, f'mean_rank_p of {name}', digits=2)}, over all functions q = {q})"
+        rank = writer.number(p, f"mean_rank_p of {name}", digits=2)
+        text += f" (the own set's rank gives p = {rank}, over all functions q = {q})"
     single = [count for count in data.known_sizes(name) if data.at("effect_low", name, count) > 0]
     if single:
         counts = listed(writer.number(count, f"removed {count}") for count in single)
@@ -432,7 +433,7 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
         return f"The hierarchy was not tested: {reason}." if reason else ""
     chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
     rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
-    text = f"In {chains}, the loss of high-order steps beyond {data.control} when a low-order function is masked: {listed(rows)}"
+    text = f"In {chains}, the loss of high-order steps beyond {data.control} with a low-order function masked: {listed(rows)}"
     significant = [name for name in names if data.of("chain_effect_low", name) > 0]
     return f"{text}; significant for {listed(significant) if significant else 'none'}."
 

@@ -176,9 +176,20 @@ def _removal_notes(dataset: xr.Dataset) -> tuple[str, ...]:
         "Heads are ablated at the last token, highest score first, on prompts that the whole model solves. "
         f"Bands: 95 % interval over prompts (its heads) and over {dataset.sizes['draw']} draws (random heads). "
         "Other tasks: their mean accuracy without this relation's heads."
+        f"{_ranks(dataset)}"
     )
     unsolved = _unsolved(dataset)
     return (text, f"Left out, solved too rarely: {unsolved}.") if unsolved else (text,)
+
+
+def _ranks(dataset: xr.Dataset) -> str:
+    if "rank_p" not in dataset:
+        return ""
+    ranks = ", ".join(
+        f"{name} {float(p):.2f}" for name, p in zip(dataset[TASK].values, dataset["rank_p"].values, strict=True)
+    )
+    where = "of the same layers" if provenance_of(dataset).get("parameters", {}).get("same_layers") else "of any layer"
+    return f" Random heads are {where}; rank of the relation's heads among the draws, p: {ranks}."
 
 
 def _unsolved(dataset: xr.Dataset) -> str:

@@ -5,8 +5,10 @@ the draws, for these prompts. Of an effect: Student's t with
 
     SE^2 = (variance over prompts) / prompts + (variance over draws) / draws
 
-and Satterthwaite's degrees of freedom. Of a spill: the same over the prompts of every control task. The accuracy
-of the whole model is 1, because only prompts that it solves are used.
+and Satterthwaite's degrees of freedom; it covers other prompts and other draws, not another ranking of the heads. The
+relation's heads are also ranked among the draws (`stats.rank_p`), by the accuracy that is left, mean over all numbers of
+heads. Of a spill: the same interval over the prompts of every control task. The accuracy of the whole model is 1, because only
+prompts that it solves are used.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
-from headwise.stats import correlation, correlation_table, sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.stats import (
+    benjamini_hochberg,
+    correlation,
+    correlation_table,
+    rank_p,
+    sum_of_means_half_width,
+    t_half_width,
+    wilson_interval,
+)
 
 __all__ = ["finalize"]
 
@@ -94,11 +104,13 @@ def _removal(tasks: xr.Dataset) -> xr.Dataset:
     steps, draws = tasks.sizes[REMOVED], tasks.sizes[DRAW]
     curves = np.array([one.curves() for one in outcomes]).reshape(len(names), len(CURVES), steps)
     effects = np.array([one.effect() for one in outcomes]).reshape(len(names), 3)
+    ranks = np.array([one.rank() for one in outcomes], dtype=np.float64)
     spills = np.array([_spill(str(name), outcomes) for name in names]).reshape(len(names), 3)
     across = np.array([[other.without(str(name)).mean(0) for other in outcomes] for name in names])
     found: dict[str, Any] = {name: ((TASK, REMOVED), curves[:, index]) for index, name in enumerate(CURVES)}
     found |= {f"effect{end}": (TASK, effects[:, index]) for index, end in enumerate(ENDS)}
     found |= {f"spill{end}": (TASK, spills[:, index]) for index, end in enumerate(ENDS)}
+    found |= {"rank_p": (TASK, ranks), "rank_q": (TASK, benjamini_hochberg(ranks) if len(ranks) else ranks)}
     found["others"] = ((TASK, CONTROL, REMOVED), across.reshape(len(names), len(names), steps))
     drawn = np.array([one.random.mean(1) for one in outcomes]).reshape(len(names), draws, steps)
     found["random_draws"] = ((TASK, DRAW, REMOVED), drawn)
@@ -141,6 +153,13 @@ class _TaskOutcomes:
             np.clip(mean - half, 0, 1),
             np.clip(mean + half, 0, 1),
         ]
+
+    def rank(self) -> float:
+        """The relation's heads among the draws; NaN where no head could be ablated."""
+        known = np.isfinite(self.own).all(0)
+        if not known.any():
+            return float("nan")
+        return rank_p(float(self.own[:, known].mean()), self.random[:, :, known].mean(axis=(1, 2)))
 
     def effect(self) -> tuple[float, float, float]:
         """Accuracy lost without its own heads beyond that lost without random ones."""

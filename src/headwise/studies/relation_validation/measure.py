@@ -12,8 +12,9 @@ is found is compared over all heads with the score from weights, by Pearson's co
 heads. Control: the mean correlation with the scores of all the *other* relations (`other_*`).
 
 **Removal** (`removal`). For some relations as few-shot tasks, on prompts that the whole model completes correctly: heads are
-ablated at the last token, the relation's own from the highest score down. Controls: as many heads drawn at random, several
-times; and the other tasks, whose accuracy should not fall without this relation's heads.
+ablated at the last token, the relation's own from the highest score down. Controls: as many heads of the same layers, drawn
+twenty times, among which the relation's heads are ranked; and the other tasks, whose accuracy should not fall without this
+relation's heads.
 
     effect    mean over all steps of (accuracy without random heads - accuracy without the relation's heads)
     spill     the same on the control tasks: their accuracy without random heads, less that without this relation's heads

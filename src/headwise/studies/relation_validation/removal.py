@@ -14,8 +14,9 @@ every set of heads. A model without such a cache runs the whole prompts each tim
 For one task, at each number n of heads:
 
     own       the n heads with the highest score for this relation
-    random    n heads drawn at random from all the others, several times: the draws are nested, as the sets above are.
-              With `same_layers` the i-th is drawn from the layer of the relation's i-th head, a stricter control
+    random    n other heads, several times: the i-th is drawn from the layer of the relation's i-th head (or the nearest layer
+              with one left), because what an ablation costs depends on depth; without `same_layers` from all layers. The
+              draws are nested, as the sets above are
     control   the n highest heads of another relation: what that relation's heads do to this task
 
 Only heads with a score above 0 are removed. Cost: one token per prompt and set of heads.

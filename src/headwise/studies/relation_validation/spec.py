@@ -29,7 +29,7 @@ class RelationValidationOptions(StudyOptions):
     """Options of the study `relation_validation`: do heads do in texts what their weights say?
 
     Examples:
-        >>> RelationValidationOptions(tasks=("country-capital",), removed=(1, 4, 16), same_layers=True).removed
+        >>> RelationValidationOptions(tasks=("country-capital",), removed=(1, 4, 16), same_layers=False).removed
         (1, 4, 16)
         >>> RelationValidationOptions(removed=(4, 2))
         Traceback (most recent call last):
@@ -48,9 +48,9 @@ class RelationValidationOptions(StudyOptions):
         15, "minimum number of correctly completed prompts; tasks with fewer are left out", minimum=2
     )
     shots: int = option(5, "worked examples before each prompt", minimum=0)
-    removed: tuple[int, ...] = option((1, 2, 4, 8, 16, 32), "numbers of heads that are ablated")
-    draws: int = option(5, "number of draws of random heads, the control", minimum=2)
-    same_layers: bool = option(False, "draw random heads from the same layers as the heads that they replace")
+    removed: tuple[int, ...] = option((2, 8, 32), "numbers of heads that are ablated")
+    draws: int = option(20, "number of draws of control heads", minimum=20)
+    same_layers: bool = option(True, "draw control heads from the same layers as the heads that they replace")
     batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
     shard: int = option(
         64, "number of examples (relations) between saves; a killed build loses at most these", minimum=1
@@ -68,7 +68,7 @@ class RelationValidationOptions(StudyOptions):
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     relations = 25
     tokens = (
-        relations * 30 * 12 + 6 * 25 * 6 * 6 * 7
+        relations * 30 * 12 + 6 * 25 * 3 * 21 * 2
     )  # prompts; tasks x prompts x numbers of heads x draws x tasks read
     return StudyCost(
         relations, tokens, forward_flops(card, [1] * tokens), 2048, card.layers * card.heads * relations * 4,
@@ -83,7 +83,7 @@ RELATION_VALIDATION = DatasetSpec(
         "Two tests of the scores from weights. In prompts that contain a relation's source word, does the "
         "head really write the target, with its attention as it is and with all of it on the source? And "
         "when a relation's heads are ablated, does the model lose accuracy on that task: more than without as many "
-        "random heads, and more than on other tasks?",
+        "other heads of the same layers, and more than on other tasks?",
         "Elhelo and Geva, Inferring Functionality of Attention Heads from their Parameters",
         "https://arxiv.org/abs/2412.11965",
     ),
@@ -139,7 +139,7 @@ RELATION_VALIDATION = DatasetSpec(
         Variable(
             "random",
             (TASK, REMOVED),
-            "accuracy with as many random heads ablated, mean over draws",
+            "accuracy with as many control heads ablated, mean over draws",
             dtype="float32",
             interval=True,
         ),
@@ -150,6 +150,15 @@ RELATION_VALIDATION = DatasetSpec(
             dtype="float32",
             interval=True,
         ),
+        Variable(
+            "rank_p",
+            (TASK,),
+            "rank of the relation's heads among the draws of control heads, by the mean over all numbers of heads: (1 + draws "
+            "that cost at least as much) / (1 + draws)",
+            dtype="float32",
+            required=False,
+        ),
+        Variable("rank_q", (TASK,), "the same, Benjamini-Hochberg over tasks", dtype="float32", required=False),
         Variable(
             "spill",
             (TASK,),

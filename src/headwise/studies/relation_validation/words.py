@@ -15,11 +15,14 @@ from headwise.core.dims import RELATION, REMOVED, TASK
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.provenance import provenance_of
+from headwise.stats import minimum_detectable_gain
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
 MAX_HIGHEST, MAX_LOWEST = 5, 3  # relations named
+ALPHA = 0.05
 CONTROL_SENTENCES = {  # by `same_layers`
-    False: "Random heads are drawn from all layers, regardless of the layers of the relation's heads.",
+    False: "Random heads are drawn from all layers, regardless of the layers of the relation's heads: what they show may be a "
+    "matter of depth.",
     True: "Random heads are drawn from the layers of the heads that they replace.",
 }
 COARSE_PROMPTS = 50  # below which a share is called coarse
@@ -121,6 +124,10 @@ def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
         )
         parts.append(f"{own} without {heads} (random: {random})")
     effect = _ranged(writer, dataset, "effect", name)
+    if "rank_p" in dataset:
+        p = writer.number(_at(dataset, "rank_p", name), f"rank_p {name}", digits=2)
+        q = writer.number(_at(dataset, "rank_q", name), f"rank_q {name}", digits=2)
+        effect += f" (rank among the draws: p = {p}, over all tasks q = {q})"
     spill = (
         f", side effect {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
     )
@@ -145,7 +152,7 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
             f"{READINGS[reading].capitalize()}, the mean correlation is {own}, and in {sure} of {total} relations the "
             f"interval is above 0{control}.",
         )
-    for text in (_needed(writer, dataset), _apart(writer, dataset)):
+    for text in (_needed(writer, dataset), _power(writer, dataset), _apart(writer, dataset)):
         writer.add("observations", text)
 
 
@@ -162,6 +169,17 @@ def _needed(writer: Writer, dataset: xr.Dataset) -> str:
     return f"Ablating a relation's heads costs more than ablating random ones in {count} of {total}: {listed(names)}."
 
 
+def _power(writer: Writer, dataset: xr.Dataset) -> str:
+    """What the prompts could have shown."""
+    width = {name: _at(dataset, "effect_high", name) - _at(dataset, "effect_low", name) for name in _tasks(dataset)}
+    found = {name: minimum_detectable_gain(one / 3.92) for name, one in width.items() if np.isfinite(one)}
+    if not found:
+        return ""
+    low, high = (f(found, key=lambda name: found[name]) for f in (min, max))
+    ends = [f"{writer.fixed(found[name], f'detectable {name}')} ({name})" for name in (low, high)]
+    return f"An effect is found with 80 % power from {ends[0]} to {ends[1]} on."
+
+
 def _apart(writer: Writer, dataset: xr.Dataset) -> str:
     names = specific(dataset)
     if not needed(dataset):
@@ -173,8 +191,9 @@ def _apart(writer: Writer, dataset: xr.Dataset) -> str:
 
 
 def needed(dataset: xr.Dataset) -> list[str]:
-    """Tasks whose effect is above 0 with its whole interval."""
-    return [name for name in _tasks(dataset) if _at(dataset, "effect_low", name) > 0]
+    """Tasks whose effect is above 0 with its whole interval, and whose heads rank among the first 5 % of the draws."""
+    first = {name: "rank_p" not in dataset or _at(dataset, "rank_p", name) < ALPHA for name in _tasks(dataset)}
+    return [name for name in _tasks(dataset) if _at(dataset, "effect_low", name) > 0 and first[name]]
 
 
 def specific(dataset: xr.Dataset) -> list[str]:

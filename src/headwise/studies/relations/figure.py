@@ -27,6 +27,7 @@ from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
 from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
 from headwise.figures.scale import ScaleMark, scale_over
+from headwise.studies.relations.spec import PUBLISHED
 
 KINDS = ("categories", "relations", "layers")
 VALUES = {"score": "Score", "suppression": "Suppression score"}
@@ -163,7 +164,32 @@ def _notes(dataset: xr.Dataset, beyond_null: bool) -> list[str]:
         f"target among the k tokens the head promotes or suppresses most{rule}; {len(counted)}{left} relations, "
         f"{int(dataset['pairs'].sum())} pairs, k {_ks(dataset)}.",
         f"With shuffled targets {100 * rate:.2g} % of all head x relation scores pass." if np.isfinite(rate) else "",
+        _shuffled_heads(dataset),
     ]
+
+
+def classified_by(dataset: xr.Dataset, relations: list[str]) -> int:
+    """How many heads have a score of either sign above the threshold for one of these relations."""
+    threshold, some = np.float32(dataset.attrs["threshold"]), dataset.sel({RELATION: relations})
+    return int(((some["score"] > threshold) | (some["suppression"] > threshold)).any(RELATION).sum())
+
+
+def published_relations(dataset: xr.Dataset) -> list[str]:
+    """The relations that are among the paper's twenty."""
+    return [str(name) for name in dataset[RELATION].values if str(name) in PUBLISHED]
+
+
+def _shuffled_heads(dataset: xr.Dataset) -> str:
+    names, paper = [str(name) for name in dataset[RELATION].values], published_relations(dataset)
+    every, few = classified_by(dataset, names), classified_by(dataset, paper)
+    split = f"{every} heads are classified by all {len(names)} relations, {few} by the {len(paper)} of the paper's twenty alone"
+    if "null_heads" not in dataset:
+        return f"{split}." if paper else ""
+    null, alone = dataset["null_heads"].values, dataset["null_heads_published"].values
+    shuffled = f"a shuffle of the targets classifies {null.mean():.1f} ({null.min()} to {null.max()})"
+    if not paper:
+        return f"{every} heads are classified; {shuffled}."
+    return f"{split}; {shuffled}, and {alone.mean():.1f} ({alone.min()} to {alone.max()}) by those alone."
 
 
 def _ks(dataset: xr.Dataset) -> str:

@@ -9,6 +9,7 @@ pairs each head maps correctly (example, layer, head). `salience`: tokens and ta
 | *_low, *_high                        | Wilson's 95 % interval                                                   |
 | *_null, *_null_high, *_null_over     | permuted targets: mean, maximum, share of shuffles above the threshold   |
 | *_false_positive                     | the same share over all heads, per relation                              |
+| null_heads, null_heads_published     | heads that a shuffle classifies; by the twenty published relations alone |
 | copied_score, copied_suppression     | scores of a head that only copies what it reads, per relation            |
 | member, member_suppression           | a relation of the category is above the threshold                        |
 | member_beyond_null                   | ... by either sign, and above each of its own shuffles                   |
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.dims import CATEGORY, DRAW, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.corpora import SingleTokenPairs
 from headwise.model import readable_tokens
 from headwise.stats import wilson_interval
@@ -55,6 +56,8 @@ def finalize(
         given=(RELATION, np.array([len(one.relation) for one in counted])),
         k=(RELATION, pairs.k),
     )
+    for name, which in (("null_heads", "null_classified"), ("null_heads_published", "null_classified_published")):
+        maps[name] = (DRAW, named[which].sum((LAYER, HEAD)).values.astype(np.int64))
     return maps.assign_coords(category_of=(RELATION, category_of)).assign_attrs(
         title="What each head computes, from its weights",
         record=json.dumps(["categories", "best", "best_score"]),

@@ -6,7 +6,8 @@ target is among the k largest entries of the source's row of M; the suppression 
 a relation when one of the scores is above 0.15, and to the categories of its relations.
 
 Null: the same scores with the targets permuted within each relation (`shuffles` times), which shows how often a head passes
-the threshold that knows the relation's targets but not which belongs to which source. Scores have Wilson intervals; pairs
+the threshold that knows the relation's targets but not which belongs to which source, and how many heads each shuffle would
+classify. Scores have Wilson intervals; pairs
 that are not single tokens, and relations with fewer than 30 pairs, are reported. Besides, `salience`: the 30 tokens that
 each head amplifies most, and the 5 tokens that it maps each of them to.
 
@@ -32,7 +33,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET
+from headwise.core.dims import DRAW, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET
 from headwise.core.errors import DataError
 from headwise.corpora import Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
@@ -41,7 +42,7 @@ from headwise.model import Model, StoredModel
 from headwise.seam import HeadWeights, LayerWeights
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.relations.finalize import finalize, finalize_salience
-from headwise.studies.relations.spec import SALIENCE, SIGNS, SPEC, RelationsOptions
+from headwise.studies.relations.spec import PUBLISHED, SALIENCE, SIGNS, SPEC, RelationsOptions
 from headwise.studies.run import StudyRun, study_provenance
 
 
@@ -103,6 +104,7 @@ def _pairs(usable: Sequence[SingleTokenPairs], vocabulary: int, options: Relatio
         targets=np.stack([np.concatenate(targets), *shuffled]),
         relation=np.repeat(np.arange(len(counted)), [len(one) for one in counted]),
         k=np.array([options.k_of(one.relation.copying, vocabulary) for one in counted]),
+        published=np.array([one.relation.name in PUBLISHED for one in counted]),
     )
 
 
@@ -126,6 +128,7 @@ class TokenPairs:
     targets: np.ndarray  # (draw, pair); draw 0 is the real targets, the others are permuted within each relation
     relation: np.ndarray  # (pair,): index of its relation
     k: np.ndarray  # (relation,)
+    published: np.ndarray  # (relation,): whether it is one of the paper's
 
     @property
     def sizes(self) -> np.ndarray:
@@ -239,12 +242,19 @@ class RelationReader:
         part: dict[str, np.ndarray] = {}
         of_relation = torch.from_numpy(np.eye(len(self.pairs.k), dtype=np.float32)[self.pairs.relation]).to(self.device)
         sizes = torch.from_numpy(self.pairs.sizes).to(self.device)
+        published = torch.from_numpy(self.pairs.published).to(self.device)
+        passed = torch.zeros(
+            len(found.largest), len(self.pairs.targets) - 1, len(self.pairs.k), device=self.device
+        ).bool()
         for sign, hit in zip(SIGNS, (found.largest, found.smallest), strict=True):
             shares = (hit[:, 1:].float() @ of_relation).double() / sizes  # (head, shuffle, relation)
             part[f"{sign}_mapped"] = hit[:, 0].cpu().numpy()
             part[f"{sign}_null"] = shares.mean(1).cpu().numpy()
             part[f"{sign}_null_high"] = shares.amax(1).cpu().numpy()
             part[f"{sign}_null_over"] = (shares > threshold).double().mean(1).cpu().numpy()
+            passed |= shares > threshold
+        part["null_classified"] = passed.any(2).cpu().numpy()
+        part["null_classified_published"] = (passed & published).any(2).cpu().numpy()
         return part
 
     def _salient(self, index: int, layer: LayerWeights) -> dict[str, np.ndarray]:
@@ -273,6 +283,8 @@ class RelationReader:
             shapes[f"{sign}_mapped"] = ((EXAMPLE,), (len(self.pairs.sources),), False)
             for name in ("null", "null_high", "null_over"):
                 shapes[f"{sign}_{name}"] = ((RELATION,), (len(self.pairs.k),), nan)
+        for name in ("null_classified", "null_classified_published"):
+            shapes[name] = ((DRAW,), (len(self.pairs.targets) - 1,), False)
         if self.ordinary is not None:
             targets = min(TARGETS, len(self.weights.unembedding))
             shapes["strength"] = ((RANK,), (self._ranks,), nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.dims import CATEGORY, DRAW, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
 from headwise.core.errors import StudyError
 from headwise.core.schema import TEXT
 from headwise.studies.cost import PlannedInputs, StudyCost
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 
 LARGE_VOCABULARY = 65_536  # tokens; a larger vocabulary gets a larger k
+PUBLISHED = frozenset(
+    "copying name-copying first-letter last-letter year-following country-capital country-language object-superclass "
+    "product-company work-location antonym comparative superlative entity-pronoun past-tense compound homophone synonym "
+    "english-french english-spanish".split()
+)  # the twenty relations of Elhelo & Geva
 SIGNS = ("score", "suppression")  # promoted targets, suppressed targets
 K = {False: (10, 25), True: (1, 3)}  # copying or not -> k for a small and for a large vocabulary
 
@@ -131,7 +136,8 @@ RELATIONS = DatasetSpec(
         "No text is read. A head's weights map every token to the tokens it would write if it attended to it:"
         " embedding, value and output matrices, unembedding. A head's score for a relation is the share of "
         "its word pairs whose target is among the k highest-ranked tokens; suppression is the same with the sign "
-        "reversed. Scores have Wilson intervals; permuted targets give the false-positive rate of the threshold.",
+        "reversed. Scores have Wilson intervals; permuted targets give the false-positive rate of the threshold, and the "
+        "number of heads that they would classify.",
         "Elhelo and Geva, Inferring Functionality of Attention Heads from their Parameters",
         "https://arxiv.org/abs/2412.11965",
     ),
@@ -208,6 +214,22 @@ RELATIONS = DatasetSpec(
             (RELATION,),
             "share of shuffles of the targets whose suppression is above the threshold, mean over all heads",
             dtype="float32",
+        ),
+        Variable(
+            "null_heads",
+            (DRAW,),
+            "number of heads that shuffled targets classify (a score of either sign above the threshold), by shuffle",
+            dtype="int64",
+            unit="heads",
+            required=False,
+        ),
+        Variable(
+            "null_heads_published",
+            (DRAW,),
+            "the same by the twenty published relations alone",
+            dtype="int64",
+            unit="heads",
+            required=False,
         ),
         Variable("pairs", (RELATION,), "pairs of the relation that the tokenizer left", dtype="int64", unit="pairs"),
         Variable(

@@ -23,6 +23,7 @@ from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_of, size_of
 from headwise.describe.writer import Description, Writer, listed
+from headwise.studies.relations.figure import classified_by, published_relations
 from headwise.studies.relations.spec import SIGNS
 
 __all__ = ["describe", "head_in_words"]
@@ -208,7 +209,7 @@ def _strongest(writer: Writer, reading: RelationsReading, relation: str) -> str:
 
 
 def _add_observations(writer: Writer, reading: RelationsReading) -> None:
-    for sentence in (_classified, _several, _suppression, _chance, _easy, _copied):
+    for sentence in (_classified, _several, _suppression, _chance, _shuffled, _published, _easy, _copied):
         writer.add("observations", sentence(writer, reading))
 
 
@@ -278,6 +279,42 @@ def _chance(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
+def _shuffled(writer: Writer, reading: RelationsReading) -> str:
+    """How many heads shuffled targets would classify."""
+    if "null_heads" not in reading.dataset:
+        return "How many heads shuffled targets would classify was not counted by the version that made this map."
+    return f"A shuffle of the targets would classify {_null(writer, reading, 'null_heads')}."
+
+
+def _null(writer: Writer, reading: RelationsReading, variable: str) -> str:
+    counts = reading.dataset[variable].values
+    mean = writer.number(float(counts.mean()), f"mean {variable}", digits=2)
+    low, high = (
+        writer.count(int(end), f"{name} {variable}") for name, end in (("min", counts.min()), ("max", counts.max()))
+    )
+    return f"{mean} heads on average ({low} to {high} in {writer.count(len(counts), 'shuffles', 'shuffle')})"
+
+
+def _published(writer: Writer, reading: RelationsReading) -> str:
+    """The paper's relations next to all."""
+    paper = published_relations(reading.dataset)
+    if not paper or len(paper) == len(reading.relations):
+        return ""
+    more = writer.count(len(reading.relations) - len(paper), "unpublished", "relation")
+    every = writer.count(classified_by(reading.dataset, reading.relations), "classified")
+    few = writer.count(classified_by(reading.dataset, paper), "classified-published", "head")
+    text = (
+        f"By the {writer.count(len(paper), 'published')} relations that are also the paper's, {few} would be classified "
+        f"instead of {every}; {more} here "
+        f"{'is' if len(reading.relations) - len(paper) == 1 else 'are'} not among its twenty"
+    )
+    if "null_heads_published" in reading.dataset:
+        text += (
+            f". By those of the paper alone, a shuffle would classify {_null(writer, reading, 'null_heads_published')}"
+        )
+    return f"{text}."
+
+
 def _easy(writer: Writer, reading: RelationsReading) -> str:
     """The relations that permuted targets pass often."""
     rates = {name: reading.false_positive(name) for name in reading.relations}
@@ -339,8 +376,16 @@ def _headline(writer: Writer, reading: RelationsReading) -> str:
         f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
         f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(len(reading.several()), 'several')} with several "
         f"categories and {writer.count(reading.with_categories(0), 'with 0')} without a category. With shuffled targets "
-        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores are above the threshold."
+        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores are above the "
+        f"threshold{_null_in_short(writer, reading)}."
     )
+
+
+def _null_in_short(writer: Writer, reading: RelationsReading) -> str:
+    if "null_heads" not in reading.dataset:
+        return ""
+    mean = writer.number(float(reading.dataset["null_heads"].mean()), "mean null_heads", digits=2)
+    return f", which would classify {mean} heads"
 
 
 describe = Narrative(
