@@ -82,12 +82,15 @@ def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words
 def test_the_headline_says_whether_the_probe_finds_more_than_the_question(
     dataset: xr.Dataset, words: Description
 ) -> None:
+    assert "where answer length alone has 0.527: the probe finds more than the question reveals" in words.short()
     assert (
-        "so the probe finds more than the question reveals; the question alone (topic, difficulty, length) has 0.73"
-        in (words.short())
+        "it is better than the question alone (topic, difficulty, length, 0.73), with a difference of 0.07"
+        in words.short()
     )
     weak = dataset.assign(nested_within_low=dataset["nested_within_low"] - 0.2)
     assert "it is not shown that the probe finds more than the question reveals" in describe("probing", weak).short()
+    equal = dataset.assign(table_gain_low=dataset["table_gain_low"] - 0.2)
+    assert "not shown to be better than the question alone" in describe("probing", equal).short()
     first = [name for name in dataset.data_vars if "within" in str(name) or name in ("stratum", "table_gain")]
     assert "made by an older version" in describe("probing", dataset.drop_vars(first)).short()
     questions = dataset.drop_vars([name for name in first if name != "stratum"])

@@ -51,18 +51,22 @@ def beyond_question(writer: Writer, probing: ProbingAccessor) -> str:
     if not probing.has_within():
         return _no_strata(probing)
     within = with_ends(writer, probing.nested_within(), "within headline")
-    verdict = "the probe finds more" if probing.beats_question() else "it is not shown that the probe finds more"
+    length = probing.row(LENGTH, "table_within")
+    if length is not None:
+        within += f", where answer length alone has {writer.number(length[0], f'value within {LENGTH}')}"
+    found = "the probe finds more" if probing.beats_question() else "it is not shown that the probe finds more"
     text = (
-        f"Among questions that are alike in {probing.strata} the best cell has {within}, so {verdict} than the question "
+        f"Among questions that are alike in {probing.strata} the best cell has {within}: {found} than the question "
         "reveals"
     )
     gain, reference = probing.row(BEST_CELL, "table_gain"), probing.question_reference
     if gain is None or reference is None:
         return f"{text}."
+    better = "better" if gain[1] > 0 else "worse" if gain[2] < 0 else "not shown to be better"
     return (
-        f"{text}; the question alone ({reference.removeprefix('Question: ')}) has "
-        f"{writer.number(probing.rows()[reference], f'value row {reference}')}, and the probe's gain over it is "
-        f"{with_ends(writer, gain, 'gain headline')}."
+        f"{text}; as a detector of wrong answers it is {better} than the question alone "
+        f"({reference.removeprefix('Question: ')}, {writer.number(probing.rows()[reference], f'value row {reference}')}), "
+        f"with a difference of {with_ends(writer, gain, 'gain headline')}."
     )
 
 
