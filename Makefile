@@ -7,11 +7,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check check-js format bench soak docs clean
+.PHONY: help demo test check check-js format bench calibrate soak docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 	@echo "make check   linters and types (JavaScript too, where npm exists);  make format   rewrite in the house style;  make bench   speed on this machine"
+	@echo "make calibrate   simulate every test under its null, and write the page of the rates"
 	@echo "make soak    faults and long runs, for as long as MINUTES says;  make docs   the site, in build/site"
 	@echo "make clean   remove the environment, the site and the demo"
 
@@ -46,6 +47,10 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/cpu.py
+
+# every test of the package under its null; writes docs/how-it-works/calibration.md
+calibrate: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/calibration.py
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py all --minutes $(or $(MINUTES),10) --page

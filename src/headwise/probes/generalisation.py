@@ -10,8 +10,12 @@
       transfer["others", b] = fitted on every topic but b
 
   The last row is the most reliable: it has nearly all the data, and none of the topic. A topic with fewer than
-  ``min_per_class`` answers of a class is neither fitted on alone nor tested on: NaN. Intervals are DeLong's, within the
-  tested topic. ``group_topics`` merges small topics first.
+  ``min_per_class`` answers of a class is neither fitted on alone nor tested on: NaN. ``group_topics`` merges small topics
+  first. Intervals are DeLong's, within the tested topic: they are about this detector, and other answers to it. Other
+  training answers would have given another detector, which separates the tested answers a little by luck; with ``refits``
+  the interval covers that too, by the jackknife: the variance over detectors refitted without one part of the training rows,
+
+      var = var DeLong + (K - 1) / K Σ_k (A_without k - mean)²
 
 Nothing is chosen here: k is the largest available, so the curves cannot leak. The PCA is left out: the same up to 512
 answers, and nearly so above. A layer that looks best here was found on test folds, and its number is optimistic.
@@ -33,9 +37,10 @@ from headwise.core.dims import LAYER, TOPIC, TRAINED_ON
 from headwise.core.errors import DataError
 from headwise.probes.crossvalidation import Done, assign_folds, out_of_fold, sweep
 from headwise.probes.features import as_table
-from headwise.probes.linear import fit_subsets
+from headwise.probes.linear import LinearScore, fit_subsets
 from headwise.probes.projection import LANDMARKS, project
-from headwise.stats import Auroc, auroc, auroc_by_fold
+from headwise.stats import Auroc, auroc, auroc_by_fold, auroc_rows
+from headwise.stats.auroc import auroc_interval, influence_variance
 from headwise.stats.validation import Labels
 
 __all__ = ["OTHERS", "as_topics", "group_topics", "scores_by_layer", "scores_by_size", "transfer"]
@@ -119,8 +124,12 @@ def transfer(
     seed: int = 0,
     min_per_class: int = 10,
     groups: Ints | None = None,
+    refits: int = 0,
 ) -> xr.Dataset:
-    """``auroc``, ``low``, ``high`` with dims (trained_on, topic), and ``n_wrong``, ``n_right`` of each topic."""
+    """``auroc``, ``low``, ``high`` with dims (trained_on, topic), and ``n_wrong``, ``n_right`` of each topic.
+
+    With ``refits`` (10, for instance) the intervals cover the choice of training answers as well.
+    """
     topic_of = as_topics(topics, len(labels))
     names = sorted(set(topic_of.tolist()))
     rows = {name: topic_of == name for name in names}
@@ -131,28 +140,53 @@ def transfer(
     def enter(trained_on: int, name: str, area: Auroc) -> None:
         found[:, trained_on, names.index(name)] = area.value, area.low, area.high
 
-    alone = fit_subsets(points, labels, np.array([rows[name] for name in large]), components=None)
     without = [name for name in large if min(labels[~rows[name]].sum(), (~labels[~rows[name]]).sum()) >= min_per_class]
-    others = fit_subsets(points, labels, np.array([~rows[name] for name in without]), components=None)
-    for name, linear in zip(large, alone, strict=True):
+    trained = [*(rows[name] for name in large), *(~rows[name] for name in without)]
+    subsets = [_with_refits(train, labels, groups, refits, seed) for train in trained]
+    fits = iter(fit_subsets(points, labels, np.concatenate(subsets), components=None) if subsets else [])
+    detectors = [[next(fits) for _ in subset] for subset in subsets]  # each on all its rows, then the refits
+
+    def area(detector: Sequence[LinearScore], name: str) -> Auroc:
+        test = rows[name]
+        return _area([linear(points[test]) for linear in detector], labels[test], _renumbered(groups, test))
+
+    for name, detector in zip(large, detectors[: len(large)], strict=True):
         for other in large:
             if other != name:
-                test = rows[other]
-                area = auroc(linear(points[test]), labels[test], groups=_renumbered(groups, test))
-                enter(names.index(name), other, area)
+                enter(names.index(name), other, area(detector, other))
         own = rows[name]
         own_groups = _renumbered(groups, own)
         fold_of = assign_folds(labels[own], folds=min(folds, *counts[name]), seed=seed, groups=own_groups)
         score = out_of_fold(points[own], labels[own], fold_of, components=None)
         enter(names.index(name), name, auroc_by_fold(score, labels[own], fold_of, groups=own_groups)[0])
-    for name, linear in zip(without, others, strict=True):
-        own = rows[name]
-        enter(len(names), name, auroc(linear(points[own]), labels[own], groups=_renumbered(groups, own)))
+    for name, detector in zip(without, detectors[len(large) :], strict=True):
+        enter(len(names), name, area(detector, name))
     return xr.Dataset(
         {key: ((TRAINED_ON, TOPIC), found[index]) for index, key in enumerate(("auroc", "low", "high"))}
         | {key: (TOPIC, [counts[name][index] for name in names]) for index, key in enumerate(("n_wrong", "n_right"))},
         coords={TRAINED_ON: [*names, OTHERS], TOPIC: names},
     )
+
+
+def _with_refits(train: Labels, labels: Labels, groups: Ints | None, refits: int, seed: int) -> Labels:
+    """(1 + refit, row): the training rows, then the same without one part of them."""
+    if not refits:
+        return train[None]
+    parts = min(refits, int(labels[train].sum()), int((~labels[train]).sum()))
+    part_of = np.full(len(labels), -1)
+    part_of[train] = assign_folds(labels[train], folds=parts, seed=seed, groups=_renumbered(groups, train))
+    return np.stack([train, *(train & (part_of != part) for part in range(parts))])
+
+
+def _area(scores: Sequence[Floats], labels: Labels, groups: Ints | None) -> Auroc:
+    """The AUROC of the first score; the others, of refitted detectors, widen its interval."""
+    whole = auroc(scores[0], labels, groups=groups)
+    if len(scores) == 1:
+        return whole
+    again = auroc_rows(np.stack(scores[1:]), labels)
+    variance = influence_variance(whole.influence, groups) + (len(again) - 1) * float(again.var())
+    low, high = auroc_interval(whole.value, variance, int(min(labels.sum(), (~labels).sum())))
+    return whole._replace(low=low, high=high)
 
 
 def _renumbered(groups: Ints | None, rows: Labels) -> Ints | None:

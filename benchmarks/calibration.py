@@ -1,0 +1,171 @@
+"""Does every test of the package keep its level, and every interval its coverage? Simulated where the truth is known.
+
+    python benchmarks/calibration.py                 all cases; writes docs/how-it-works/calibration.md (make calibrate)
+    python benchmarks/calibration.py --quick         as tests/stats/test_calibration.py runs them
+    python benchmarks/calibration.py --only shuffle  cases whose name has this word; nothing is written
+
+A case (`calibration_cases`) draws data on which a test has nothing to find, or an interval a known value to cover, runs the
+package's own function on them, and says whether it erred: found something, or missed the value. The rate of errors over many
+draws comes with Wilson's interval at 99 %, which is the Monte-Carlo error.
+
+    holds        the interval's lower end is at most the nominal rate
+    near         above the nominal rate, within what the case allows for a stated reason
+    exceeded     above both
+
+Cases marked as broken (a superseded null, a plain test on confounded data) must be found exceeded: they show that the
+number of draws can find a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headwise.stats import wilson_interval
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-it-works" / "calibration.md"
+MONTE_CARLO_LEVEL = 0.99
+
+Draw = Callable[[np.random.Generator], float]
+Interval = tuple[float, float, float]  # value, low, high
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation."""
+
+    area: str
+    """heading of the page"""
+    name: str
+    """the test, by the name of its function"""
+    simulated: str
+    """the data"""
+    error: str
+    """what counts as an error"""
+    draw: Draw | Callable[[np.random.Generator], Interval]
+    """one data set -> 1 (error), 0, or the share of errors; or an interval, whose true value is the mean over all draws"""
+    quick: int = 300
+    full: int = 4000
+    nominal: float = 0.05
+    limit: float = 0.05
+    """what is allowed, above the nominal rate for a reason"""
+    why: str = ""
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The rate of errors, and what it says."""
+
+    case: Case
+    draws: int
+    rate: float
+    low: float
+    high: float
+    seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        if self.low <= self.case.nominal:
+            return "holds"
+        return "near" if self.low <= self.case.limit else "exceeded"
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether a sound test holds, and a broken one is found."""
+        return (self.verdict == "exceeded") == self.case.broken
+
+
+def run(case: Case, draws: int, seed: int = 0) -> Outcome:
+    """Simulate one case; its random numbers depend on its name and the seed alone."""
+    generator = np.random.default_rng([seed, *case.name.encode(), *case.simulated.encode()])
+    start = time.perf_counter()
+    found = np.array([case.draw(generator) for _ in range(draws)], dtype=np.float64)
+    if found.ndim == 2:  # intervals of one unknown value
+        value, low, high = found.T
+        truth = value.mean()
+        found = ((truth < low) | (truth > high)).astype(np.float64)
+    rate = float(found.mean())
+    low_end, high_end = wilson_interval(rate, draws, level=MONTE_CARLO_LEVEL)
+    return Outcome(case, draws, rate, float(low_end), float(high_end), time.perf_counter() - start)
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+INTRODUCTION = """# Calibration
+
+Does every test of Headwise keep its level, and every interval its coverage? Each row simulates data on which a test has
+nothing to find (its complete null), or on which the true value of an interval is known, runs the package's own function, and
+counts how often it errs: finds something, or misses the value. At most 5 % of draws should err.
+
+The numbers come from `make calibrate` ({minutes:.0f} minutes on one core, seed 0). Brackets hold Wilson's 99 % interval of the
+rate, which is the Monte-Carlo error. **holds**: its lower end is at most 5 %. **near**: above, within what the row explains.
+The test suite runs the same cases with fewer draws (`tests/stats/test_calibration.py`), and fails where a rate lies above its
+level by more than the Monte-Carlo error.
+
+Most tests err less often than 5 %. That is safe and costs power: Benjamini-Hochberg on heads that are alike, exact tests of few
+values, and intervals inflated for shared training rows are conservative.
+"""
+
+BROKEN = """
+## Faults that the simulations find
+
+A superseded null, and tests used against their assumptions. These rows show that the simulations can find a fault, and what
+the rows above guard against.
+"""
+
+
+def page(outcomes: Sequence[Outcome]) -> str:
+    """The page, as Markdown."""
+    parts = [INTRODUCTION.format(minutes=max(1.0, sum(one.seconds for one in outcomes) / 60))]
+    for area in dict.fromkeys(one.case.area for one in outcomes if not one.case.broken):
+        parts.append(
+            f"\n## {area}\n\n{_table([one for one in outcomes if one.case.area == area and not one.case.broken])}"
+        )
+    parts.append(BROKEN + "\n" + _table([one for one in outcomes if one.case.broken]))
+    return "".join(parts)
+
+
+def _table(outcomes: Sequence[Outcome]) -> str:
+    lines = ["| test | simulated | an error is | errors | draws | |", "|---|---|---|---|---|---|"]
+    for one in outcomes:
+        case = one.case
+        verdict = one.verdict + (f": {case.why}" if case.why and one.verdict == "near" else "")
+        rate = f"{one.rate:.1%} ({one.low:.1%} to {one.high:.1%})".replace("%", " %")
+        lines.append(f"| `{case.name}` | {case.simulated} | {case.error} | {rate} | {one.draws:,} | {verdict} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run, print, and write the page."""
+    from calibration_cases import CASES
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    outcomes = []
+    for case in CASES:
+        if given.only not in f"{case.name} {case.simulated}":
+            continue
+        one = run(case, case.quick if given.quick else case.full, given.seed)
+        outcomes.append(one)
+        mark = "" if one.as_expected else "   <-- not as expected"
+        rate = f"{one.rate:7.4f} [{one.low:.3f}, {one.high:.3f}] {one.verdict:9}{one.seconds:6.1f} s"
+        print(f"{rate}  {case.name}: {case.simulated}{mark}", flush=True)
+    if not given.only and not given.quick:
+        PAGE.write_text(page(outcomes), encoding="utf-8")
+        print(f"written to {PAGE}")
+    return 0 if all(one.as_expected for one in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""What the calibration draws: one function per test and kind of data, which says whether the test erred.
+
+Heads are simulated as alike as they are in models: one factor common to all and a few of their own, so that their p-values
+rise and fall together. Sizes are small where a test is slow, since a level does not improve with less data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import xarray as xr
+from calibration import Interval
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from headwise.analysis.changes import change_error
+from headwise.analysis.columns import Column
+from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors_within
+from headwise.probes.cell_maps import probe_cells, significance
+from headwise.probes.crossvalidation import assign_folds, out_of_fold
+from headwise.probes.generalisation import transfer
+from headwise.probes.table import TableOptions, compare_rows, detector_table
+from headwise.stats import (
+    auroc,
+    auroc_by_fold,
+    benjamini_hochberg,
+    combine_ranks,
+    correlation,
+    delong_test,
+    mann_whitney_maps,
+    mean_interval,
+    paired_changes,
+    permutation_null,
+    rank_vectors,
+    shuffle_test,
+    sum_of_means_half_width,
+    t_half_width,
+    wilson_interval,
+)
+from headwise.stats.permutation import permuted_labels
+from headwise.studies.functions.probe_quality import single_head_probes
+from headwise.studies.samples.error_types import type_probes
+from headwise.studies.samples.selection import bootstrap
+
+Generator = np.random.Generator
+Floats = NDArray[np.float64]
+ALPHA = 0.05
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def heads(random: Generator, rows: int, cells: int, alike: float = 0.5) -> Floats:
+    """(row, cell): noise with a factor common to all cells and three that some share."""
+    common, some = random.normal(size=(rows, 1)), random.normal(size=(rows, 3)) @ random.normal(size=(3, cells))
+    own = random.normal(size=(rows, cells))
+    return np.sqrt(alike) * common + np.sqrt((1 - alike) / 2) * (some / np.sqrt(3) + own)
+
+
+def answers(random: Generator, rows: int, share: float = 0.6) -> NDArray[np.bool_]:
+    """Which are wrong."""
+    return random.permutation(np.arange(rows) < share * rows)
+
+
+def confounded(random: Generator, rows: int, cells: int) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
+    """Values and wrong answers that both depend on the topic, and on nothing else in common."""
+    topic = random.integers(0, 12, rows)
+    wrong = random.random(rows) < np.linspace(0.1, 0.9, 12)[topic]
+    values = heads(random, rows, cells) + 1.5 * topic[:, None] / 12
+    return values, wrong, topic
+
+
+def found(p: object, alpha: float = ALPHA) -> float:
+    """1 where any value is below alpha."""
+    return float(np.nanmin(np.asarray(p, dtype=np.float64)) < alpha)
+
+
+def missed(truth: float, low: object, high: object) -> float:
+    """1 where the interval does not contain the truth."""
+    return float(not float(np.asarray(low)) <= truth <= float(np.asarray(high)))
+
+
+# ---- maps of heads --------------------------------------------------------------------------------------------------
+
+
+def mann_whitney(random: Generator, alike: float) -> float:
+    values = heads(random, 120, 90, alike).reshape(120, 10, 9)
+    return found(mann_whitney_maps(values, answers(random, 120)).q)
+
+
+def plain_on_confounded(random: Generator) -> float:
+    values, wrong, _ = confounded(random, 240, 30)
+    return found(mann_whitney_maps(values.reshape(240, 5, 6), wrong).q)
+
+
+def null_of_shares(random: Generator, within: bool) -> float:
+    values, wrong, topic = confounded(random, 160, 30)
+    if not within:
+        wrong = random.permutation(wrong)
+    shuffled = permutation_null(
+        values.reshape(160, 5, 6),
+        wrong,
+        shuffles=200,
+        seed=int(random.integers(1 << 30)),
+        within=topic if within else None,
+    )
+    return found(shuffled.p)
+
+
+def wilcoxon(random: Generator) -> float:
+    before, after = (xr.DataArray(heads(random, 40, 60), dims=("example", "head")) for _ in range(2))
+    return found(paired_changes(before, after, maps=()).q)
+
+
+def ranks(random: Generator, method: str, alike: float) -> float:
+    z = np.sqrt(alike) * random.normal() + np.sqrt(1 - alike) * random.normal(size=10)
+    return found(combine_ranks(xr.DataArray(2 * norm.sf(np.abs(z)), dims="rank"), method))  # type: ignore[arg-type]
+
+
+# ---- few shuffles ---------------------------------------------------------------------------------------------------
+
+
+def shuffled_maps(random: Generator, shuffles: int, alike: float, *, skewed: bool = False) -> float:
+    units = heads(random, shuffles + 1, 270, alike)
+    if skewed:
+        units = np.exp(0.7 * units)
+    return found(shuffle_test(units[0], units[1:], two_sided=not skewed).q)
+
+
+def shuffled_classes(random: Generator) -> float:
+    """Eight maps of one shuffle that nearly sum to 0, as the logits of eight classes do: the share of maps with a finding."""
+    units = heads(random, 21 * 8, 270).reshape(21, 8, 270)
+    units -= 0.95 * units.mean(axis=1, keepdims=True)
+    q = shuffle_test(units[0], units[1:], two_sided=True).q
+    return float((q.min(axis=1) < ALPHA).mean())
+
+
+def shuffled_discoveries(random: Generator, alike: float) -> float:
+    """A tenth of the heads have an effect: the share of false ones among those found."""
+    units = heads(random, 41, 270, alike)
+    units[0, :27] += 6.0
+    significant = shuffle_test(units[0], units[1:]).q < ALPHA
+    return float(significant[27:].sum() / max(1, significant.sum()))
+
+
+def superseded_pool(random: Generator, shuffles: int) -> float:
+    """Null values standardised by moments that contain them, the observed ones by moments that do not."""
+    units = heads(random, shuffles + 1, 270)
+    null = units[1:]
+    mean, deviation = null.mean(axis=0), null.std(axis=0, ddof=1)
+    pooled, z = np.sort(np.abs((null - mean) / deviation), axis=None), np.abs((units[0] - mean) / deviation)
+    p = (1 + pooled.size - np.searchsorted(pooled, z)) / (1 + pooled.size)
+    return found(benjamini_hochberg(p))
+
+
+def probe_map(random: Generator, shuffles: int) -> float:
+    """Probes on noise, from the fits on."""
+    wrong, fold_of = _folds(random, 80)
+    features = torch.from_numpy(random.normal(size=(80, 12)).astype(np.float32) @ random.normal(size=(6, 12, 10)))
+    permuted = permuted_labels(wrong, fold_of, sets=shuffles, seed=int(random.integers(1 << 30)))
+    return found(significance(probe_cells(features.float(), wrong, fold_of, permuted)).q)
+
+
+def single_heads(random: Generator) -> float:
+    """Each head's probe of three functions on noise: the share of functions with a finding."""
+    z, labels = random.normal(size=(90, 12, 6)).astype(np.float32), random.permutation(np.arange(90) % 3)
+    q = single_head_probes(z, labels, np.arange(90), 3, permutations=20, seed=int(random.integers(1 << 30))).q
+    return float((q.min(axis=1) < ALPHA).mean())
+
+
+def error_type(random: Generator) -> float:
+    activations = random.normal(size=(80, 12)).astype(np.float32)
+    (one,) = type_probes(activations, answers(random, 80)[:, None], shuffles=50, seed=int(random.integers(1 << 30)))
+    return float(one.auroc > one.null_high)
+
+
+# ---- detectors ------------------------------------------------------------------------------------------------------
+
+
+def _folds(random: Generator, rows: int, share: float = 0.6) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    wrong = answers(random, rows, share)
+    return wrong, assign_folds(wrong, seed=int(random.integers(1 << 30)))
+
+
+def delong_interval(random: Generator, truth: float, wrong: int, right: int) -> float:
+    labels = np.arange(wrong + right) < wrong
+    area = auroc(random.normal(size=len(labels)) + np.sqrt(2) * norm.ppf(truth) * labels, labels)
+    return missed(truth, area.low, area.high)
+
+
+def delong_groups(random: Generator) -> float:
+    """Forty questions with five answers of similar scores each, mostly all wrong or all right."""
+    group = np.repeat(np.arange(40), 5)
+    labels = random.random(200) < np.where(random.random(40) < 0.5, 0.85, 0.15)[group]
+    area = auroc(random.normal(size=40)[group] + 0.5 * random.normal(size=200), labels, groups=group)
+    return missed(0.5, area.low, area.high)
+
+
+def delong_paired(random: Generator) -> float:
+    wrong = answers(random, 150)
+    signal = random.normal(size=150) + wrong
+    one, other = (auroc(signal + 0.7 * random.normal(size=150), wrong) for _ in range(2))
+    return found(delong_test(one, other).p)
+
+
+def learnt_interval(random: Generator, effect: float, features: int) -> Interval:
+    wrong, fold_of = _folds(random, 200)
+    points = random.normal(size=(200, features))
+    points[:, :3] += effect * wrong[:, None]
+    area, _ = auroc_by_fold(out_of_fold(points, wrong, fold_of, components=None), wrong, fold_of)
+    return float(area.value), float(area.low), float(area.high)
+
+
+def learnt_difference(random: Generator) -> float:
+    """Two detectors, each with the same signal and noise of its own."""
+    wrong, fold_of = _folds(random, 200)
+    signal = random.normal(size=(200, 3)) + 0.5 * wrong[:, None]
+    areas = []
+    for _ in range(2):
+        points = np.concatenate([signal, random.normal(size=(200, 20))], axis=1)
+        areas.append(auroc_by_fold(out_of_fold(points, wrong, fold_of, components=None), wrong, fold_of)[0])
+    return found(delong_test(*areas).p)
+
+
+def table_gain(random: Generator) -> float:
+    """Heads of noise against a score of noise: does the table report a gain?"""
+    wrong = answers(random, 100)
+    options = TableOptions(details=(), seed=int(random.integers(1 << 30)))
+    table = detector_table(
+        {"heads": random.normal(size=(100, 2, 6))}, wrong, {"score": random.normal(size=100)}, options=options
+    )
+    return found(compare_rows(table, "heads", "score").p)
+
+
+def stacked_gain(random: Generator) -> float:
+    """A good score alone against the same stacked with heads of noise."""
+    wrong = answers(random, 100)
+    score = random.normal(size=100) + wrong
+    options = TableOptions(details=(), seed=int(random.integers(1 << 30)))
+    table = detector_table(
+        {"heads": random.normal(size=(100, 2, 6))},
+        wrong,
+        {"score": score},
+        combine={"both": ("heads", "score")},
+        options=options,
+    )
+    gain = compare_rows(table, "both", "score")
+    return float(gain.value > 0 and gain.p < 2 * ALPHA)
+
+
+def transferred(random: Generator) -> float:
+    """Two sets, each with a signal of its own: does a detector of one separate the other's answers?"""
+    labels, sets = answers(random, 200), np.repeat(["one", "other"], 100)
+    points = random.normal(size=(200, 20))
+    points[:100, 0] += 1.5 * labels[:100]
+    points[100:, 1] += 1.5 * labels[100:]
+    matrix = transfer(points, labels, sets, refits=10)
+    return missed(0.5, matrix["low"].values[0, 1], matrix["high"].values[0, 1])
+
+
+# ---- means, shares, correlations ------------------------------------------------------------------------------------
+
+
+def student(random: Generator) -> float:
+    interval = mean_interval(xr.DataArray(random.normal(size=8), dims="example"), "example")
+    return missed(0.0, interval["low"], interval["high"])
+
+
+def wilson(random: Generator, share: float, size: int) -> float:
+    return missed(share, *wilson_interval(random.binomial(size, share) / size, size))
+
+
+def satterthwaite(random: Generator) -> float:
+    """A mean over 20 prompts plus one over 5 draws of another spread."""
+    prompts, draws = random.normal(size=20), 0.5 * random.normal(size=5)
+    half = sum_of_means_half_width([prompts, draws])
+    return missed(0.0, prompts.mean() + draws.mean() - half, prompts.mean() + draws.mean() + half)
+
+
+def bootstrapped(random: Generator) -> float:
+    """Gains of a strategy over 100 questions: -1, 0 or 1."""
+    gains = random.choice([-1.0, 0.0, 1.0], p=[0.1, 0.75, 0.15], size=100)
+    interval = bootstrap(gains, draws=500, seed=int(random.integers(1 << 30)))
+    return missed(0.05, interval.low, interval.high)
+
+
+def correlated(random: Generator, heavy: bool) -> float:
+    """Of 270 heads with a correlation of 0.5 in the population."""
+    a, b = random.normal(size=(2, 270))
+    if heavy:  # most near 0, some large: products of a normal and a common scale
+        scale = np.exp(random.normal(size=270) * 0.7)
+        a, b = a * scale, b * scale
+    one = correlation(a, 0.5 * a + np.sqrt(0.75) * b, draws=300, seed=int(random.integers(1 << 30)))
+    return missed(0.5, one.low, one.high)
+
+
+# ---- studies against each other -------------------------------------------------------------------------------------
+
+
+def agreement(random: Generator, *, depth: bool, within: bool) -> float:
+    """Six maps of 10 layers x 6 heads, which may all rise with depth: any pair that correlates?"""
+    layer = np.repeat(np.arange(10), 6)
+    maps = random.normal(size=(6, 60)) + 0.5 * layer * depth
+    rows = rank_vectors_within(maps, layer) if within else rank_vectors(maps)
+    first, second = np.triu_indices(6, 1)
+    strata, seed = HeadStrata(stratum=layer, group=np.arange(60)), int(random.integers(1 << 30))
+    return found(permutation_test(first, second, rows, strata, 250, seed, within=within).q)
+
+
+def _change(random: Generator, kind: Callable[[Generator], tuple[xr.Dataset, Column]]) -> float:
+    (one, a), (other, b) = kind(random), kind(random)
+    return found(benjamini_hochberg(change_error(a, b, one, other).p))
+
+
+def examples(random: Generator) -> tuple[xr.Dataset, Column]:
+    """Thirty texts that two runs share."""
+    values = heads(random, 30, 60).reshape(30, 1, 10, 6)
+    dims = ("example", "statistic", "layer", "head")
+    read = xr.DataArray(values, dims=dims, coords={"statistic": ["sink"], "example": np.arange(30)})
+    mean = values.mean(axis=(0, 1))
+    return xr.Dataset({"per_example": read, "value": read.mean("example")}), Column(
+        "profile.sink", "profile", "Sink", mean
+    )
+
+
+def hits(random: Generator) -> tuple[xr.Dataset, Column]:
+    """Forty pairs that two models were asked, each head right on a third of them."""
+    right = random.random((40, 10, 6)) < 0.33
+    dataset = xr.Dataset({"mapped": (("example", "layer", "head"), right)}, coords={"example": np.arange(40)})
+    dataset["relation_of"] = ("example", np.full(40, "capital"))
+    return dataset, Column("relations.capital.score", "relations", "capital, score", right.mean(axis=0))
+
+
+def intervals(random: Generator) -> tuple[xr.Dataset, Column]:
+    """Means of 40 examples with Student's interval, of two different samples."""
+    values = heads(random, 40, 60).reshape(40, 10, 6)
+    half = t_half_width(values)
+    mean = values.mean(axis=0)
+    return xr.Dataset(), Column("spectral.x", "spectral", "X", mean, low=mean - half, high=mean + half)
