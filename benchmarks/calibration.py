@@ -1,8 +1,10 @@
 """Does every test of the package keep its level, and every interval its coverage? Simulated where the truth is known.
 
     python benchmarks/calibration.py                 all cases; writes docs/how-it-works/calibration.md (make calibrate)
-    python benchmarks/calibration.py --quick         as tests/stats/test_calibration.py runs them
-    python benchmarks/calibration.py --only shuffle  cases whose name has this word; nothing is written
+    python benchmarks/calibration.py --only shuffle  cases whose name has this word; the other rows of the page stay
+    python benchmarks/calibration.py --quick         as tests/stats/test_calibration.py runs them; nothing is written
+
+Results are kept in calibration.json, from which the page is made.
 
 A case (`calibration_cases`) draws data on which a test has nothing to find, or an interval a known value to cover, runs the
 package's own function on them, and says whether it erred: found something, or missed the value. The rate of errors over many
@@ -19,6 +21,7 @@ number of draws can find a fault.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +32,7 @@ import numpy as np
 
 from headwise.stats import wilson_interval
 
+RESULTS = Path(__file__).with_name("calibration.json")
 PAGE = Path(__file__).parents[1] / "docs" / "how-it-works" / "calibration.md"
 MONTE_CARLO_LEVEL = 0.99
 
@@ -86,18 +90,23 @@ class Outcome:
 def run(case: Case, draws: int, seed: int = 0) -> Outcome:
     """Simulate one case; its random numbers depend on its name and the seed alone."""
     generator = np.random.default_rng([seed, *case.name.encode(), *case.simulated.encode()])
-    start = time.perf_counter()
+    start = time.process_time()
     found = np.array([case.draw(generator) for _ in range(draws)], dtype=np.float64)
     if found.ndim == 2:  # intervals of one unknown value
         value, low, high = found.T
         truth = value.mean()
         found = ((truth < low) | (truth > high)).astype(np.float64)
     rate = float(found.mean())
-    low_end, high_end = wilson_interval(rate, draws, level=MONTE_CARLO_LEVEL)
-    return Outcome(case, draws, rate, float(low_end), float(high_end), time.perf_counter() - start)
+    return outcome_of(case, draws, rate, time.process_time() - start)
 
 
-# ---- the page -------------------------------------------------------------------------------------------------------
+def outcome_of(case: Case, draws: int, rate: float, seconds: float) -> Outcome:
+    """With the Monte-Carlo interval of the rate."""
+    low, high = wilson_interval(rate, draws, level=MONTE_CARLO_LEVEL)
+    return Outcome(case, draws, rate, float(low), float(high), seconds)
+
+
+# ---- results and page --------------------------------------------------------------------------------------------
 
 INTRODUCTION = """# Calibration
 
@@ -105,7 +114,7 @@ Does every test of Headwise keep its level, and every interval its coverage? Eac
 nothing to find (its complete null), or on which the true value of an interval is known, runs the package's own function, and
 counts how often it errs: finds something, or misses the value. At most 5 % of draws should err.
 
-The numbers come from `make calibrate` ({minutes:.0f} minutes on one core, seed 0). Brackets hold Wilson's 99 % interval of the
+The numbers come from `make calibrate` ({minutes:.0f} minutes of one core, seed 0). Brackets hold Wilson's 99 % interval of the
 rate, which is the Monte-Carlo error. **holds**: its lower end is at most 5 %. **near**: above, within what the row explains.
 The test suite runs the same cases with fewer draws (`tests/stats/test_calibration.py`), and fails where a rate lies above its
 level by more than the Monte-Carlo error.
@@ -120,6 +129,26 @@ BROKEN = """
 A superseded null, and tests used against their assumptions. These rows show that the simulations can find a fault, and what
 the rows above guard against.
 """
+
+
+def stored(cases: Sequence[Case]) -> dict[str, Outcome]:
+    """What is known of these cases, by name and data."""
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return {key_of(case): outcome_of(case, **known[key_of(case)]) for case in cases if key_of(case) in known}
+
+
+def store(outcomes: Sequence[Outcome]) -> None:
+    """Keep results, and write the page."""
+    rows = {
+        key_of(one.case): {"draws": one.draws, "rate": one.rate, "seconds": round(one.seconds, 2)} for one in outcomes
+    }
+    RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(outcomes), encoding="utf-8")
+
+
+def key_of(case: Case) -> str:
+    """What tells a case from the others."""
+    return f"{case.name}: {case.simulated}"
 
 
 def page(outcomes: Sequence[Outcome]) -> str:
@@ -152,19 +181,17 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    outcomes = []
-    for case in CASES:
-        if given.only not in f"{case.name} {case.simulated}":
-            continue
-        one = run(case, case.quick if given.quick else case.full, given.seed)
-        outcomes.append(one)
+    outcomes = stored(CASES)
+    now = [case for case in CASES if given.only in key_of(case)]
+    for case in now:
+        outcomes[key_of(case)] = one = run(case, case.quick if given.quick else case.full, given.seed)
         mark = "" if one.as_expected else "   <-- not as expected"
         rate = f"{one.rate:7.4f} [{one.low:.3f}, {one.high:.3f}] {one.verdict:9}{one.seconds:6.1f} s"
-        print(f"{rate}  {case.name}: {case.simulated}{mark}", flush=True)
-    if not given.only and not given.quick:
-        PAGE.write_text(page(outcomes), encoding="utf-8")
+        print(f"{rate}  {key_of(case)}{mark}", flush=True)
+    if not given.quick:
+        store([outcomes[key_of(case)] for case in CASES if key_of(case) in outcomes])
         print(f"written to {PAGE}")
-    return 0 if all(one.as_expected for one in outcomes) else 1
+    return 0 if all(outcomes[key_of(case)].as_expected for case in now) else 1
 
 
 if __name__ == "__main__":
