@@ -30,7 +30,8 @@ FOLD = "fold"
 PART = "part"  # of a question with its answer: "whole" or "answer"
 DETECTOR = "detector"  # one way to score an answer
 TOPIC = "topic"  # of a question
-TRAINED_ON = "trained_on"  # the topic a detector was fitted on
+TRAINED_ON = "trained_on"  # the topic or question set a detector was fitted on
+TESTED_ON = "tested_on"  # the question set it is tested on
 SIZE = "size"  # how many examples a detector was fitted on
 TARGET = "target"  # one of the tokens that a head maps a token to, 0 is the strongest
 VOCABULARY = "vocabulary"  # tokens by id, those that a map names
@@ -55,7 +56,7 @@ AMOUNT = "amount"  # how much of a direction is added to a head
 DIMS = frozenset(
     (
         EXAMPLE, LAYER, HEAD, KV_HEAD, QUERY, KEY, TOKEN, RANK, STATISTIC, FEATURE, SITE, WIDTH,
-        RELATION, CATEGORY, FUNCTION, FOLD, PART, DETECTOR, TOPIC, TRAINED_ON, SIZE, PLACE,
+        RELATION, CATEGORY, FUNCTION, FOLD, PART, DETECTOR, TOPIC, TRAINED_ON, TESTED_ON, SIZE, PLACE,
         TARGET, VOCABULARY,
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headwise.studies.spec import StudyOptions, StudySpec, option
     from headwise.studies.spectral.scoring import AnswerScorer, Score, detect
     from headwise.studies.spectral.spec import SpectralOptions
+    from headwise.studies.transfer.spec import TransferOptions
 
 
 def _options(name: str) -> Any:
@@ -59,6 +60,7 @@ __getattr__, __dir__ = lazy_exports(
         ".spec": "StudyOptions StudySpec option",
         ".spectral.scoring": "AnswerScorer Score detect",
         ".spectral.spec": "SpectralOptions",
+        ".transfer.spec": "TransferOptions",
     },
     otherwise=_options,
 )
@@ -82,6 +84,7 @@ __all__ = [
     "StudyOptions",
     "StudyRun",
     "StudySpec",
+    "TransferOptions",
     "build",
     "detect",
     "option",

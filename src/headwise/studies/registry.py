@@ -38,6 +38,7 @@ BUILT_IN = (
     "spectral",
     "probing",
     "samples",
+    "transfer",
     "relations",
     "relation_validation",
     "functions",
