@@ -112,10 +112,10 @@ INTRODUCTION = """# Calibration
 
 Does every test of Headwise keep its level, and every interval its coverage? Each row simulates data on which a test has
 nothing to find (its complete null), or on which the true value of an interval is known, runs the package's own function, and
-counts how often it errs: finds something, or misses the value. At most 5 % of draws should err.
+counts how often it errs: finds something, or misses the value. At most 5 % of draws should err (for the power statement: 20 %).
 
 The numbers come from `make calibrate` ({minutes:.0f} minutes of one core, seed 0). Brackets hold Wilson's 99 % interval of the
-rate, which is the Monte-Carlo error. **holds**: its lower end is at most 5 %. **near**: above, within what the row explains.
+rate, which is the Monte-Carlo error. **holds**: its lower end is at most that. **near**: above, within what the row explains.
 The test suite runs the same cases with fewer draws (`tests/stats/test_calibration.py`), and fails where a rate lies above its
 level by more than the Monte-Carlo error.
 

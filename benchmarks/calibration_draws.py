@@ -25,18 +25,21 @@ from headwise.probes.table import TableOptions, compare_rows, detector_table
 from headwise.stats import (
     auroc,
     auroc_by_fold,
+    auroc_within,
     benjamini_hochberg,
     combine_ranks,
     correlation,
     delong_test,
     mann_whitney_maps,
     mean_interval,
+    minimum_detectable_auroc,
     paired_changes,
     permutation_null,
     rank_vectors,
     shuffle_test,
     sum_of_means_half_width,
     t_half_width,
+    van_elteren_maps,
     wilson_interval,
 )
 from headwise.stats.permutation import permuted_labels
@@ -93,6 +96,32 @@ def mann_whitney(random: Generator, alike: float) -> float:
 def plain_on_confounded(random: Generator) -> float:
     values, wrong, _ = confounded(random, 240, 30)
     return found(mann_whitney_maps(values.reshape(240, 5, 6), wrong).q)
+
+
+def van_elteren(random: Generator, per_stratum: int) -> float:
+    """Values and wrong answers both follow the topic; strata are topics, or small parts of one."""
+    values, wrong, topic = confounded(random, 240, 30)
+    strata = topic * 1000
+    for one in np.unique(topic):
+        own = np.flatnonzero(topic == one)
+        strata[own] += np.arange(len(own)) // per_stratum
+    return found(van_elteren_maps(values.reshape(240, 5, 6), wrong, strata).q)
+
+
+def within_strata(random: Generator, truth: float) -> float:
+    """Forty strata of four to eight answers, each at its own level."""
+    strata = np.repeat(np.arange(40), random.integers(4, 9, 40))
+    wrong = random.random(len(strata)) < random.uniform(0.2, 0.8, 40)[strata]
+    score = random.normal(size=len(strata)) + np.sqrt(2) * norm.ppf(truth) * wrong + random.normal(size=40)[strata]
+    area = auroc_within(score, wrong, strata)
+    return missed(truth, area.low, area.high)
+
+
+def overlooked(random: Generator) -> float:
+    """An effect of the size that 80 % of tests should find."""
+    wrong = np.arange(120) < 70
+    shift = np.sqrt(2) * norm.ppf(minimum_detectable_auroc(70, 50))
+    return float(mann_whitney_maps((random.normal(size=120) + shift * wrong)[:, None, None], wrong).p.item() >= ALPHA)
 
 
 def null_of_shares(random: Generator, within: bool) -> float:
@@ -171,8 +200,11 @@ def single_heads(random: Generator) -> float:
 
 
 def error_type(random: Generator) -> float:
-    activations = random.normal(size=(80, 12)).astype(np.float32)
-    (one,) = type_probes(activations, answers(random, 80)[:, None], shuffles=50, seed=int(random.integers(1 << 30)))
+    """Questions with their greedy answer and three samples each, whose activations are alike."""
+    greedy = random.normal(size=(80, 12)).astype(np.float32)
+    samples = (greedy[:, None] + random.normal(size=(80, 3, 12))).astype(np.float32)
+    seed = int(random.integers(1 << 30))
+    (one,) = type_probes(greedy, samples, answers(random, 80)[:, None], shuffles=50, seed=seed)
     return float(one.auroc > one.null_high)
 
 

@@ -37,7 +37,7 @@ def test_a_produced_dataset_is_built_by_its_study():
 
 
 def test_slow_studies_are_built_only_when_named():
-    assert set(studies()) - set(default_studies()) == {"samples", "circuits", "sparsity"}
+    assert set(studies()) - set(default_studies()) == {"samples", "transfer", "circuits", "sparsity"}
     assert with_dependencies(["samples"]) == ["answers", "probing", "samples"]
 
 

@@ -80,7 +80,7 @@ def test_the_figure_has_a_matrix_for_every_fitted_detector_and_the_scores(found)
     assert len(figure.panels) == sum(kind != "score" for kind in kinds) + 1
     entropy = next(panel for panel in figure.panels if panel.title == "Entropy")
     np.testing.assert_allclose(entropy.values, found["auroc"].sel(detector="Entropy").values)
-    assert entropy.y.ticks[-1] == "all others" and len(entropy.frames) == 3
+    assert entropy.y.labels[-1] == "all others" and len(entropy.frames) == 3
     scores = figure.panels[-1]
     assert len(scores.values) == 3 * sum(kind == "score" for kind in kinds)
     assert "alpha: " in figure.notes[0]

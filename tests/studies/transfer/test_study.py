@@ -41,8 +41,9 @@ def test_a_signal_of_one_set_does_not(found):
     assert (on_diagonal(found, "Lookback", "auroc_low") > 0.7).all()
     low, high = off_diagonal(found, "Lookback", "auroc_low"), off_diagonal(found, "Lookback", "auroc_high")
     assert (low < 0.5).sum() >= 5 and (high > 0.5).sum() >= 5  # of six 95 % intervals
-    for name in ("LapEigvals", "AttnEigvals", "AttnLogDet", "Hidden state"):
-        assert (off_diagonal(found, name, "auroc_low") < 0.5).sum() >= 5
+    noise = ("LapEigvals", "AttnEigvals", "AttnLogDet", "Hidden state")
+    above = [int((off_diagonal(found, name, "auroc_low") > 0.5).sum()) for name in noise]
+    assert sum(above) <= 4  # of 24 cells; from a to b and from b to a are found together, so they come in pairs
 
 
 def test_the_words_of_the_question_are_in_the_table(found):

@@ -128,7 +128,8 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     writer.add(
         "caveats",
         "Sets differ in length and form of the answers, in difficulty and in what is asked; a detector that carries over may "
-        "read any of what they share. k and the layer of the hidden state were fixed beforehand.",
+        "read any of what they share. Two sets that happen to agree show it in both directions, so cells are not "
+        "independent. k and the layer of the hidden state were fixed beforehand.",
     )
     if not provenance_of(dataset).get("parameters", {}).get("judge"):
         writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
