@@ -63,7 +63,11 @@ def test_every_number_is_the_datasets(found):
 
 def test_what_is_said(found):
     words = describe("transfer", found)
-    assert "the best detector" in words.short() and "(Entropy)" in words.short() and "question: " in words.short()
+    assert (
+        "the best detector" in words.short()
+        and "(Entropy)" in words.short()
+        and "the question alone (" in words.short()
+    )
     assert "above chance in 6 of 6 cases" in words.short()
     assert "Lookback: inside a set AUROC 0." in words.text() and "Question: words: inside a set" in words.text()
     assert "Log-probability, mean, not fitted" in words.text()

@@ -103,8 +103,8 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
         clear, pairs = writer.count(sum(one[3] for one in both), "clear"), writer.count(len(both), "pairs", "cell")
         writer.add(
             "observations",
-            f"Of the detectors of heads {best} carries over best, of those of the question alone {question}; the interval of "
-            f"the first lies wholly above that of the second in {clear} of {pairs} off the diagonal.",
+            f"Of the detectors of heads {best} carries over best, and its interval lies wholly above that of "
+            f"{_alone(question)} in {clear} of {pairs} off the diagonal.",
         )
         lost = _mean(_cells(dataset, best, same=True)) - _mean(_cells(dataset, best, same=False))
         writer.add(
@@ -148,7 +148,7 @@ def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
     )
     if question:
         values = [value for _, value, *_ in _cells(dataset, question, same=False)]
-        text += f"; {question[:1].lower()}{question[1:]} alone has {_span(writer, values, f'across {question}')}"
+        text += f"; {_alone(question)} has {_span(writer, values, f'across {question}')}"
     return text + "."
 
 
@@ -174,6 +174,15 @@ def _best(dataset: xr.Dataset, kind: str) -> str:
     """The detector of this kind with the highest mean AUROC off the diagonal; empty where there is none."""
     known = {name: _mean(cells) for name in _names(dataset, kind) if (cells := _cells(dataset, name, same=False))}
     return max(known, key=lambda name: known[name]) if known else ""
+
+
+def _alone(name: str) -> str:
+    """A question-only detector in words.
+
+    >>> _alone("Question: words")
+    'the question alone (words)'
+    """
+    return f"the question alone ({name.partition(': ')[2] or name})"
 
 
 def _mean(cells: list[Cell]) -> float:
