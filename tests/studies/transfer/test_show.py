@@ -86,5 +86,6 @@ def test_the_figure_has_a_matrix_for_every_fitted_detector_and_the_scores(found)
     np.testing.assert_allclose(entropy.values, found["auroc"].sel(detector="Entropy").values)
     assert entropy.y.labels[-1] == "all others" and len(entropy.frames) == 3
     scores = figure.panels[-1]
-    assert len(scores.values) == 3 * sum(kind == "score" for kind in kinds)
+    own = found["auroc"].sel(detector=found["kind"] == "score", trained_on="others")
+    np.testing.assert_allclose(scores.values, own.transpose("detector", "tested_on").values)
     assert "alpha: " in figure.notes[0]

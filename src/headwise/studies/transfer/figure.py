@@ -1,8 +1,7 @@
 """The figure of the transfer study: one matrix per fitted detector, then what needs no fitting.
 
 Rows: the question set a detector was fitted on, and all sets but the tested one. Columns: the set it is tested on. Framed: the
-same set, cross-validated. In brackets at the axis: wrong and correct answers. The last panel has the scores that are not
-fitted, per tested set. Nothing is computed here.
+same set, cross-validated. The last panel has the scores that are not fitted, per tested set. Nothing is computed here.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import xarray as xr
 from headwise.core.dims import DETECTOR, TESTED_ON, TRAINED_ON
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names, written_matrix
-from headwise.figures.panels import Axis, Category, Guide, Heatmap, Intervals, Panel
+from headwise.figures.panels import Axis, Heatmap, Panel
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import scale_around
 
-CHANCE, MIN_RANGE, COLUMNS = 0.5, 0.25, 4  # the colour scale reaches at least so far from chance
+CHANCE, MIN_RANGE, COLUMNS = 0.5, 0.25, 3  # the colour scale reaches at least so far from chance
 KINDS = {"heads": "", "question": "question alone"}  # of fitted detectors; subtitle
-SCORE_COLOURS = ("#31688e", "#1f9e77", "#7a7a7a", "#c2902b", "#8a4fa3")
 
 
 def figure(dataset: xr.Dataset) -> Figure:
@@ -27,7 +25,7 @@ def figure(dataset: xr.Dataset) -> Figure:
     kinds = [str(kind) for kind in dataset["kind"].values]
     fitted = [str(name) for name, kind in zip(dataset[DETECTOR].values, kinds, strict=True) if kind in KINDS]
     panels: list[Panel] = [_matrix(dataset, name) for name in fitted]
-    values = dataset["auroc"].sel({DETECTOR: fitted}).values
+    values = dataset["auroc"].values
     scores = _scores(dataset)
     panels += [scores] if scores is not None else []
     origin = provenance_of(dataset)
@@ -58,35 +56,21 @@ def _matrix(dataset: xr.Dataset, name: str) -> Heatmap:
     )
 
 
-def _scores(dataset: xr.Dataset) -> Intervals | None:
-    names = [
-        str(name)
-        for name, kind in zip(dataset[DETECTOR].values, dataset["kind"].values, strict=True)
-        if kind == "score"
-    ]
-    sets = [str(name) for name in dataset[TESTED_ON].values]
-    if not names:
+def _scores(dataset: xr.Dataset) -> Heatmap | None:
+    """Scores that need no fitting, so that they have no row to be fitted on."""
+    own = dataset.isel({DETECTOR: np.flatnonzero(dataset["kind"].values == "score"), TRAINED_ON: 0})
+    if not own.sizes[DETECTOR]:
         return None
-    cells = [(set_, name) for set_ in sets for name in names]
-    first = dataset.isel({TRAINED_ON: 0})
-    values, low, high = (
-        np.array([float(first[f"auroc{end}"].sel({DETECTOR: name, TESTED_ON: one})) for one, name in cells])
-        for end in ("", "_low", "_high")
-    )
+    names, sets = ([str(each) for each in own[dim].values] for dim in (DETECTOR, TESTED_ON))
     written = short_names(sets)
-    return Intervals(
-        key="scores",
-        title="Not fitted: AUROC, 95 % interval",
-        values=values,
-        low=low,
-        high=high,
-        x=Axis("AUROC", low=min(0.4, float(np.floor(10 * np.nanmin(low)) / 10)), high=1.0),
-        y=Axis("", tuple(written[one] if name == names[0] else "" for one, name in cells)),
-        groups=tuple(names.index(name) for _, name in cells),
-        categories=tuple(
-            Category(name, name, SCORE_COLOURS[index % len(SCORE_COLOURS)]) for index, name in enumerate(names)
-        ),
-        guides=(Guide("x", CHANCE),),
+    return written_matrix(
+        "scores",
+        "Not fitted",
+        own["auroc"].transpose(DETECTOR, TESTED_ON).values.astype(float),
+        Axis("Tested on", tuple(written[one] for one in sets)),
+        Axis("", tuple(names)),
+        "auroc",
+        missing="too few answers",
     )
 
 
