@@ -29,7 +29,7 @@ from headwise.seam import Structure
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.run import StudyRun, provenance_of
+from headwise.studies.run import StudyRun, study_provenance
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 from headwise.studies.transfer.finalize import finalize
@@ -60,7 +60,7 @@ def prepare(model: Model, inputs: StudyInputs, options: TransferOptions | None =
     reading = SpectralOptions(k=options.k, batch_tokens=options.batch_tokens)
     data = {"name": every.name, "size": asking.examples, "digest": every.digest}
     prompts = {name: asking.provenance.parameters[name] for name in ("few_shot", "chat", "prompts")}
-    provenance = provenance_of(SPEC, model, data, options, **prompts)
+    provenance = study_provenance(SPEC, model, data, options, sets=list(sets), **prompts)
 
     def measure(shard: Shard) -> xr.Dataset:
         answers = asking.measure(shard)
