@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from explorer import client_of
 
+from headwise.core.errors import HeadwiseError
 from headwise.server import create_app
 from headwise.server.guard import MAX_BODY_BYTES, Guard
 
@@ -36,9 +37,54 @@ def test_this_machine_is_answered(pages, host):
     assert pages.get("/small/", headers={"host": host}).status_code == 200
 
 
-def test_any_host_is_answered_where_that_was_asked_for(atlas):
-    with client_of(create_app([atlas], hosts=None)) as client:
-        assert client.get("/small/", headers={"host": "lab.example"}).status_code == 200
+def test_only_named_hosts_are_answered_by_a_server_for_others(atlas):
+    with client_of(create_app([atlas], hosts=("lab.example",))) as client:
+        assert client.get("/small/", headers={"host": "lab.example:80"}).status_code == 200
+        assert client.get("/small/", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_every_address_needs_names():
+    from typer.testing import CliRunner
+
+    from headwise.cli.main import app
+
+    result = CliRunner().invoke(app, ["serve", "atlas", "--host", "0.0.0.0"])
+    assert isinstance(result.exception, HeadwiseError) and "--allow-host" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("origin", "http://[")], 403),
+        ([("origin", "http://127.0.0.1:8000"), ("origin", "https://evil.example")], 400),
+        ([("host", "127.0.0.1:8000"), ("host", "evil.example")], 400),
+    ],
+)
+def test_malformed_headers_are_refused_with_the_headers_of_safety(live, headers, status):
+    sent = [("content-type", "application/json"), *headers]
+    answer = live.post(LOOK, content='{"text": "x", "mode": "text"}', headers=sent)
+    assert answer.status_code == status
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_half_a_character_is_refused(live):
+    body = b'{"text": "\\ud800", "mode": "text"}'
+    assert live.post(LOOK, content=body, headers={"content-type": "application/json"}).status_code == 422
+
+
+def test_a_head_of_many_digits_is_unknown(pages):
+    assert pages.get(f"/api/small/head/L{'9' * 5000}H0").status_code == 404
+
+
+def test_one_bad_atlas_of_two_leaves_the_list(atlas, tmp_path):
+    import shutil
+
+    bad = tmp_path / "bad"
+    shutil.copytree(atlas, bad)
+    with client_of(create_app([atlas, bad])) as client:
+        (bad / "zarr.json").write_text("{half")
+        answer = client.get("/")
+        assert answer.status_code == 200 and "It cannot be read" in answer.text and 'href="/small/"' in answer.text
 
 
 def test_a_form_of_another_site_cannot_post(live):

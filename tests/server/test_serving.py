@@ -49,7 +49,7 @@ def test_a_free_port_is_taken_and_shown():
 
 
 def test_it_serves_and_ends_at_ctrl_c(atlas):
-    server = start(atlas, "--port", "0", "--host", "0.0.0.0")
+    server = start(atlas, "--port", "0", "--host", "0.0.0.0", "--allow-host", "127.0.0.1")
     try:
         where = server.stdout.readline().split()[0]
         with urllib.request.urlopen(f"{where}api/small/live", timeout=20) as answer:
@@ -79,3 +79,38 @@ def test_a_server_without_a_model_loads_no_torch(atlas):
     code = f"import sys\nfrom headwise.server import create_app\ncreate_app([{str(atlas)!r}])\nprint('torch' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert said.stdout.strip() == "False", said.stderr
+
+
+def test_silent_connections_lock_nobody_out(monkeypatch):
+    """More of them than the server accepts at once; they are closed before they have sent anything."""
+    import asyncio
+    import threading
+
+    import uvicorn
+
+    from headwise.server import serving
+
+    monkeypatch.setattr(serving, "FIRST_REQUEST_SECONDS", 0.5)
+
+    async def answer(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"here"})
+
+    bound = bind_socket("127.0.0.1", 0)
+    config = uvicorn.Config(
+        answer, lifespan="off", log_level="critical", limit_concurrency=20, http=serving.ImpatientProtocol
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    silent = [socket.create_connection(bound.getsockname()) for _ in range(25)]
+    time.sleep(1.5)
+    with urllib.request.urlopen(url_of(bound), timeout=5) as reply:
+        assert reply.read() == b"here"
+    assert all(one.recv(1) == b"" for one in silent), "closed by the server"
+    for one in silent:
+        one.close()
+    server.should_exit = True
+    thread.join(5)

@@ -11,6 +11,7 @@ import typer
 from headwise.cli.options import DeviceOption, DtypeOption
 from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
+from headwise.core.errors import DataError
 
 if TYPE_CHECKING:
     from headwise.server.model_host import LiveModel
@@ -28,6 +29,14 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; 0.0.0.0 makes it reachable from other machines.")
     ] = HOST,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            help="With --host: a name or address under which browsers reach this server; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     port: Annotated[int, typer.Option("--port", help="The port; 0 chooses a free one.")] = PORT,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the pages in a browser.")] = False,
     dtype: DtypeOption = "auto",
@@ -40,11 +49,19 @@ def serve(
     from headwise.server import bind_socket, create_app, is_loopback, run, url_of
     from headwise.server.guard import LOOPBACK
 
+    hosts = tuple(name.lower() for name in allow_host or ()) + (LOOPBACK if is_loopback(host) else ())
+    if not is_loopback(host) and host not in ("0.0.0.0", "::"):
+        hosts = (*hosts, host.lower())
+    if not hosts:
+        raise DataError(
+            f"--host {host} is every address of this machine, so a page of another site could reach the server under a name "
+            "of its own; give the names that count with --allow-host, such as --allow-host mybox.local."
+        )
     socket = bind_socket(host, port)
     try:
         model = model or (_model_of(atlases[0]) if live else None)
         opener = None if model is None else partial(_session, model, dtype, device)
-        app = create_app(atlases, open_session=opener, hosts=LOOPBACK if is_loopback(host) else None)
+        app = create_app(atlases, open_session=opener, hosts=hosts)
         if not is_loopback(host):
             echo(
                 f"headwise: anyone who can reach {host} can read these atlases"

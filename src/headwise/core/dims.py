@@ -64,7 +64,7 @@ DIMS = frozenset(
     )
 )  # fmt: skip
 
-_HEAD_NAME = re.compile(r"L(\d+)H(\d+)", re.IGNORECASE)
+_HEAD_NAME = re.compile(r"L(\d{1,6})H(\d{1,6})", re.IGNORECASE)
 
 
 def head_name(layer: int, head: int) -> str:
@@ -102,7 +102,7 @@ def parse_head(name: str | tuple[int, int]) -> tuple[int, int]:
         return int(layer), int(head)
     match = _HEAD_NAME.fullmatch(name.strip())
     if match is None:
-        raise DataError(f"{name!r} is not the name of a head; write it as L3H7 (layer 3, head 7, counted from 0).")
+        raise DataError(f"{name[:60]!r} is not the name of a head; write it as L3H7 (layer 3, head 7, counted from 0).")
     return int(match[1]), int(match[2])
 
 

@@ -39,9 +39,9 @@ DOWNLOADS = ("heads.csv", "heads.json")
 
 def create_app(
     atlases: Iterable[str | Path], *, open_session: Callable[[], LiveModel] | None = None,
-    hosts: tuple[str, ...] | None = LOOPBACK, queue: JobQueue | None = None,
+    hosts: tuple[str, ...] = LOOPBACK, queue: JobQueue | None = None,
 ) -> Guard:  # fmt: skip
-    """The application for some atlases; `hosts` None where other machines may connect."""
+    """The application for some atlases; ``hosts`` are the names under which it may be reached."""
     registry, queue = AtlasRegistry(atlases), queue or JobQueue()
     host = ModelHost(open_session, list(registry.atlases.values()), queue)
 

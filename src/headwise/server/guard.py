@@ -3,7 +3,9 @@
 | refused                                                               | status |
 |-----------------------------------------------------------------------|------|
 | a path with ``..``, ``\\``, an encoded slash or a NUL                | 404  |
-| a Host header that is not this machine, while bound to loopback       | 403  |
+| a Host header that is not one of the server's names                   | 403  |
+| a Host, Origin, Content-Type or Content-Length header sent twice      | 400  |
+| half a surrogate pair in a text                                       | 422  |
 | a POST from another origin                                            | 403  |
 | a POST whose content type is not JSON                                 | 415  |
 | a body over the limit, by Content-Length or while it is streamed      | 413  |
@@ -22,6 +24,8 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from headwise.core.parsing import parse
 
 __all__ = ["SECURITY_HEADERS", "Guard"]
 
@@ -48,10 +52,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Guard:
-    """The middleware. `hosts` None: any Host header is accepted, for a server that other machines may reach."""
+    """The middleware; ``hosts`` are the names under which the server may be reached."""
 
     def __init__(
-        self, app: Any, hosts: tuple[str, ...] | None = LOOPBACK, *, max_body: int = MAX_BODY_BYTES,
+        self, app: Any, hosts: tuple[str, ...] = LOOPBACK, *, max_body: int = MAX_BODY_BYTES,
         body_seconds: float = BODY_SECONDS,
     ):  # fmt: skip
         self.app, self.hosts, self.max_body, self.body_seconds = app, hosts, max_body, body_seconds
@@ -65,11 +69,15 @@ class Guard:
             return
         send = _with_headers(send)
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(scope, headers)
+        names = [name.lower() for name, _ in scope["headers"]]
+        doubled = any(names.count(name) > 1 for name in (b"host", b"origin", b"content-length", b"content-type"))
+        refused = (400, "a header was sent twice") if doubled else self._refused(scope, headers)
         if refused is None and scope["method"] not in ("GET", "HEAD"):
             body = await self._body(headers, receive)
-            if isinstance(body, bytes):
+            if isinstance(body, bytes) and _is_text(body):
                 receive = _replay(body, receive)
+            elif isinstance(body, bytes):
+                refused = 422, "the text holds half a character (a lone surrogate), which cannot be read"
             else:
                 refused = body
         if refused is not None:
@@ -81,12 +89,12 @@ class Guard:
         if _is_forbidden_path(scope.get("raw_path") or b"", scope["path"]):
             return 404, "there is nothing at this address"
         host = headers.get(b"host", "")
-        if self.hosts is not None and _host_name(host) not in self.hosts:
+        if _host_name(host) not in self.hosts:
             return 403, f"this server accepts the hosts {' and '.join(self.hosts[:2])} only"
         if scope["method"] in ("GET", "HEAD"):
             return None
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _site(origin) != host:
             return 403, "requests from other sites are not accepted"
         if headers.get(b"content-type", "").split(";")[0].strip().lower() != "application/json":
             return 415, "send JSON, with the content type application/json"
@@ -102,6 +110,24 @@ class Guard:
                 return await _read(receive, self.max_body) or too_long
         except TimeoutError:
             return 408, "the request did not arrive in time"
+
+
+def _site(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # "http://["
+        return None
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether no text in the body has a half of a surrogate pair; whether it is JSON at all, the routes decide."""
+    if b"\\ud" not in body.lower():
+        return True
+    try:
+        parse(body, Any)
+    except ValueError as error:
+        return "UTF-8" not in str(error)
+    return True
 
 
 def _is_forbidden_path(raw: bytes, path: str) -> bool:

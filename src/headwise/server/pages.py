@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import html
+import logging
 import re
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from headwise.core.dims import parse_head
+from headwise.core.errors import HeadwiseError
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 from headwise.server.responses import NotFoundError, not_modified, plain_page
 from headwise.studies.registry import dataset_spec
@@ -27,6 +29,7 @@ from headwise.web.html_page import ASSETS, served_page
 
 __all__ = ["StaticAssets", "app_page", "atlas_list", "is_page"]
 
+_log = logging.getLogger(__name__)
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
 FIXED_PAGES = ("", "heads", "agreement", "print", "live")
 POLICY_META = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]*)"')
@@ -82,7 +85,11 @@ def atlas_list(registry: AtlasRegistry) -> Response:
 def _list_entry(atlas: ServedAtlas, folder: str) -> str:
     """One atlas: its name, path, model, time of measurement and studies."""
     name = html.escape(atlas.name)
-    origins = {study: atlas.atlas.provenance(study) for study in atlas.atlas.studies}
+    try:
+        origins = atlas.atlas.provenances()
+    except HeadwiseError:
+        _log.exception("the atlas %s cannot be read", atlas.name)
+        return f'<div class="finding-words"><h3>{name}</h3><p class="small">It cannot be read; see the log.</p></div>'
     lines = [folder, "no study yet"]
     if origins:
         model = next(iter(origins.values())).model

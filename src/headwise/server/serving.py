@@ -18,12 +18,15 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.core.errors import DataError
 
 __all__ = ["ExplorerServer", "bind_socket", "is_loopback", "run", "url_of"]
 
 SHUTDOWN_SECONDS = 3  # for open requests
+MAX_CONNECTIONS = 500
+FIRST_REQUEST_SECONDS = 5.0  # until a connection must have sent its first request: silent ones would lock others out
 
 
 def is_loopback(host: str) -> bool:
@@ -66,12 +69,30 @@ def run(
     """Serve until Ctrl-C or SIGTERM."""
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        limit_concurrency=200, h11_max_incomplete_event_size=64 * 1024,
+        limit_concurrency=MAX_CONNECTIONS, h11_max_incomplete_event_size=64 * 1024, http=ImpatientProtocol,
     )  # fmt: skip
     server = ExplorerServer(config, on_start)
     if open_browser:
         threading.Timer(0.5, webbrowser.open, [url_of(bound)]).start()
     server.run(sockets=[bound])
+
+
+class ImpatientProtocol(H11Protocol):
+    """Closes a connection that sends no request."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait."""
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(FIRST_REQUEST_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 class ExplorerServer(uvicorn.Server):

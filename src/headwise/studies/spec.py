@@ -37,6 +37,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+SEED = "seed"
+MAX_COUNT = 10_000_000  # of anything that a study counts; with more a build would not end
+
+
 @dataclass(frozen=True)
 class StudyOptions:
     """Base of a study's options: a frozen dataclass whose fields are made by `option`, validated when it is created.
@@ -60,8 +64,18 @@ class StudyOptions:
             value, minimum, choices = getattr(self, one.name), one.metadata.get("minimum"), one.metadata.get("choices")
             if value is None:
                 continue
+            name = f"{self.study}.{one.name}"
+            if isinstance(value, float) and not math.isfinite(value):
+                raise StudyError(f"{name} must be a finite number, not {value}; write --set {name}={one.default}.")
+            if one.name == SEED and not 0 <= value < 2**63:
+                raise StudyError(
+                    f"{name} must be a whole number from 0 to 2^63 - 1, not {value}; write --set {name}=0."
+                )
+            if isinstance(value, int) and one.name != SEED and value > MAX_COUNT:
+                raise StudyError(
+                    f"{name} must be at most {MAX_COUNT:,}, not {value}; write --set {name}={one.default}."
+                )
             if minimum is not None and not value >= minimum:
-                name = f"{self.study}.{one.name}"
                 raise StudyError(f"{name} must be at least {minimum}, not {value}; write --set {name}={minimum}.")
             if choices and value not in choices:
                 raise StudyError(f"{self.study}.{one.name} cannot be {value!r}. {did_you_mean(str(value), choices)}")

@@ -36,6 +36,7 @@ from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 
+MAX_K = 100_000  # eigenvalues per head that a detector may ask for
 HEADS_NAMED = 5  # with a score
 
 
@@ -182,7 +183,7 @@ class AnswerScorer:
         scored: dict[int, dict[str, Any]] = {}
         if nonempty.size:
             some = answers.isel({EXAMPLE: nonempty})
-            k = int(self.detector.about_.get("k", max(KS)))
+            k = _number_of_eigenvalues(self.detector)
             readings = spectral.read(self._structure, some, SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, some)}
             explained = self.detector.explain({name: known[name] for name in self.detector.blocks_})
@@ -208,7 +209,7 @@ class AnswerScorer:
 def _detector(atlas: Atlas) -> Detector:
     """The detector that the spectral study wrote into an atlas, local or remote."""
     names = [f"{detection.DETECTOR_FILE}{suffix}" for suffix in (".json", ".safetensors")]
-    if atlas.location.read(names[0]) is None:
+    if any(atlas.location.read(name) is None for name in names):
         raise AtlasError(
             f"{atlas.location} holds no detector; build one with headwise build --studies spectral -o {atlas.location}"
         )
@@ -221,6 +222,16 @@ def _detector(atlas: Atlas) -> Detector:
             return Detector.load(Path(folder, detection.DETECTOR_FILE))
         except AtlasError as error:
             raise AtlasError(str(error).replace(folder, str(atlas.location))) from error
+
+
+def _number_of_eigenvalues(detector: Detector) -> int:
+    """The k that the detector was fitted with; AtlasError if its file names one that no study uses."""
+    k = detector.about_.get("k", max(KS))
+    if not isinstance(k, int) or not 1 <= k <= MAX_K:
+        raise AtlasError(
+            f"the detector's file says k={str(k)[:40]}, and no text has so many eigenvalues; fit it again."
+        )
+    return k
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:
