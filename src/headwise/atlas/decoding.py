@@ -1,4 +1,4 @@
-"""How is a stored Dataset read, if whoever wrote it may be hostile?
+"""How is a stored Dataset read, if its author may be hostile?
 
 Metadata chooses no code here. A study is one Zarr 3 group of arrays; every array has the codecs that `encoding` writes
 (``bytes`` or ``vlen-utf8``, ``zstd``, ``crc32c``), numbers or text, a regular grid, and plain JSON attributes. All of it is

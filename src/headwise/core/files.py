@@ -1,6 +1,6 @@
 """The one place where files for the user are written: figures, tables, reports, exports.
 
-A file is written under a temporary name in the folder of its target, flushed, and renamed: whoever looks sees the old file or
+A file is written under a temporary name in the folder of its target, flushed, and renamed: a reader sees the old file or
 the new one, and a full disk leaves the old one as it was. Refusals of the system become sentences with the remedy.
 ``~`` is the home folder, here and on the command line (`cli.main`), wherever it was typed.
 """
