@@ -7,13 +7,12 @@ measuring and by the reading half. In reading order:
 - ``intervals``: Student's t, Satterthwaite, Wilson; ``correlation``: Pearson with a bootstrap interval, Spearman;
 - ``multiple_testing``: Benjamini-Hochberg, combined p-values; ``rank_tests``: Mann-Whitney and Wilcoxon, all heads at once;
 - ``stratified``: the same within strata, such as topics (van Elteren); ``power``: what difference could have been seen;
-- ``permutation``: shuffled labels; ``matching``: pairs of similar length; ``blas``: one thread for small matrices.
+- ``permutation``: shuffled labels; ``blas``: one thread for small matrices.
 """
 
 from headwise.stats.auroc import Auroc, AurocDifference, auroc, auroc_by_fold, auroc_rows, delong_test
 from headwise.stats.correlation import Correlation, correlation, correlation_table, rank_vectors, spearman
 from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
-from headwise.stats.matching import MatchedPairs, match_lengths
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
 from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
 from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
@@ -21,9 +20,9 @@ from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
 from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
-    "Auroc", "AurocDifference", "Correlation", "MatchedPairs", "ShuffleTest", "auroc", "auroc_by_fold",
-    "auroc_rows", "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table",
-    "delong_test", "mann_whitney_maps", "match_lengths", "mean_interval", "minimum_detectable_auroc",
-    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors",
-    "shuffle_test", "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
+    "Auroc", "AurocDifference", "Correlation", "ShuffleTest", "auroc", "auroc_by_fold", "auroc_rows",
+    "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test",
+    "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc", "minimum_detectable_gain",
+    "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "shuffle_test",
+    "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

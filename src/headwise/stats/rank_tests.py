@@ -28,7 +28,7 @@ scipy together, so only scattered NaN are slow); one sort of all cells for the p
 milliseconds per cell.
 
 Examples are taken as independent. Several answers to one question, or several windows of one text, are not: pass one of
-each. Answer length is not controlled for: see ``matching``.
+each. Neither the question nor the answer's length is controlled for: see ``stratified``.
 """
 
 from __future__ import annotations
