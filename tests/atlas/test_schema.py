@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from headwise.core.errors import AtlasError
 from headwise.core.schema import Schema, check
 from headwise.studies.registry import dataset_spec, schema_of
 
-PROFILE = dataset_spec("profile").schema
+PROFILE = replace(dataset_spec("profile").schema, version=1)  # that of the datasets below
 
 
 def test_a_right_dataset_passes(profile):
