@@ -105,7 +105,7 @@ def test_a_difference_is_told_only_where_the_interval_is() -> None:
     words = describe("function_masking", ds)
     lines = {line.split(":")[0]: line for line in words.detail}
     assert (
-        "0.30 (0.24 to 0.36), mean over all numbers of heads: significantly more than with control sets"
+        "0.30 (0.24 to 0.36), averaged over all numbers of heads: significantly more than with control sets"
         in lines["Retrieval"]
     )
     assert "the interval is above zero at 4, 8, 16, 32 and 64" in lines["Retrieval"]

@@ -181,7 +181,7 @@ def test_planted_heads_are_named() -> None:
     inference = next(line for line in words.detail if line.startswith("Inference (high order):"))
     assert "the layer with most of them is 13." in inference
     said = "\n".join(words.observations)
-    assert "1 of several: L2H1 (Knowledge Recall, Retrieval)." in said
+    assert "1 to several: L2H1 (Knowledge Recall, Retrieval)." in said
     assert "the most similar maps are those of Knowledge Recall and Retrieval" in said
 
 

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED, head_name
 from headwise.stats import benjamini_hochberg, rank_p, sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.studies.functions.finalize import MIN_ANSWERS_PER_CLASS
 
 __all__ = ["finalize", "gap", "mean_over", "over_draws", "share"]
 
@@ -368,7 +369,8 @@ def _reasons(maps: xr.Dataset, outcomes: Sequence[StepOutcomes], options: Any) -
         )
         masking.append(refused or ("" if one.enough else few))
         right, wrong = (int(maps[part].values[index]) for part in ("train_right", "train_wrong"))
-        without = f"{right} correct and {wrong} wrong training steps give no direction"
+        least = MIN_ANSWERS_PER_CLASS
+        without = f"a direction needs {least} correct and {least} wrong training steps, and it has {right} and {wrong}"
         if not options.augmented_steps:
             without = "no augmenting was requested"
         augmenting.append(refused or ("" if (one.kind == "augment").any() else without))

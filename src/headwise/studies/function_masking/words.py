@@ -1,9 +1,9 @@
 """The masking study in words: does the model need a function's heads, and for that function only?
 
-A loss is called significant only where its whole 95 % confidence interval is above 0, at least five steps were answered, and
-the own set ranks among the first 5 % of its control sets; "does not replicate" only where the published loss lies outside the
-interval. Every number is recorded with its source in `Description.numbers`: "own 16 of Retrieval" is the accuracy with
-16 heads masked.
+A drop in accuracy is called significant only where its whole 95 % confidence interval is above 0, at least five steps were
+answered, and the function's set ranks among the first 5 % of its control sets; "does not replicate" only where the published
+drop lies outside the interval. Every number is recorded with its source in `Description.numbers`: "own 16 of
+Retrieval" is the accuracy with 16 heads masked.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
 def _add_axes(writer: Writer, data: MaskingAccessor) -> None:
     writer.add(
         "axes",
-        f"The loss is accuracy with {data.control} masked minus accuracy with the function's own heads masked; ranges in "
-        "brackets are 95 % confidence intervals. An answer counts when it matches the correct answer, whatever the intact "
+        f"The drop is the accuracy with {data.control} masked minus the accuracy with the function's heads masked; ranges in "
+        "brackets are 95 % confidence intervals. An answer is right if it matches the correct answer, whatever the intact "
         "model answers.",
     )
     writer.add(
@@ -159,14 +159,14 @@ def _add_caveats(writer: Writer, data: MaskingAccessor) -> None:
             )
             writer.add(
                 "caveats",
-                f"What control sets write has {low} to {high} times the norm of what the own sets write. At most half of a "
-                "layer's heads are masked, so that others are left to compare with.",
+                f"What control sets write has {low} to {high} times the norm of what the functions' heads write. At most half "
+                "of a layer's heads are masked, so that others are left to compare with.",
             )
     else:
         writer.add(
             "caveats",
             "An older version of the study made this: heads were ranked on the steps that are masked, and random heads are of "
-            "any layer, so that a loss may be a matter of depth; build it again with --redo functions,function_masking.",
+            "any layer, so that a drop may be due to depth alone; build it again with --redo functions,function_masking.",
         )
     left_out = [f"{name} ({reason})" for name in data.functions if (reason := data.of("reason", name))]
     if left_out:
@@ -183,7 +183,7 @@ def _headline(writer: Writer, data: MaskingAccessor) -> str:
         seen = ""
         if data.tested:
             loss = with_interval(writer, data.overall, "pooled_mean_effect")
-            seen = f"; over all together the loss is {loss}"
+            seen = f"; over all together the drop is {loss}"
         return f"{first} Of {total} none loses significantly more than with {data.control}{seen}."
     count, verb = writer.count(len(data.needed), "needed"), "loses" if len(data.needed) == 1 else "lose"
     rows = (
@@ -236,9 +236,7 @@ def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
     low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
     if not math.isfinite(low):
         return ""
-    text = (
-        f"The loss beyond {data.control} is {_of(writer, data, 'mean_effect', name)}, mean over all numbers of heads: "
-    )
+    text = f"The drop is {_of(writer, data, 'mean_effect', name)}, averaged over all numbers of heads: "
     if name not in data.tested:
         return f"{text}too few steps for a conclusion."
     p = float(data.of("mean_rank_p", name)) if data.ranked else math.nan
@@ -246,7 +244,7 @@ def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
     if data.ranked:
         q = writer.number(float(data.of("mean_rank_q", name)), f"mean_rank_q of {name}", digits=2)
         rank = writer.number(p, f"mean_rank_p of {name}", digits=2)
-        text += f" (the own set's rank gives p = {rank}, over all functions q = {q})"
+        text += f" (the rank of the function's set gives p = {rank}, over all functions q = {q})"
     single = [count for count in data.known_sizes(name) if data.at("effect_low", name, count) > 0]
     if single:
         counts = listed(writer.number(count, f"removed {count}") for count in single)
@@ -268,7 +266,7 @@ def _recovered(writer: Writer, data: MaskingAccessor, name: str) -> str:
         return ""
     steps = writer.count(count, f"failed_steps of {name}", "step")
     return (
-        f"Of {steps} that the intact model fails, {writer.fixed(own, f'recovered_own of {name}')} are then correct "
+        f"Of {steps} that the intact model fails, a share of {writer.fixed(own, f'recovered_own of {name}')} is then correct "
         f"({data.control}: {writer.fixed(random, f'recovered_random of {name}')})."
     )
 
@@ -328,11 +326,11 @@ def _power(writer: Writer, data: MaskingAccessor) -> str:
         f"{writer.fixed(found[names[0]], f'detectable of {names[0]}')} ({listed(names)})"
         for names in (best(found, smallest=True), best(found))
     )
-    return f"With these steps and sets a loss is found with 80 % power from {low} to {high} on."
+    return f"The smallest drop that these steps and sets show with 80 % power is {low} to {high}."
 
 
 def _published(writer: Writer, data: MaskingAccessor) -> str:
-    """The published losses: not replicated only where they lie outside the interval."""
+    """The published drops: not replicated only where they lie outside the interval."""
     there = [name for name in PUBLISHED if name in data.tested]
     if not there:
         return ""
@@ -345,8 +343,8 @@ def _published(writer: Writer, data: MaskingAccessor) -> str:
             shown = "of another size"
         rows.append(f"{name} {writer.number(PUBLISHED[name], 'constant')} ({shown})")
     return (
-        "The published losses of another model, against random heads of any layer, are "
-        f"{listed(rows)}; not shown: the interval includes both no loss and the published one, or the rank is not among the "
+        "The published drops in another model, compared with random heads of any layer, are "
+        f"{listed(rows)}; not shown: the interval includes both no drop and the published one, or the rank is not among the "
         "first."
     )
 
@@ -359,7 +357,7 @@ def _pooled(writer: Writer, data: MaskingAccessor) -> str:
     p = data.overall("pooled_rank_p") if data.ranked else math.nan
     rank = f" (rank: p = {writer.number(p, 'pooled_rank_p', digits=2)})" if math.isfinite(p) else ""
     verdict = _verdict(data, low, high, p)
-    return f"Over the steps of all functions together, the loss beyond {data.control} is {loss}{rank}: {verdict}."
+    return f"Over the steps of all functions together, the drop is {loss}{rank}: {verdict}."
 
 
 def _specific(writer: Writer, data: MaskingAccessor) -> str:
@@ -370,7 +368,9 @@ def _specific(writer: Writer, data: MaskingAccessor) -> str:
     ]  # the intervals do not overlap
     if names:
         count = writer.count(len(names), "specific")
-        return f"In {count} of these the own steps lose significantly more than those of the others: {listed(names)}."
+        return (
+            f"In {count} of these, the function's own steps lose significantly more than other steps: {listed(names)}."
+        )
     spill = [name for name in data.needed if data.of("spill_low", name) > 0]
     also = f" The others' steps lose significantly with the heads of {listed(spill)}." if spill else ""
     return (
@@ -396,7 +396,7 @@ def _matrix(writer: Writer, data: MaskingAccessor) -> str:
     return (
         f"In the matrix, at {writer.count(data.size, 'size', 'head')}, a function's own steps lose "
         f"{writer.fixed(float(np.mean(own)), 'mean-own')} on average beyond {data.control}, and those of the others "
-        f"{writer.fixed(float(np.mean(others)), 'mean-others')}; the own loss is the largest of its row in {diagonal}. Off the "
+        f"{writer.fixed(float(np.mean(others)), 'mean-others')}; this drop is the largest of its row in {diagonal}. Off the "
         f"diagonal, {writer.count(sum(low > 0 for low in lows), 'sure-others')} of "
         f"{writer.count(len(lows), 'cells-others', 'cell')} (those with enough steps) have an interval above zero."
     )
@@ -433,7 +433,7 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
         return f"The hierarchy was not tested: {reason}." if reason else ""
     chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
     rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
-    text = f"In {chains}, the loss of high-order steps beyond {data.control} with a low-order function masked: {listed(rows)}"
+    text = f"In {chains}, the drop in high-order steps with a low-order function masked: {listed(rows)}"
     significant = [name for name in names if data.of("chain_effect_low", name) > 0]
     return f"{text}; significant for {listed(significant) if significant else 'none'}."
 

@@ -137,9 +137,12 @@ def same_length(writer: Writer, data: SpectralAccessor, key: str) -> str:
     found, stay = data.under(key, "q").count, data.retained(key)
     if not found or stay is None:
         return f"{text}."
-    of = f"the {writer.count(found, f'under q {key}')} heads" if found > 1 else "the one head"
-    still = f"{writer.count(stay, f'stay {key}')} still {'has' if stay == 1 else 'have'}" if stay else "none still has"
-    return f"{text}; of {of} with q < {writer.number(ALPHA, 'constant')}, {still} it."
+    rule = f"with q < {writer.number(ALPHA, 'constant')}"
+    if found == 1:
+        return f"{text}; the one head {rule} {'remains' if stay else 'does not remain'} significant."
+    left = writer.count(stay, f"stay {key}") if stay else "none"
+    of = f"of the {writer.count(found, f'under q {key}')} heads {rule}"
+    return f"{text}; {left} {of} {'remain' if stay > 1 else 'remains'} significant."
 
 
 def _used(writer: Writer, data: SpectralAccessor) -> str:
