@@ -36,8 +36,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 
 from headwise.core.errors import DataError
 from headwise.probes.batched_logistic.parallel_map import parallel_map
-from headwise.probes.linear import COMPONENTS, fit_linear, fit_subsets, fit_within, pca_drops
-from headwise.probes.projection import fitting_device
+from headwise.probes.linear import COMPONENTS, CPU, fit_linear, fit_subsets, fit_within, pca_drops
 from headwise.stats import Auroc, auroc, auroc_by_fold
 from headwise.stats.validation import Labels
 
@@ -117,7 +116,7 @@ def sweep(
     scores = parallel_map(
         lambda item: out_of_fold(points_of(item[1]), labels, fold_of, components=components),
         given,
-        fitting_device(),
+        CPU,
         done,
     )
     return {name: score for (name, _), score in zip(given, scores, strict=True)}
@@ -150,7 +149,7 @@ def cross_validate(
     found = parallel_map(
         lambda item: _nested_scores(points_of(item[1]), labels, trains, inner_fold_of, components),
         given,
-        fitting_device(),
+        CPU,
         done,
     )
     outer_scores = {name: outer for (name, _), (outer, _, _) in zip(given, found, strict=True)}
@@ -241,7 +240,7 @@ def paper_protocol(candidates: Candidates, labels: Labels, *, seed: int = 0, don
         return auroc(fit_linear(points[train], labels[train])(points[test]), labels[test])
 
     given = list(candidates)
-    areas = parallel_map(area, given, fitting_device(), done)
+    areas = parallel_map(area, given, CPU, done)
     found = {name: each for (name, _), each in zip(given, areas, strict=True)}
     best = max(found, key=lambda name: float(found[name].value))
     chosen = found[best]

@@ -13,7 +13,7 @@ weight 0, so all subsets share every product with the matrix (`batched_logistic.
 scikit-learn's solvers, one subset at a time, take 10 to 50 times as long.
 
 Cost, on one core: twenty fits of 500 points in 500 coordinates 0.05-0.3 s, of 4,000 points in 512 about 1 s; where the PCA
-drops directions, one eigendecomposition per training fold (0.2 s). On a GPU where torch sees one.
+drops directions, one eigendecomposition per training fold (0.2 s).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from headwise.probes.batched_logistic.parallel_map import single_torch_thread
 from headwise.probes.batched_logistic.problems import BALANCED, make_points, make_problems
 from headwise.probes.batched_logistic.solver import minimise
-from headwise.probes.projection import fitting_device, principal
+from headwise.probes.projection import principal
 from headwise.stats.validation import Labels
 
-__all__ = ["COMPONENTS", "LinearScore", "fit_linear", "fit_subsets", "fit_within", "pca_drops"]
+__all__ = ["COMPONENTS", "CPU", "LinearScore", "fit_linear", "fit_subsets", "fit_within", "pca_drops"]
 
 Floats = NDArray[np.float64]
 
+CPU = torch.device("cpu")  # many small fits, one per core: on an H200 they took as long as on two cores
 COMPONENTS = 512
 TOLERANCE = 1e-10  # of the solver, in float64: probabilities are those of scikit-learn to 1e-6
 _log = logging.getLogger(__name__)
@@ -65,16 +66,15 @@ def fit_subsets(
         return []
     if any(pca_drops(points, rows, components) for rows in subsets):
         return [fit_within(points, labels, rows, rows[None], components=components)[0] for rows in subsets]
-    device = fitting_device()
-    problems = make_problems(labels[None], subsets, BALANCED, device, torch.float64)
+    problems = make_problems(labels[None], subsets, BALANCED, CPU, torch.float64)
     with single_torch_thread():
-        table = torch.from_numpy(np.ascontiguousarray(points, dtype=np.float64)).to(device)[None]
-        shifted = make_points(table, torch.from_numpy(subsets).to(device), standardise=False)
+        table = torch.from_numpy(np.ascontiguousarray(points, dtype=np.float64))[None]
+        shifted = make_points(table, torch.from_numpy(subsets), standardise=False)
         found = minimise(shifted, problems, tolerance=TOLERANCE)
         if not bool(found.converged.all()):
             _log.warning("%d of %d logistic regressions did not converge", int((~found.converged).sum()), len(subsets))
         intercepts = found.intercepts[0] - found.weights[0] @ shifted.mean[0]
-    parts = (found.weights[0].cpu().numpy(), intercepts.tolist(), found.converged[0].tolist())
+    parts = (found.weights[0].numpy(), intercepts.tolist(), found.converged[0].tolist())
     return [LinearScore(*each) for each in zip(*parts, strict=True)]
 
 

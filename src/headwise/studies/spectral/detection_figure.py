@@ -106,14 +106,14 @@ def _rows(dataset: xr.Dataset, variable: str, title: str, order: list[int], guid
     names = [str(dataset[DETECTOR].values[row]) for row in order]
     used = [kind for kind in KINDS if kind in {kinds[row] for row in order}]
     low, high = _ends(dataset, variable)
-    ends = {} if variable == "gain" else {"low": _floor(low[order], values[order]), "high": 1.0}
+    x = Axis("AUROC", low=_floor(low[order], values[order]), high=1.0)
     return Intervals(
         key=variable,
         title=title,
         values=values[order],
         low=low[order],
         high=high[order],
-        x=Axis("AUROC" if variable != "gain" else "AUROC difference", **ends),
+        x=Axis("AUROC difference") if variable == "gain" else x,
         y=Axis("", tuple(_label(dataset, name) for name in names)),
         groups=tuple(used.index(kinds[row]) for row in order),
         categories=tuple(Category(kind, *KINDS[kind]) for kind in used),

@@ -53,7 +53,7 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     return StudyCost(
         len(texts), sum(texts), forward_flops(card, texts), min(4096, sum(texts)),
         card.layers * card.heads * features * (len(texts) + 12),
-        fitting=10.0 * (inputs.questions / 500) ** 1.2 * card.layers * card.heads / 270, slowdown=1.4, unit="answers",
+        fitting=10.0 * (inputs.questions / 500) ** 1.1 * card.layers * card.heads / 270, slowdown=1.4, unit="answers",
         stored_per_example=card.layers * (card.heads * (features + 2 * eigenvalues) + card.hidden_size),
     )  # fmt: skip
 
