@@ -177,7 +177,7 @@ def _power(writer: Writer, dataset: xr.Dataset) -> str:
         return ""
     low, high = (f(found, key=lambda name: found[name]) for f in (min, max))
     ends = [f"{writer.fixed(found[name], f'detectable {name}')} ({name})" for name in (low, high)]
-    return f"An effect is found with 80 % power from {ends[0]} to {ends[1]} on."
+    return f"The smallest effect that these prompts would find with 80 % power is between {ends[0]} and {ends[1]}."
 
 
 def _apart(writer: Writer, dataset: xr.Dataset) -> str:
