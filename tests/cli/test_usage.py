@@ -104,7 +104,7 @@ def test_studies_prints_options_as_one_types_them(headwise):
     assert "  --set answers.few_shot=<whole number>  (default: none)" in answers
     assert "  --endpoint URL --endpoint-model NAME  (default: none)" in answers and "<Endpoint>" not in answers
     masking, probing = (headwise("studies", name).out for name in ("function_masking", "probing"))
-    assert "function_masking.heads=<whole numbers>  (default: 4,8,16,32,64)" in masking
+    assert "function_masking.heads=<whole numbers>  (default: 32)" in masking
     assert "probing.paper=<yes or no>  (default: yes)" in probing and "extractor=... in Python" in probing
     assert "None" not in answers + masking + probing
     assert "(only with --studies circuits)" in headwise("studies").out
