@@ -74,3 +74,11 @@ def test_nested_choices_share_products_and_give_the_same_points(request, limits)
 def test_a_narrow_table_is_only_shifted():
     table, _ = answers(300, 40)
     assert growing_points([table[:, :10], table[:, 10:]])[1] == pytest.approx(table - table.mean(axis=0), abs=1e-6)
+
+
+def test_a_forked_worker_does_not_touch_the_gpu(monkeypatch):
+    """Layers are projected by workers, and CUDA cannot be used in a process that was forked."""
+    monkeypatch.setattr(projection.torch.cuda, "is_available", lambda: True)
+    assert projection.product_device().type == "cuda"
+    monkeypatch.setattr(projection.multiprocessing, "parent_process", lambda: object())
+    assert projection.product_device().type == "cpu"

@@ -29,6 +29,7 @@ eigendecomposition of each k. Products and these decompositions run on a GPU whe
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -59,8 +60,9 @@ class Projection(NamedTuple):
 
 
 def product_device() -> torch.device:
-    """Where large products are taken: the first GPU, if torch sees one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Where large products are taken: the first GPU, if torch sees one; never in a forked worker, which cannot use it."""
+    worker = multiprocessing.parent_process() is not None
+    return torch.device("cuda" if not worker and torch.cuda.is_available() else "cpu")
 
 
 def project(table: NDArray[Any]) -> Projection:
