@@ -13,6 +13,7 @@ import torch
 import xarray as xr
 from calibration import Interval
 from numpy.typing import NDArray
+from scipy.special import expit
 from scipy.stats import norm
 
 from headwise.analysis.changes import change_error
@@ -35,6 +36,7 @@ from headwise.stats import (
     minimum_detectable_auroc,
     paired_changes,
     permutation_null,
+    rank_p,
     rank_vectors,
     shuffle_test,
     sum_of_means_half_width,
@@ -43,6 +45,7 @@ from headwise.stats import (
     wilson_interval,
 )
 from headwise.stats.permutation import permuted_labels
+from headwise.studies.function_masking.finalize import gap
 from headwise.studies.functions.probe_quality import single_head_probes
 from headwise.studies.samples.error_types import type_probes
 from headwise.studies.samples.selection import bootstrap
@@ -326,6 +329,36 @@ def correlated(random: Generator, heavy: bool) -> float:
         a, b = a * scale, b * scale
     one = correlation(a, 0.5 * a + np.sqrt(0.75) * b, draws=300, seed=int(random.integers(1 << 30)))
     return missed(0.5, one.low, one.high)
+
+
+def masking(random: Generator, own: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Fifty steps of different difficulty, right or wrong with a set of heads masked, and with 20 control sets.
+
+    ``own``: by how much the set raises the log-odds of a right answer; control sets differ by 0.6.
+    """
+    step, controls = random.normal(size=50), 0.6 * random.normal(size=(20, 1))
+    return random.random(50) < expit(step + own), random.random((20, 50)) < expit(step + controls)
+
+
+def masked_rank(random: Generator) -> float:
+    """A function's heads that matter no more than the controls."""
+    own, controls = masking(random, 0.6 * random.normal())
+    return found(rank_p(float(own.mean()), controls.mean(axis=1)))
+
+
+def masked_gap(random: Generator) -> float:
+    """The accuracy lost to one set, a good deal worse than the controls: does the interval cover the true loss?"""
+    _, low, high = gap(*masking(random, -0.9))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    accuracy = weights @ expit(nodes[:, None] + 0.6 * nodes) @ weights
+    return missed(float(accuracy - weights @ expit(nodes - 0.9)), low, high)
+
+
+def gap_as_test(random: Generator) -> float:
+    """The same interval read as a test of whether the set is more than another control."""
+    _, low, high = gap(*masking(random, 0.6 * random.normal()))
+    return missed(0.0, low, high)
 
 
 # ---- studies against each other -------------------------------------------------------------------------------------

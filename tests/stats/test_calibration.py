@@ -32,7 +32,7 @@ def test_every_public_test_and_interval_has_a_case():
     import headwise.stats as stats
 
     plain = {  # no test and no interval: effect sizes, helpers, classes
-        "auroc_rows", "correlation_table", "match_lengths", "minimum_detectable_gain",
+        "auroc_rows", "correlation_table", "minimum_detectable_gain",
         "minimum_detectable_share", "rank_vectors", "spearman",
     }  # fmt: skip
     functions = {name for name in stats.__all__ if name[0].islower()} - plain
