@@ -8,14 +8,16 @@ import pytest
 import xarray as xr
 
 from headwise.core.provenance import Provenance
+from headwise.studies.registry import dataset_spec
 
+SCHEMA = dataset_spec("profile").schema
 STATISTICS = ["entropy", "induction"]
 
 
 def make_provenance(**changes: object) -> Provenance:
     parts: dict = {
         "study": "profile",
-        "study_version": 1,
+        "study_version": SCHEMA.version,
         "model": {"id": "tiny", "revision": "main", "digest": "d1", "layers": 3, "heads": 2, "dtype": "float32"},
         "data": {"name": "packaged-passages", "digest": "p1", "size": 4},
         "parameters": {"block": 64, "offsets": [1, 2]},

@@ -21,7 +21,7 @@ def test_key_is_the_same_in_every_process():
     "change",
     [
         {"study": "spectral"},
-        {"study_version": 2},
+        {"study_version": 99},
         {"model": {"id": "tiny", "digest": "d2"}},
         {"data": {"name": "packaged-passages", "digest": "p2", "size": 4}},
         {"parameters": {"block": 128, "offsets": [1, 2]}},

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -7,7 +5,7 @@ from headwise.core.errors import AtlasError
 from headwise.core.schema import Schema, check
 from headwise.studies.registry import dataset_spec, schema_of
 
-PROFILE = replace(dataset_spec("profile").schema, version=1)  # that of the datasets below
+PROFILE = dataset_spec("profile").schema
 
 
 def test_a_right_dataset_passes(profile):
@@ -51,15 +49,15 @@ def test_another_study_and_another_version(profile):
     with pytest.raises(AtlasError, match="made by the study 'spectral' and cannot stand as 'profile'"):
         check(profile(study="spectral"), PROFILE)
     with pytest.raises(AtlasError, match="use a newer Headwise"):
-        check(profile(study_version=2), PROFILE)
-    newer = Schema("profile", 2, PROFILE.variables)
+        check(profile(study_version=PROFILE.version + 1), PROFILE)
+    newer = Schema("profile", PROFILE.version + 1, PROFILE.variables)
     with pytest.raises(AtlasError, match="run the same headwise build again with --redo profile"):
         check(profile(), newer)
-    check(profile(), Schema("profile", 3, PROFILE.variables, readable_since=1))
+    check(profile(), Schema("profile", 9, PROFILE.variables, readable_since=PROFILE.version))
     with pytest.raises(AtlasError, match="--redo profile"):
-        check(profile(), Schema("profile", 3, PROFILE.variables, readable_since=2))
+        check(profile(), Schema("profile", 9, PROFILE.variables, readable_since=PROFILE.version + 1))
     with pytest.raises(AtlasError, match="use a newer Headwise"):
-        check(profile(study_version=4), Schema("profile", 3, PROFILE.variables, readable_since=1))
+        check(profile(study_version=10), Schema("profile", 9, PROFILE.variables, readable_since=1))
 
 
 def test_a_study_without_schema_is_held_to_what_holds_for_all(profile):
