@@ -157,7 +157,7 @@ def test_one_number_of_heads_is_drawn_as_the_own_set_next_to_its_controls(maskin
     figure = figure_of("function_masking", one)
     (panel,) = figure.panels
     assert isinstance(panel, Intervals) and len(panel.values) == 14  # seven functions, own and controls
-    at = panel.y.labels.index("Retrieval, p = 0.05")
+    at = panel.y.labels.index("Retrieval, p = 0.048")
     own = one.sel(function="Retrieval").isel(removed=0)
     assert panel.values[at] == pytest.approx(float(own["own"])) and panel.y.labels[at + 1] == "20 control sets"
     assert panel.low[at + 1] == pytest.approx(float(own["random_draws"].min()))

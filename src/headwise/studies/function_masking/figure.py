@@ -87,7 +87,7 @@ def _one_size(chosen: xr.Dataset, tested: xr.Dataset) -> Parts:
     for name in tested[FUNCTION].values:
         one = tested.sel({FUNCTION: name}).isel({REMOVED: 0})
         each = one["random_draws"].values[np.isfinite(one["random_draws"].values)]
-        p = f", p = {float(one['rank_p']):.2f}" if "rank_p" in one else ""
+        p = f", p = {float(one['rank_p']):.2g}" if "rank_p" in one else ""
         rows += [(one["own"], one["own_low"], one["own_high"]), (each.mean(), each.min(), each.max())]
         names += [f"{name}{p}", f"{len(each)} control sets"]
         groups += [0, 1]
