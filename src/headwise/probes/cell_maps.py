@@ -28,7 +28,7 @@ of its input, in float32 (float64 where the input is). Cells whose vectors are N
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -108,8 +108,10 @@ class CellMap(NamedTuple):
     @classmethod
     def empty(cls, cells: int, rows: int, shuffles: int, folds: int) -> CellMap:
         """Nothing measured."""
-        shapes = (cells, rows), cells, cells, cells, (cells, shuffles), (folds, cells)
-        return cls(*(np.full(shape, np.nan) for shape in shapes), np.empty((0, 2)))
+        names = ("score", "value", "low", "high", "null", "inner")
+        shapes = ((cells, rows), (cells,), (cells,), (cells,), (cells, shuffles), (folds, cells))
+        arrays: dict[str, Any] = {name: np.full(shape, np.nan) for name, shape in zip(names, shapes, strict=True)}
+        return cls(**arrays, pairs=np.empty((0, 2)))
 
 
 class MapSignificance(NamedTuple):
@@ -196,8 +198,11 @@ def _one_step_aurocs(probes: OneStepProbes, wrong: Labels, permuted: Labels) -> 
 def concatenate(parts: list[CellMap]) -> CellMap:
     """Cells of several calls, one after the other."""
     names = [name for name in CellMap._fields if name != "within"]
-    fields = {name: [getattr(part, name) for part in parts] for name in names}
-    joined = CellMap(*(np.concatenate(values, axis=1 if name == "inner" else 0) for name, values in fields.items()))
+    arrays: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts], axis=1 if name == "inner" else 0)
+        for name in names
+    }
+    joined = CellMap(**arrays)
     within = [part.within for part in parts if part.within is not None]
     return joined._replace(within=concatenate(within)) if within else joined
 

@@ -131,13 +131,13 @@ def device_auroc_within(scores: Tensor, labels: Tensor, strata: Ints) -> Tensor:
     >>> device_auroc_within(torch.tensor([[[3.0], [1.0], [0.0], [0.0]]]), labels, np.array([0, 0, 1, 1])).tolist()
     [[0.75]]
     """
-    won, pairs = 0.0, 0.0
+    won = pairs = torch.zeros((), device=scores.device)
     for stratum in np.unique(strata):
         rows = torch.as_tensor(np.flatnonzero(strata == stratum), device=labels.device)
         if len(rows) > 1:
             more = _pairs(scores.index_select(-2, rows), labels[rows])
             won, pairs = won + more[0], pairs + more[1]
-    return torch.as_tensor(won / pairs)
+    return won / pairs
 
 
 def _pairs(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -88,7 +88,13 @@ def permuted_labels(labels: ArrayLike, strata: ArrayLike, *, sets: int, seed: in
 
 
 class ShuffleTest(NamedTuple):
-    """Maps against shuffled labels."""
+    """Maps against shuffled labels. Made by `shuffle_test`.
+
+    Examples:
+        >>> null = np.random.default_rng(0).normal(size=(40, 4))
+        >>> bool(shuffle_test([0.1, 9.0, -0.3, 8.0], null).map_p < 0.05)
+        True
+    """
 
     p: Floats
     """(*maps, cell): share of the map's standardised nulls that are as large"""

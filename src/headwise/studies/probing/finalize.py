@@ -201,12 +201,18 @@ def _maps(probes: FittedProbes, judged: Judged, layers: int, heads: int) -> Vari
     for name, several in per_site.items():
         values = np.array(several)
         found[name] = ((SITE, LAYER, TOKEN)[: values.ndim], _compact(values))  # one map or one number per site
-    for prefix, cells in (("head", probes.heads), ("head_within", probes.heads.within)):
-        if cells is None:
+    for prefix, of_heads in (("head", probes.heads), ("head_within", probes.heads.within)):
+        if of_heads is None:
             continue
-        against = significance(cells)
-        maps = {"low": cells.low, "high": cells.high, "p": against.p, "q": against.q, "null_high": against.null_high}
-        maps["auroc" if prefix == "head" else ""] = cells.value
+        against = significance(of_heads)
+        maps = {
+            "low": of_heads.low,
+            "high": of_heads.high,
+            "p": against.p,
+            "q": against.q,
+            "null_high": against.null_high,
+        }
+        maps["auroc" if prefix == "head" else ""] = of_heads.value
         for name, values in maps.items():
             found[f"{prefix}_{name}".rstrip("_")] = ((LAYER, HEAD), _compact(values.reshape(layers, heads)))
         found[f"{prefix}_best_high"], found[f"{prefix}_best_p"] = ((), against.best_high), ((), against.best_p)

@@ -140,9 +140,9 @@ def same_length(writer: Writer, data: SpectralAccessor, key: str) -> str:
     rule = f"with q < {writer.number(ALPHA, 'constant')}"
     if found == 1:
         return f"{text}; the one head {rule} {'remains' if stay else 'does not remain'} significant."
-    left = writer.count(stay, f"stay {key}") if stay else "none"
+    remaining = writer.count(stay, f"stay {key}") if stay else "none"
     of = f"of the {writer.count(found, f'under q {key}')} heads {rule}"
-    return f"{text}; {left} {of} {'remain' if stay > 1 else 'remains'} significant."
+    return f"{text}; {remaining} {of} {'remain' if stay > 1 else 'remains'} significant."
 
 
 def _used(writer: Writer, data: SpectralAccessor) -> str:
