@@ -16,6 +16,7 @@ The contents of files, and whether an adapter fits a model, are not checked here
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ def _creation_error(folder: Path) -> str:
     except FileExistsError:  # created by another process meanwhile
         return ""
     except OSError as error:
-        return error.strerror or str(error)
+        return "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
     return ""
 
 

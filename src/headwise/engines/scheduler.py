@@ -35,7 +35,7 @@ __all__ = ["DEFAULT_TIMEOUTS", "PREPARE", "Scheduler", "TaskLedger", "TaskList",
 
 Task = TypeVar("Task", bound=Hashable)
 START = Call("start")
-PREPARE = "prepare"  # the method whose first argument is a study, which the worker then has prepared
+PREPARE = "prepare"  # the method whose first argument, a study or several, the worker then has prepared
 MAX_FAILURES_IN_A_ROW = 2  # of a worker; then it is replaced, because its state is unknown
 
 
@@ -149,6 +149,10 @@ class TaskList(Generic[Task]):
     prepare: Call | None = None  # sent to a worker before its first task
     verify: Callable[[Any], None] = lambda answer: None  # checks the answer to `prepare`; raises if it is wrong
 
+    def prepared(self, worker: WorkerState) -> bool:
+        """Whether the worker has answered this list's `prepare`, and no other since."""
+        return self.prepare is not None and worker.prepared == self.prepare.arguments[0]
+
 
 @dataclass
 class WorkerState:
@@ -159,7 +163,7 @@ class WorkerState:
     status: str = "starting"
     since: float = 0.0
     started: bool = False
-    study: str | None = None  # which it has prepared
+    prepared: Any = None  # the first argument of the last `prepare` it answered
     ledger: TaskLedger[Any] | None = None  # of its task
     where: str = ""
     failures: int = 0  # in a row
@@ -191,7 +195,7 @@ class Scheduler:
         while ledger.open and not self._hopeless(ledger):
             self._start_workers(ledger.open)
             free = [worker for worker in self._workers.values() if worker.call is None]
-            for worker in sorted(free, key=lambda worker: worker.study != tasks.study):  # prepared workers first
+            for worker in sorted(free, key=lambda worker: not tasks.prepared(worker)):  # prepared workers first
                 if not ledger.has_waiting:
                     break  # else thousands of idle workers would each look at all others, for every event
                 self._assign(worker, tasks, ledger)
@@ -223,7 +227,7 @@ class Scheduler:
             self._workers[name] = WorkerState(name, since=self._pool.now())
 
     def _assign(self, worker: WorkerState, tasks: TaskList[Any], ledger: TaskLedger[Any]) -> None:
-        if tasks.prepare is not None and worker.study != tasks.study:
+        if tasks.prepare is not None and not tasks.prepared(worker):
             self._send(worker, tasks.prepare, f"preparing {tasks.study}")
             return
         others = [other.name for other in self._workers.values() if other.started and other is not worker]
@@ -234,7 +238,7 @@ class Scheduler:
 
     def _send(self, worker: WorkerState, call: Call, status: str) -> None:
         worker.call, worker.status, worker.since = call, status, self._pool.now()
-        worker.study = None if call.method == PREPARE else worker.study
+        worker.prepared = None if call.method == PREPARE else worker.prepared
         self._pool.send(worker.name, call)
 
     def _handle(self, event: Event, tasks: TaskList[Any], ledger: TaskLedger[Any]) -> None:
@@ -259,7 +263,7 @@ class Scheduler:
         if call is tasks.prepare:
             tasks.verify(value)
         if call.method == PREPARE:
-            worker.study = call.arguments[0]
+            worker.prepared = call.arguments[0]
         if worker.ledger is ledger:
             self._lost.clear()
             worker.failures = 0

@@ -85,7 +85,7 @@ TRANSFER = DatasetSpec(
             coordinate=True,
         ),
         Variable("trained_on", (TRAINED_ON,), dtype=TEXT, coordinate=True),
-        Variable("tested_on", (TESTED_ON,), dtype=TEXT, coordinate=True),
+        Variable("tested_on", (TESTED_ON,), "set of questions that is tested on", dtype=TEXT, coordinate=True),
         Variable("n_wrong", (TESTED_ON,), "number of wrong answers that are tested on", dtype="int64", coordinate=True),
         Variable(
             "n_right", (TESTED_ON,), "number of correct answers that are tested on", dtype="int64", coordinate=True
