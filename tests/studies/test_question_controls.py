@@ -54,7 +54,7 @@ def test_without_useful_topics_strata_are_lengths_and_words(topic):
     assert controls.strict_kind == "narrow length bands x clusters of the question's words"
     sizes = np.bincount(controls.strata)
     assert 20 <= len(sizes) <= 60 and len(np.bincount(controls.strict)) > len(sizes)
-    # alike questions share a stratum: clusters of words say much about the topic, which they have not seen
+    # similar questions share a stratum: clusters of words say much about the topic, which they have not seen
     known, tokens = answers_to().topic.values, answers.answer_tokens.values
     same = controls.strata[:, None] == controls.strata
     alike = (known[:, None] == known)[same & ~np.eye(480, dtype=bool)].mean()

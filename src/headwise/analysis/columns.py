@@ -53,7 +53,7 @@ class Column:
     p: np.ndarray | None = None  # of the study's test
     q: np.ndarray | None = None  # the same after Benjamini and Hochberg
     q_matched: np.ndarray | None = None  # the same among answers of the same length
-    within: np.ndarray | None = None  # the values among answers to alike questions
+    within: np.ndarray | None = None  # the values among answers to similar questions
     q_within: np.ndarray | None = None  # their q
     baseline: np.ndarray | None = None  # the value of a head without this property
     baseline_name: str = ""  # what the baseline is

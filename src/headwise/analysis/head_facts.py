@@ -55,7 +55,7 @@ class Measurement:
     q_matched: float = math.nan
     """the same among answers of the same length, where that was tested"""
     within: float = math.nan
-    """the value among answers to alike questions, where that was tested"""
+    """the value among answers to similar questions, where that was tested"""
     q_within: float = math.nan
     """its q"""
     unit: str = ""

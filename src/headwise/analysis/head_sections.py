@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["PERCENTILE", "HeadSection", "head_html", "sections_of"]
 
 PERCENTILE = "percentile"  # the column that the terminal draws as a bar
-TESTS = {"q": "q", "within": "alike questions", "q_within": "q, alike", "q_matched": "q, same length"}  # columns
-ALIKE = "Alike questions: the same number among answers to questions of one stratum (topic and difficulty where known)."
+TESTS = {"q": "q", "within": "similar questions", "q_within": "q, similar", "q_matched": "q, same length"}  # columns
+ALIKE = (
+    "Similar questions: the same number among answers to questions of one stratum (topic and difficulty where known)."
+)
 MAX_PAIRS, MAX_TOKENS, MAX_TARGETS = 5, 8, 3
 MAP_WIDTH = 180  # CSS pixels
 MAX_PROMPT_LETTERS = 120

@@ -201,9 +201,9 @@ def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:
 
 
 def _controlled(tested: Sequence[Measurement]) -> str:
-    """How many stay significant among alike questions, and among answers of the same length; both explain much of it."""
+    """How many stay significant among similar questions, and among answers of the same length; both explain much of it."""
     parts = []
-    for what, q in (("alike questions", "q_within"), ("answers of the same length", "q_matched")):
+    for what, q in (("similar questions", "q_within"), ("answers of the same length", "q_matched")):
         known = [getattr(value, q) for value in tested if math.isfinite(getattr(value, q))]
         if known:
             parts.append(f"{sum(one < 0.05 for one in known) or 'none'} of them among {what}")

@@ -1,6 +1,6 @@
 """Do wrong and right answers differ beyond what the question explains? Comparisons within strata only.
 
-A stratum is a set of answers that are alike in what should not count: the same topic and difficulty, the same length. Wrong
+A stratum is a set of answers that share a confounder: the same topic and difficulty, for example, or the same length. Wrong
 and right answers are compared within a stratum and never across, so a head that follows the topic alone shows nothing.
 
 ``van_elteren_maps``: van Elteren's test (Bulletin of the International Statistical Institute 37, 1960), the stratified
@@ -94,7 +94,7 @@ def van_elteren_maps(
         labels: (example,), True for wrong answers.
         strata: (example,), such as the topic of the question; numbers or texts.
         dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
-        maps: dims along which lie different maps, each with its own q-values.
+        maps: dims that index separate maps; q-values are computed within each.
         min_per_class: answers of each class that are required.
         min_per_cell: answers of each class, in strata that have both, below which a cell is not tested.
 
@@ -202,14 +202,14 @@ def auroc_within(
         labels: (example,), True for wrong answers.
         strata: (example,), such as the topic of the question; only answers of the same stratum are compared.
         groups: (example,), whole numbers from 0: examples of one group are not independent, and the interval is wider.
-        inflation: of the variance, where scores were learnt by cross-validation (see `auroc_by_fold`).
+        inflation: factor on the variance, for scores learnt by cross-validation (see `auroc_by_fold`).
 
     Returns:
         The area, its interval, and what each example contributes to its variance, for `delong_test` against another
         score of the same answers and strata; NaN where no stratum has both classes.
 
     Examples:
-        The score knows the topic alone.
+        The score depends only on the topic.
 
         >>> topic = np.repeat([0, 1], 40)
         >>> wrong = np.arange(80) % 4 < np.where(topic == 1, 3, 1)
@@ -234,7 +234,7 @@ def auroc_within(
 def _area(
     table: Floats, wrong: Labels, strata: Ints, *, groups: NDArray[np.int64] | None = None, inflation: float = 1.0
 ) -> Auroc:
-    """Of strata numbered from 0 that all have both classes."""
+    """AUROC within strata, which are numbered from 0 and all have both classes."""
     placements = np.empty(table.shape)
     n_wrong, size = np.bincount(strata, wrong), np.bincount(strata)
     pairs = n_wrong * (size - n_wrong)

@@ -1,20 +1,21 @@
-"""What does the question alone say about the answer? Strata to compare within, and features without anything of the model.
+"""What do the question and the answer's length say about correctness? Strata to compare within, and question-only features.
 
 Whether an answer is wrong depends on its question: the topic, how hard it is, how long an answer it asks for. A head that
 attends differently to questions about dates than to questions about animals then "differs in wrong answers" although it
-knows nothing of the error. Two remedies: compare wrong and correct answers of alike questions only (`strata`, for
+knows nothing of the error. Two remedies: compare wrong and correct answers only between similar questions (`strata`, for
 ``headwise.stats.stratified``), and put what the question alone predicts next to what the heads do (`features`).
 
-Strata, the first that suits the data:
+Strata, the first of these that is suitable:
 
 1. topic x difficulty
 2. topic, where no difficulty is known
 3. length bands x clusters of the question's words, where there are no topics
 
-and as a `strict` check topic x length band of the answer (3.: narrower bands). A stratification suits where at least half the
-answers share their stratum with `MIN_STRATUM - 1` others. Nothing here looks at a label. Clusters: TF-IDF of the words, a
-truncated singular value decomposition, k-means with a seed; on the packaged questions two of one cluster have the same topic
-five times as often as two at random, so they control for less than a topic does.
+and as a `strict` check topic x length band of the answer (without topics: 3. with narrower bands). A stratification is
+suitable if at least half of the answers are in strata of `MIN_STRATUM` or more. Nothing here uses a label, an activation or
+an attention weight. Clusters: TF-IDF of the words, a truncated singular value decomposition, k-means with a seed; on the
+packaged questions two of one cluster share their topic at least four times as often as two at random, so clusters control
+for less than a topic does.
 
 Cost: less than a second for 500 questions.
 """
@@ -42,9 +43,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MIN_STRATUM = 4  # answers: with fewer, strata seldom have both classes
-LENGTH_BANDS = 5  # of answer tokens, each with about as many answers
-COARSE_BANDS = 3  # where they are crossed with clusters of words
-PER_STRATUM = 12  # answers per coarse band and cluster of words that are aimed at
+LENGTH_BANDS = 5  # of answer length in tokens, with roughly equal numbers of answers
+COARSE_BANDS = 3  # number of length bands when crossed with clusters of words
+PER_STRATUM = 12  # target number of answers per coarse band x cluster of words
 MAX_CLUSTERS = 24
 WORD_COMPONENTS = 64
 CLUSTER_COMPONENTS = 16  # the leading ones, by which questions are clustered
@@ -75,7 +76,7 @@ class QuestionControls:
     """(example,)"""
     features: dict[str, Floats]
     """(example, feature) by name: "Question: topic", "Question: topic, difficulty, length" (of the answer, log tokens, and of
-    the prompt), "Question: words"; without what is not known, the names as well"""
+    the prompt), "Question: words"; unknown parts are left out of the features and of their names"""
 
     @property
     def description(self) -> str:
@@ -84,7 +85,7 @@ class QuestionControls:
 
     @property
     def strict_description(self) -> str:
-        """The same of the strict check."""
+        """The same phrase for the strict strata."""
         return f"{self.strict_kind} ({_strata_count(self.strict)})"
 
 
@@ -118,7 +119,7 @@ def question_controls(answers: xr.Dataset, seed: int = 0) -> QuestionControls:
 
 
 def length_bands(tokens: NDArray[np.int64], bands: int = LENGTH_BANDS) -> Ints:
-    """(example,): the band of every length; equal lengths share one, and bands have about as many answers each.
+    """(example,): the band of every length; equal lengths share one, and bands have roughly equal numbers of answers.
 
     >>> length_bands(np.array([3, 3, 3, 4, 9, 30]), 3)
     array([0, 0, 0, 1, 2, 2])
@@ -202,7 +203,7 @@ def _word_components(texts: Sequence[str], seed: int) -> Floats:
 
 
 def _clusters(words: Floats, count: int, seed: int) -> Ints:
-    """K-means of the directions of the leading components, in which questions of alike wording are close."""
+    """K-means of the directions of the leading components, in which questions with similar wording are close."""
     leading = words[:, :CLUSTER_COMPONENTS]
     directions = leading / np.maximum(np.linalg.norm(leading, axis=1, keepdims=True), 1e-12)
     count = min(count, len(np.unique(directions, axis=0)))

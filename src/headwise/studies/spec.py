@@ -100,7 +100,7 @@ class HeadColumn:
     p: str = ""
     q: str = ""
     q_matched: str = ""  # q of the same test among answers of the same length
-    within: str = ""  # the same number among answers to alike questions
+    within: str = ""  # the same number among answers to similar questions
     q_within: str = ""  # its q
     baseline: str = ""  # a variable
     level: float = math.nan  # a baseline that is the same for all heads, such as 0.5 for an AUROC

@@ -66,8 +66,8 @@ def test_site_positions_and_layers_are_chosen_by_plain_words(probing: xr.Dataset
         ({"site": "mlp_out"}, "did not probe the site 'mlp_out'. .*mlp_in"),
         ({"positions": "last"}, "knows no token position 'last'. Did you mean 'last_q'"),
         ({"kind": "head"}, "has no kind 'head'. Did you mean 'heads'"),
-        ({"layers": "20-90"}, "a range such as 3-29, within 0 to 29; got '20-90'"),
-        ({"layers": "late"}, "got 'late'"),
+        ({"layers": "20-90"}, "takes a range from 0 to 29, such as 3-29, not '20-90'"),
+        ({"layers": "late"}, "not 'late'"),
     ],
 )
 def test_unknown_choices_have_a_guess(probing: xr.Dataset, options: dict[str, str], message: str) -> None:

@@ -138,7 +138,7 @@ def test_whether_heads_tell_more_than_the_question(make_detection: Callable[...,
         f"0.05), from the {before}; a gain of 0.057 would be found with 80 % power."
     )
     assert verdict(-0.04, 0.02).startswith("Heads tell no more than the question does")
-    assert "Among answers to alike questions (topic x difficulty, 61 strata) LapEigvals has an AUROC of" in "\n".join(
+    assert "Among answers to similar questions (topic x difficulty, 61 strata) LapEigvals has an AUROC of" in "\n".join(
         describe("detection", table).observations
     )
 

@@ -100,7 +100,7 @@ def test_other_features_parts_and_pairs(spectral: xr.Dataset) -> None:
 
 def test_alike_questions_compared(spectral: xr.Dataset) -> None:
     figure = figure_of("spectral", spectral, within=True, value="all")
-    assert figure.title.startswith("Which heads differ between wrong and correct answers, alike questions compared")
+    assert figure.title.startswith("Which heads differ between wrong and correct answers, similar questions compared")
     for panel in maps_of(figure):
         key, row = panel.key.split()
         np.testing.assert_array_equal(panel.values, spectral[f"{row}_within"].sel(part="whole", feature=key).values)

@@ -198,7 +198,7 @@ def test_the_lead_says_whether_heads_give_away_more_than_the_question(
         describe("spectral", spectral)
         .short()
         .endswith(
-            "Compared only between answers to alike questions (topic), q < 0.05 holds in 0 of 270 heads for AttnScore and "
+            "Compared only between answers to similar questions (topic), q < 0.05 holds in 0 of 270 heads for AttnScore and "
             f"{within} of 270 heads for Laplacian eigenvalues, with strata of topic x length band in 0 and {strict}: {verdict}"
         )
     )

@@ -209,7 +209,7 @@ def _nested_within(chosen: xr.Dataset) -> str:
         return ""
     value, low, high = (float(chosen[f"nested_within{end}"]) for end in ("", "_low", "_high"))
     return (
-        f"Within {chosen.attrs.get('strata', 'strata')}, comparing only answers to like questions, the best cell has "
+        f"Within {chosen.attrs.get('strata', 'strata')}, comparing only answers to similar questions, the best cell has "
         f"{value:.2f} ({low:.2f} to {high:.2f})."
     )
 
@@ -288,7 +288,7 @@ def _heads(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         values=within, x=panel.x, y=panel.y, scale="auroc",
         extras={name: chosen[f"head_within_{name}"].transpose(LAYER, HEAD).values for name in EXTRAS},
     )  # fmt: skip
-    note += f" Within strata: {chosen.attrs.get('strata', '')}, comparing only answers to like questions."
+    note += f" Within strata: {chosen.attrs.get('strata', '')}, comparing only answers to similar questions."
     return (panel, inside, _strongest(chosen, values, best_high)), 3, {"auroc": scale}, note
 
 
@@ -353,7 +353,7 @@ def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     if "table_within" in chosen and np.isfinite(chosen["table_within"].values).any():
         ends = ("table_within", "table_within_low", "table_within_high")
         panels.append(panel("table_within", "Within strata", ends, CHANCE, "AUROC"))
-        note += f" Within strata: {chosen.attrs.get('strata', '')}; only answers to like questions are compared."
+        note += f" Within strata: {chosen.attrs.get('strata', '')}; only answers to similar questions are compared."
     if "table_gain" in chosen:
         reference = str(chosen.attrs.get("question_reference", ""))
         ends = ("table_gain", "table_gain_low", "table_gain_high")

@@ -312,7 +312,7 @@ PROBING = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "tokens: layer x token; within: the same, also comparing only answers to like questions; heads: layer x head; "
+            "tokens: layer x token; within: the same, also comparing only answers to similar questions; heads: layer x head; "
             "transfer: from one topic to another; table: probes and baselines.",
             "heads",
         ),

@@ -109,7 +109,7 @@ def question_alone(writer: Writer, probing: ProbingAccessor) -> str:
     ]
     if inside:
         text += (
-            f" Within {probing.strata}, comparing only answers to like questions, the AUROC is: {'; '.join(inside)}."
+            f" Within {probing.strata}, comparing only answers to similar questions, the AUROC is: {'; '.join(inside)}."
         )
     return text
 

@@ -111,7 +111,7 @@ def _legend(dataset: xr.Dataset, keys: list[str], relative: bool) -> Legend:
 
 
 def _columns(panels: int, layers: int, heads: int) -> int:
-    """Tall or small maps stand in more columns, so that the page keeps its shape."""
+    """Tall or small maps are laid out in more columns, to keep the page's proportions."""
     if panels <= 4:
         return panels
     return 6 if layers >= 1.8 * heads or heads <= 12 else 4 if layers >= 0.5 * heads else 3

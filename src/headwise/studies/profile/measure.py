@@ -1,10 +1,11 @@
 """Where does each head attend? Eleven statistics per head, over texts and over repeated random tokens.
 
-Shown: passages in eight registers, and sequences of random tokens that occur twice (for the induction and duplicate-token
-scores, which ordinary text would blur). Observed: the `Profile` instrument, one streamed pass.
+Inputs: passages (the packaged ones in eight registers, such as code or dialogue), and random sequences, each repeated
+once, for the induction and duplicate-token scores, which ordinary text would blur. Instrument: `Profile`, in one forward
+pass that never stores the attention weights.
 
 Each value is the mean over examples with its 95 % interval (Student's t). The control is a uniform head on the same
-tokens, without which nearly every head would pass for a sink.
+tokens; without it nearly every head would look like a sink.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 
 
-# ---- alike questions ------------------------------------------------------------------------------------------------
+# ---- similar questions ------------------------------------------------------------------------------------------------
 
 
 def headline(writer: Writer, data: SpectralAccessor) -> str:
-    """One sentence: how many heads remain among alike questions, and whether they give away more than the question does."""
+    """One sentence: how many heads remain among similar questions, and whether they give away more than the question does."""
     tested = [key for key in data.pair if data.has(key, "q_within")]
     if not tested:
         return _same_length_headline(writer, data, data.pair)
@@ -35,7 +35,7 @@ def headline(writer: Writer, data: SpectralAccessor) -> str:
         f"{writer.count(data.under(key, 'q_within').total, f'measured-in q_within {key}', 'head')} for {data.label(key)}"
         for key in tested
     ]
-    text = f"Compared only between answers to alike questions ({kind(data, 'within')}), q < {level} holds in {listed(counts)}"
+    text = f"Compared only between answers to similar questions ({kind(data, 'within')}), q < {level} holds in {listed(counts)}"
     strict = [key for key in tested if data.has(key, "q_strict")]
     if strict:
         left = [writer.count(data.under(key, "q_strict").count, f"under q_strict {key}") for key in strict]
@@ -66,7 +66,7 @@ def kind(data: SpectralAccessor, name: str) -> str:
 
 
 def within(writer: Writer, data: SpectralAccessor, key: str) -> str:
-    """What remains of one map within strata of alike questions."""
+    """What remains of one map within strata of similar questions."""
     if not data.has(key, "q_within"):
         return ""
     raw, adjusted = data.under(key, "p_within"), data.under(key, "q_within")

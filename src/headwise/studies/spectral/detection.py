@@ -14,7 +14,7 @@
 | Question: ...               | nothing of the model (`studies.question_controls`), and all such rows stacked           |
 | Question + X                | all question-only rows and X, stacked: does X tell anything that the question does not? |
 
-Gains are counted from the strongest question-only row, paired, and every row has an AUROC within strata of alike questions.
+Gains are counted from the strongest question-only row, paired, and every row has an AUROC within strata of similar questions.
 The comparison that the headline reports is fixed beforehand: `HEADS`, what heads alone add to the question.
 
 All choices (k, layer, weights) are made inside training folds: see `headwise.probes.table`. For transfer between topics,

@@ -1,7 +1,7 @@
 """The figure of the detection study: how well do detectors separate wrong answers from correct ones?
 
 Eight panels; those without numbers are omitted: AUROC of every detector with its confidence interval, the rows that see the
-question alone on top; the same among answers to alike questions only; what rows with the question gain over the question; ROC
+question alone on top; the same among answers to similar questions only; what rows with the question gain over the question; ROC
 curves of the best fitted detector, the best score and the answer's length; AUROC by k, by layer, by size of the training set;
 and fitted on one topic, tested on another. Everything is out of fold; only the corners of the ROC curves are computed here.
 """
@@ -80,7 +80,7 @@ def _alike(dataset: xr.Dataset) -> list[Panel]:
     if "auroc_within" not in dataset:
         return []
     strata = str(dataset.attrs.get("strata", ""))
-    panel = _rows(dataset, "auroc_within", "Among alike questions", _ordered(dataset), Guide("x", CHANCE))
+    panel = _rows(dataset, "auroc_within", "Among similar questions", _ordered(dataset), Guide("x", CHANCE))
     unnamed = tuple(replace(each, label="") for each in panel.categories)  # the first panel names the colours
     return [replace(panel, subtitle=f"within {strata}" if strata else "", categories=unnamed)]
 
@@ -214,7 +214,7 @@ def _notes(dataset: xr.Dataset) -> tuple[str, ...]:
     )
     if "auroc_within" in dataset and attrs.get("strata"):
         notes.append(
-            f"Alike questions: {attrs['n_strata']} strata of {attrs['strata']}; fitted rows saw none of the stratum."
+            f"Similar questions: {attrs['n_strata']} strata of {attrs['strata']}; fitted rows saw none of the stratum."
         )
     heads = str(attrs.get("heads", ""))
     if "gain_detectable" in dataset and heads in dataset[DETECTOR].values:

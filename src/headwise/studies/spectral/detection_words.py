@@ -230,7 +230,7 @@ def _within(writer: Writer, data: DetectionAccessor, name: str) -> str:
     low, high = (
         writer.number(end, f"auroc_within_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True)
     )
-    return f"Among alike questions {writer.number(value, f'auroc_within {name}')} ({low} to {high})."
+    return f"Among similar questions {writer.number(value, f'auroc_within {name}')} ({low} to {high})."
 
 
 def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
@@ -282,7 +282,7 @@ def _beyond_question(writer: Writer, data: DetectionAccessor) -> str:
 
 
 def _alike(writer: Writer, data: DetectionAccessor) -> str:
-    """The published detector among answers to alike questions."""
+    """The published detector among answers to similar questions."""
     strata, published = str(data.dataset.attrs.get("strata", "")), data.published()
     name = published[-1] if published else next(iter(data.of_kind("supervised")), "")
     ends = data.interval(name, "auroc_within") if name else None
@@ -295,7 +295,7 @@ def _alike(writer: Writer, data: DetectionAccessor) -> str:
     count = writer.count(int(data.dataset.attrs["n_strata"]), "strata", "stratum").replace("stratums", "strata")
     chance = "" if ends[0] > 0.5 or ends[1] < 0.5 else ", not significantly different from chance"
     return (
-        f"Among answers to alike questions ({strata}, {count}) {data.label(name)} has an AUROC of {value} ({low} to "
+        f"Among answers to similar questions ({strata}, {count}) {data.label(name)} has an AUROC of {value} ({low} to "
         f"{high}){chance}; among all, {writer.number(data.at(name), f'auroc {name}')}."
     )
 

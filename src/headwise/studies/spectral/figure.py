@@ -53,7 +53,7 @@ def figure(
     """Maps of these features (None: of all), one column per feature and one row per value.
 
     ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all", or "p_cauchy" or
-    "p_min" for the tests of single eigenvalues combined. ``within`` compares answers to alike questions only, ``matched``
+    "p_min" for the tests of single eigenvalues combined. ``within`` compares answers to similar questions only, ``matched``
     answers of the same length only. ``scale`` of p- and q-values: "linear" or "log".
     """
     if scale not in SCALES:
@@ -79,10 +79,10 @@ def figure(
 def _kind(dataset: xr.Dataset, within: bool, matched: bool) -> str:
     """Which tests are drawn, as the end of their variables' names: "", "_within" or "_matched"."""
     if within and matched:
-        raise StudyError("The tests are those on alike questions or those on equal lengths; give within or matched.")
+        raise StudyError("The tests are those on similar questions or those on equal lengths; give within or matched.")
     if within and "p_within" not in dataset:
         raise StudyError(
-            "This spectral study was measured before tests within strata of alike questions; leave out within, or "
+            "This spectral study was measured before tests within strata of similar questions; leave out within, or "
             "measure it again (headwise build --redo spectral)."
         )
     if matched and not {"p_matched", "q_matched"} <= set(dataset.data_vars):
@@ -148,7 +148,7 @@ def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:
 def _title(dataset: xr.Dataset, part: str, kind: str) -> str:
     title = dataset.attrs.get("title") or "Which heads differ between wrong and correct answers"
     title += ", answer tokens only" if part == "answer" else ""
-    return title + {"": "", "_within": ", alike questions compared", "_matched": ", answers of the same length"}[kind]
+    return title + {"": "", "_within": ", similar questions compared", "_matched": ", answers of the same length"}[kind]
 
 
 def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], kind: str, *, log: bool) -> tuple[str, ...]:
@@ -181,7 +181,9 @@ def _test(chosen: xr.Dataset, kind: str) -> str:
         strata = strata_of(chosen).get(kind[1:], {})
         used = f" ({strata['strata']} with both kinds, {strata['answers']} answers)" if strata else ""
         what = (
-            "of the same length" if kind == "_matched" else f"within strata of {strata.get('kind', 'alike questions')}"
+            "of the same length"
+            if kind == "_matched"
+            else f"within strata of {strata.get('kind', 'similar questions')}"
         )
         return f"Van Elteren's stratified test of wrong against correct answers {what}{used}."
     test = "Two-sided Mann-Whitney U test"
@@ -197,7 +199,7 @@ def strata_of(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
 
 
 def _within(chosen: xr.Dataset, keys: list[str]) -> str:
-    """How many heads differ within strata of alike questions."""
+    """How many heads differ within strata of similar questions."""
     if "q_within" not in chosen:
         return "The question's own influence was not controlled for."
     counts = []
@@ -207,7 +209,7 @@ def _within(chosen: xr.Dataset, keys: list[str]) -> str:
             counts.append(", ".join(map(str, found)))
     strata = strata_of(chosen)
     text = f"Heads with q < {ALPHA} ({', '.join(_label(chosen, key) for key in keys)}): {counts[0]}; within strata of "
-    text += f"{strata.get('within', {}).get('kind', 'alike questions')}: {counts[1]}"
+    text += f"{strata.get('within', {}).get('kind', 'similar questions')}: {counts[1]}"
     if len(counts) > 2:
         text += f"; of {strata.get('strict', {}).get('kind', 'stricter kind')}: {counts[2]}"
     return f"{text}."

@@ -1,7 +1,7 @@
 """From readings to Datasets: per head and feature, a test of wrong against correct answers; and the detector table.
 
 Two-sided Mann-Whitney U with effect size (AUROC) and q-value, and a null from permuted labels. The question itself says much
-about whether its answer is wrong, so the same is tested *within strata* of alike questions (van Elteren's test), with labels
+about whether its answer is wrong, so the same is tested *within strata* of similar questions (van Elteren's test), with labels
 permuted within strata (``question_controls``): `_within` compares answers to questions of one topic and difficulty,
 `_strict` those of one topic and length band, `_matched` those of exactly the same length. `detectable` is the AUROC that a
 single head would need in order to be found. Ten eigenvalues become one number per head by their mean, which is our choice;

@@ -66,7 +66,7 @@ DETECTION = DatasetSpec(
         "then logistic regression) and evaluated on held-out folds; all choices are made inside the training "
         "folds. Log-probabilities and the length of the answer alone are in the same table as baselines, and so are "
         "detectors that see the question and nothing of the model; gains are counted from the strongest of these, and "
-        "AUROCs within strata compare answers to alike questions only.",
+        "AUROCs within strata compare answers to similar questions only.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
     ),
@@ -130,7 +130,7 @@ SPECTRAL = DatasetSpec(
         "attention to itself. Features of wrong and correct answers are compared per head with a two-sided "
         "Mann-Whitney U test; q-values are Benjamini-Hochberg over the heads of one map, and the same tests "
         "on permuted labels give the null. The question alone says much about its answer, so the tests are repeated "
-        "within strata of alike questions (van Elteren's test, labels permuted within strata). Only column sums "
+        "within strata of similar questions (van Elteren's test, labels permuted within strata). Only column sums "
         "and the diagonal are needed, so no map is stored.",
         "Binkowski et al., Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
         "https://arxiv.org/abs/2502.17598",
@@ -170,21 +170,21 @@ SPECTRAL = DatasetSpec(
         Variable(
             "p_within",
             (PART, FEATURE, LAYER, HEAD),
-            "p-value (van Elteren) within strata of alike questions",
+            "p-value (van Elteren) within strata of similar questions",
             dtype="float32",
             required=False,
         ),
         Variable(
             "q_within",
             (PART, FEATURE, LAYER, HEAD),
-            "q-value (Benjamini-Hochberg over the map) within strata of alike questions",
+            "q-value (Benjamini-Hochberg over the map) within strata of similar questions",
             dtype="float32",
             required=False,
         ),
         Variable(
             "effect_within",
             (PART, FEATURE, LAYER, HEAD),
-            "AUROC of the single feature within strata of alike questions",
+            "AUROC of the single feature within strata of similar questions",
             dtype="float32",
             interval=True,
             required=False,
@@ -254,7 +254,7 @@ SPECTRAL = DatasetSpec(
         Variable("wrong", (EXAMPLE,), "whether the answer is wrong", dtype="bool"),
         Variable("answer_tokens", (EXAMPLE,), "length of the answer", unit="tokens"),
         Variable("topic", (EXAMPLE,), "topic of the question", dtype=TEXT),
-        Variable("stratum", (EXAMPLE,), "stratum of alike questions", dtype="int64", required=False),
+        Variable("stratum", (EXAMPLE,), "stratum of similar questions", dtype="int64", required=False),
         Variable("stratum_strict", (EXAMPLE,), "stricter stratum", dtype="int64", required=False),
         Variable("part", (PART,), dtype=TEXT, coordinate=True),
         Variable("feature", (FEATURE,), dtype=TEXT, coordinate=True),
@@ -283,7 +283,7 @@ SPECTRAL = DatasetSpec(
             "all",
         ),
         "within": FigureOption(
-            "Compare answers to alike questions only: within strata (topic x difficulty where known)."
+            "Compare answers to similar questions only: within strata (topic x difficulty where known)."
         ),
         "matched": FigureOption("Compare answers of exactly the same length only."),
         "scale": FigureOption(
@@ -295,7 +295,7 @@ SPECTRAL = DatasetSpec(
         FigureVariant("log", "p, log scale", {"scale": "log"}),
         FigureVariant("effect", "Effect size", {"value": "effect"}),
         FigureVariant("q", "q-value", {"value": "q"}),
-        FigureVariant("within", "Alike questions", {"within": True}),
+        FigureVariant("within", "Similar questions", {"within": True}),
         FigureVariant("matched", "Same length", {"matched": True}),
         FigureVariant("answer", "Answer tokens only", {"part": "answer"}),
         FigureVariant("features", "All features", {"features": None}),

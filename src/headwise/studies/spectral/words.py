@@ -159,7 +159,7 @@ def _add_axes(writer: Writer, data: SpectralAccessor) -> None:
 
 
 def _add_details(writer: Writer, data: SpectralAccessor) -> None:
-    """One entry per feature: how many heads differ, which most, in which direction, where, and among alike questions."""
+    """One entry per feature: how many heads differ, which most, in which direction, where, and among similar questions."""
     for key in data.keys:
         meaning = data.text(key, "definition")
         intro = f"{data.label(key)}{f' ({meaning})' if meaning else ''}:"
