@@ -58,7 +58,7 @@ def test_labels_of_ones_and_zeros(headwise, tiny, tmp_path):
         (["--set", "answers.temperature=-1"], "answers.temperature must be at least 0, not -1"),
         (["--endpoint", "localhost:8000", "--endpoint-model", "m"], "an endpoint is a URL"),
         (["--endpoint", "http://localhost:8000/v1"], "--endpoint-model"),
-        (["--judge-model", "m"], "without --judge"),
+        (["--judge-model", "m"], "add --judge URL"),
         (["--one-means", "perhaps"], "not 'perhaps'"),
     ],
 )

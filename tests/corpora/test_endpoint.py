@@ -77,7 +77,7 @@ def test_nobody_there(serve):
 def test_an_endpoint_is_a_url_and_a_model():
     with pytest.raises(DataError, match="not 'localhost:8000'"):
         Endpoint("localhost:8000", "m")
-    with pytest.raises(DataError, match="--endpoint-model"):
+    with pytest.raises(DataError, match="give model='NAME'"):
         Endpoint("http://localhost:8000", "")
 
 

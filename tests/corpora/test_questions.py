@@ -158,7 +158,10 @@ def test_a_labelled_response_needs_no_right_answer(tmp_path):
             {"question": "Q?", "answers": ["x"], "response": "y", "label": "corect"},
             r"label 'corect'. Did you mean 'correct'",
         ),
-        ({"question": "Q?", "answers": ["x"], "response": "y", "label": 1}, r"the meaning of 1 \(or true\) is not set"),
+        (
+            {"question": "Q?", "answers": ["x"], "response": "y", "label": 1},
+            "may mean correct or wrong; add --one-means",
+        ),
         ({"question": "Q?", "answers": ["x"], "response": "y", "correct": "maybe"}, r"'maybe' under 'correct'"),
         ({"question": "Q?", "answers": {"text": "x"}}, r"answers of row 1 of .* are an object"),
         ({"question": "Q?", "answers": ["x"], "difficulty": "hard"}, r"difficulty 'hard'; give a whole number"),

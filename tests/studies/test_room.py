@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_told_what_to_say(seven: ModelCard, quick: None, mo
     assert found.offload.on_disk == (4 * seven.parameters - limit) // 2  # the files are bfloat16
     assert found.offload.seconds == pytest.approx(found.offload.passes * found.offload.on_disk / room.DISK)
     said = found.verdict()
-    assert f"with --memory cpu={limit // GIB}GiB it does" in said and "relations alone needs" in said
+    assert f"Add --memory cpu={limit // GIB}GiB" in said and "relations alone needs" in said
     assert json.loads(json.dumps(found.to_dict()))["flags"] == f"--memory cpu={limit // GIB}GiB"
 
 

@@ -49,7 +49,7 @@ class Check:
     Examples:
         >>> layers, *others = hw.check(model).checks
         >>> layers.name, layers.passed, layers.message
-        ('layers', True, '3 of 3 layers have heads, and each was seen once per pass')
+        ('layers', True, '3 of 3 layers have heads, and each was observed once per pass')
     """
 
     name: str  # layers, logits, reductions, heads, causality or padding

@@ -282,7 +282,7 @@ def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
     if found.key() == wanted.key():
         return True
     raise AtlasError(
-        f"{atlas.location} already contains a {wanted.study} measured with other settings or data "
+        f"{atlas.location} already contains the study {wanted.study}, measured with other settings or data "
         f"({'; '.join(difference(found, wanted))}); replace it with --redo {wanted.study}, or choose another folder with -o"
     )
 

@@ -215,7 +215,9 @@ def test_augmenting_along_the_right_direction_mends_and_a_random_one_does_not(mo
     assert found["augmented"].sel(function="alpha").values.tolist() == [0, 1]
     assert float(found["augmented_random"].sel(function="alpha", amount=1)) < 0.5
     assert float(found["gain"].sel(function="alpha", amount=1)) == 1
-    assert "no direction" in str(found["augment_reason"].sel(function="beta").item())
+    assert "a direction needs 5 correct and 5 wrong training steps" in str(
+        found["augment_reason"].sel(function="beta").item()
+    )
 
 
 def test_a_refused_function_is_not_masked_and_says_why(model, steps, maps):

@@ -197,10 +197,10 @@ def test_the_second_model_is_part_of_the_origin(texts: Passages, tmp_path: Path)
     origin = atlas.provenance("patterns")
     assert origin.model["digest"] == model.identity()["digest"]
     assert origin.parameters["reference"]["digest"] == other.identity()["digest"]
-    with pytest.raises(Exception, match="another origin"):
+    with pytest.raises(Exception, match="measured with other settings or data"):
         build(model, ["patterns"], data=texts, reference="none", output=tmp_path / "a", options={"patterns": FEW})
     columns = Atlas.open(tmp_path / "a").heads().columns
-    assert {"patterns.model.peak", "patterns.against.peak", "patterns.peak.q", "patterns.similarity"} <= set(columns)
+    assert {"patterns.model.peak", "patterns.reference.peak", "patterns.peak.q", "patterns.similarity"} <= set(columns)
 
 
 # ---- prompts, and what is refused -----------------------------------------------------------------------------------

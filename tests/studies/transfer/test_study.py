@@ -10,6 +10,7 @@ from synthetic.transfer import RANKS, SETS, answers, transfer
 
 import headwise as hw
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import check
 from headwise.studies import TransferOptions
 from headwise.studies.registry import dataset_spec
 from headwise.studies.transfer.finalize import finalize
@@ -69,7 +70,7 @@ def test_a_score_is_its_own_auroc_in_every_row(found):
 def test_the_dataset_is_what_the_spec_declares(found):
     spec = dataset_spec("transfer")
     assert spec is not None
-    spec.schema.check(found)
+    check(found, spec.schema)
     assert found["n_wrong"].values.tolist() == [
         int((answers()["label"].values == "wrong")[answers()["topic"].values == name].sum()) for name in SETS
     ]
