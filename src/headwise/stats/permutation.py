@@ -233,7 +233,7 @@ def permutation_null(
         seed: of the shuffles.
         alpha: below which a p counts.
         within: (example,), strata within which answers are compared and labels shuffled, such as topics.
-        dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
+        dims: names of the dims, where ``values`` has none; by default (example, layer, head).
         maps: dims along which lie different maps, each judged separately.
         min_per_class: answers of each class that are required.
 

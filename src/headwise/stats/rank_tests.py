@@ -33,7 +33,7 @@ each. Neither the question nor the answer's length is controlled for: see ``stra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -42,12 +42,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from headwise.core.dims import EXAMPLE, FEATURE, PART, STATISTIC
-from headwise.stats.auroc import auroc
+from headwise.stats.auroc import Auroc, auroc
 from headwise.stats.intervals import mean_interval
 from headwise.stats.multiple_testing import q_values
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_labels, as_named
 
-__all__ = ["MAP_DIMS", "MIN_PER_CELL", "mann_whitney_maps", "missing_patterns", "paired_changes"]
+__all__ = ["MAP_DIMS", "MIN_PER_CELL", "compare_cells", "mann_whitney_maps", "missing_patterns", "paired_changes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,7 +61,6 @@ ROUNDING = 1e-6
 MIN_PAIRS = 6  # with fewer, no change can give p < 0.05
 _MAX_EXACT_WILCOXON = 50  # examples: scipy's own limit
 
-_RESULTS = ("p", "auroc", "low", "high", "n_wrong", "n_right")
 _DEFINITIONS = {
     "p": "two-sided Mann-Whitney U, wrong against right answers",
     "q": "Benjamini-Hochberg over all tested cells of the map",
@@ -91,8 +90,8 @@ def mann_whitney_maps(
     Args:
         values: (example, ...), an xarray.DataArray, or an array whose dims are named by ``dims``.
         labels: (example,), True for wrong answers.
-        dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
-        maps: dims along which lie different maps, each with its own q-values.
+        dims: names of the dims, where ``values`` has none; by default (example, layer, head).
+        maps: dims that index separate maps; q-values are computed within each.
         min_per_class: answers of each class that are required.
         min_per_cell: answers of each class below which a cell is not tested.
 
@@ -115,27 +114,47 @@ def mann_whitney_maps(
     """
     array = as_named(values, dims)
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], min_per_class=min_per_class)
+
+    def compare(part: Floats, rows: Ints) -> tuple[Floats, Auroc]:
+        return _mann_whitney(part, wrong[rows]), auroc(part, wrong[rows])
+
+    dataset = compare_cells(array, wrong, compare, maps=maps, min_per_cell=min_per_cell)
+    dataset["rank_biserial"] = 2 * dataset["auroc"] - 1
+    for name, text in _DEFINITIONS.items():
+        dataset[name].attrs = {"definition": text}
+    return dataset[list(_DEFINITIONS)]
+
+
+def compare_cells(
+    array: xr.DataArray,
+    wrong: Labels,
+    compare: Callable[[Floats, Ints], tuple[Floats, Auroc]],
+    *,
+    maps: Sequence[str],
+    min_per_cell: int,
+    usable: Callable[[Ints], Ints] = lambda rows: rows,
+) -> xr.Dataset:
+    """One test of wrong against right answers in every cell: p, q, auroc with its interval, and counts.
+
+    ``compare`` takes values (example, cell) and the rows they are of, and gives p and AUROC per cell; ``usable``: which of the
+    rows that have a value take part.
+    """
     table = array.values.reshape(len(wrong), -1).astype(np.float64)  # (example, cell)
-    found = {name: np.full(table.shape[1], np.nan) for name in _RESULTS}
-    for rows, cells in missing_patterns(table):
-        here = wrong[rows]
-        n_wrong, n_right = int(here.sum()), int((~here).sum())
+    found = {name: np.full(table.shape[1], np.nan) for name in ("p", "auroc", "low", "high", "n_wrong", "n_right")}
+    for present, cells in missing_patterns(table):
+        rows = usable(present)
+        n_wrong, n_right = int(wrong[rows].sum()), int((~wrong[rows]).sum())
         found["n_wrong"][cells], found["n_right"][cells] = n_wrong, n_right
         if min(n_wrong, n_right) < min_per_cell:
             continue
         for start in range(0, len(cells), _CELLS_PER_BLOCK):
             block = cells[start : start + _CELLS_PER_BLOCK]
-            part = table[np.ix_(rows, block)]
-            found["p"][block] = _mann_whitney(part, here)
-            area = auroc(part, here)
+            found["p"][block], area = compare(table[np.ix_(rows, block)], rows)
             found["auroc"][block], found["low"][block], found["high"][block] = area.value, area.low, area.high
     template = array.isel({EXAMPLE: 0}, drop=True)
     dataset = xr.Dataset({name: template.copy(data=cell.reshape(template.shape)) for name, cell in found.items()})
     dataset["q"] = q_values(dataset["p"], maps)
-    dataset["rank_biserial"] = 2 * dataset["auroc"] - 1
-    for name, text in _DEFINITIONS.items():
-        dataset[name].attrs = {"definition": text}
-    return dataset[list(_DEFINITIONS)].assign_attrs(n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()))
+    return dataset.assign_attrs(n_wrong=int(wrong.sum()), n_right=int((~wrong).sum()))
 
 
 def missing_patterns(table: Floats) -> Iterator[tuple[Ints, Ints]]:

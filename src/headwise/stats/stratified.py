@@ -9,17 +9,18 @@ Wilcoxon test with the most power against a common shift. With the mid-rank R of
     a = (R - (N_s + 1) / 2) / (N_s + 1),     T = Σ of a over the wrong answers
     var T = Σ_s w_s r_s / (N_s (N_s - 1)) Σ_{i in s} a_i²,     z = T / sqrt(var T),     p = 2 Φ(-|z|)
 
-for w_s wrong and r_s right answers of the stratum; ties are in the ranks. Scores sum to 0 in every stratum, so one with a
-single class adds nothing and drops out. With one stratum it is the Mann-Whitney test without correction for continuity.
+for w_s wrong and r_s right answers of the stratum; mid-ranks account for ties. Scores sum to 0 within a stratum, so a
+stratum with a single class contributes nothing. With one stratum it is the Mann-Whitney test without correction for continuity.
 
 ``auroc_within``: P(wrong > right) + ties / 2 over all pairs of a wrong and a right answer *of one stratum*,
 
     A = Σ_s w_s r_s A_s / Σ_s w_s r_s
 
-with DeLong's interval (``auroc``) stratum by stratum. Where a class has a single answer its placement has no variance of
-its own; strata with fewer than 10 answers of a class are therefore centred on A rather than on A_s, and their contribution
-is multiplied by (N_s + 1) / (N_s + 4), the bias of the placements' variance at A = 1/2, so that it is exact there. On
-normal data (1,500 draws; 60 strata of 2 to 14 answers, or 150 of 3; A from .5 to .8) it covers the truth in 94 to 96 %.
+with DeLong's interval (``auroc``) stratum by stratum. An answer's placement is the share of the other class that it is ordered
+correctly against; with one answer in a class, the variance of placements cannot be estimated within the stratum. Strata with
+fewer than `MIN_FOR_OWN_CENTRE` answers of a class are therefore centred on A instead of A_s, and their variance is multiplied
+by (N_s + 1) / (N_s + 4), which corrects the bias exactly when A = 1/2. On normal data (1,500 draws; 60 strata of 2 to 14
+answers, or 150 of 3; A from .5 to .8) the interval covers the truth in 94 to 96 %.
 
 NaN leaves an answer out of that cell. A cell with fewer than `MIN_PER_CELL` answers of a class in strata that have both is
 NaN. Cost: three sorts per cell and stratum; 500 answers x 3,240 cells in about a second. Strata must be made without
@@ -40,8 +41,7 @@ from headwise.core.dims import EXAMPLE
 from headwise.core.errors import DataError
 from headwise.stats.auroc import Auroc, auroc_interval, influence_variance
 from headwise.stats.blas import single_threaded_blas
-from headwise.stats.multiple_testing import q_values
-from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, missing_patterns
+from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, compare_cells, missing_patterns
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
 __all__ = ["auroc_within", "informative", "significant_shares", "stratified_scores", "van_elteren_maps"]
@@ -49,10 +49,8 @@ __all__ = ["auroc_within", "informative", "significant_shares", "stratified_scor
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-OWN_CENTRE = 10  # answers of each class from which a stratum's variance is DeLong's own
-_CELLS_PER_BLOCK = 4096
+MIN_FOR_OWN_CENTRE = 10  # answers of each class with which placements are centred on the stratum's own AUROC
 
-_RESULTS = ("p", "auroc", "low", "high", "n_wrong", "n_right")
 _DEFINITIONS = {
     "p": "two-sided van Elteren test, wrong against right answers of the same stratum",
     "q": "Benjamini-Hochberg over all tested cells of the map",
@@ -93,7 +91,7 @@ def van_elteren_maps(
         values: (example, ...), an xarray.DataArray, or an array whose dims are named by ``dims``.
         labels: (example,), True for wrong answers.
         strata: (example,), such as the topic of the question; numbers or texts.
-        dims: names of the dims, where ``values`` has none; (example, layer, head) is guessed.
+        dims: names of the dims, where ``values`` has none; by default (example, layer, head).
         maps: dims that index separate maps; q-values are computed within each.
         min_per_class: answers of each class that are required.
         min_per_cell: answers of each class, in strata that have both, below which a cell is not tested.
@@ -118,33 +116,19 @@ def van_elteren_maps(
     array = as_named(values, dims)
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], min_per_class=min_per_class)
     stratum = _as_strata(strata, len(wrong))
-    table = array.values.reshape(len(wrong), -1).astype(np.float64)  # (example, cell)
-    found = {name: np.full(table.shape[1], np.nan) for name in _RESULTS}
-    for rows, cells in missing_patterns(table):
-        kept = rows[informative(wrong[rows], stratum[rows])] if len(rows) else rows
-        here, inside = wrong[kept], np.unique(stratum[kept], return_inverse=True)[1]
-        n_wrong, n_right = int(here.sum()), int((~here).sum())
-        found["n_wrong"][cells], found["n_right"][cells] = n_wrong, n_right
-        if min(n_wrong, n_right) < min_per_cell:
-            continue
-        for start in range(0, len(cells), _CELLS_PER_BLOCK):
-            block = cells[start : start + _CELLS_PER_BLOCK]
-            part = table[np.ix_(kept, block)]
-            found["p"][block] = _van_elteren(part, here, inside)
-            area = _area(part, here, inside)
-            found["auroc"][block], found["low"][block], found["high"][block] = area.value, area.low, area.high
-    template = array.isel({EXAMPLE: 0}, drop=True)
-    dataset = xr.Dataset({name: template.copy(data=cell.reshape(template.shape)) for name, cell in found.items()})
-    dataset["q"] = q_values(dataset["p"], maps)
+
+    def compare(part: Floats, rows: Ints) -> tuple[Floats, Auroc]:
+        here, inside = wrong[rows], np.unique(stratum[rows], return_inverse=True)[1]
+        return _van_elteren(part, here, inside), _area(part, here, inside)
+
+    dataset = compare_cells(
+        array, wrong, compare, maps=maps, min_per_cell=min_per_cell,
+        usable=lambda rows: rows[informative(wrong[rows], stratum[rows])] if len(rows) else rows,
+    )  # fmt: skip
     for name, text in _DEFINITIONS.items():
         dataset[name].attrs = {"definition": text}
     used = informative(wrong, stratum)
-    return dataset[list(_DEFINITIONS)].assign_attrs(
-        n_wrong=int(wrong.sum()),
-        n_right=int((~wrong).sum()),
-        n_used=int(used.sum()),
-        n_strata=len(np.unique(stratum[used])),
-    )
+    return dataset[list(_DEFINITIONS)].assign_attrs(n_used=int(used.sum()), n_strata=len(np.unique(stratum[used])))
 
 
 def _as_strata(strata: ArrayLike, rows: int) -> Ints:
@@ -248,7 +232,7 @@ def _area(
         placements[rows[~here]] = 1 - (ranks[~here] - rankdata(part[~here], axis=0)) / here.sum()
         areas[stratum] = above.mean(axis=0)
     value = np.tensordot(pairs, areas, axes=1) / pairs.sum()
-    own = np.minimum(n_wrong, size - n_wrong) >= OWN_CENTRE
+    own = np.minimum(n_wrong, size - n_wrong) >= MIN_FOR_OWN_CENTRE
     n_class = np.where(wrong, n_wrong[strata], (size - n_wrong)[strata])
     scale = np.where(own[strata], 1 / np.sqrt(n_class * np.maximum(n_class - 1, 1)), 1 / n_class)
     scale = scale * np.where(own, 1.0, np.sqrt((size + 1) / (size + 4)))[strata] * weight[strata]

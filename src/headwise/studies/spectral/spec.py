@@ -192,14 +192,14 @@ SPECTRAL = DatasetSpec(
         Variable(
             "p_strict",
             (PART, FEATURE, LAYER, HEAD),
-            "p-value (van Elteren) within the stricter strata, which have alike answer lengths as well",
+            "p-value (van Elteren) within the stricter strata, whose answers have similar lengths as well",
             dtype="float32",
             required=False,
         ),
         Variable(
             "q_strict",
             (PART, FEATURE, LAYER, HEAD),
-            "q-value within the stricter strata, which have alike answer lengths as well",
+            "q-value within the stricter strata, whose answers have similar lengths as well",
             dtype="float32",
             required=False,
         ),
