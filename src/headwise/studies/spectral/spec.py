@@ -58,6 +58,11 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     )  # fmt: skip
 
 
+def _per_head(name: str, long_name: str, *, interval: bool = False, required: bool = True) -> Variable:
+    dims = (PART, FEATURE, LAYER, HEAD)
+    return Variable(name, dims, long_name, dtype="float32", interval=interval, required=required)
+
+
 DETECTION = DatasetSpec(
     name="detection",
     question="How well can wrong answers be detected?",
@@ -136,72 +141,30 @@ SPECTRAL = DatasetSpec(
         "https://arxiv.org/abs/2502.17598",
     ),
     variables=(
-        Variable(
-            "p",
-            (PART, FEATURE, LAYER, HEAD),
-            "p-value (two-sided Mann-Whitney U) of the feature, wrong against correct answers",
-            dtype="float32",
+        _per_head("p", "p-value (two-sided Mann-Whitney U) of the feature, wrong against correct answers"),
+        _per_head("q", "q-value (Benjamini-Hochberg over the map) of the feature, wrong against correct answers"),
+        _per_head("effect", "AUROC of the single feature: above 0.5 it is larger in wrong answers", interval=True),
+        _per_head(
+            "p_matched", "p-value (van Elteren) with wrong answers compared with correct ones of the same length"
         ),
-        Variable(
-            "q",
-            (PART, FEATURE, LAYER, HEAD),
-            "q-value (Benjamini-Hochberg over the map) of the feature, wrong against correct answers",
-            dtype="float32",
+        _per_head("q_matched", "q-value with wrong answers compared with correct ones of the same length"),
+        _per_head("p_within", "p-value (van Elteren) within strata of similar questions", required=False),
+        _per_head(
+            "q_within", "q-value (Benjamini-Hochberg over the map) within strata of similar questions", required=False
         ),
-        Variable(
-            "effect",
-            (PART, FEATURE, LAYER, HEAD),
-            "AUROC of the single feature: above 0.5 it is larger in wrong answers",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable(
-            "p_matched",
-            (PART, FEATURE, LAYER, HEAD),
-            "p-value (van Elteren) with wrong answers compared with correct ones of the same length",
-            dtype="float32",
-        ),
-        Variable(
-            "q_matched",
-            (PART, FEATURE, LAYER, HEAD),
-            "q-value with wrong answers compared with correct ones of the same length",
-            dtype="float32",
-        ),
-        Variable(
-            "p_within",
-            (PART, FEATURE, LAYER, HEAD),
-            "p-value (van Elteren) within strata of similar questions",
-            dtype="float32",
-            required=False,
-        ),
-        Variable(
-            "q_within",
-            (PART, FEATURE, LAYER, HEAD),
-            "q-value (Benjamini-Hochberg over the map) within strata of similar questions",
-            dtype="float32",
-            required=False,
-        ),
-        Variable(
+        _per_head(
             "effect_within",
-            (PART, FEATURE, LAYER, HEAD),
             "AUROC of the single feature within strata of similar questions",
-            dtype="float32",
             interval=True,
             required=False,
         ),
-        Variable(
+        _per_head(
             "p_strict",
-            (PART, FEATURE, LAYER, HEAD),
             "p-value (van Elteren) within the stricter strata, whose answers have similar lengths as well",
-            dtype="float32",
             required=False,
         ),
-        Variable(
-            "q_strict",
-            (PART, FEATURE, LAYER, HEAD),
-            "q-value within the stricter strata, whose answers have similar lengths as well",
-            dtype="float32",
-            required=False,
+        _per_head(
+            "q_strict", "q-value within the stricter strata, whose answers have similar lengths as well", required=False
         ),
         Variable("share", (PART, FEATURE), "share of heads with p < 0.05"),
         Variable("share_matched", (PART, FEATURE), "share of heads with p < 0.05 among answers of the same length"),
