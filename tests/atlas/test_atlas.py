@@ -159,3 +159,8 @@ def test_renamed_names_still_work_with_a_warning(atlas):
         assert atlas.state == atlas.fingerprint
     with pytest.warns(DeprecationWarning, match="Atlas.origins is now Atlas.provenances"):
         assert atlas.origins() == atlas.provenances()
+
+
+def test_missing_metadata_is_not_called_damaged(tmp_path):
+    with pytest.raises(AtlasError, match="is missing; give the folder of an atlas, or run the same headwise build"):
+        Atlas(tmp_path).studies  # noqa: B018

@@ -252,9 +252,11 @@ class LocalStore:
         try:
             found = self.metadata()
         except ValueError as cause:
+            damaged = f"damaged ({cause}); delete that file and run"
+            problem = damaged if (self.folder / ROOT).exists() else "missing; give the folder of an atlas, or run"
             raise AtlasError(
-                f"The metadata {self.folder / ROOT} is damaged ({cause}); delete that file and run the same headwise build "
-                "again, which restores it from the studies' own folders."
+                f"The metadata {self.folder / ROOT} is {problem} the same headwise build again, which restores it from the "
+                "studies' own folders."
             ) from cause
         if found is None:
             raise AtlasError(f"There is no atlas at {self.folder}; make one with headwise build -o {self.folder}.")
