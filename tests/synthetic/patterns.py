@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.instruments import PATTERN_STATISTICS
-from headwise.studies.patterns.finalize import finalize
+from headwise.studies.patterns.measure import finalize
 from synthetic.origin import provenance
 
 TOKENS = ("<s>", "The", " cat", " that", " the", " dog", " had", " chased", " slept", " under", " the", " table", ",", " and",

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from headwise.studies.sparsity.finalize import finalize
-from headwise.studies.sparsity.measure import rules_of
+from headwise.studies.sparsity.measure import finalize, rules_of
 from headwise.studies.sparsity.spec import SparsityOptions
 from synthetic.origin import provenance
 

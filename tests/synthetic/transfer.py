@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from headwise.studies.transfer.finalize import finalize
+from headwise.studies.transfer.measure import finalize
 from headwise.studies.transfer.spec import TransferOptions
 from synthetic.origin import provenance
 

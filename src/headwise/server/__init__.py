@@ -1,6 +1,6 @@
 """The explorer: a web server for atlases, with a live page where a model is loaded. Needs the extra [web].
 
-Import order: registry, model_host, guard; responses; live_routes, pages; app; serving.
+Import order: registry, model_host, guard; responses; live_routes; app; serving.
 """
 
 from headwise.core.errors import ModelError

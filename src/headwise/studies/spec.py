@@ -2,8 +2,8 @@
 
     studies/<name>/
       spec.py       the StudySpec: question, method, options, inputs, cost, and the Datasets it produces
-      measure.py    prepare(model, inputs, options) -> StudyRun: what the model is shown and what is observed
-      finalize.py   readings -> Datasets; a pure function
+      measure.py    prepare(model, inputs, options) -> StudyRun: what the model is shown, what is observed, and `finalize`,
+                    a pure function from readings to Datasets (in a finalize.py of its own where it is long)
       figure.py     figure(dataset, **options) -> Figure
       words.py      describe(dataset) -> Description
       heads.py      head_sets(dataset): which heads the study names; its facts in a head's report (optional)

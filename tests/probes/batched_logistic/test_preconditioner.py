@@ -2,8 +2,8 @@
 
 import torch
 
-from headwise.probes.batched_logistic.preconditioner import RANK, precondition, sketch_curvature
 from headwise.probes.batched_logistic.problems import ProblemBatch
+from headwise.probes.batched_logistic.solver import RANK, precondition, sketch_curvature
 
 
 def drawn(cells=2, rows=300, width=150):

@@ -11,10 +11,9 @@ from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
-from headwise.studies.functions.finalize import _importance, direction, elbow, finalize
+from headwise.studies.functions.finalize import _importance, depth_of_wording, direction, elbow, finalize
 from headwise.studies.functions.probe_quality import ProbeData, question_folds, single_head_probes
 from headwise.studies.functions.spec import FunctionsOptions
-from headwise.studies.functions.wording import depth_of_wording
 from headwise.studies.registry import dataset_spec
 
 NAMES = ("alpha", "beta", "gamma")

@@ -15,7 +15,6 @@ from headwise.corpora import Passage, Passages, delimiter_ids
 from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
-from headwise.studies.profile import finalize
 from headwise.studies.profile import measure as study
 
 KINDS = ("sink", "previous", "diagonal", "induction", "duplicate")  # planted, and a statistic of the same name
@@ -93,7 +92,7 @@ def test_moved_is_what_was_written_over_what_was_read(profile: xr.Dataset) -> No
 def test_induction_and_duplicate_are_found_at_any_period(planted: Model, period: int, tmp_path: Path) -> None:
     options = {"profile": ProfileOptions(repeats=4, period=period, seed=period)}
     profile = build(planted, ["profile"], data=tiny_passages(2), output=tmp_path / "atlas", options=options)["profile"]
-    for kind in finalize.ON_REPEATS:
+    for kind in study.ON_REPEATS:
         assert found(profile, kind) == [PLANTED[kind]]
         assert float(of(profile.per_example, kind).sel(statistic=kind).min()) > 0.99
 
@@ -138,7 +137,7 @@ def test_repeats_give_induction_and_duplicate_and_texts_give_the_rest(profile: x
     on_repeats = profile.register == "repeats"
     for statistic in STATISTICS:
         known = profile.per_example.sel(statistic=statistic).notnull()
-        assert bool((known == (on_repeats == (statistic in finalize.ON_REPEATS))).all()), statistic
+        assert bool((known == (on_repeats == (statistic in study.ON_REPEATS))).all()), statistic
 
 
 def test_intervals_are_those_of_the_mean(profile: xr.Dataset) -> None:
@@ -168,7 +167,7 @@ def test_uniform_is_the_closed_form(planted: Model, profile: xr.Dataset) -> None
         )  # fmt: skip
     expected = {name: np.mean([text[name] for text in texts]) for name in texts[0]}
     period = ProfileOptions().period
-    expected |= dict.fromkeys(finalize.ON_REPEATS, np.mean(1 / np.arange(period + 2, 2 * period + 2)))
+    expected |= dict.fromkeys(study.ON_REPEATS, np.mean(1 / np.arange(period + 2, 2 * period + 2)))
     for name, value in expected.items():
         np.testing.assert_allclose(profile.uniform.sel(statistic=name), value, rtol=1e-4, err_msg=name)
     assert bool(profile.uniform.sel(statistic="output_norm_ratio").isnull().all())
@@ -200,7 +199,7 @@ def test_another_seed_shows_other_repeats_and_the_same_texts(tiny: Model, passag
         )
     for statistic in STATISTICS:
         equal = np.array_equal(*(one.sel(statistic=statistic) for one in maps))
-        assert equal == (statistic not in finalize.ON_REPEATS), statistic
+        assert equal == (statistic not in study.ON_REPEATS), statistic
 
 
 def test_batches_change_nothing_that_matters(planted: Model, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import POSITIONS
 from headwise.studies.registry import dataset_spec, default_studies, with_dependencies
 from headwise.studies.samples import measure as sampling
-from headwise.studies.samples.finalize import finalize
+from headwise.studies.samples.measure import finalize
 from headwise.studies.samples.spec import SamplingOptions
 
 WORDS = " ".join(words for words, _ in REGISTERS.values()).split()

@@ -11,7 +11,7 @@ from headwise.core.errors import DataError
 from headwise.instruments import PARTS
 from headwise.stats import minimum_detectable_auroc
 from headwise.studies.spectral import detection, measure
-from headwise.studies.spectral.finalize import FEATURE_INFO, head_tests
+from headwise.studies.spectral.measure import FEATURE_INFO, head_tests
 from headwise.studies.spectral.spec import SpectralOptions
 
 LAYERS, HEADS, K, N = 12, 8, 20, 240

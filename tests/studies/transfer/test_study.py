@@ -13,8 +13,7 @@ from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import check
 from headwise.studies import TransferOptions
 from headwise.studies.registry import dataset_spec
-from headwise.studies.transfer.finalize import finalize
-from headwise.studies.transfer.measure import question_sets
+from headwise.studies.transfer.measure import finalize, question_sets
 
 
 @pytest.fixture(scope="module")

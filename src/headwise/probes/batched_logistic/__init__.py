@@ -7,7 +7,7 @@
 In reading order:
 
 - ``problems``: features shifted and scaled, the problems of all folds, and the products that they share;
-- ``preconditioner``: the directions in which the loss is most curved; ``solver``: conjugate gradients;
+- ``solver``: conjugate gradients, preconditioned by the directions in which the loss is most curved;
 - ``parallel_map``: one block per core; ``cells``: all cells, in blocks that fit into memory; ``probe``: one probe, as a
   scikit-learn estimator.
 """

@@ -8,7 +8,7 @@ features Z = (X - centre) / q, which is never formed,
 A step, for all problems at once:
 
     1. gradient  g = Z'(s (σ(m) - y)) + w / C              one product with X, shared by all problems of a cell
-    2. direction v = -M^-1 g + β v_before                  M: the cell's ``preconditioner``; β of Hestenes and Stiefel
+    2. direction v = -M^-1 g + β v_before                  M: preconditioner of the cell; β of Hestenes and Stiefel
     3. a = Z v + v_c                                       the other product
     4. the lowest point along v                            no product: the margins m + t a are known for every t
 
@@ -34,19 +34,48 @@ What did not help: starting every fold at the fit of all rows, or at the eighth 
 BFGS updates of any memory; each fold's own curvature within the sketch; a first sketch of every fourth row; β of Dai and
 Yuan or Polak and Ribière; products by oneDNN. Newton's steps with each fold's own Hessian would be few, but the matrices of
 one such step are 2 GFLOP, five times all the products here.
+
+The preconditioner is a low-rank sketch of X'DX: in which directions is the loss most curved? Activations vary a thousand
+times more in some directions than in others, and plain descent takes hundreds of steps.
+Nyström's sketch (Frangella, Tropp, Udell, arXiv 2110.02820) finds the largest directions from two products with a few
+vectors Ω, random ones at first. With D the curvature p (1 - p) of every row, a mean over the problems of a cell,
+
+    Y = X'D X Ω,     X'DX ≈ Y (Ω'Y)^-1 Y'  =  V λ V'
+
+The Hessian of a problem is about k X'DX + 1/C, k its own curvature over the mean; its inverse, in the sketch, is
+
+    M^-1 g  =  g / (k λ_r + 1/C)  +  V [1 / (k λ + 1/C) - 1 / (k λ_r + 1/C)] V' g
+
+with λ_r the smallest eigenvalue of the sketch (with half of it, two steps more). It only has to be roughly right: it changes
+how fast the optimum is reached, not where it is. One sketch serves all problems of a cell. D changes on the way, so the
+sketch is refreshed a few times, with Ω the directions of the last one: each refresh is also a step of a power iteration, and
+the directions approach the largest ones, which saves more steps than a sketch of higher rank. It costs two products with
+RANK columns.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from headwise.probes.batched_logistic.preconditioner import precondition, sketch_curvature
 from headwise.probes.batched_logistic.problems import Points, ProblemBatch, Problems
 
-__all__ = ["MAX_STEPS", "TOLERANCE", "Line", "MarginState", "Optimum", "minimise"]
+__all__ = [
+    "MAX_STEPS",
+    "RANK",
+    "TOLERANCE",
+    "CurvatureSketch",
+    "Line",
+    "MarginState",
+    "Optimum",
+    "minimise",
+    "precondition",
+    "sketch_curvature",
+]
+
 
 TOLERANCE = 1e-5
 MAX_STEPS = 1000
@@ -55,6 +84,53 @@ _SOLVED = -1.0
 _COMPACTION_RATIO = 0.9  # when at most this share of a list is unsolved, the solved problems are removed from it
 _MAX_LINE_TRIALS = 20
 _LINE_SLOPE_LEFT = 0.2  # how much of the slope may be left at the end of a line search
+
+
+RANK = 48
+_SHIFT = 1e-6  # of the largest eigenvalue: keeps the small system regular; removed again from the eigenvalues
+
+
+class CurvatureSketch(NamedTuple):
+    """The largest directions of each cell."""
+
+    vectors: Tensor
+    """(cell, feature, rank), orthonormal"""
+    values: Tensor
+    """(cell, rank), largest first"""
+
+
+def sketch_curvature(x: Tensor, curvature: Tensor, start: Tensor | None = None) -> CurvatureSketch:
+    """The sketch of points (cell, row, feature) with ``curvature`` (cell, row).
+
+    ``start`` (cell, feature, rank): the directions of an earlier sketch; None: random ones, from a fixed seed.
+    """
+    cells, rows, width = x.shape
+    rank = min(RANK, rows, width)
+    omega = _random_directions(width, rank).to(x).expand(cells, -1, -1) if start is None else start
+    projected = x @ omega  # (cell, row, rank)
+    weighted = projected * curvature[..., None]
+    y = (weighted.mT @ x).mT.double()  # (cell, feature, rank)
+    core = weighted.mT.double() @ projected.double()
+    shift = _SHIFT * core.diagonal(dim1=1, dim2=2).sum(dim=1)[:, None, None].clamp(min=1e-30)
+    lower = torch.linalg.cholesky((core + core.mT) / 2 + shift * torch.eye(rank, dtype=core.dtype, device=x.device))
+    half = torch.linalg.solve_triangular(lower.mT, y + shift * omega.double(), upper=True, left=False)
+    values, rotation = torch.linalg.eigh(half.mT @ half)
+    values, rotation = values.flip(1), rotation.flip(2)
+    vectors = half @ rotation / values.clamp(min=1e-300).sqrt()[:, None]
+    return CurvatureSketch(vectors.to(x.dtype), (values - shift[:, 0]).clamp(min=0).to(x.dtype))
+
+
+def precondition(batch: ProblemBatch, vectors: Tensor, inverse: Tensor, gradient: Tensor) -> Tensor:
+    """M^-1 of gradients (problem, feature); ``inverse`` (problem, rank): 1 / (k λ + 1/C); ``vectors`` (cell, ...)."""
+    rest = inverse[:, -1:]
+    inside = batch.product(gradient, vectors).mul_(inverse - rest)
+    return batch.product(inside, vectors.mT).addcmul_(rest, gradient)
+
+
+@cache
+def _random_directions(width: int, rank: int) -> Tensor:
+    """(feature, rank): random and orthonormal, the same ones each time."""
+    return torch.linalg.qr(torch.randn(width, rank, generator=torch.Generator().manual_seed(0)))[0]
 
 
 class Optimum(NamedTuple):

@@ -10,9 +10,11 @@ tokens; without it nearly every head would look like a sink.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+import numpy as np
 import torch
 import xarray as xr
 
@@ -24,9 +26,9 @@ from headwise.engines import Shard
 from headwise.instruments import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Structure, observe
+from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import Batch, observe_examples
-from headwise.studies.profile.finalize import finalize
 from headwise.studies.profile.spec import SPEC, ProfileOptions
 from headwise.studies.run import StudyRun
 
@@ -101,3 +103,47 @@ def _refuse_not_finite(structure: Structure, readings: xr.Dataset) -> None:
                 f"layer {layer.index} gives attention that is not a number; the model's dtype overflows or its weights "
                 "are damaged: load it with dtype=float32, or check the files"
             )
+
+
+ON_REPEATS = ("induction", "duplicate")  # measured on repeated random tokens; all others on texts
+STATISTIC_INFO = {  # statistic -> label, unit, definition
+    "entropy": (
+        "Entropy",
+        "",
+        "entropy of a row divided by the log of the number of visible keys (0: one key, 1: uniform)",
+    ),
+    "sink": ("First token (sink)", "", "weight on the first token of the text"),
+    "diagonal": ("Own token", "", "weight on the token itself"),
+    "previous": ("Previous token", "", "weight on the token before"),
+    "distance": ("Mean distance", "tokens", "how far back the head attends on average"),
+    "spread": ("Spread of distance", "tokens", "standard deviation of the distance within a row"),
+    "induction": ("Induction", "", "weight on the token that followed the earlier occurrence of this one"),
+    "duplicate": ("Duplicate token", "", "weight on the earlier occurrence of this token"),
+    "delimiter": ("Delimiters", "", "weight on punctuation and line ends, except the first token"),
+    "top1": ("Largest weight", "", "largest weight of a row"),
+    "output_norm_ratio": (
+        "Output norm (relative)",
+        "",
+        "norm of the head's output over the norm of the residual stream that it reads",
+    ),
+}
+
+
+def finalize(shards: Sequence[xr.Dataset]) -> xr.Dataset:
+    """All shards to one Dataset."""
+    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, STATISTIC, LAYER, HEAD)
+    used = readings.where((readings["register"] == REPEATS) == readings[STATISTIC].isin(ON_REPEATS))
+    interval = mean_interval(used["value"], EXAMPLE)
+    labels, units, definitions = zip(*(STATISTIC_INFO[name] for name in readings[STATISTIC].values), strict=True)
+    result = xr.Dataset(
+        {
+            "value": interval["mean"],
+            "low": interval["low"],
+            "high": interval["high"],
+            "uniform": used["uniform"].mean(EXAMPLE),
+            "per_example": used["value"],
+        }
+    ).astype(np.float32)
+    return result.assign_coords(
+        label=(STATISTIC, list(labels)), unit=(STATISTIC, list(units)), definition=(STATISTIC, list(definitions))
+    ).assign_attrs(title="Where each head attends", record=json.dumps(["value"]))

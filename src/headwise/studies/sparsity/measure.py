@@ -17,6 +17,7 @@ kernel would lose, not how fast it would be.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +27,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, RULE
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
 from headwise.instruments import AttentionDropEffects
@@ -34,10 +35,10 @@ from headwise.interventions import DropAttention
 from headwise.kernels import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
+from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs, cut_prompts
 from headwise.studies.passes import observe_examples
 from headwise.studies.run import StudyRun
-from headwise.studies.sparsity.finalize import finalize
 from headwise.studies.sparsity.spec import RULE_PATTERN, SPEC, SparsityOptions
 
 __all__ = ["prepare"]
@@ -102,3 +103,35 @@ def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
     """(batch,): mean over tokens of -log P(next token), in nats."""
     found = logs.gather(-1, ids[:, 1:, None])[..., 0]
     return -found.mean(-1).cpu().numpy()
+
+
+ENDS = {"": "mean", "_low": "low", "_high": "high"}
+
+
+def finalize(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.Dataset:
+    """All shards to one Dataset."""
+    readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, RULE, LAYER, HEAD)
+    found: dict[str, Any] = {}
+    paired = {"rise": readings["loss"] - readings["dense"], "kl": readings["kl"], "dense": readings["dense"]}
+    maps = {"change": readings["change"], "needed": readings["needed"]}
+    for name, values in (paired | maps).items():
+        interval = mean_interval(values, EXAMPLE)
+        found |= {f"{name}{suffix}": interval[part] for suffix, part in ENDS.items()}
+    for name in ("kept", "mass"):
+        found[name] = readings[name].mean(EXAMPLE)
+    for name in ("kept", "mass", "change"):  # over all heads
+        found[f"{name}_mean"] = readings[name].mean((LAYER, HEAD)).mean(EXAMPLE)
+    labels = {RULE: [rule.name for rule in rules], "kind": [rule.kind for rule in rules]}
+    return (
+        xr.Dataset(found)
+        .astype(np.float32)
+        .assign_coords(
+            {name: (RULE, np.array(values, dtype=object)) for name, values in labels.items()}
+            | {"strength": (RULE, np.array([rule.amount for rule in rules]))}
+        )
+        .assign_attrs(
+            title="Attention weights dropped at inference",
+            record=json.dumps(["needed", "change"]),
+            renormalised=int(all(rule.renormalise for rule in rules)),
+        )
+    )
