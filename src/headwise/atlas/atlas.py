@@ -26,7 +26,7 @@ from headwise.atlas import hub
 from headwise.atlas.format import ATTRS, ROOT, STUDY_NAME, check_is_atlas
 from headwise.atlas.head_table import heads
 from headwise.atlas.selection import select
-from headwise.atlas.storage import Location, open_location
+from headwise.atlas.storage.location import Location, open_location
 from headwise.atlas.store import copy_studies, open_store
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.provenance import Provenance
@@ -34,7 +34,7 @@ from headwise.core.schema import annotate, check, upgrade
 from headwise.studies.registry import dataset_spec, datasets, schema_of
 
 if TYPE_CHECKING:
-    from headwise.analysis import HeadReport
+    from headwise.analysis.head_facts import HeadReport
     from headwise.describe import Description
     from headwise.figures import Figure
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from headwise.atlas.decoding import ArrayNode, CorruptionError, check_node
-from headwise.atlas.storage import Location
+from headwise.atlas.storage.location import Location
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import Attribute, convert, parse
 

@@ -47,9 +47,8 @@ from headwise.atlas.format import (
     study_keys,
 )
 from headwise.atlas.local_store import refused
-from headwise.atlas.storage import ObjectStoreLocation
 from headwise.atlas.storage.lease import Lease, LeaseLostError, hold_lease
-from headwise.atlas.storage.objects import TaggedObject
+from headwise.atlas.storage.objects import ObjectStoreLocation, TaggedObject
 from headwise.core.errors import AtlasError
 
 __all__ = ["ObjectStore"]

@@ -16,7 +16,8 @@ import xarray as xr
 from headwise.atlas.format import ConsolidatedMetadata, NodeMetadata
 from headwise.atlas.local_store import LocalStore
 from headwise.atlas.object_store import ObjectStore
-from headwise.atlas.storage import Location, ObjectStoreLocation
+from headwise.atlas.storage.location import Location
+from headwise.atlas.storage.objects import ObjectStoreLocation
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
 

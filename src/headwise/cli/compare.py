@@ -52,8 +52,9 @@ def compare(
     Use it for dense and sparse, base and chat, or full-precision and quantised models. Models of different shape are compared
     by relative depth.
     """
-    from headwise.analysis import compare as compared
-    from headwise.analysis import comparison_figure, describe_comparison
+    from headwise.analysis.comparison import compare as compared
+    from headwise.analysis.comparison_panels import comparison_figure
+    from headwise.analysis.comparison_words import describe_comparison
     from headwise.atlas import Atlas
     from headwise.cli.options import split
     from headwise.cli.tables import print_table, save_table, write_file

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from headwise.analysis import HeadReport
+    from headwise.analysis.head_facts import HeadReport
     from headwise.analysis.head_sections import HeadSection
 
 
@@ -63,7 +63,7 @@ def heads(
 
     For a report on one head see headwise head.
     """
-    from headwise.analysis import default_columns, with_percentiles
+    from headwise.analysis.columns import default_columns, with_percentiles
     from headwise.atlas import Atlas, select
     from headwise.cli.options import split
     from headwise.cli.preflight import refuse_missing_studies, refuse_unquoted
@@ -128,7 +128,8 @@ def head(
     as_json: JsonOption = False,
 ) -> None:
     """Report one head across all studies: statistics with percentiles, relations, functions and similar heads."""
-    from headwise.analysis import describe_head, head_report
+    from headwise.analysis.head_text import describe_head
+    from headwise.analysis.report_builder import head_report
     from headwise.atlas import Atlas
     from headwise.cli.tables import write_file
 

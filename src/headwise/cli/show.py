@@ -36,7 +36,9 @@ def show(
 
     The figure of each study has its own options: headwise show ATLAS STUDY --help lists them.
     """
-    from headwise.analysis import AGREEMENT, agreement, agreement_figure
+    from headwise.analysis import agreement
+    from headwise.analysis.agreement import AGREEMENT
+    from headwise.analysis.agreement_display import agreement_figure
     from headwise.atlas import Atlas
     from headwise.figures import save
     from headwise.studies.present import figure_types, has_figure
@@ -66,7 +68,9 @@ show.command = FigureCommand  # type: ignore[attr-defined]
 
 def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
     """Describe the findings of a study in words; every number is computed from the atlas."""
-    from headwise.analysis import AGREEMENT, agreement, describe_agreement
+    from headwise.analysis import agreement
+    from headwise.analysis.agreement import AGREEMENT
+    from headwise.analysis.agreement_display import describe_agreement
     from headwise.atlas import Atlas
 
     opened = Atlas.open(atlas)
@@ -85,7 +89,7 @@ describe.examples = examples(  # type: ignore[attr-defined]
 
 def _refuse_unknown(study: str, atlas: Atlas) -> None:
     """Refuse a name that is neither a study, nor in this atlas, nor the agreement of its studies."""
-    from headwise.analysis import AGREEMENT
+    from headwise.analysis.agreement import AGREEMENT
 
     known = {*atlas.studies, *datasets(), AGREEMENT}
     if study not in known:

@@ -27,7 +27,7 @@ import xarray as xr
 from headwise.atlas.decoding import CorruptionError
 from headwise.atlas.disk import translate_read_errors
 from headwise.atlas.encoding import pack, unpack
-from headwise.atlas.storage import Location, open_location
+from headwise.atlas.storage.location import Location, open_location
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import parse
 from headwise.core.provenance import Provenance

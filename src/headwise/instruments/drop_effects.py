@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headwise.core.dims import RULE
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import SparsityRule, row_blocks, sparse_output
+from headwise.kernels.sparsify import SparsityRule, row_blocks, sparse_output
 from headwise.seam import AttentionCall
 
 NEEDED_MASS = 0.99  # of a row's weight

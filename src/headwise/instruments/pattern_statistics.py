@@ -45,7 +45,8 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, KEY, LAYER, PLACE, QUERY, STATISTIC
 from headwise.core.errors import SeamError
 from headwise.instruments.readings import HeadReadings, uniform_head
-from headwise.kernels import AttentionMask, ReductionRequest, Reductions
+from headwise.kernels.attention import AttentionMask
+from headwise.kernels.contract import ReductionRequest, Reductions
 from headwise.seam import AttentionCall, ForwardContext
 
 PATTERN_STATISTICS = ("diagonal", "first", "peak", "off_diagonal", "entropy", "active", "open", "mass")

@@ -44,7 +44,9 @@ from torch import Tensor, nn
 from headwise.core.dims import STATISTIC
 from headwise.core.errors import SeamError
 from headwise.instruments.readings import HeadReadings, uniform_head
-from headwise.kernels import AttentionMask, Gram, Match, ReductionRequest, Reductions
+from headwise.kernels.attention import AttentionMask
+from headwise.kernels.contract import Match, ReductionRequest, Reductions
+from headwise.kernels.norms import Gram
 from headwise.seam import AttentionCall, ForwardContext, OutputProjection, Structure, output_projections
 
 STATISTICS = (

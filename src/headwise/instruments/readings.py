@@ -19,7 +19,9 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER
 from headwise.core.errors import SeamError
-from headwise.kernels import Attention, AttentionMask, ReductionRequest, Reductions, reduce
+from headwise.kernels.attention import Attention, AttentionMask
+from headwise.kernels.contract import ReductionRequest, Reductions
+from headwise.kernels.dispatch import reduce
 from headwise.seam import (
     AttentionCall,
     ForwardContext,

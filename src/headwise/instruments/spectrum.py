@@ -48,8 +48,8 @@ from torch import Tensor
 from headwise.core.dims import PART, RANK, TOKEN
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings, PickedReadings
-from headwise.kernels import ReductionRequest
 from headwise.kernels.blocked import FLOOR
+from headwise.kernels.contract import ReductionRequest
 from headwise.seam import AttentionCall, ForwardContext
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headwise.core.dims import parse_heads
 from headwise.core.errors import DataError
-from headwise.kernels import SparsityRule, row_blocks, sparse_output
+from headwise.kernels.sparsify import SparsityRule, row_blocks, sparse_output
 from headwise.seam import AttentionCall, Intervention, Positions, Structure, check_positions, position_mask
 
 __all__ = ["Heads", "OnHeads", "PerExample", "ScaleHeads"]

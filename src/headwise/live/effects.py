@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
-from headwise.interventions import ScaleHeads
+from headwise.interventions.heads import ScaleHeads
 from headwise.live.response_schemas import Effect
 from headwise.model import ModelCard
 

@@ -37,8 +37,7 @@ from headwise.core.cancellation import CancelToken
 from headwise.core.dims import KEY, QUERY
 from headwise.core.errors import DataError
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import Attention, AttentionMask
-from headwise.kernels.attention import HIDDEN
+from headwise.kernels.attention import HIDDEN, Attention, AttentionMask
 from headwise.kernels.blocked import FLOOR, LogWeights
 from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 

@@ -30,8 +30,8 @@ from headwise.core.cancellation import CancelToken
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.corpora import delimiter_ids, has_chat_template
-from headwise.instruments import Profile
-from headwise.kernels import Attention
+from headwise.instruments.profile import Profile
+from headwise.kernels.attention import Attention
 from headwise.live import generation as gen
 from headwise.live.effects import (
     HeadFactors,

@@ -27,7 +27,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import cached_file
 
 from headwise.core.errors import ModelError
-from headwise.kernels import Attention, AttentionMask
+from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
 __all__ = ["FILE", "Training", "attend_gated", "gate_note", "gate_of", "put_gate", "register", "training", "write_gate"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwise.instruments import Patterns
+from headwise.instruments.patterns import Patterns
 from headwise.model import Model
 from headwise.notebook.pattern_view import PatternView
 from headwise.seam import observe

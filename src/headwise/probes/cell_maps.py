@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.errors import DataError
-from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.batched_logistic.cells import fit_cells
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.one_step import OneStepProbes, device_auroc, device_auroc_within, rounded
 from headwise.stats import Auroc, auroc_by_fold, shuffle_test

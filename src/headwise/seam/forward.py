@@ -22,7 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Attention, AttentionMask, ReductionRequest, reduce
+from headwise.kernels.attention import Attention, AttentionMask
+from headwise.kernels.contract import ReductionRequest
+from headwise.kernels.dispatch import reduce
 from headwise.model.gate import gate_of
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import CURRENT, installed

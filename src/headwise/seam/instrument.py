@@ -29,7 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import DataError
-from headwise.kernels import Attention, ReductionRequest, Reductions
+from headwise.kernels.attention import Attention
+from headwise.kernels.contract import ReductionRequest, Reductions
 
 if TYPE_CHECKING:
     import xarray as xr

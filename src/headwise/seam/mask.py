@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from headwise.core.errors import SeamError
-from headwise.kernels import AttentionMask
+from headwise.kernels.attention import AttentionMask
 from headwise.seam.instrument import ForwardContext
 
 

@@ -30,7 +30,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Attention
+from headwise.kernels.attention import Attention
 from headwise.model.gate import attend_gated, gate_of
 from headwise.seam.instrument import AttentionCall
 from headwise.seam.mask import parse_mask

@@ -21,7 +21,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
-from headwise.kernels import Gram
+from headwise.kernels.norms import Gram
 from headwise.model import load_parameter
 from headwise.seam.forward import paused
 from headwise.seam.instrument import AttentionCall, Instrument

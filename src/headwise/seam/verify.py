@@ -27,8 +27,8 @@ from torch import Tensor, nn
 
 from headwise.core.errors import HeadwiseError, SeamError
 from headwise.core.markup import card, table
-from headwise.kernels import Match, ReductionRequest, Reductions
 from headwise.kernels.blocked import FLOOR
+from headwise.kernels.contract import Match, ReductionRequest, Reductions
 from headwise.kernels.reference import reduce_weights
 from headwise.model import Model
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention

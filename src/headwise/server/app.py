@@ -33,7 +33,9 @@ import pandas as pd
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from headwise.analysis import Comparison, compare, comparison_figure, describe_comparison
+from headwise.analysis.comparison import Comparison, compare
+from headwise.analysis.comparison_panels import comparison_figure
+from headwise.analysis.comparison_words import describe_comparison
 from headwise.atlas.head_table import harmless_csv
 from headwise.core.dims import parse_head
 from headwise.core.errors import HeadwiseError

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from headwise.atlas import Atlas
-from headwise.atlas.storage import is_url
+from headwise.atlas.storage.location import is_url
 from headwise.web.content import Content
 
 __all__ = ["ALIAS", "AtlasRegistry", "ServedAtlas"]

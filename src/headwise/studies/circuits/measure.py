@@ -36,7 +36,7 @@ from headwise.core.errors import DataError, SeamError, StudyError
 from headwise.corpora import CIRCUIT_TASKS, TaskPairs, circuit_pairs
 from headwise.corpora.rows import digest_of
 from headwise.engines import Shard
-from headwise.instruments import RawHeadOutputs
+from headwise.instruments.outputs import RawHeadOutputs
 from headwise.model import Model, check_finite, is_offloaded
 from headwise.seam import Structure, observe
 from headwise.stats import t_half_width, wilson_interval

@@ -47,8 +47,8 @@ from torch import Tensor
 
 from headwise.core.errors import StudyError
 from headwise.corpora import TaskPairs
-from headwise.instruments import RawHeadOutputs
-from headwise.interventions import Replace
+from headwise.instruments.outputs import RawHeadOutputs
+from headwise.interventions.ablation import Replace
 from headwise.model import embedding
 from headwise.seam import Structure, observe
 from headwise.studies.circuits.graph import Graph, Record, Wiring, deltas, written

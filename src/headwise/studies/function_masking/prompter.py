@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.corpora import Step, answers_step, step_ids
-from headwise.interventions import PerExample
+from headwise.interventions.heads import PerExample
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers.endings import ending, text_of

@@ -34,7 +34,7 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, WIDTH
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import CORRECT, TRAIN, Step, judge_step, step_ids
 from headwise.engines import Shard
-from headwise.instruments import HeadOutputs
+from headwise.instruments.outputs import HeadOutputs
 from headwise.model import Model
 from headwise.seam import Structure, observe, output_projections
 from headwise.studies.answers.endings import ending, text_of

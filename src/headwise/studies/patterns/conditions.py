@@ -19,7 +19,7 @@ from typing import Any
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, StudyError
 from headwise.corpora import Passages
-from headwise.interventions import ScaleHeads
+from headwise.interventions.heads import ScaleHeads
 from headwise.model import Model, is_offloaded, load, packaged_adapter
 from headwise.seam import Intervention, Structure
 

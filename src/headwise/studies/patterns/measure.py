@@ -33,8 +33,8 @@ from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example
 from headwise.engines import Shard
-from headwise.instruments import MapComparison, Patterns, PatternStatistics, PooledMaps
-from headwise.instruments.pattern_statistics import COMPARED
+from headwise.instruments.pattern_statistics import COMPARED, MapComparison, PatternStatistics
+from headwise.instruments.patterns import Patterns, PooledMaps
 from headwise.model import Model, check_finite
 from headwise.seam import Instrument, observe
 from headwise.stats import mean_interval, paired_changes

@@ -33,7 +33,7 @@ from headwise.core.errors import DataError, SeamError
 from headwise.core.provenance import Provenance
 from headwise.corpora import BLIND, PUBLISHED, decode_ids
 from headwise.engines import Shard
-from headwise.instruments import Activations
+from headwise.instruments.activations import Activations
 from headwise.model import Model
 from headwise.seam import Structure
 from headwise.studies.inputs import StudyInputs, require_both_classes

@@ -29,7 +29,9 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WIDTH
 from headwise.corpora import Example, has_chat_template
-from headwise.instruments import Activations, AttentionReceived, HeadOutputs
+from headwise.instruments.activations import Activations
+from headwise.instruments.outputs import HeadOutputs
+from headwise.instruments.spectrum import AttentionReceived
 from headwise.model import Model
 from headwise.seam import Structure
 from headwise.studies.passes import Logits, Observed

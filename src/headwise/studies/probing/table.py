@@ -35,7 +35,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, STATISTIC
-from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.batched_logistic.cells import fit_cells
 from headwise.probes.cell_maps import CellMap, Strata, nested
 from headwise.stats import Auroc, AurocDifference, auroc, auroc_by_fold, delong_test
 from headwise.stats.stratified import auroc_within

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
-from headwise.probes.batched_logistic import LogisticProbe
+from headwise.probes.batched_logistic.probe import LogisticProbe
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.generalisation import group_topics
 from headwise.probes.one_step import OneStepProbes, device_auroc

@@ -23,7 +23,7 @@ from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import REPEATS, Example, Passages, delimiter_ids, repeated_random
 from headwise.engines import Shard
-from headwise.instruments import STATISTICS, Profile
+from headwise.instruments.profile import STATISTICS, Profile
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.stats import mean_interval

@@ -44,8 +44,8 @@ from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import SLOT, Example, Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
-from headwise.instruments import HeadOutputs, HeadValues
-from headwise.kernels import RankQuery, ov_logit_blocks, topk_hits
+from headwise.instruments.outputs import HeadOutputs, HeadValues
+from headwise.kernels.ov_logits import RankQuery, ov_logit_blocks, topk_hits
 from headwise.model import Model
 from headwise.seam import HeadWeights, Structure, observe, output_projections
 from headwise.studies.inputs import StudyInputs

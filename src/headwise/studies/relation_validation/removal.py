@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.corpora import SLOT, SingleTokenPairs
-from headwise.interventions import ScaleHeads
+from headwise.interventions.heads import ScaleHeads
 from headwise.model import Model
 from headwise.seam import Structure, observe
 

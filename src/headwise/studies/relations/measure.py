@@ -37,7 +37,7 @@ from headwise.core.dims import DRAW, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGE
 from headwise.core.errors import DataError
 from headwise.corpora import Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
-from headwise.kernels import RankQuery, TopkHits, ov_logit_blocks, salience, top_targets, topk_hits
+from headwise.kernels.ov_logits import RankQuery, TopkHits, ov_logit_blocks, salience, top_targets, topk_hits
 from headwise.model import Model, StoredModel
 from headwise.seam import HeadWeights, LayerWeights
 from headwise.studies.inputs import StudyInputs

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
 from headwise.corpora.normalisation import words
-from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.batched_logistic.cells import fit_cells
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import auroc_by_fold, auroc_rows
 from headwise.stats.permutation import permuted_labels

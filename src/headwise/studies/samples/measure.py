@@ -39,7 +39,7 @@ from headwise.core.provenance import Provenance
 from headwise.corpora import Questions, decode_ids
 from headwise.corpora.matching import CORRECT, WRONG
 from headwise.engines import Shard
-from headwise.instruments import Activations
+from headwise.instruments.activations import Activations
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.studies.answers import measure as answering

@@ -41,7 +41,7 @@ from scipy.special import expit
 
 from headwise.core.errors import DataError
 from headwise.corpora.matching import CORRECT, REFUSED, WRONG
-from headwise.probes.batched_logistic import fit_cells
+from headwise.probes.batched_logistic.cells import fit_cells
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import Auroc, auroc_by_fold, auroc_rows
 from headwise.stats.auroc import auroc_interval

@@ -30,9 +30,9 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.core.provenance import Provenance
 from headwise.engines import Shard
-from headwise.instruments import AttentionDropEffects
-from headwise.interventions import DropAttention
-from headwise.kernels import SparsityRule
+from headwise.instruments.drop_effects import AttentionDropEffects
+from headwise.interventions.heads import DropAttention
+from headwise.kernels.sparsify import SparsityRule
 from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.stats import mean_interval

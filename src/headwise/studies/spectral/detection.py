@@ -31,9 +31,10 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
-from headwise.instruments import PARTS
-from headwise.probes import Detector, TableOptions, detector_table
+from headwise.instruments.spectrum import PARTS
+from headwise.probes.detector import Detector
 from headwise.probes.generalisation import group_topics
+from headwise.probes.table import TableOptions, detector_table
 from headwise.studies.question_controls import question_controls
 
 NAME = "detection"

@@ -31,9 +31,10 @@ from headwise.core.errors import DataError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example
 from headwise.engines import Shard
-from headwise.instruments import PARTS, TOP_K, Activations, AnswerSpectrum
+from headwise.instruments.activations import Activations
+from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum
 from headwise.model import Model
-from headwise.probes import KS
+from headwise.probes.features import KS
 from headwise.seam import Structure
 from headwise.stats import (
     combine_ranks,

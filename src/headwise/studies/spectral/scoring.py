@@ -27,7 +27,8 @@ from headwise.core.markup import Html, bar, card, facts, paragraph
 from headwise.corpora import Question, Questions
 from headwise.engines import Shard
 from headwise.model import Model, load
-from headwise.probes import KS, Detector
+from headwise.probes.detector import Detector
+from headwise.probes.features import KS
 from headwise.seam import Structure
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
