@@ -64,7 +64,7 @@ def test_head_as_json_and_in_files(headwise, joined, tmp_path):
         (["describe", "{atlas}", "agrement"], "Did you mean 'agreement'?"),
         (["compare", "{atlas}", "nowhere"], "headwise build -o nowhere"),
         (["compare", "{atlas}", "{atlas}", "--study", "profil"], "Did you mean 'profile'?"),
-        (["compare", "{atlas}", "{atlas}", "-o", "x.gif"], ".png, .pdf, .svg, .csv, .parquet, .json"),
+        (["compare", "{atlas}", "{atlas}", "-o", "x.gif"], ".png, .pdf, .svg, .csv, .json, .parquet"),
     ],
 )
 def test_slips_are_told_in_one_sentence(headwise, joined, tmp_path, arguments, words):

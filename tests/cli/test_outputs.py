@@ -157,36 +157,6 @@ def test_formulas_are_text_in_a_csv(poisoned, tmp_path):
     assert re.search(r",-0\.5", text) and "'-0.5" not in text, "numbers stay numbers"
 
 
-WRITES = re.compile(
-    r"\.write_text\(|\.write_bytes\(|open\([^)]*[\"'][wxa]b?\+?[\"']|\.to_csv\(|\.to_parquet\(|\.savefig\("
-)
-DOORS = {
-    "core/files.py": "the door",
-    "core/cpu.py": "a cache of its own",
-    "atlas/disk.py": "the atlas's own door",
-    "cli/tables.py": "writes into the file that the door gives",
-    "cli/heads.py": "writes into the file that the door gives",
-    "cli/compare.py": "writes into the file that the door gives",
-    "figures/drawing/__init__.py": "writes into the file that the door gives",
-    "web/report.py": "writes into the file that the door gives",
-    "server/app.py": "a response",
-    "probes/detector_file.py": "writes a temporary file and renames it",
-    "training/checkpoints.py": "writes into a folder that is renamed",
-    "training/run.py": "training's log, next to its checkpoints",
-    "model/gate.py": "next to an adapter, in a folder that is renamed",
-    "studies/spectral/scoring.py": "a copy in a temporary folder",
-}
-
-
-def test_every_output_goes_through_the_door():
-    found = set()
-    for path in SOURCE.rglob("*.py"):
-        code = "\n".join(line for line in path.read_text().splitlines() if ">>>" not in line)
-        if WRITES.search(code):
-            found.add(path.relative_to(SOURCE).as_posix())
-    assert found - DOORS.keys() == set(), "write through headwise.core.files.output_file"
-
-
 def test_every_line_is_printed_by_the_terminals_door():
     for path in (SOURCE / "cli").glob("*.py"):
         lines = [line for line in path.read_text().splitlines() if ">>>" not in line and path.name != "terminal.py"]

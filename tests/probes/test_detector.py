@@ -242,7 +242,7 @@ class TestFiles:
 
     def test_a_place_that_cannot_be_written(self, saved, spectral, tmp_path):
         (tmp_path / "file").write_text("")
-        with pytest.raises(AtlasError, match="could not be written"):
+        with pytest.raises(AtlasError, match="is a file where a folder is needed"):
             Detector.load(saved).save(tmp_path / "file" / "detector")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -57,26 +58,23 @@ def compare(
     from headwise.analysis.comparison_words import describe_comparison
     from headwise.atlas import Atlas
     from headwise.cli.options import split
-    from headwise.cli.tables import print_table, save_table, write_file
-    from headwise.figures import save
+    from headwise.cli.tables import print_table, table_writers, write_file
 
     if columns is not None and (output is None or output.suffix not in FIGURES):
         raise DataError("--columns is for the figure; add -o FILE.png, or omit it.")
     found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), different_data=different_data or unlike)
     words = describe_comparison(found)
 
-    def draw(path: Path) -> None:
-        save(comparison_figure(found, columns=split(columns)).with_alt(words.short()), path)
+    def drawn(suffix: str) -> bytes:
+        from headwise.figures.drawing import render
 
-    def table(path: Path) -> None:
-        save_table(found.heads, path)
-
-    def everything(path: Path) -> None:
-        path.write_text(json.dumps(found.to_dict(), ensure_ascii=False), "utf-8")
+        return render(comparison_figure(found, columns=split(columns)).with_alt(words.short()), suffix)
 
     if output is not None:
-        figures = dict.fromkeys(FIGURES, draw)
-        write_file(output, {**figures, ".csv": table, ".parquet": table, ".json": everything})
+        figures = {suffix: partial(drawn, suffix) for suffix in FIGURES}
+        tables = table_writers(found.heads)
+        everything = {".json": lambda: json.dumps(found.to_dict(), ensure_ascii=False)}
+        write_file(output, {**figures, **tables, **everything})
         echo(output)
     elif as_json:
         echo(json.dumps(found.to_dict(top=top), ensure_ascii=False))

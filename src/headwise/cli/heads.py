@@ -135,21 +135,17 @@ def head(
 
     found = head_report(Atlas.open(atlas), name)
     if output is not None:
-        texts = {
+        texts: dict[str, Callable[[], str | bytes]] = {
             ".md": lambda: describe_head(found).markdown(level=1),
             ".txt": lambda: describe_head(found).text(),
             ".json": lambda: json.dumps(found.to_dict(), ensure_ascii=False, indent=1) + "\n",
         }
-        write_file(output, {suffix: _writer(text) for suffix, text in texts.items()})
+        write_file(output, texts)
         echo(output)
     elif as_json:
         echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _print(found)
-
-
-def _writer(text: Callable[[], str]) -> Callable[[Path], object]:
-    return lambda path: path.write_text(text(), "utf-8")
 
 
 def _print(report: HeadReport) -> None:

@@ -17,7 +17,7 @@ from headwise.atlas.head_table import harmless_csv
 from headwise.atlas.selection import nearest_columns
 from headwise.cli.terminal import DEFAULT_WIDTH, console, echo, marked
 from headwise.core.errors import DataError
-from headwise.core.files import output_file
+from headwise.core.files import write_output
 from headwise.core.printable import printable
 
 INDEX_COLUMNS = ("layer", "head")  # already in the name of a row
@@ -72,31 +72,33 @@ def _cell(value: Any) -> str:
 
 def save_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table as .csv, .json or .parquet, by suffix."""
+    write_file(path, table_writers(frame))
 
-    def parquet(path: Path) -> None:
+
+def table_writers(frame: pd.DataFrame) -> dict[str, Callable[[], str | bytes]]:
+    """The content of a file with this table, by suffix."""
+
+    def parquet() -> bytes:
         try:
-            frame.to_parquet(path)
+            return bytes(frame.to_parquet())
         except ImportError as error:
             raise DataError(
                 "writing .parquet needs the package pyarrow, which is not installed: pip install pyarrow, or write .csv."
             ) from error
 
-    def csv(path: Path) -> None:
-        harmless_csv(frame).to_csv(path)
-
-    def records(path: Path) -> None:
-        frame.reset_index().to_json(path, orient="records", indent=1)
-
-    write_file(path, {".csv": csv, ".json": records, ".parquet": parquet})
+    return {
+        ".csv": lambda: str(harmless_csv(frame).to_csv()),
+        ".json": lambda: str(frame.reset_index().to_json(orient="records", indent=1)),
+        ".parquet": parquet,
+    }
 
 
-def write_file(path: Path, writers: Mapping[str, Callable[[Path], object]]) -> None:
-    """Write a file with the writer of its suffix; an unknown suffix, a missing folder or a full disk is a user error."""
+def write_file(path: Path, writers: Mapping[str, Callable[[], str | bytes]]) -> None:
+    """Write the content for the file's suffix; an unknown suffix, a missing folder or a full disk is a user error."""
     if path.suffix not in writers:
         known = ", ".join(writers)
         raise DataError(f"-o takes a file that ends in {known}, not {path.suffix or 'a name without a suffix'!r}.")
-    with output_file(path) as temporary:
-        writers[path.suffix](temporary)
+    write_output(path, writers[path.suffix])
 
 
 def print_table(frame: pd.DataFrame) -> None:

@@ -22,13 +22,15 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-__all__ = ["Attribute", "Count", "Scalar", "convert", "parse"]
+__all__ = ["Attribute", "Count", "Finite", "Scalar", "convert", "parse"]
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 Attribute = str | int | float | bool | None | list[Scalar | list[Scalar]] | dict[str, Scalar | list[Scalar]]
 """what an attribute of an array or a group may hold"""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+"""a float that is neither NaN nor infinite"""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

@@ -27,6 +27,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import cached_file
 
 from headwise.core.errors import ModelError
+from headwise.core.files import write_output
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
@@ -135,4 +136,4 @@ def gate_note(adapter: str | Path, hub: dict[str, Any]) -> dict[str, Any] | None
 
 def write_gate(folder: str | Path, bias: float, **about: Any) -> None:
     """Write the gate file next to an adapter."""
-    (Path(folder) / FILE).write_text(json.dumps({"bias": bias, **about}, indent=2) + "\n", encoding="utf-8")
+    write_output(Path(folder) / FILE, json.dumps({"bias": bias, **about}, indent=2) + "\n")

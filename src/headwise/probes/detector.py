@@ -197,7 +197,15 @@ class Detector(BinaryClassifier):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Detector:
         """Read what ``save`` wrote; an AtlasError where it is missing, damaged, or of another version."""
-        parts = detector_file.read(path)
+        return cls._from_parts(detector_file.read(path))
+
+    @classmethod
+    def decode(cls, text: bytes, arrays: bytes, where: str) -> Detector:
+        """The same from the content of the two files, PATH.json and PATH.safetensors; ``where`` is PATH, for messages."""
+        return cls._from_parts(detector_file.decode(text, arrays, f"{where}.json", f"{where}.safetensors"))
+
+    @classmethod
+    def _from_parts(cls, parts: detector_file.DetectorParts) -> Detector:
         detector = cls(**{name: parts.about[name] for name in ("folds", "seed") if name in parts.about})
         detector.blocks_, detector.intercept_, detector.calibration_, detector.about_ = parts[:4]
         detector.classes_ = np.array([False, True] if parts.classes is None else parts.classes)

@@ -3,8 +3,8 @@
 The JSON holds the format and its version, the names, dims and shapes of the blocks, intercept, calibration, what it was
 fitted on, the classes where they are not false and true, and the SHA-256 of the arrays, so that a file of one detector is
 never read with the JSON of another; and, since version 2, its own SHA-256, so that a changed digit is detected. Numbers
-survive bit by bit (float64 arrays; JSON's shortest form that reads back the same). Each file is written to a temporary
-name and renamed.
+survive bit by bit (float64 arrays; JSON's shortest form that reads back the same). A detector may come from other people, so
+its JSON is read as the types below, and its sizes must be those of its arrays.
 """
 
 from __future__ import annotations
@@ -14,22 +14,57 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from headwise.core.errors import AtlasError
+from headwise.core.files import make_folder, write_output
+from headwise.core.parsing import Count, Finite, Scalar, convert, parse
 from headwise.probes.features import FittedBlock
 from headwise.probes.stacking import Platt
 
-__all__ = ["FORMAT", "VERSION", "read", "write"]
+__all__ = ["FORMAT", "VERSION", "decode", "read", "write"]
 
 FORMAT = "headwise-detector"
 VERSION = 2
 READABLE_VERSIONS = (1, 2)
+MAX_K = 100_000  # eigenvalues per head that a detector may ask for; no text has more tokens
+
+
+class _Block(msgspec.Struct):
+    dims: list[str]
+    shape: list[Count]
+    kind: Literal["", "k", "layer"]
+    choice: Annotated[int, msgspec.Meta(ge=0, le=MAX_K)]
+
+
+class _Calibration(msgspec.Struct):
+    slope: Finite
+    offset: Finite
+
+
+class _About(msgspec.Struct):
+    """What is read of it; whoever fits a detector may add more."""
+
+    folds: Annotated[int, msgspec.Meta(ge=2, le=1000)] | None = None
+    seed: Count | None = None
+    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_K)] | None = None
+    seen: dict[str, tuple[Finite, Finite]] | None = None
+
+
+class _Document(msgspec.Struct):
+    version: int
+    sha256: str
+    blocks: Annotated[dict[str, _Block], msgspec.Meta(min_length=1)]
+    intercept: Finite
+    calibration: _Calibration
+    about: dict[str, Any]
+    classes: Annotated[list[Scalar], msgspec.Meta(min_length=2, max_length=2)] | None = None
 
 
 class DetectorParts(NamedTuple):
@@ -73,14 +108,9 @@ def write(
         document["classes"] = classes
     text = json.dumps(document | {"seal": _seal(document)}, indent=1, allow_nan=False)
     json_path, arrays_path = _paths(path)
-    try:
-        json_path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(arrays_path, data)
-        _replace(json_path, text.encode())
-    except OSError as cause:
-        raise AtlasError(
-            f"The detector could not be written to {json_path}: {cause.strerror}; choose another location."
-        ) from cause
+    make_folder(json_path.parent)
+    write_output(arrays_path, data)
+    write_output(json_path, text)
 
 
 def read(path: str | os.PathLike[str]) -> DetectorParts:
@@ -89,40 +119,52 @@ def read(path: str | os.PathLike[str]) -> DetectorParts:
     for file in (json_path, arrays_path):
         if not file.is_file():
             raise AtlasError(f"There is no detector at {file}; fit one with headwise build --studies spectral.")
+    return decode(json_path.read_bytes(), arrays_path.read_bytes(), str(json_path), str(arrays_path))
+
+
+def decode(text: bytes, data: bytes, where: str, arrays_where: str) -> DetectorParts:
+    """A detector from the content of its two files; ``where`` they are is for messages."""
     try:
-        document = json.loads(json_path.read_bytes())
+        raw: dict[str, Any] = parse(text, dict[str, Any])
     except ValueError as cause:
-        raise _damaged(json_path, "it is not JSON") from cause
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise AtlasError(f"{json_path} is not a detector of Headwise; give the path that Detector.save was given.")
-    if document.get("version") not in READABLE_VERSIONS:
+        raise _damaged(where, f"it is not JSON ({cause})") from cause
+    if raw.get("format") != FORMAT:
+        raise AtlasError(f"{where} is not a detector of Headwise; give the path that Detector.save was given.")
+    if raw.get("version") not in READABLE_VERSIONS:
         raise AtlasError(
-            f"The detector {json_path} has version {document.get('version')}, and this Headwise reads version "
+            f"The detector {where} has version {str(raw.get('version'))[:40]}, and this Headwise reads version "
             f"{VERSION}; fit it again, or use the Headwise that wrote it."
         )
-    if document["version"] > 1 and document.pop("seal", None) != _seal(document):
-        raise _damaged(json_path, "it was changed after it was written")
-    data = arrays_path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != document.get("sha256"):
-        raise _damaged(arrays_path, f"it is not the file that {json_path.name} describes")
+    if raw["version"] != 1 and raw.pop("seal", None) != _seal(raw):
+        raise _damaged(where, "it was changed after it was written")
     try:
-        return _parts(document, load_arrays(data), arrays_path)
-    except (AttributeError, KeyError, TypeError, ValueError, SafetensorError) as cause:
-        raise _damaged(json_path, f"{type(cause).__name__}: {cause}") from cause
+        document: _Document = convert(raw, _Document)
+        convert(document.about, _About)
+    except ValueError as cause:
+        raise _damaged(where, str(cause)) from cause
+    if hashlib.sha256(data).hexdigest() != document.sha256:
+        raise _damaged(arrays_where, f"it is not the file that {Path(where).name} describes")
+    try:
+        arrays = load_arrays(data)
+    except (SafetensorError, ValueError, KeyError) as cause:
+        raise _damaged(arrays_where, str(cause)) from cause
+    blocks = {name: _fitted(name, one, arrays, arrays_where) for name, one in document.blocks.items()}
+    calibration = Platt(document.calibration.slope, document.calibration.offset)
+    return DetectorParts(blocks, document.intercept, calibration, document.about, document.classes)
 
 
-def _parts(document: dict[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> DetectorParts:
-    blocks = {}
-    for name, entry in document["blocks"].items():
-        mean, weights = arrays[f"{name}/mean"], arrays[f"{name}/weights"]
-        shape = tuple(entry["shape"])
-        if mean.shape != shape or weights.shape != shape or len(entry["dims"]) != len(shape):
-            raise _damaged(path, f"{name!r} has the shape {mean.shape} where {shape} was expected")
-        blocks[name] = FittedBlock(tuple(entry["dims"]), entry["kind"], int(entry["choice"]), mean, weights)
-    return DetectorParts(
-        blocks, float(document["intercept"]), Platt(**document["calibration"]), dict(document["about"]),
-        document.get("classes"),
-    )  # fmt: skip
+def _fitted(name: str, block: _Block, arrays: Mapping[str, np.ndarray], where: str) -> FittedBlock:
+    shape, found = tuple(block.shape), []
+    for part in (f"{name}/mean", f"{name}/weights"):
+        if part not in arrays:
+            raise _damaged(where, f"it has no array {part!r}")
+        array = arrays[part]
+        if array.shape != shape or len(block.dims) != len(shape):
+            raise _damaged(where, f"{name!r} has the shape {array.shape} where {shape} was expected")
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise _damaged(where, f"{part!r} holds what is not a number")
+        found.append(array)
+    return FittedBlock(tuple(block.dims), block.kind, block.choice, *found)
 
 
 def _seal(document: Mapping[str, Any]) -> str:
@@ -130,16 +172,10 @@ def _seal(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def _damaged(path: Path, why: str) -> AtlasError:
-    return AtlasError(f"The detector file {path} is damaged: {why}; fit the detector again.")
+def _damaged(where: str, why: str) -> AtlasError:
+    return AtlasError(f"The detector file {where} is damaged: {why}; fit the detector again.")
 
 
 def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    stem = os.fspath(path).removesuffix(".json").removesuffix(".safetensors")
+    stem = os.fspath(Path(path).expanduser()).removesuffix(".json").removesuffix(".safetensors")
     return Path(f"{stem}.json"), Path(f"{stem}.safetensors")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

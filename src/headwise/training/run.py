@@ -22,7 +22,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -34,6 +33,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headwise.core.errors import DataError, StudyError
+from headwise.core.files import make_folder, output_folder, write_output
 from headwise.model import Model, is_offloaded
 from headwise.model.adapters import base_digest
 from headwise.model.gate import put_gate, training, write_gate
@@ -89,7 +89,7 @@ def sparsify(
         (True, True)
     """
     recipe = recipe or SparsityRecipe()
-    folder = Path(output)
+    folder = Path(output).expanduser()
     require_unfinished(folder)
     if is_offloaded(model.hf):
         raise StudyError(f"Parts of {model.id} are offloaded, so it cannot be trained; load it on one device.")
@@ -100,7 +100,7 @@ def sparsify(
                 "headwise.training.read_texts(paths, model)."
             )
         given.check(recipe.length)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     run = _TrainingRun(model, texts, held_out, recipe, folder)
     end = min(recipe.steps, stop_at or recipe.steps)
     for step in range(run.start, end):
@@ -226,8 +226,9 @@ class _TrainingRun:
             "evaluations": self.evaluations,
             "final": final,
         }
-        write_model(self.student, self.folder)
-        (self.folder / "training.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+        with output_folder(self.folder) as temporary:
+            write_model(self.student, temporary)
+        write_output(self.folder / "training.json", json.dumps(record, indent=1))
 
     def save(self, step: int) -> None:
         """Write a checkpoint."""
@@ -250,24 +251,19 @@ def latest(folder: Path) -> Path | None:
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], optimiser: Any, state: dict[str, Any]) -> None:
     """Write a checkpoint and delete the previous ones."""
-    before = sorted(folder.glob("checkpoint-*"))
+    before = [*folder.glob("checkpoint-*"), *folder.glob(".headwise-*.tmp")]
     complete = folder / f"checkpoint-{step:06d}"
-    partial = complete.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_file(
-        {name: weight.detach().contiguous().cpu() for name, weight in weights.items()}, partial / "weights.safetensors"
-    )
     moments = {}
     for name, weight in weights.items():
         own = optimiser.state.get(weight, {})
         if "exp_avg" in own:
             moments[f"{name}/first"] = own["exp_avg"].contiguous().cpu()
             moments[f"{name}/second"] = own["exp_avg_sq"].contiguous().cpu()
-    save_file(moments, partial / "optimiser.safetensors")
-    (partial / "state.json").write_text(json.dumps({**state, "step": step}), encoding="utf-8")
-    shutil.rmtree(complete, ignore_errors=True)
-    os.replace(partial, complete)
+    with output_folder(complete) as temporary:
+        own_weights = {name: weight.detach().contiguous().cpu() for name, weight in weights.items()}
+        save_file(own_weights, temporary / "weights.safetensors")
+        save_file(moments, temporary / "optimiser.safetensors")
+        write_output(temporary / "state.json", json.dumps({**state, "step": step}))
     for path in before:
         if path != complete:
             shutil.rmtree(path, ignore_errors=True)
@@ -339,7 +335,7 @@ def _write_adapter(student: Student, folder: Path) -> None:
         "bias": "none",
         "inference_mode": True,
     }
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_output(folder / "adapter_config.json", json.dumps(config, indent=2) + "\n")
     half = {f"base_model.model.{name}": weight.detach().to("cpu", torch.float16).contiguous()
             for name, weight in student.weights.items()}  # fmt: skip
     save_file(half, folder / "adapter_model.safetensors", metadata={"format": "pt"})

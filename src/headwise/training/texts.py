@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.core.errors import DataError
+from headwise.core.files import make_folder, output_file
 from headwise.corpora.passages import parse_text_line
 from headwise.model import Model, tokenizer_digest
 from headwise.model.library_calls import silence_transformers
@@ -151,8 +152,9 @@ def _tokens(file: Path, model: Model, cache: Path | None) -> Tokens:
                 ids += [*row, tokenizer.eos_token_id]
     found = np.array(ids, dtype=np.int32)
     if cached is not None:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        np.save(cached, found, allow_pickle=False)
+        make_folder(cached.parent)
+        with output_file(cached) as temporary:
+            np.save(temporary, found, allow_pickle=False)
     return found
 
 

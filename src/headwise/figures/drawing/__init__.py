@@ -22,7 +22,7 @@ from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from headwise.core.errors import DataError
-from headwise.core.files import output_file
+from headwise.core.files import write_output
 from headwise.core.markup import Html, image
 from headwise.figures.drawing import maps, plots
 from headwise.figures.drawing.style import GREY, INK
@@ -71,9 +71,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, width: float = 7.2, dp
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"A figure cannot be written as {path.name!r}; end the name with one of {', '.join(SUFFIXES)}.")
-    with output_file(path) as temporary:
-        temporary.write_bytes(render(figure, suffix, width=width, dpi=dpi))
-    return path
+    return write_output(path, lambda: render(figure, suffix, width=width, dpi=dpi))
 
 
 def render(figure: Figure, suffix: str, *, width: float = 7.2, dpi: int = 300) -> bytes:

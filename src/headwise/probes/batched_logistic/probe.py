@@ -18,16 +18,19 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as save_arrays
 from sklearn.utils.validation import validate_data
 
 from headwise.core.errors import AtlasError
+from headwise.core.files import make_folder, write_output
+from headwise.core.parsing import Finite, Scalar, parse
 from headwise.probes.batched_logistic.problems import make_points, make_problems
 from headwise.probes.batched_logistic.solver import TOLERANCE, minimise
 from headwise.probes.estimator import BinaryClassifier, as_input_errors
@@ -37,6 +40,13 @@ __all__ = ["LogisticProbe"]
 Floats = NDArray[np.float64]
 
 FORMAT = "headwise-probe"
+_Classes = Annotated[list[Scalar], msgspec.Meta(min_length=2, max_length=2)]
+
+
+class _Settings(msgspec.Struct, forbid_unknown_fields=True):
+    C: Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+    class_weight: str | list[tuple[Scalar, Finite]] | None
+    standardise: bool
 
 
 class LogisticProbe(BinaryClassifier):
@@ -111,31 +121,38 @@ class LogisticProbe(BinaryClassifier):
         header = {"format": FORMAT, "version": "1", "settings": json.dumps(settings)}
         if self.classes_.dtype != bool:
             header["classes"] = json.dumps(self.classes_.tolist())
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            save_file({"coef": self.coef_, "intercept": self.intercept_}, path, metadata=header)
-        except OSError as cause:
-            raise AtlasError(
-                f"The probe could not be written to {path}: {cause.strerror}; choose another location."
-            ) from cause
+        make_folder(Path(path).parent)
+        write_output(path, save_arrays({"coef": self.coef_, "intercept": self.intercept_}, metadata=header))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LogisticProbe:
         """Read what ``save`` wrote."""
-        if not Path(path).is_file():
+        path = Path(path).expanduser()
+        if not path.is_file():
             raise AtlasError(f"There is no probe at {path}; give the path that LogisticProbe.save was given.")
         try:
             with safe_open(path, framework="numpy") as file:
                 header = file.metadata() or {}
                 if header.get("format") != FORMAT or header.get("version") != "1":
                     raise AtlasError(f"{path} is not a probe of this Headwise; fit it again, or give another file.")
-                settings = json.loads(header["settings"])
-                if isinstance(settings.get("class_weight"), list):
-                    settings["class_weight"] = dict(settings["class_weight"])
-                probe = cls(**settings)
-                probe.coef_, probe.intercept_ = file.get_tensor("coef"), file.get_tensor("intercept")
-                probe.classes_ = np.array(json.loads(header.get("classes", "[false, true]")))
-                probe.n_features_in_ = probe.coef_.shape[1]
-        except (SafetensorError, KeyError, ValueError, TypeError) as cause:
+                settings: _Settings = parse(header.get("settings", ""), _Settings)
+                classes: list[Scalar] = parse(header.get("classes", "[false, true]"), _Classes)
+                coef, intercept = file.get_tensor("coef"), file.get_tensor("intercept")
+        except (SafetensorError, ValueError) as cause:
             raise AtlasError(f"The probe file {path} is damaged: {cause}; fit the probe again.") from cause
+        if (
+            coef.ndim != 2
+            or coef.shape[0] != 1
+            or intercept.shape != (1,)
+            or not np.isfinite([*coef[0], *intercept]).all()
+        ):
+            raise AtlasError(
+                f"The probe file {path} is damaged: it does not hold one weight per feature; fit it again."
+            )
+        weight = settings.class_weight
+        named = dict(weight) if isinstance(weight, list) else weight
+        probe = cls(C=settings.C, class_weight=named, standardise=settings.standardise)
+        probe.coef_, probe.intercept_ = coef, intercept
+        probe.classes_ = np.array(classes)
+        probe.n_features_in_ = coef.shape[1]
         return probe

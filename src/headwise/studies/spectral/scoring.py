@@ -12,10 +12,8 @@ format is the one the detector was fitted with.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +35,6 @@ from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 
-MAX_K = 100_000  # eigenvalues per head that a detector may ask for
 HEADS_NAMED = 5  # with a score
 
 
@@ -184,7 +181,7 @@ class AnswerScorer:
         scored: dict[int, dict[str, Any]] = {}
         if nonempty.size:
             some = answers.isel({EXAMPLE: nonempty})
-            k = _number_of_eigenvalues(self.detector)
+            k = self.detector.about_.get("k", max(KS))
             readings = spectral.read(self._structure, some, SpectralOptions(k=k))
             known = {**detection.feature_sets(readings), **detection.baselines(readings, some)}
             explained = self.detector.explain({name: known[name] for name in self.detector.blocks_})
@@ -209,30 +206,12 @@ class AnswerScorer:
 
 def _detector(atlas: Atlas) -> Detector:
     """The detector that the spectral study wrote into an atlas, local or remote."""
-    names = [f"{detection.DETECTOR_FILE}{suffix}" for suffix in (".json", ".safetensors")]
-    if any(atlas.location.read(name) is None for name in names):
+    found = [atlas.location.read(f"{detection.DETECTOR_FILE}{suffix}") for suffix in (".json", ".safetensors")]
+    if found[0] is None or found[1] is None:
         raise AtlasError(
             f"{atlas.location} holds no detector; build one with headwise build --studies spectral -o {atlas.location}"
         )
-    if atlas.location.folder is not None:
-        return Detector.load(atlas.location.folder / detection.DETECTOR_FILE)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in names:
-            Path(folder, name).write_bytes(atlas.location.read(name) or b"")
-        try:
-            return Detector.load(Path(folder, detection.DETECTOR_FILE))
-        except AtlasError as error:
-            raise AtlasError(str(error).replace(folder, str(atlas.location))) from error
-
-
-def _number_of_eigenvalues(detector: Detector) -> int:
-    """The k that the detector was fitted with; AtlasError if its file names one that no study uses."""
-    k = detector.about_.get("k", max(KS))
-    if not isinstance(k, int) or not 1 <= k <= MAX_K:
-        raise AtlasError(
-            f"the detector's file says k={str(k)[:40]}, and no text has so many eigenvalues; fit it again."
-        )
-    return k
+    return Detector.decode(found[0], found[1], f"{atlas.location}/{detection.DETECTOR_FILE}")
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:
