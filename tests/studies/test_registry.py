@@ -37,7 +37,7 @@ def test_a_produced_dataset_is_built_by_its_study():
 
 
 def test_slow_studies_are_built_only_when_named():
-    assert set(studies()) - set(default_studies()) == {"samples", "transfer", "circuits", "sparsity"}
+    assert set(studies()) - set(default_studies()) == {"samples", "transfer", "causal", "circuits", "sparsity"}
     assert with_dependencies(["samples"]) == ["answers", "probing", "samples"]
 
 
@@ -45,7 +45,7 @@ def test_what_each_study_is_shown():
     inputs = {name: [study for study, spec in studies().items() if name in spec.inputs] for name in
               ("passages", "reference", "questions", "relations", "steps")}  # fmt: skip
     assert inputs == {
-        "passages": ["profile", "patterns", "sparsity"],
+        "passages": ["profile", "patterns", "causal", "sparsity"],
         "reference": ["patterns", "circuits"],
         "questions": ["answers", "samples"],
         "relations": ["relations", "relation_validation"],

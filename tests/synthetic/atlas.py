@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Atlas
+from synthetic.causal import causal_dataset
 from synthetic.detection import detection_dataset
 from synthetic.function_masking import function_masking_dataset
 from synthetic.functions import functions_dataset
@@ -29,6 +30,7 @@ HOSTILE = '</script><img src=x onerror="window.broken=1"><script>window.broken=1
 MAKERS = {
     "profile": profile_dataset,
     "patterns": patterns_dataset,
+    "causal": causal_dataset,
     "spectral": spectral_dataset,
     "detection": lambda layers, heads: detection_dataset(layers),
     "probing": probing_dataset,

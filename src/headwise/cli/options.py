@@ -118,8 +118,8 @@ StudiesOption = Annotated[
     str | None,
     typer.Option(
         "--studies",
-        help="Comma-separated names, such as profile,spectral. Default: all except samples, transfer, circuits and sparsity, "
-        "which take long.",
+        help="Comma-separated names, such as profile,spectral. Default: all except samples, transfer, causal, circuits and "
+        "sparsity, which take long.",
         show_default=False,
     ),
 ]

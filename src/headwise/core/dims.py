@@ -52,6 +52,8 @@ UNIT = "unit"  # what a circuit consists of: "heads" or "edges"
 CIRCUIT_SIZE = "circuit_size"  # one of several sizes of a circuit, from the smallest on
 RULE = "rule"  # a way to drop attention weights at inference, and how far
 AMOUNT = "amount"  # how much of a direction is added to a head
+ABLATION = "ablation"  # what a head's output is replaced by: "mean" or "resample"
+TOKEN_CLASS = "token_class"  # a kind of token that is predicted, such as "repeated" or "name"
 
 DIMS = frozenset(
     (
@@ -61,6 +63,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
+        ABLATION, TOKEN_CLASS,
     )
 )  # fmt: skip
 

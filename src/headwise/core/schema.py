@@ -40,6 +40,8 @@ SHARED_COORDINATES: Mapping[str, str] = {
     "token": "position in a text, or a named position",
     "rank": "index in a sorted list, 0 is the largest",
     "statistic": "statistic of a head's attention",
+    "ablation": "what the output of an ablated head is replaced by",
+    "token_class": "class of the predicted token",
     "feature": "feature that is tested or compared",
     "site": "hook point in a block at which an activation was read",
     "width": "entry of an activation vector",

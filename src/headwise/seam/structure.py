@@ -31,6 +31,7 @@ class Structure:
         self.card: ModelCard = getattr(model, "card", None) or ModelCard.from_config(self.hf.config)
         self.layers = decoder_layers(self.hf, self.card)
         self.decoder = parent_of(self.hf, self.layers)[0]
+        self.first_layer = 0  # layers before it do not run: their outputs are those of an earlier pass (`resume`)
 
     @classmethod
     def of(cls, model: Any) -> Structure:
@@ -113,8 +114,8 @@ def refuse_recomputing(structure: Structure) -> None:
 
 
 def refuse_unseen(structure: Structure, seen: Counter[int]) -> None:
-    """After a pass: every attention layer must have reached the seam exactly once."""
-    expected = set(structure.attention_layers)
+    """After a pass: every attention layer that runs must have reached the seam exactly once."""
+    expected = {layer for layer in structure.attention_layers if layer >= structure.first_layer}
     missing = sorted(expected - seen.keys())
     extra = sorted(seen.keys() - expected)
     twice = sorted(layer for layer, times in seen.items() if times > 1)

@@ -16,6 +16,7 @@ from headwise.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from headwise.studies.answers.spec import AnsweringOptions
     from headwise.studies.building import build
+    from headwise.studies.causal.spec import CausalOptions
     from headwise.studies.circuits.spec import CircuitsOptions
     from headwise.studies.function_masking.spec import FunctionMaskingOptions
     from headwise.studies.functions.spec import FunctionsOptions
@@ -45,6 +46,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         ".answers.spec": "AnsweringOptions",
         ".building": "build",
+        ".causal.spec": "CausalOptions",
         ".circuits.spec": "CircuitsOptions",
         ".function_masking.spec": "FunctionMaskingOptions",
         ".functions.spec": "FunctionsOptions",
@@ -68,6 +70,7 @@ __getattr__, __dir__ = lazy_exports(
 __all__ = [
     "AnswerScorer",
     "AnsweringOptions",
+    "CausalOptions",
     "CircuitsOptions",
     "FunctionMaskingOptions",
     "FunctionsOptions",

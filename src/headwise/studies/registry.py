@@ -32,6 +32,7 @@ ENTRY_POINTS = "headwise.studies"
 BUILT_IN = (
     "profile",
     "patterns",
+    "causal",
     "circuits",
     "sparsity",
     "answers",

@@ -1,0 +1,237 @@
+"""The causal study in words: which heads does the model need, for which tokens, and how well is that known?
+
+Sentences about single maps come from `describe.narrator`; keys of maps are the classes of tokens ("all", "repeated"). Numbers
+are of mean ablation, where nothing else is said.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS
+from headwise.describe import maps, narrator
+from headwise.describe.narrative import Narrative
+from headwise.describe.phrases import grid_of, model_of, size_of
+from headwise.describe.writer import Writer, listed
+from headwise.figures.head_maps import NamedMap
+from headwise.figures.provenance import provenance_of
+
+MAX_Q = 0.05
+NAMED = 3
+
+
+class CausalAccessor:
+    """The maps of mean ablation by class of tokens, (layer, head)."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = provenance_of(dataset)
+        self.layers, self.heads = ([int(name) for name in dataset[dim].values] for dim in (LAYER, HEAD))
+        self.classes = [str(name) for name in dataset[TOKEN_CLASS].values if self.map(str(name)).notnull().any()]
+        self.own = [name for name in self.classes if name != "all"]
+        self.checked = dataset["checked"].transpose(LAYER, HEAD).values
+        self.total = int(self.map("all").notnull().sum())
+        self.exact = int((self.checked != "").sum())
+
+    def map(self, key: str, variable: str = "effect", ablation: str = "mean") -> xr.DataArray:
+        return self.dataset[variable].sel({ABLATION: ablation, TOKEN_CLASS: key}).transpose(LAYER, HEAD)
+
+    def number(self, variable: str, key: str = "all", ablation: str = "mean") -> float:
+        return float(self.dataset[variable].sel({ABLATION: ablation, TOKEN_CLASS: key}))
+
+    def label(self, key: str) -> str:
+        return str(self.dataset["label"].sel({TOKEN_CLASS: key}).values)
+
+    def named(self, key: str) -> NamedMap:
+        low, high = self.map(key, "effect_low"), self.map(key, "effect_high")
+        return NamedMap(key, f"the effect on {self.label(key)}", self.map(key), low, high, unit="nats per token")
+
+    def needed(self, key: str) -> int:
+        """Heads without which the loss of the class rises at q < 0.05."""
+        return int(((self.map(key, "q") < MAX_Q) & (self.map(key) > 0)).sum())
+
+    def harmful(self, key: str) -> int:
+        return int(((self.map(key, "q") < MAX_Q) & (self.map(key) < 0)).sum())
+
+
+def _add_overview(writer: Writer, one: CausalAccessor) -> None:
+    prompts = writer.count(int(one.dataset.attrs["prompts"]), "prompts", "prompt")
+    length = writer.count(int(one.dataset.attrs["prompt_tokens"]), "prompt_tokens", "token")
+    tokens = writer.count(int(one.dataset["tokens"].sel({TOKEN_CLASS: "all"})), "tokens all", "predicted token")
+    what = "head" if one.dataset.attrs["unit"] == "head" else "group of heads that share keys"
+    writer.add(
+        "overview",
+        f"What {model_of(one)} ({size_of(writer, one)}) loses without each {what}: the rise of the next-token loss on "
+        f"{prompts} of {length} ({tokens}), in nats per token, when its output is replaced by its mean over texts.",
+    )
+    exact, total = writer.count(one.exact, "exact"), writer.count(one.total, "total", "head")
+    if one.exact < one.total:
+        writer.add(
+            "overview",
+            f"{exact} of {total} were ablated one at a time; the others have a second-order attribution, corrected by what "
+            "exact ablation gave for heads chosen at random.",
+        )
+    else:
+        writer.add("overview", f"All {total} were ablated one at a time.")
+
+
+def _add_axes(writer: Writer, one: CausalAccessor) -> None:
+    writer.add(
+        "axes", f"{grid_of(writer, one.layers, one.heads)}. All maps share one colour scale; red is a rise of the loss."
+    )
+    writer.add(
+        "axes", "Ranges in brackets are 95 % intervals over prompts and, for corrected heads, over the error of that."
+    )
+    for key in one.classes:
+        text = narrator.value_range(writer, one.named(key))
+        writer.add("axes", f"{text[0].upper()}{text[1:]}")
+
+
+def _add_details(writer: Writer, one: CausalAccessor) -> None:
+    """One entry per class: how well the model predicts it, and which heads it needs."""
+    for key in one.classes:
+        values = one.dataset.sel({TOKEN_CLASS: key})
+        tokens = writer.count(int(values["tokens"]), f"tokens {key}", "token")
+        loss = writer.number(float(values["loss"]), f"loss {key}")
+        label = one.label(key)
+        intro = f"{label[0].upper()}{label[1:]} ({values['definition'].values}; {tokens}, loss {loss})"
+        needed = writer.count(one.needed(key), f"needed {key}", "head")
+        harmful = one.harmful(key)
+        more = f", and it falls without {writer.count(harmful, f'harmful {key}', 'head')}" if harmful else ""
+        writer.add(
+            "detail",
+            f"{intro}: the loss rises without {needed} at q < 0.05{more}. {narrator.strongest_heads(writer, one.named(key))}.",
+        )
+
+
+def _add_observations(writer: Writer, one: CausalAccessor) -> None:
+    writer.add("observations", _matched(writer, one))
+    writer.add("observations", _specialised(writer, one))
+    every = [one.named(key) for key in one.classes]
+    part = maps.concentration(one.map("all").clip(min=0), top=narrator.TOP_SHARE)
+    if part is not None and one.total >= narrator.MIN_HEADS:
+        writer.add(
+            "observations",
+            f"{writer.percent(narrator.TOP_SHARE, 'constant')} of the heads ({writer.count(part.heads, 'top-heads all')}) have "
+            f"{writer.percent(part.share, 'top-share all')} of the sum of all rises (Gini coefficient "
+            f"{writer.fixed(part.gini, 'gini all')}).",
+        )
+    for entry in narrator.depth_trends(writer, every[:1]):
+        writer.add("observations", f"{entry[0].upper()}{entry[1:]}")
+    writer.add("observations", _resampled(writer, one))
+    writer.add("observations", _agreement(writer, one))
+
+
+def _matched(writer: Writer, one: CausalAccessor) -> str:
+    low, high = one.dataset["excess_low"], one.dataset["excess_high"]
+    known = int(low.notnull().sum())
+    if not known:
+        return ""
+    more, less = int((low > 0).sum()), int((high < 0).sum())
+    found = [f"{head.name} (+{writer.number(head.value, f'excess {head.name}')})" for head in _excess(one)]
+    named = f", most of all {listed(found)}" if found else ""
+    return (
+        f"Against the heads of the same layer that write about as much, {writer.count(more, 'more')} of "
+        f"{writer.count(known, 'compared', 'head')} are needed more (interval of the difference above 0){named}; "
+        f"{writer.count(less, 'less')} are needed less."
+    )
+
+
+def _excess(one: CausalAccessor) -> list[maps.HeadValue]:
+    dataset = one.dataset
+    return maps.strongest(dataset["excess"].where(dataset["excess_low"] > 0).transpose(LAYER, HEAD), NAMED)
+
+
+def _specialised(writer: Writer, one: CausalAccessor) -> str:
+    """The head with the largest effect of each class, where it is another than that of all tokens."""
+    (first,) = maps.strongest(one.map("all"), 1)
+    parts = []
+    for key in one.own:
+        (head,) = maps.strongest(one.map(key), 1)
+        if head.name != first.name and float(one.map(key, "effect_low").sel(layer=head.layer, head=head.head)) > 0:
+            parts.append(f"{head.name} for {one.label(key)} ({writer.number(head.value, f'value {key} {head.name}')})")
+    if not parts:
+        return ""
+    value = writer.number(first.value, f"value all {first.name}")
+    return f"The head needed most over all tokens is {first.name} ({value}); for some classes another one is: {listed(parts)}."
+
+
+def _resampled(writer: Writer, one: CausalAccessor) -> str:
+    if "resample" not in one.dataset[ABLATION].values or one.total < narrator.MIN_HEADS:
+        return ""
+    rho = writer.fixed(maps.rank_correlation(one.map("all"), one.map("all", ablation="resample")), "mean-resample")
+    means = [
+        writer.number(float(one.map("all", ablation=name).mean()), f"mean {name}") for name in ("mean", "resample")
+    ]
+    return (
+        f"With the output on another text put in instead of the mean, the rank correlation of effects is {rho}; a head "
+        f"costs {means[1]} nats per token on average, against {means[0]} with the mean."
+    )
+
+
+def _agreement(writer: Writer, one: CausalAccessor) -> str:
+    if not np.isfinite(one.number("agreement_random")):
+        return ""
+    random = int((one.checked == "random").sum())
+    rho = writer.fixed(one.number("agreement_random"), "agreement_random all")
+    first = writer.fixed(one.number("agreement_first_order"), "agreement_first_order all")
+    text = (
+        f"Over {writer.count(random, 'random', 'random head')}, attribution and exact ablation correlate in rank at {rho} "
+        f"(gradient times change alone: {first}); exact effects are {writer.fixed(one.number('slope'), 'slope all')} times the "
+        "attribution"
+    )
+    if np.isfinite(one.number("concordance")):
+        share = writer.percent(one.number("concordance"), "concordance all")
+        text += f", and {share} of pairs of heads of one layer are ordered alike"
+    worst = min(one.own, key=lambda key: _or_infinite(one.number("agreement_random", key)), default="")
+    if worst and np.isfinite(one.number("agreement_random", worst)):
+        low = writer.fixed(one.number("agreement_random", worst), f"agreement_random {worst}")
+        text += f". The correlation is lowest for {one.label(worst)} ({low})"
+    return f"{text}."
+
+
+def _or_infinite(value: float) -> float:
+    return value if np.isfinite(value) else float("inf")
+
+
+def _add_caveats(writer: Writer, one: CausalAccessor) -> None:
+    if one.exact < one.total:
+        rest = writer.count(one.total - one.exact, "corrected", "head")
+        error = one.number("error")
+        missed = f" (over the random heads it misses {writer.fixed(error, 'error all')} of their standard deviation)"
+        writer.add(
+            "caveats",
+            f"The numbers of {rest} are corrected attributions, an approximation{missed if np.isfinite(error) else ''}: "
+            "--set causal.exact=all ablates every head.",
+        )
+    writer.add(
+        "caveats",
+        "Heads are ablated one at a time: a head whose work others take over shows no effect, and effects of several heads do "
+        "not add up. Mean outputs occur on no text, so a part of the rise may come from that.",
+    )
+    rare = [key for key in one.own if float(one.dataset["tokens"].sel({TOKEN_CLASS: key})) < 100]
+    if rare:
+        writer.add(
+            "caveats", f"Fewer than {writer.count(100, 'constant')} tokens: {listed(one.label(key) for key in rare)}."
+        )
+
+
+def _headline(writer: Writer, one: CausalAccessor) -> str:
+    needed, total = writer.count(one.needed("all"), "needed all"), writer.count(one.total, "total", "head")
+    heads = [
+        f"{head.name} ({writer.number(head.value, f'value all {head.name}')} nats per token)"
+        for head in maps.strongest(one.map("all"), NAMED)
+    ]
+    who = f"The loss of {model_of(one)} rises without {needed} of {total}, one at a time (q < 0.05)"
+    return f"{who}; most without {listed(heads)}."
+
+
+describe = Narrative(
+    "What the model loses without each head",
+    CausalAccessor,
+    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    _headline,
+)

@@ -1,0 +1,71 @@
+"""From readings to the map: ratios, the correction of attributions, coverage and false discoveries under a null."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from synthetic.causal import FOR_REPEATED, NEEDED, SLOPE, causal_dataset, causal_shard
+
+from headwise.studies.causal.finalize import _ratio, calibrate, finalize, matched_heads
+from headwise.studies.head_sets import head_set_maps
+
+
+def test_an_effect_is_a_ratio_with_an_interval_over_texts():
+    sums, tokens = np.array([2.0, 6.0, 1.0]), np.array([1.0, 3.0, 2.0])
+    found = _ratio(sums, tokens)
+    assert float(found.value) == pytest.approx(1.5)
+    residuals = (sums - 1.5 * tokens) / 2
+    assert float(found.half) == pytest.approx(4.30265 * residuals.std(ddof=1) / np.sqrt(3), rel=1e-4)
+    only = _ratio(np.zeros(4), np.zeros(4))  # a class without tokens
+    assert np.isnan(only.value) and np.isnan(only.p)
+
+
+def test_exact_effects_stay_and_the_others_are_corrected():
+    shard = causal_shard(12, 6)
+    found = finalize([shard.isel(example=slice(0, 7)), shard.isel(example=slice(7, None))])
+    one = found.sel(ablation="mean", token_class="all")
+    assert float(one["slope"]) == pytest.approx(SLOPE, rel=0.05)
+    rest = one["checked"].values == ""
+    np.testing.assert_allclose(one["effect"].values[rest], (one["slope"] * one["attribution"]).values[rest], rtol=1e-5)
+    place = [str(name) for name in shard["place"].values].index("L1H1")
+    exact = shard["exact"].sel(ablation="mean").isel(place=place).sum("token_class")
+    wanted = float(exact.sum() / shard["tokens"].sum())
+    assert float(one["effect"].sel(layer=NEEDED[0], head=NEEDED[1])) == pytest.approx(wanted, rel=1e-5)
+    repeated = found.sel(ablation="mean", token_class="repeated")["effect"].values
+    assert np.unravel_index(repeated.argmax(), repeated.shape) == FOR_REPEATED
+    assert float(found["rank"].sel(layer=1, head=1)) == 1
+    assert float(found["excess_low"].sel(layer=1, head=1)) > 0
+
+
+def test_the_correction_covers_heads_that_were_not_ablated():
+    """Exact effects follow the stated model: nine of ten intervals of the prediction hold the truth, or more."""
+    generator = np.random.default_rng(0)
+    inside = []
+    for _ in range(200):
+        a = generator.gamma(0.5, 0.02, 60) * generator.choice([1, 1, 1, -1], 60)
+        e = 0.7 * a + generator.normal(0, 0.03, 60) * np.sqrt(np.abs(a) + np.median(np.abs(a)))
+        fitted = calibrate(a[:20], e[:20])
+        half = 2.093 * np.sqrt(fitted.variance(a[20:]))
+        inside.append(np.abs(e[20:] - fitted.slope * a[20:]) <= half)
+    assert 0.92 < np.mean(inside) < 0.98
+
+
+def test_heads_without_effect_are_rarely_discovered():
+    """Under a complete null some head has q < 0.05 in at most 5 % of maps, up to the error of 60 simulated ones."""
+    found = []
+    for seed in range(30):
+        maps = finalize([causal_shard(8, 6, seed, needed=False, prompts=12)])
+        found += [bool((maps["q"].sel(token_class=name, ablation="mean") < 0.05).any()) for name in ("all", "name")]
+    assert np.mean(found) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(found))
+
+
+def test_heads_are_matched_with_those_of_their_layer_that_write_as_much():
+    found = matched_heads(np.array([[1.0, 1.1, 9.0, 10.0, 100.0, 1.2], [1.0, np.nan, np.nan, np.nan, np.nan, np.nan]]))
+    assert found[0, 0] == [1, 5, 2, 3] and (1, 0) not in found
+
+
+def test_the_set_is_what_the_model_needs():
+    (sets, _) = head_set_maps({"causal": causal_dataset(12, 6)})
+    member = {one.key: one.member for one in sets}
+    assert member["causal.all"][NEEDED] and not member["causal.name"][FOR_REPEATED]
+    assert member["causal.repeated"][FOR_REPEATED]
