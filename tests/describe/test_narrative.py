@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 import xarray as xr
@@ -12,21 +11,22 @@ from headwise.describe.narrative import Narrative
 from headwise.describe.writer import Writer
 
 
-class Reading:
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+def overview(writer: Writer, dataset: xr.Dataset) -> str:
+    return f"There are {writer.count(dataset.sizes['layer'], 'layers', 'layer')}."
 
 
-def add_overview(writer: Writer, reading: Reading) -> None:
-    writer.add("overview", f"There are {writer.count(reading.dataset.sizes['layer'], 'layers', 'layer')}.")
+def caveats(writer: Writer, _: xr.Dataset) -> Iterator[str]:
+    yield "It is small."
+    yield ""
+    yield f"It has {writer.count(1, 'one', 'caveat')} more."
 
 
-def add_caveats(writer: Writer, _: Reading) -> None:
-    writer.add("caveats", "It is small.")
-
-
-ACCOUNT = Narrative("A study", Reading, (add_overview, add_caveats), lambda writer, _: writer.count(7, "seven", "head"))
+NARRATIVE = Narrative(
+    "A study",
+    lambda dataset: dataset,
+    (overview, (), (), (), (caveats,)),
+    lambda writer, _: writer.count(7, "seven", "head"),
+)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,11 @@ ACCOUNT = Narrative("A study", Reading, (add_overview, add_caveats), lambda writ
     ],
 )
 def test_all_parts_speak_in_order_and_the_headline_last(attrs: dict[str, str], title: str) -> None:
-    words = ACCOUNT(xr.Dataset({"x": ("layer", [1, 2])}, attrs=attrs))
+    words = NARRATIVE(xr.Dataset({"x": ("layer", [1, 2])}, attrs=attrs))
     assert words.title == title
-    assert words.sections() == {"Overview": ["There are 2 layers."], "Caveats": ["It is small."]}
+    assert words.sections() == {
+        "Overview": ["There are 2 layers."],
+        "Caveats": ["It is small.", "It has 1 caveat more."],
+    }
     assert words.short() == "7 heads"
-    assert [number.source for number in words.numbers] == ["layers", "seven"]
+    assert [number.source for number in words.numbers] == ["layers", "one", "seven"]

@@ -8,19 +8,20 @@ where they are equal up to single precision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Sized
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
+from headwise.core.dims import HEAD, LAYER
 from headwise.describe.maps import HeadValue
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import model_name, provenance_of
 
 __all__ = [
-    "HasAnswers", "HasHeads", "HasOrigin", "answers_of", "best", "grid_of", "model_in", "model_of", "named",
-    "others_as_large", "size_of", "with_interval", "with_others",
+    "Accessor", "answers_of", "best", "grid_of", "model_in", "model_of", "named", "others_as_large", "size_of",
+    "with_interval", "with_others",
 ]  # fmt: skip
 
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-9  # single precision
@@ -28,31 +29,23 @@ MAX_NAMES = 4  # in a sentence; of more, only the number
 Name = TypeVar("Name")
 
 
-class HasOrigin(Protocol):
-    """An accessor that knows the provenance of its Dataset."""
+class Accessor:
+    """The parts of a study's Dataset by name; each study adds its own."""
 
-    @property
-    def origin(self) -> dict[str, Any]: ...
-
-
-class HasHeads(HasOrigin, Protocol):
-    """An accessor of layer x head maps."""
-
-    @property
-    def layers(self) -> Sized: ...
-
-    @property
-    def heads(self) -> Sized: ...
-
-
-class HasAnswers(HasOrigin, Protocol):
-    """An accessor of maps that compare wrong answers with correct ones."""
-
-    @property
-    def counts(self) -> Mapping[str, int]: ...
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self.dataset = dataset
+        self.origin: dict[str, Any] = provenance_of(dataset)
+        self.parameters: dict[str, Any] = self.origin.get("parameters", {})
+        self.data: dict[str, Any] = self.origin.get("data", {})  # what the model was shown
+        self.layers, self.heads = (
+            [int(name) for name in dataset[dim].values]
+            if dim in dataset.coords
+            else list(range(dataset.sizes.get(dim, 0)))
+            for dim in (LAYER, HEAD)
+        )
 
 
-def model_of(accessor: HasOrigin) -> str:
+def model_of(accessor: Accessor) -> str:
     """The model's id, or "the model" where it is unknown."""
     return model_name(accessor.origin) or "the model"
 
@@ -74,28 +67,36 @@ def grid_of(writer: Writer, layers: Sequence[int], heads: Sequence[int]) -> str:
     return f"{rows}; {columns}"
 
 
-def size_of(writer: Writer, accessor: HasHeads) -> str:
+def size_of(writer: Writer, accessor: Accessor) -> str:
     """Such as "30 layers of 9 heads"."""
     layers = writer.count(len(accessor.layers), "layers", "layer")
     return f"{layers} of {writer.count(len(accessor.heads), 'heads', 'head')}"
 
 
-def answers_of(writer: Writer, accessor: HasAnswers) -> str:
+def answers_of(writer: Writer, counts: Mapping[str, int]) -> str:
     """How many answers of each class."""
-    counts = accessor.counts
     if not {"wrong", "correct"} <= set(counts):
         return "wrong and correct answers"
     wrong, correct = writer.count(counts["wrong"], "count wrong"), writer.count(counts["correct"], "count correct")
     return f"{wrong} wrong and {correct} correct answers"
 
 
-def with_interval(writer: Writer, read: Callable[[str], float], variable: str, source: str = "") -> str:
+def with_interval(
+    writer: Writer,
+    read: Callable[[str], float],
+    variable: str,
+    source: str = "",
+    *,
+    write: Callable[[float, str], str] | None = None,
+) -> str:
     """A variable with its 95 % confidence interval, such as "0.83 (0.79 to 0.87)".
 
-    ``read`` gives ``variable``, ``variable_low`` and ``variable_high`` by name; ``source`` is added to their sources.
+    ``read`` gives ``variable``, ``variable_low`` and ``variable_high`` by name; ``source`` is added to their sources; ``write``
+    is a method of the writer, by default two decimals.
     """
     value, low, high = (
-        writer.fixed(read(f"{variable}{end}"), f"{variable}{end} {source}".strip()) for end in ("", "_low", "_high")
+        (write or writer.fixed)(read(f"{variable}{end}"), f"{variable}{end} {source}".strip())
+        for end in ("", "_low", "_high")
     )
     return f"{value} ({low} to {high})"
 

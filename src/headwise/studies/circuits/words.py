@@ -7,32 +7,20 @@ induction" is that variable at that task, "needed heads induction" the size need
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, TASK, UNIT
 from headwise.describe import maps
+from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.writer import Writer, listed
 
 MAX_NAMED = 3  # heads and edges per task
 MIN_SHARE = 0.001  # below which a circuit explains next to nothing
 GOOD_AGREEMENT = 0.8  # rank correlation between gradients and exact patching
-
-
-def describe(dataset: xr.Dataset) -> Description:
-    """The circuits in words."""
-    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _add_overview(writer, dataset)
-    _add_axes(writer, dataset)
-    for task in _tasks(dataset):
-        _add_task(writer, dataset, task)
-    _add_sizes(writer, dataset)
-    _add_ratios(writer, dataset)
-    _add_shared(writer, dataset)
-    _add_caveats(writer, dataset)
-    return writer.finish(_headline(writer, dataset))
 
 
 def _tasks(dataset: xr.Dataset) -> list[str]:
@@ -52,31 +40,29 @@ def _reference(dataset: xr.Dataset) -> str:
     return str(dataset["name"].values[1]) if dataset.sizes[CONDITION] > 1 else ""
 
 
-def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     tasks = writer.count(dataset.sizes[TASK], "tasks", "small task")
     compared = f", compared with {_reference(dataset)}" if _reference(dataset) else ""
-    writer.add("overview", f"The heads and edges that {model_in(dataset)} needs for {tasks}{compared}.")
+    yield f"The heads and edges that {model_in(dataset)} needs for {tasks}{compared}."
 
 
-def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
+def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     counts = json.loads(dataset.attrs["prompts"])
     ranking, measuring = (writer.count(counts[name], f"prompts {name}") for name in ("ranking", "measuring"))
-    writer.add(
-        "axes",
+    yield (
         "The score is the logit difference between right and wrong next tokens. Heads and edges are ranked by "
         f"their effect on it over {ranking} pairs of a clean and a corrupt prompt, by gradients between the two. On "
-        f"{measuring} other pairs those in the circuit run on the clean prompt and all else is as on the corrupt one.",
+        f"{measuring} other pairs those in the circuit run on the clean prompt and all else is as on the corrupt one."
     )
     goal = writer.percent(float(dataset.attrs["goal"]), "goal")
-    writer.add(
-        "axes",
+    yield (
         "A circuit explains the share of the clean-corrupt difference that it retains; the size needed is the smallest "
         f"measured one from which on that share stays at {goal}. Ranges in brackets are 95 % intervals over prompts. An edge "
-        "is all that one head, MLP or the logits read from one earlier head, MLP or the input.",
+        "is all that one head, MLP or the logits read from one earlier head, MLP or the input."
     )
 
 
-def _add_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
+def _task(writer: Writer, dataset: xr.Dataset, task: str) -> str:
     one = dataset.sel({TASK: task})
     first = one.isel({CONDITION: 0})
     accuracy = writer.percent(float(first["accuracy"]), f"accuracy {task}")
@@ -97,10 +83,10 @@ def _add_task(writer: Writer, dataset: xr.Dataset, task: str) -> None:
     if edges:
         named = (f"{name} ({writer.fixed(value, f'edge {task} {name}')})" for name, value in edges)
         text += f", and the edges from a head to a head or the logits {listed(named)}"
-    writer.add("detail", f"{text}.")
+    return f"{text}."
 
 
-def _add_sizes(writer: Writer, dataset: xr.Dataset) -> None:
+def _sizes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     """Sizes needed, and what as many at random explain."""
     for unit in _units(dataset):
         parts = []
@@ -113,11 +99,11 @@ def _add_sizes(writer: Writer, dataset: xr.Dataset) -> None:
         total = int(np.nanmax(dataset["size"].sel({UNIT: unit}).values))
         of = writer.count(total, f"all {unit}")
         goal = writer.percent(float(dataset.attrs["goal"]), "goal")
-        writer.add("observations", f"Of {of} {unit}, {goal} of the difference needs {listed(parts)}.")
-        _add_random(writer, dataset, unit)
+        yield f"Of {of} {unit}, {goal} of the difference needs {listed(parts)}."
+        yield _random(writer, dataset, unit)
 
 
-def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
+def _random(writer: Writer, dataset: xr.Dataset, unit: str) -> str:
     """The largest share that random circuits of at most the needed size explain, over tasks."""
     found = []
     for task in _tasks(dataset):
@@ -126,12 +112,13 @@ def _add_random(writer: Writer, dataset: xr.Dataset, unit: str) -> None:
         shares = one["random"].transpose(CIRCUIT_SIZE).values[within]
         if np.isfinite(shares).any():
             found.append(float(np.nanmax(shares)))
-    if found:
-        most = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
-        writer.add("observations", f"Random {unit}, up to the same number, explain at most {most} on any task.")
+    if not found:
+        return ""
+    most = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
+    return f"Random {unit}, up to the same number, explain at most {most} on any task."
 
 
-def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:
+def _ratios(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     if "ratio" not in dataset:
         return
     for unit in _units(dataset):
@@ -147,10 +134,10 @@ def _add_ratios(writer: Writer, dataset: xr.Dataset) -> None:
             parts.append(f"{ratio} times ({low} to {high}) for {_label(dataset, task)}")
         if parts:
             models = f"Compared with {_reference(dataset)}, {model_in(dataset)}"
-            writer.add("observations", f"{models} needs this multiple of its {unit}: {listed(parts)}.")
+            yield f"{models} needs this multiple of its {unit}: {listed(parts)}."
 
 
-def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
+def _shared(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     """Heads that are among the ten largest of several tasks."""
     if dataset.sizes[TASK] < 2:
         return
@@ -161,12 +148,12 @@ def _add_shared(writer: Writer, dataset: xr.Dataset) -> None:
     shared = sorted((name for name in among if len(among[name]) > 1), key=lambda name: -len(among[name]))
     if shared:
         parts = [f"{name} (of {writer.count(len(among[name]), f'tasks of {name}', 'task')})" for name in shared[:5]]
-        writer.add("observations", f"Among the ten largest effects of several tasks: {listed(parts)}.")
+        yield f"Among the ten largest effects of several tasks: {listed(parts)}."
     else:
-        writer.add("observations", "No head is among the ten largest effects of two tasks.")
+        yield "No head is among the ten largest effects of two tasks."
 
 
-def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     found = dataset["agreement"].isel({CONDITION: 0}).values
     low, high = (
         writer.fixed(float(each), f"agreement {name}")
@@ -174,26 +161,24 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
     )
     checked = writer.count(int(dataset["checked"].isel({CONDITION: 0}).max()), "checked", "head")
     word = "agrees well with" if found.min() >= GOOD_AGREEMENT else "agrees only in part with"
-    writer.add(
-        "caveats",
+    yield (
         f"The ranking by gradients {word} exact patching: Spearman's correlation over {checked} is {low} to {high} between "
-        "tasks. Shares and sizes are measured by exact patching.",
+        "tasks. Shares and sizes are measured by exact patching."
     )
-    writer.add(
-        "caveats",
+    yield (
         "Heads and edges are ranked by the absolute size of their effect, including those that work against the answer; tasks "
         "are templated, and a circuit holds for these prompts. MLPs are nodes of the graph of edges, and are not patched in "
-        "circuits of heads.",
+        "circuits of heads."
     )
     if dataset.attrs["no_edges"]:
-        writer.add("caveats", f"Edges were not measured: {dataset.attrs['no_edges']}.")
+        yield f"Edges were not measured: {dataset.attrs['no_edges']}."
     refused = json.loads(dataset.attrs["refused"])
     if refused:
-        writer.add("caveats", f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}.")
+        yield f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}."
     unsolved = json.loads(dataset.attrs["refused_by_reference"])
     if unsolved and _reference(dataset):
         parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in unsolved.items())
-        writer.add("caveats", f"{_reference(dataset)} does not solve: {parts}.")
+        yield f"{_reference(dataset)} does not solve: {parts}."
 
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
@@ -204,3 +189,17 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     count = writer.count(dataset.sizes[TASK], "tasks", "task")
     sizes = low if low == high else f"{low} to {high}"
     return f"{model_in(dataset)} needs {sizes} heads to retain {goal} of the clean-corrupt difference on {count}."
+
+
+describe = Narrative(
+    "Heads and edges that a task needs",
+    lambda dataset: dataset,
+    (
+        _overview,
+        _axes,
+        lambda writer, dataset: (_task(writer, dataset, task) for task in _tasks(dataset)),
+        (_sizes, _ratios, _shared),
+        _caveats,
+    ),
+    _headline,
+)

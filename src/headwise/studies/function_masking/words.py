@@ -8,8 +8,8 @@ Retrieval" is the accuracy with 16 heads masked.
 
 from __future__ import annotations
 
-import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import xarray as xr
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import best, model_of, with_interval
+from headwise.describe.phrases import Accessor, best, model_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.studies.function_masking.figure import MIN_STEPS, control, detectable, where_masked
 from headwise.studies.functions.figure import shown_functions
@@ -32,12 +32,11 @@ PUBLISHED = {
 }  # Llama-3.1-8B
 
 
-class MaskingAccessor:
+class MaskingAccessor(Accessor):
     """The parts of a masking Dataset by name."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.functions = shown_functions(dataset, None, "The function_masking study")  # in the figures' order
         self.masked = [name for name in self.functions if not self.of("reason", name)]
         self.augmented = [name for name in self.functions if not self.of("augment_reason", name)]
@@ -104,7 +103,7 @@ def _verdict(data: MaskingAccessor, low: float, high: float, p: float) -> str:
 # ---- overview, axes, caveats ----------------------------------------------------------------------------------------
 
 
-def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
+def _overview(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     factor = writer.number(float(data.dataset.attrs["factor"]), "factor")
     counts = listed(writer.number(int(count), "constant") for count in data.dataset[REMOVED].values)
     draws = writer.count(data.dataset.sizes[DRAW], "draws")
@@ -114,42 +113,38 @@ def _add_overview(writer: Writer, data: MaskingAccessor) -> None:
             f"up to {draws} control sets with as many heads in every layer, near in the norm of what they write and outside "
             "the set"
         )
-    writer.add(
-        "overview",
+    yield (
         f"What {model_of(data)} still answers correctly when a function's most important heads are masked (multiplied by "
         f"{factor} {where_masked(data.dataset)}): {counts} heads, against {against}, on held-out steps that the intact model "
-        "solves.",
+        "solves."
     )
     masked = writer.count(len(data.masked), "masked", "function")
-    writer.add("overview", f"{masked} of {writer.count(len(data.functions), 'functions')} were masked.")
-    if name := data.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The steps are those of '{name}'.")
+    yield f"{masked} of {writer.count(len(data.functions), 'functions')} were masked."
+    if name := data.data.get("name"):
+        yield f"The steps are those of '{name}'."
 
 
-def _add_axes(writer: Writer, data: MaskingAccessor) -> None:
-    writer.add(
-        "axes",
+def _axes(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
+    yield (
         f"The drop is the accuracy with {data.control} masked minus the accuracy with the function's heads masked; ranges in "
         "brackets are 95 % confidence intervals. An answer is right if it matches the correct answer, whatever the intact "
-        "model answers.",
+        "model answers."
     )
-    writer.add(
-        "axes",
+    yield (
         f"In the matrix, rows are functions whose {writer.count(data.size, 'size', 'head')} are masked, columns functions "
         "whose steps are answered. Augmenting adds to each head the direction from wrong to correct answers, alpha standard "
-        "deviations long.",
+        "deviations long."
     )
 
 
-def _add_caveats(writer: Writer, data: MaskingAccessor) -> None:
+def _caveats(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     counts = [int(data.of("masked_steps", name)) for name in data.masked]
     if counts and min(counts) < FEW_STEPS:
-        writer.add("caveats", f"Some accuracies are over only {writer.count(min(counts), 'fewest', 'step')}.")
-    writer.add(
-        "caveats",
+        yield f"Some accuracies are over only {writer.count(min(counts), 'fewest', 'step')}."
+    yield (
         "Only steps that the intact model solves are answered with heads masked, so a change can only lower the accuracy; the "
         f"{data.control} show by how much. Intervals cover other steps and other {data.control}, not another ranking of the "
-        "heads, and are not corrected for the number of functions, numbers of heads and amounts.",
+        "heads, and are not corrected for the number of functions, numbers of heads and amounts."
     )
     if data.ranked:
         ratios = data.dataset["norm_ratio"].values
@@ -157,21 +152,19 @@ def _add_caveats(writer: Writer, data: MaskingAccessor) -> None:
             low, high = (
                 writer.fixed(float(end(ratios)), f"{end.__name__} norm_ratio") for end in (np.nanmin, np.nanmax)
             )
-            writer.add(
-                "caveats",
+            yield (
                 f"What control sets write has {low} to {high} times the norm of what the functions' heads write. At most half "
-                "of a layer's heads are masked, so that others are left to compare with.",
+                "of a layer's heads are masked, so that others are left to compare with."
             )
     else:
-        writer.add(
-            "caveats",
+        yield (
             "An older version of the study made this: heads were ranked on the steps that are masked, and random heads are of "
-            "any layer, so that a drop may be due to depth alone; build it again with --redo functions,function_masking.",
+            "any layer, so that a drop may be due to depth alone; build it again with --redo functions,function_masking."
         )
     left_out = [f"{name} ({reason})" for name in data.functions if (reason := data.of("reason", name))]
     if left_out:
-        writer.add("caveats", f"Not masked: {listed(left_out)}.")
-    writer.add("caveats", "This is one model on one set of steps.")
+        yield f"Not masked: {listed(left_out)}."
+    yield "This is one model on one set of steps."
 
 
 def _headline(writer: Writer, data: MaskingAccessor) -> str:
@@ -199,7 +192,7 @@ def _headline(writer: Writer, data: MaskingAccessor) -> str:
 # ---- one entry per function -----------------------------------------------------------------------------------------
 
 
-def _add_details(writer: Writer, data: MaskingAccessor) -> None:
+def _details(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     for name in data.functions:
         if name in data.masked:
             parts = [f"{name}: {_steps(writer, data, name)} {_curve(writer, data, name)}"]
@@ -207,7 +200,7 @@ def _add_details(writer: Writer, data: MaskingAccessor) -> None:
         else:
             parts = [f"{name} was not masked: {data.of('reason', name)}."]
         parts.append(_augmented(writer, data, name))
-        writer.add("detail", " ".join(part for part in parts if part))
+        yield " ".join(filter(None, parts))
 
 
 def _steps(writer: Writer, data: MaskingAccessor, name: str) -> str:
@@ -292,11 +285,6 @@ def _augmented(writer: Writer, data: MaskingAccessor, name: str) -> str:
 
 
 # ---- observations ---------------------------------------------------------------------------------------------------
-
-
-def _add_observations(writer: Writer, data: MaskingAccessor) -> None:
-    for part in (_needed, _power, _published, _pooled, _specific, _matrix, _overlap, _raised, _hierarchy):
-        writer.add("observations", part(writer, data))
 
 
 def _needed(writer: Writer, data: MaskingAccessor) -> str:
@@ -441,6 +429,12 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
 describe = Narrative(
     "Accuracy without a function's heads",
     MaskingAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (
+        _overview,
+        _axes,
+        _details,
+        (_needed, _power, _published, _pooled, _specific, _matrix, _overlap, _raised, _hierarchy),
+        _caveats,
+    ),
     _headline,
 )

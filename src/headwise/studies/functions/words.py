@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +18,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import best, model_of, named, others_as_large, size_of, with_interval
+from headwise.describe.phrases import Accessor, best, model_of, named, others_as_large, size_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.studies.functions.figure import correlations, scale_of, shown_functions, worded
 
@@ -31,21 +31,16 @@ MIN_HELD_OUT_STEPS = 50  # with fewer, intervals are called wide
 MIN_ACCURACY = 0.5  # below, a function's features come mostly from wrong answers
 
 
-class FunctionsAccessor:
+class FunctionsAccessor(Accessor):
     """The parts of a functions Dataset by name. Maps are (layer, head)."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.functions = shown_functions(dataset, None, "The functions study")  # in the figures' order
-        self.layers = [int(layer) for layer in dataset[LAYER].values]
-        self.heads = [int(head) for head in dataset[HEAD].values]
         self.refused = [name for name in self.functions if bool(self.of("refused", name))]
         self.mapped = [name for name in self.functions if name not in self.refused]
         self.scale = scale_of(dataset)
-        self.owners: dict[
-            str, list[str]
-        ] = {}  # head -> the functions that it belongs to, heads of most functions first
+        self.owners: dict[str, list[str]] = {}  # head -> its functions, heads of most functions first
         for function in self.mapped:
             for head in sorted(self.selected(function)):
                 self.owners.setdefault(head, []).append(function)
@@ -92,36 +87,31 @@ def _n_functions(writer: Writer, data: FunctionsAccessor) -> str:
 # ---- overview, axes, caveats ----------------------------------------------------------------------------------------
 
 
-def _add_overview(writer: Writer, data: FunctionsAccessor) -> None:
+def _overview(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
     dataset = data.dataset
-    writer.add(
-        "overview",
+    yield (
         f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) carry which of {_n_functions(writer, data)}: how "
         "important each head is to a probe that predicts the function of a step from the outputs of all heads while the model "
-        "answers it.",
+        "answers it."
     )
     train, held_out = (writer.count(int(dataset[split].sum()), f"all {split}") for split in ("train", "held_out"))
     steps = writer.count(int(dataset.sizes[EXAMPLE]), "steps", "step")
     chains = writer.count(len(set(dataset["chain"].values.tolist())), "chains", "question")
     right = writer.percent(float(dataset["right"].mean()), "right")
-    writer.add(
-        "overview",
-        f"{steps} of {chains}, {train} for training and {held_out} held out; the model answers {right} of them correctly.",
-    )
-    if name := data.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The steps are those of '{name}'.")
+    yield f"{steps} of {chains}, {train} for training and {held_out} held out; the model answers {right} of them correctly."
+    if name := data.data.get("name"):
+        yield f"The steps are those of '{name}'."
     if left_out := json.loads(dataset.attrs.get("left_out", "{}")):
-        writer.add("overview", f"Left out: {'; '.join(left_out.values())}.")
+        yield f"Left out: {'; '.join(left_out.values())}."
 
 
-def _add_axes(writer: Writer, data: FunctionsAccessor) -> None:
+def _axes(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
     layers, heads, scale = data.layers, data.heads, data.scale
     for edge in (layers[0], layers[-1], heads[0], heads[-1]):
         writer.number(edge, "edge")
-    writer.add(
-        "axes",
+    yield (
         f"One map per function: rows are layers, {layers[0]} (next to the embedding) at the top to {layers[-1]}; columns are "
-        f"heads, {heads[0]} to {heads[-1]}.",
+        f"heads, {heads[0]} to {heads[-1]}."
     )
     clipped = data.share_over(scale.high * (1 + 1e-6))
     beyond = "no cell lies beyond it"
@@ -129,38 +119,34 @@ def _add_axes(writer: Writer, data: FunctionsAccessor) -> None:
         share = writer.percent(clipped.share, "clipped-share")
         verb = "lies" if clipped.count == 1 else "lie"
         beyond = f"{writer.count(clipped.count, 'clipped', 'cell')} ({share}) {verb} beyond it and have its last colour"
-    writer.add(
-        "axes",
+    yield (
         f"All maps share one colour scale of head importance, from {writer.number(0, 'edge')} to "
-        f"{writer.number(scale.high, 'cap')}; {beyond}.",
+        f"{writer.number(scale.high, 'cap')}; {beyond}."
     )
     seeds = writer.count(data.dataset.sizes[SEED], "seeds", "seed")
-    writer.add(
-        "axes",
+    yield (
         "Importance is the gradient of the function's logit times the head's features, averaged over the function's held-out "
         f"steps and over {seeds}; the maps show its absolute value. Features are taken at the key tokens: "
-        f"{data.dataset.attrs['key_rule']}.",
+        f"{data.dataset.attrs['key_rule']}."
     )
-    writer.add(
-        "axes",
+    yield (
         "The heads of a function are those up to the elbow of its importances, sorted from the largest: the point that lies "
-        "farthest below the straight line from the first to the last.",
+        "farthest below the straight line from the first to the last."
     )
     if data.refused:
-        writer.add("axes", "A panel without a map is a function that the probe does not distinguish from the others.")
+        yield "A panel without a map is a function that the probe does not distinguish from the others."
 
 
-def _add_caveats(writer: Writer, data: FunctionsAccessor) -> None:
-    writer.add(
-        "caveats",
+def _caveats(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
+    yield (
         "Importance shows which heads this probe reads a function from, not which heads the model needs for it; masking tests "
         "that. A function is a label of a kind of question, and heads that distinguish the kinds may do so by wording, topic "
-        "or the form of the answers.",
+        "or the form of the answers."
     )
     fewest = int(data.dataset["held_out"].min())
     if fewest < MIN_HELD_OUT_STEPS:
         steps = writer.count(fewest, "fewest", "held-out step")
-        writer.add("caveats", f"The smallest function has {steps}, so its intervals are wide.")
+        yield f"The smallest function has {steps}, so its intervals are wide."
     accuracy = {name: float(data.of("accuracy", name)) for name in data.functions}
     wrong = sorted((name for name in accuracy if accuracy[name] < MIN_ACCURACY), key=lambda name: accuracy[name])
     if wrong and len(wrong) == len(data.functions):
@@ -168,17 +154,14 @@ def _add_caveats(writer: Writer, data: FunctionsAccessor) -> None:
             f"{writer.percent(accuracy[names[0]], f'accuracy of {names[0]}')} ({listed(names)})"
             for names in (best(accuracy, smallest=True), best(accuracy))
         )
-        writer.add(
-            "caveats", f"The model answers fewer than half of the steps of every function correctly, {low} to {high}."
-        )
+        yield f"The model answers fewer than half of the steps of every function correctly, {low} to {high}."
     elif wrong:
         rows = listed(f"{name} ({writer.percent(accuracy[name], f'accuracy of {name}')})" for name in wrong)
-        writer.add("caveats", f"The model answers fewer than half of the steps correctly for {rows}.")
-    writer.add(
-        "caveats",
+        yield f"The model answers fewer than half of the steps correctly for {rows}."
+    yield (
         "The elbow is a convention, not a boundary; intervals of importance are over seeds of the probe, "
         "not over other steps. The scale of importance depends on the probe and cannot be compared between models. This is one "
-        "model on one set of steps.",
+        "model on one set of steps."
     )
 
 
@@ -206,7 +189,7 @@ def _headline(writer: Writer, data: FunctionsAccessor) -> str:
 # ---- one entry per function -----------------------------------------------------------------------------------------
 
 
-def _add_details(writer: Writer, data: FunctionsAccessor) -> None:
+def _details(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
     for name in data.functions:
         order = {"low": " (low order)", "high": " (high order)"}.get(data.of("order", name), "")
         chance = writer.fixed(data.of("recall_chance", name), f"recall_chance of {name}")
@@ -222,7 +205,7 @@ def _add_details(writer: Writer, data: FunctionsAccessor) -> None:
             sentences += [
                 part(writer, data, name) for part in (_strongest, _elbow, _depth, _significance, _agreement_of)
             ]
-        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+        yield " ".join(filter(None, sentences))
 
 
 def _strongest(writer: Writer, data: FunctionsAccessor, name: str) -> str:
@@ -295,11 +278,6 @@ def _agreement_of(writer: Writer, data: FunctionsAccessor, name: str) -> str:
 
 
 # ---- observations ---------------------------------------------------------------------------------------------------
-
-
-def _add_observations(writer: Writer, data: FunctionsAccessor) -> None:
-    for part in (_probe, _form, _wording, _null, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds):
-        writer.add("observations", part(writer, data))
 
 
 def _probe(writer: Writer, data: FunctionsAccessor) -> str:
@@ -480,6 +458,12 @@ def _thirds(writer: Writer, data: FunctionsAccessor) -> str:
 describe = Narrative(
     "Which heads carry which function",
     FunctionsAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (
+        _overview,
+        _axes,
+        _details,
+        (_probe, _form, _wording, _null, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds),
+        _caveats,
+    ),
     _headline,
 )

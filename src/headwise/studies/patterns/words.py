@@ -5,9 +5,9 @@ All thresholds are constants below and stated in the sentences. Every number is 
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ import xarray as xr
 from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of, others_as_large, size_of, with_others
+from headwise.describe.phrases import Accessor, model_of, others_as_large, size_of, with_others
 from headwise.describe.writer import Writer, listed, significant
 from headwise.describe.writer import percent as share_text
 
@@ -31,17 +31,13 @@ class Estimate(NamedTuple):
     high: float
 
 
-class PatternsAccessor:
+class PatternsAccessor(Accessor):
     """The parts of a patterns study by name. Maps are (layer, head); condition 0 is the model, 1 the reference."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
-        self.parameters: dict[str, Any] = self.origin.get("parameters", {})
+        super().__init__(dataset)
         self.names = [str(name) for name in dataset["name"].values]
         self.keys = [str(key) for key in dataset[STATISTIC].values]
-        self.layers = [int(layer) for layer in dataset[LAYER].values]
-        self.heads = [int(head) for head in dataset[HEAD].values]
         self.two = dataset.sizes[CONDITION] == 2
         self.prompts = dataset.sizes[EXAMPLE]
         self.tokens = [str(token) for token in dataset["token_text"].values]
@@ -126,14 +122,14 @@ SHOWN = 3  # heads named in a sentence
 TINY = 0.001  # p and q below are not written out
 
 
-def add_details(writer: Writer, patterns: PatternsAccessor) -> None:
+def _details(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
     """One entry per statistic."""
     for key in patterns.keys:
         entry = f"{patterns.label(key)} ({patterns.definition(key)}): {_levels(writer, patterns, key)}."
         sentences = [entry, _strongest(writer, patterns, key)]
         if patterns.two:
             sentences.append(_changes(writer, patterns, key))
-        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+        yield " ".join(filter(None, sentences))
 
 
 def estimate(writer: Writer, found: Estimate, of: str, *, percent: bool = False) -> str:
@@ -208,13 +204,13 @@ def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.He
 MAX_NAMED = 8
 
 
-def add_observations(writer: Writer, patterns: PatternsAccessor) -> None:
+def _observations(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
     """One model first, then what changed."""
     for condition in range(len(patterns.names)):
-        writer.add("observations", _shape(writer, patterns, condition))
+        yield _shape(writer, patterns, condition)
     if patterns.two:
         for say in (_likeness, _moved, _edges, _overall, _output):
-            writer.add("observations", say(writer, patterns))
+            yield say(writer, patterns)
 
 
 def _shape(writer: Writer, patterns: PatternsAccessor, condition: int) -> str:
@@ -330,85 +326,71 @@ def _output(writer: Writer, patterns: PatternsAccessor) -> str:
 MIN_PROMPTS = 30  # prompts
 
 
-def _add_overview(writer: Writer, patterns: PatternsAccessor) -> None:
+def _overview(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
     prompts = writer.count(patterns.prompts, "prompts", "prompt")
-    tokens, data = patterns.parameters.get("tokens"), patterns.origin.get("data", {})
+    tokens, data = patterns.parameters.get("tokens"), patterns.data
     length = f" of {writer.count(int(tokens), 'tokens')} tokens each" if tokens else ""
     of = f", cut from the data '{data['name']}'" if "name" in data else ""
     reference = f", next to those of {patterns.names[1]} on the same tokens" if patterns.two else ""
-    writer.add(
-        "overview",
+    yield (
         f"What the attention maps of {model_of(patterns)} ({size_of(writer, patterns)}) look like{reference}: numbers of every "
-        f"head's map over {prompts}{length}{of}.",
+        f"head's map over {prompts}{length}{of}."
     )
     text = patterns.parameters.get("prompt") or "".join(patterns.tokens)
     shown = writer.count(len(patterns.tokens), "shown", "token")
     cut = text if len(text) <= 100 else f"{text[:99]}…"
-    writer.add("overview", f"The maps that are drawn are of one prompt, '{cut}' ({shown}).")
+    yield f"The maps that are drawn are of one prompt, '{cut}' ({shown})."
 
 
-def _add_axes(writer: Writer, patterns: PatternsAccessor) -> None:
-    writer.add(
-        "axes",
+def _axes(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
+    yield (
         "Each tile is the map of one head, named by layer and head: rows are query tokens, from the top, columns key "
-        "tokens, from the left. White is no weight, dark blue the most; hatched cells are masked.",
+        "tokens, from the left. White is no weight, dark blue the most; hatched cells are masked."
     )
     rows = "The rows of a gated model may sum to less than 1, or to nothing: the rest counts as no attention. "
-    writer.add(
-        "axes",
+    yield (
         f"All numbers leave out the first token's own row. {rows if patterns.gated else ''}In brackets after a mean is its "
-        "95 % interval over prompts.",
+        "95 % interval over prompts."
     )
     if patterns.two:
-        writer.add(
-            "axes",
+        yield (
             "A change is the second model minus the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
             "Benjamini-Hochberg q-value over the heads. Heads are named only if the test is significant and the "
-            "interval of the mean change excludes zero. Similarity is 1 minus the Jensen-Shannon divergence of the rows.",
+            "interval of the mean change excludes zero. Similarity is 1 minus the Jensen-Shannon divergence of the rows."
         )
 
 
-def _add_caveats(writer: Writer, patterns: PatternsAccessor) -> None:
-    texts = patterns.origin.get("data", {}).get("texts")
+def _caveats(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
+    texts = patterns.data.get("texts")
     if texts and texts < patterns.prompts:
         cut, of = writer.count(patterns.prompts, "prompts", "prompt"), writer.count(int(texts), "texts", "text")
-        writer.add(
-            "caveats",
+        yield (
             f"The {cut} were cut from {of}, so they are not independent: intervals are a little too narrow and "
-            "p-values a little too small.",
+            "p-values a little too small."
         )
     if patterns.prompts < MIN_PROMPTS:
-        writer.add(
-            "caveats", f"Fewer than {writer.number(MIN_PROMPTS, 'constant')} prompts: small changes may be missed."
-        )
-    writer.add(
-        "caveats",
+        yield f"Fewer than {writer.number(MIN_PROMPTS, 'constant')} prompts: small changes may be missed."
+    yield (
         "The prompts are short: long-range heads have few tokens to attend to, and the share of pairs that are active "
-        "depends on the length.",
+        "depends on the length."
     )
-    writer.add(
-        "caveats",
+    yield (
         "Weight on the first token is common in decoder models (an attention sink for unused attention), and says little about "
-        "that token.",
+        "that token."
     )
     if patterns.gated:
-        writer.add(
-            "caveats",
+        yield (
             "A model with gates needs no sink, since a row may be empty: its weight on the first token can vanish "
             "without any loss. So that weight, and the statistics that depend on it (peak, entropy), cannot be compared fairly "
-            "between a dense and a sparse model.",
+            "between a dense and a sparse model."
         )
     if patterns.two:
         tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(LEVEL, "constant")
-        writer.add(
-            "caveats",
+        yield (
             f"With {tests}, q < {level} bounds the share of false findings within each number, not over all of them; and a "
-            "significant change can be small: check its size first.",
+            "significant change can be small: check its size first."
         )
-    writer.add(
-        "caveats",
-        "A weight shows where a head attends, not what it does: loss and divergence show what changed in the output.",
-    )
+    yield "A weight shows where a head attends, not what it does: loss and divergence show what changed in the output."
 
 
 def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
@@ -436,6 +418,6 @@ def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
 describe = Narrative(
     "What the attention maps look like",
     PatternsAccessor,
-    (_add_overview, _add_axes, add_details, add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )

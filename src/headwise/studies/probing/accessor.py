@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
+from headwise.describe.phrases import Accessor
 from headwise.describe.writer import Writer
 from headwise.stats.power import minimum_detectable_auroc
 
@@ -27,15 +28,13 @@ class BestCell(NamedTuple):
     value: float
 
 
-class ProbingAccessor:
+class ProbingAccessor(Accessor):
     """The parts of a probing Dataset by name. Maps are (layer, token), of the first site unless another is given."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.sites = [str(site) for site in dataset[SITE].values]
         self.tokens = [str(token) for token in dataset[TOKEN].values]
-        self.layers = dataset.sizes[LAYER]
         self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
         self.leak: dict[str, dict[str, float]] = json.loads(dataset.attrs.get("leak", "{}"))
 

@@ -8,6 +8,7 @@ Dataset and stored, with its source, in `Description.numbers`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from statistics import fmean
 
 import numpy as np
@@ -43,48 +44,45 @@ def _cell(writer: Writer, cell: BestCell) -> str:
 # ---- overview and axes ----------------------------------------------------------------------------------------------
 
 
-def _add_overview(writer: Writer, probing: ProbingAccessor) -> None:
+def _overview(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     tokens = writer.count(len(probing.tokens), "tokens", "token")
-    layers = writer.count(probing.layers, "layers", "layer")
+    layers = writer.count(len(probing.layers), "layers", "layer")
     sites = listed(SITE_NAMES.get(site, site) for site in probing.sites)
-    writer.add(
-        "overview",
+    yield (
         f"At which layer and token {model_of(probing)} knows that its answer is wrong: a linear probe at each of {layers} "
-        f"and {tokens}, on {sites}, fitted to separate {answers_of(writer, probing)}.",
+        f"and {tokens}, on {sites}, fitted to separate {answers_of(writer, probing.counts)}."
     )
-    if data := probing.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The questions come from the data '{data}'.")
+    if data := probing.data.get("name"):
+        yield f"The questions come from the data '{data}'."
     excluded = {"refused": probing.counts.get("refused", 0)}
     if "has_exact" not in probing.dataset:  # version 1 left them out
         excluded["without an exact answer"] = probing.without_exact()
     parts = [f"{writer.count(count, f'left {what}')} {what}" for what, count in excluded.items() if count]
     if parts:
-        writer.add("overview", f"Left out: {listed(parts)}.")
+        yield f"Left out: {listed(parts)}."
 
 
-def _add_axes(writer: Writer, probing: ProbingAccessor) -> None:
-    last = writer.number(probing.layers - 1, "edge")
+def _axes(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
+    last = writer.number(len(probing.layers) - 1, "edge")
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
-    writer.add(
-        "axes",
+    yield (
         f"Rows are layers, from {writer.number(0, 'edge')} at the top (next to the embedding) to {last}; columns are "
-        f"tokens in the order of the text: {listed(probing.tokens)}. Negative numbers count from the end of the answer.",
+        f"tokens in the order of the text: {listed(probing.tokens)}. Negative numbers count from the end of the answer."
     )
-    writer.add(
-        "axes",
+    yield (
         f"Each cell is the AUROC on held-out answers: {half} is chance (white), {one} is perfect (dark blue). The second map "
-        "is the mean attention that each of these tokens receives from later tokens.",
+        "is the mean attention that each of these tokens receives from later tokens."
     )
     values = probing.map()
     ends = [writer.number(float(f(values)), f"{name} auroc") for f, name in ((np.nanmin, "min"), (np.nanmax, "max"))]
     middle = writer.number(float(np.nanmedian(values)), "median auroc")
-    writer.add("axes", f"The cells of the first site range from {ends[0]} to {ends[1]}; the median is {middle}.")
+    yield f"The cells of the first site range from {ends[0]} to {ends[1]}; the median is {middle}."
 
 
 # ---- detail ---------------------------------------------------------------------------------------------------------
 
 
-def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
+def _details(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     """One entry per site; then heads."""
     for site in probing.sites:
         best = with_ends(writer, probing.best_interval(site), f"best {site}")
@@ -99,9 +97,9 @@ def _add_details(writer: Writer, probing: ProbingAccessor) -> None:
                 _tokens(writer, probing, site),
                 _frame(writer, probing, site),
             ]
-        writer.add("detail", " ".join(sentences))
-        writer.add("detail", _within(writer, probing, site))
-    writer.add("detail", _heads(writer, probing))
+        yield " ".join(sentences)
+        yield _within(writer, probing, site)
+    yield _heads(writer, probing)
 
 
 def _chance(writer: Writer, probing: ProbingAccessor, site: str) -> str:
@@ -197,10 +195,10 @@ def _heads(writer: Writer, probing: ProbingAccessor) -> str:
 # ---- observations ---------------------------------------------------------------------------------------------------
 
 
-def _add_observations(writer: Writer, probing: ProbingAccessor) -> None:
+def _observations(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     table = (table_words.question_alone, table_words.baselines, table_words.over_logprob, table_words.exact_only)
     for sentence in (*table, _along_text, _depth, _attended, _leak, _paper, _transfer):
-        writer.add("observations", sentence(writer, probing))
+        yield sentence(writer, probing)
 
 
 def _along_text(writer: Writer, probing: ProbingAccessor) -> str:
@@ -221,7 +219,7 @@ def _along_text(writer: Writer, probing: ProbingAccessor) -> str:
 def _depth(writer: Writer, probing: ProbingAccessor) -> str:
     best = probing.best().token
     column = probing.map()[:, probing.tokens.index(best)]
-    if probing.layers < MIN_LAYERS_FOR_THIRDS or not np.isfinite(column).all() or not probing.beats_chance():
+    if len(probing.layers) < MIN_LAYERS_FOR_THIRDS or not np.isfinite(column).all() or not probing.beats_chance():
         return ""
     parts = [
         writer.number(float(part.mean()), f"third {index} {best}")
@@ -285,47 +283,40 @@ def _transfer(writer: Writer, probing: ProbingAccessor) -> str:
 # ---- caveats and short form -----------------------------------------------------------------------------------------
 
 
-def _add_caveats(writer: Writer, probing: ProbingAccessor) -> None:
+def _caveats(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     rarer = min(probing.counts.get(kind, SMALL_SAMPLE) for kind in ("wrong", "correct"))
     if rarer < SMALL_SAMPLE:
-        writer.add(
-            "caveats", f"The rarer class has only {writer.count(rarer, 'rarer', 'answer')}, so intervals are wide."
-        )
+        yield f"The rarer class has only {writer.count(rarer, 'rarer', 'answer')}, so intervals are wide."
     _, low, high = probing.best_interval()
-    writer.add(
-        "caveats",
+    yield (
         f"The interval of the best cell is {writer.number(high - low, 'width best', digits=2)} wide, and neighbouring cells "
-        "are similar: smaller differences between cells should not be interpreted. The map's maximum is optimistic.",
+        "are similar: smaller differences between cells should not be interpreted. The map's maximum is optimistic."
     )
     in_prompt = probing.dataset["in_prompt"].values.astype(int)
     if in_prompt.any():
         worst = int(in_prompt.argmax())
         token, total = probing.tokens[worst], sum(probing.counts.get(kind, 0) for kind in ("wrong", "correct"))
-        writer.add(
-            "caveats",
+        yield (
             f"In answers of fewer than eight tokens, the first of the last eight are in the prompt: at {token} in "
-            f"{writer.count(int(in_prompt[worst]), f'in_prompt {token}')} of {writer.count(total, 'rows')} answers.",
+            f"{writer.count(int(in_prompt[worst]), f'in_prompt {token}')} of {writer.count(total, 'rows')} answers."
         )
     if cut := probing.counts.get("cut", 0):
         answers = writer.count(cut, "count cut", "answer")
-        writer.add("caveats", f"{answers} {'was' if cut == 1 else 'were'} truncated at the token limit.")
+        yield f"{answers} {'was' if cut == 1 else 'were'} truncated at the token limit."
     if probing.dataset.attrs.get("spans") == "blind":
-        writer.add("caveats", "Exact answers were found by rule, without the label; some spans are wrong.")
+        yield "Exact answers were found by rule, without the label; some spans are wrong."
     else:
-        writer.add("caveats", "Exact answers were found with the label: part of what probes detect may be that.")
-    if not probing.origin.get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
-    writer.add(
-        "caveats",
-        "That a probe can decode an error does not show that the model uses it. This is one model on one set of questions.",
-    )
+        yield "Exact answers were found with the label: part of what probes detect may be that."
+    if not probing.parameters.get("judge"):
+        yield "Answers were labelled by comparing strings, so some labels are wrong."
+    yield "That a probe can decode an error does not show that the model uses it. This is one model on one set of questions."
 
 
 def _headline(writer: Writer, probing: ProbingAccessor) -> str:
     first = (
         f"Layer x token map of probes for errors of {model_of(probing)} on "
-        f"{SITE_NAMES.get(probing.sites[0], probing.sites[0])} ({writer.count(probing.layers, 'layers', 'layer')}, "
-        f"{writer.count(len(probing.tokens), 'tokens', 'token')}; {answers_of(writer, probing)})."
+        f"{SITE_NAMES.get(probing.sites[0], probing.sites[0])} ({writer.count(len(probing.layers), 'layers', 'layer')}, "
+        f"{writer.count(len(probing.tokens), 'tokens', 'token')}; {answers_of(writer, probing.counts)})."
     )
     best = probing.best()
     value = writer.number(best.value, "value best headline")
@@ -341,6 +332,6 @@ def _headline(writer: Writer, probing: ProbingAccessor) -> str:
 describe = Narrative(
     "Where a probe detects wrong answers",
     ProbingAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )

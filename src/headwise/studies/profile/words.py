@@ -6,10 +6,9 @@ what is specific to attention.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
@@ -17,7 +16,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import grid_of, model_of, size_of
+from headwise.describe.phrases import Accessor, grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
 
@@ -37,14 +36,12 @@ ROLES = {
 }
 
 
-class ProfileAccessor:
+class ProfileAccessor(Accessor):
     """The maps of a profile by statistic, and the examples behind them. Maps are (layer, head)."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.keys = [str(key) for key in dataset[STATISTIC].values]
-        self.layers, self.heads = self._names(LAYER), self._names(HEAD)
         self.total = len(self.layers) * len(self.heads)
         self.measured = [key for key in self.keys if bool(self.map(key).notnull().any())]
 
@@ -102,32 +99,27 @@ class ProfileAccessor:
         ]
         return sorted(found, key=lambda group: -len(group[0]))
 
-    def _names(self, dim: str) -> list[int]:
-        coords = self.dataset.coords
-        return [int(name) for name in coords[dim].values] if dim in coords else list(range(self.dataset.sizes[dim]))
 
-
-def _add_overview(writer: Writer, profile: ProfileAccessor) -> None:
+def _overview(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     what = writer.count(len(profile.keys), "statistics", "statistic")
     each = "its only head" if profile.total == 1 else f"each of its {writer.count(profile.total, 'total', 'head')}"
-    writer.add(
-        "overview",
+    yield (
         f"A profile of where the attention heads of {model_of(profile)} attend: {what} for {each} "
-        f"({size_of(writer, profile)}), one layer x head map per statistic.",
+        f"({size_of(writer, profile)}), one layer x head map per statistic."
     )
-    data = profile.origin.get("data", {}).get("name")
+    data = profile.data.get("name")
     of_data = f" of the data '{data}'" if data else ""
     groups = profile.example_groups()
     for index, (keys, registers) in enumerate(groups):
         count = writer.count(registers.total(), f"examples {keys[0]}", "example")
         over = f"over {count}{of_data if index == 0 else ''}{_registers(writer, registers)}"
         if len(groups) == 1:
-            writer.add("overview", f"Each value is the mean {over}.")
+            yield f"Each value is the mean {over}."
         elif index == 0:
-            writer.add("overview", f"Most values are means {over}.")
+            yield f"Most values are means {over}."
         else:
             one = len(keys) == 1
-            writer.add("overview", f"{listed(profile.labels(keys))} {'is a mean' if one else 'are means'} {over}.")
+            yield f"{listed(profile.labels(keys))} {'is a mean' if one else 'are means'} {over}."
 
 
 def _registers(writer: Writer, registers: Counter[str]) -> str:
@@ -138,23 +130,21 @@ def _registers(writer: Writer, registers: Counter[str]) -> str:
     return f" ({listed(writer.count(count, 'register') + f' {name}' for name, count in registers.most_common())})"
 
 
-def _add_axes(writer: Writer, profile: ProfileAccessor) -> None:
+def _axes(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     grid = grid_of(writer, profile.layers, profile.heads)
-    writer.add("axes", f"{grid}. Each panel has a colour scale of its own: colours compare within a panel.")
+    yield f"{grid}. Each panel has a colour scale of its own: colours compare within a panel."
     if any(profile.has_intervals(key) for key in profile.measured):
-        writer.add(
-            "axes", "In the detail, the range in brackets after a head is the 95 % confidence interval of its mean."
-        )
+        yield "In the detail, the range in brackets after a head is the 95 % confidence interval of its mean."
     for key in profile.measured:
-        writer.add("axes", narrator.value_range(writer, profile.named(key), "no uniform baseline"))
+        yield narrator.value_range(writer, profile.named(key), "no uniform baseline")
 
 
-def _add_details(writer: Writer, profile: ProfileAccessor) -> None:
+def _details(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     """One entry per statistic: what it is, its strongest heads, how far from uniform they are, where they cluster."""
     for key in profile.keys:
         intro = f"{profile.label(key)}: {profile.text(key, 'definition')}."
         if key not in profile.measured:
-            writer.add("detail", f"{intro} It was not measured.")
+            yield f"{intro} It was not measured."
             continue
         sentences = (
             f"{intro} {_strongest(writer, profile, key)}.",
@@ -162,20 +152,19 @@ def _add_details(writer: Writer, profile: ProfileAccessor) -> None:
             narrator.cluster(writer, profile.named(key)),
             narrator.missing_heads(writer, key, profile.missing(key)),
         )
-        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+        yield " ".join(filter(None, sentences))
 
 
-def _add_observations(writer: Writer, profile: ProfileAccessor) -> None:
+def _observations(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     """What holds over the whole model."""
-    writer.add("observations", _sinks(writer, profile))
+    yield _sinks(writer, profile)
     for key in ROLES:
         if key in profile.measured:
-            writer.add("observations", _role(writer, profile, key))
-    writer.add("observations", _nearer(writer, profile))
+            yield _role(writer, profile, key)
+    yield _nearer(writer, profile)
     every = profile.named_maps
-    writer.add("observations", narrator.concentration(writer, every))
-    for entry in (*narrator.depth_trends(writer, every), *narrator.correlated_maps(writer, every)):
-        writer.add("observations", entry)
+    yield narrator.concentration(writer, every)
+    yield from (*narrator.depth_trends(writer, every), *narrator.correlated_maps(writer, every))
 
 
 def _role_heads(profile: ProfileAccessor, key: str) -> list[maps.HeadValue]:
@@ -240,29 +229,27 @@ def _nearer(writer: Writer, profile: ProfileAccessor) -> str:
     return f"{who} attend nearer, on average, than a uniform head would."
 
 
-def _add_caveats(writer: Writer, profile: ProfileAccessor) -> None:
-    _add_intervals(writer, profile)
-    writer.add("caveats", narrator.unsettled_order(writer, profile.named_maps))
+def _caveats(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
+    yield from _intervals(writer, profile)
+    yield narrator.unsettled_order(writer, profile.named_maps)
     if "sink" in profile.measured:
-        writer.add(
-            "caveats",
+        yield (
             "A high share on the first token is ordinary in decoder models: unused attention goes there, and it says little "
-            "about that token.",
+            "about that token."
         )
     random: list[str] = [key for key in ("induction", "duplicate") if key in profile.measured]
     if random:
         are, show = ("is", "it shows") if len(random) == 1 else ("are", "they show")
-        writer.add(
-            "caveats",
+        yield (
             f"{listed(profile.labels(random))} {are} measured on repeated random tokens: {show} what a head can do, "
-            "not how often it does so in text.",
+            "not how often it does so in text."
         )
 
 
-def _add_intervals(writer: Writer, profile: ProfileAccessor) -> None:
+def _intervals(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     widths = {key: profile.half_width(key) for key in profile.measured if profile.has_intervals(key)}
     if not widths:
-        writer.add("caveats", "There are no intervals, so any value may be due to the choice of examples.")
+        yield "There are no intervals, so any value may be due to the choice of examples."
         return
     parts = [
         f"± {writer.number(widths[key], f'half-width {key}', digits=2)} for {profile.label(key)}"
@@ -270,18 +257,16 @@ def _add_intervals(writer: Writer, profile: ProfileAccessor) -> None:
         if key in widths
     ]
     typical = f" (of the median head: {listed(parts)})" if parts else ""
-    writer.add(
-        "caveats",
+    yield (
         f"The 95 % intervals{typical} show how the mean varies over examples of the same kind, not over other kinds "
-        "of text.",
+        "of text."
     )
     cells = sum(profile.total - profile.missing(key) for key in widths)
     if cells >= MIN_CELLS_FOR_CHANCE:
-        writer.add(
-            "caveats",
+        yield (
             f"With {writer.count(cells, 'cells', 'cell')}, about {writer.count(round(cells / 20), 'chance')} "
             "of these intervals miss the true mean by chance, and the largest values of a map tend to be slightly too "
-            "large.",
+            "large."
         )
 
 
@@ -308,6 +293,6 @@ def _headline(writer: Writer, profile: ProfileAccessor) -> str:
 describe = Narrative(
     "Where each head attends",
     ProfileAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )

@@ -7,13 +7,15 @@ antonym" is that variable at that relation, "own plural 8" the accuracy at a tas
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import RELATION, REMOVED, TASK
+from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats import minimum_detectable_gain
 
@@ -26,20 +28,6 @@ CONTROL_SENTENCES = {  # by `same_layers`
     True: "Random heads are drawn from the layers of the heads that they replace.",
 }
 COARSE_PROMPTS = 50  # below which a share is called coarse
-
-
-def describe(dataset: xr.Dataset) -> Description:
-    """The validation in words."""
-    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _add_overview(writer, dataset)
-    _add_axes(writer)
-    for reading in READINGS:
-        _add_correlations(writer, dataset, reading)
-    for name in _tasks(dataset):
-        _add_task(writer, dataset, name)
-    _add_observations(writer, dataset)
-    _add_caveats(writer, dataset)
-    return writer.finish(_headline(writer, dataset))
 
 
 def _tasks(dataset: xr.Dataset) -> list[str]:
@@ -59,31 +47,35 @@ def _ranged(writer: Writer, dataset: xr.Dataset, variable: str, name: str) -> st
     return f"{value} ({low} to {high})"
 
 
-def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     relations = writer.count(dataset.sizes[RELATION], "relations", "relation")
     tasks = writer.count(dataset.sizes[TASK], "tasks", "few-shot task")
-    writer.add(
-        "overview",
+    yield (
         f"Whether the heads of {model_in(dataset)} do in texts what their weights say, for {relations}; and what {tasks} "
-        "lose when a relation's heads are ablated at the last token.",
+        "lose when a relation's heads are ablated at the last token."
     )
 
 
-def _add_axes(writer: Writer) -> None:
-    writer.add(
-        "axes",
+def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    yield (
         "A head finds a target when it is among the k tokens that its output at the last token promotes most, without the "
         "final norm. The share of prompts where it does is correlated over all heads with the score from weights; ranges "
-        "in brackets are 95 % intervals.",
+        "in brackets are 95 % intervals."
     )
-    writer.add(
-        "axes",
+    yield (
         "The effect is how much more accuracy the relation's own task loses when its heads are ablated than when as many "
-        "random heads are, averaged over all numbers of ablated heads; the side effect is the same for the other tasks.",
+        "random heads are, averaged over all numbers of ablated heads; the side effect is the same for the other tasks."
     )
 
 
-def _add_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None:
+def _details(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    for reading in READINGS:
+        yield from _correlations(writer, dataset, reading)
+    for name in _tasks(dataset):
+        yield _task(writer, dataset, name)
+
+
+def _correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> Iterator[str]:
     variable = f"pearson_{reading}"
     found = [
         (str(name), float(value))
@@ -91,7 +83,7 @@ def _add_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None
     ]
     ranked = sorted((row for row in found if np.isfinite(row[1])), key=lambda row: -row[1])
     if not ranked:
-        writer.add("detail", f"{READINGS[reading].capitalize()}, no correlation could be computed.")
+        yield f"{READINGS[reading].capitalize()}, no correlation could be computed."
         return
     named = ranked if len(ranked) <= MAX_HIGHEST + MAX_LOWEST else ranked[:MAX_HIGHEST]
     text = listed(f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in named)
@@ -99,22 +91,18 @@ def _add_correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> None
     if len(ranked) > len(named):
         rows = (f"{name} {_ranged(writer, dataset, variable, name)}" for name, _ in ranked[-MAX_LOWEST:])
         lowest = f"; the lowest are {listed(rows)}"
-    writer.add("detail", f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}.")
+    yield f"{READINGS[reading].capitalize()}, the highest correlations are {text}{lowest}."
     missing = [name for name, value in found if not np.isfinite(value)]
     if missing:
-        writer.add(
-            "detail",
-            f"No correlation for {listed(missing)}: no head finds a target, or all find the same.",
-        )
+        yield f"No correlation for {listed(missing)}: no head finds a target, or all find the same."
 
 
-def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
+def _task(writer: Writer, dataset: xr.Dataset, name: str) -> str:
     one = dataset.sel({TASK: name})
     known = np.flatnonzero(np.isfinite(one["own"].values))
     asked = writer.count(int(one["asked"]), f"asked {name}", "prompt")
     if not known.size:
-        writer.add("detail", f"{name}: no head has a score for it, so none was ablated.")
-        return
+        return f"{name}: no head has a score for it, so none was ablated."
     parts = []
     for index in dict.fromkeys((int(known[0]), int(known[len(known) // 2]), int(known[-1]))):
         step = int(one[REMOVED].values[index])
@@ -131,10 +119,10 @@ def _add_task(writer: Writer, dataset: xr.Dataset, name: str) -> None:
     spill = (
         f", side effect {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
     )
-    writer.add("detail", f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}.")
+    return f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}."
 
 
-def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
+def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     for reading in READINGS:
         values, low = dataset[f"pearson_{reading}"].values, dataset[f"pearson_{reading}_low"].values
         if not np.isfinite(values).any():
@@ -147,13 +135,11 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
         if np.isfinite(other).any():
             mean = writer.fixed(float(np.nanmean(other)), f"mean other_{reading}")
             control = f"; with the scores of the other relations, the control, it is {mean}"
-        writer.add(
-            "observations",
+        yield (
             f"{READINGS[reading].capitalize()}, the mean correlation is {own}, and in {sure} of {total} relations the "
-            f"interval is above 0{control}.",
+            f"interval is above 0{control}."
         )
-    for text in (_needed(writer, dataset), _power(writer, dataset), _apart(writer, dataset)):
-        writer.add("observations", text)
+    yield from (_needed(writer, dataset), _power(writer, dataset), _apart(writer, dataset))
 
 
 def _needed(writer: Writer, dataset: xr.Dataset) -> str:
@@ -201,19 +187,15 @@ def specific(dataset: xr.Dataset) -> list[str]:
     return [name for name in needed(dataset) if _at(dataset, "effect_low", name) > _at(dataset, "spill_high", name)]
 
 
-def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     prompts = int(dataset["prompts"].values.min())
     if prompts < COARSE_PROMPTS:
-        writer.add(
-            "caveats",
-            f"Shares in texts are computed from as few as {writer.count(prompts, 'fewest prompts', 'prompt')}.",
-        )
-    writer.add(
-        "caveats",
+        yield f"Shares in texts are computed from as few as {writer.count(prompts, 'fewest prompts', 'prompt')}."
+    yield (
         "A correlation over heads depends on the few heads with a high score, and similar relations share heads; its "
         "interval is over heads, and other prompts would change it as well where scores are small. Tasks use only prompts "
         "that the whole model completes correctly, so any ablation can only lower their accuracy: the random heads show by "
-        f"how much. {CONTROL_SENTENCES[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}",
+        f"how much. {CONTROL_SENTENCES[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}"
     )
     unsolved = json.loads(dataset.attrs["unsolved"])
     if unsolved:
@@ -221,8 +203,8 @@ def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
             f"{name} ({writer.count(right, f'unsolved {name}')} of {writer.count(tried, f'tried {name}')})"
             for name, (right, tried) in unsolved.items()
         )
-        writer.add("caveats", f"The model solves too few prompts of {listed(rows)}; these tasks were left out.")
-    writer.add("caveats", "This is one model, with one set of templates.")
+        yield f"The model solves too few prompts of {listed(rows)}; these tasks were left out."
+    yield "This is one model, with one set of templates."
 
 
 def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
@@ -246,3 +228,11 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     count = writer.count(len(needed(dataset)), "needed")
     total = writer.count(dataset.sizes[TASK], "tasks", "task")
     return f"{first} Ablating a relation's heads costs more than ablating random ones in {count} of {total}."
+
+
+describe = Narrative(
+    "Scores from weights, checked on texts",
+    lambda dataset: dataset,
+    (_overview, _axes, _details, _observations, _caveats),
+    _headline,
+)

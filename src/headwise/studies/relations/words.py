@@ -1,9 +1,5 @@
 """The relations study in words: what does each head compute, by its weights, and in which layers are the categories?
 
-`describe` describes the map of all heads, `head_in_words` one head:
-
-    head_in_words("L23H4", atlas["relations"], atlas["salience"]).text()
-
 Every number is computed from the Dataset and recorded, with its meaning, in `Description.numbers`. Thresholds are fixed and
 stated in the sentence.
 """
@@ -12,40 +8,31 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY, head_name, parse_head
-from headwise.core.errors import DataError
+from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of, size_of
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.phrases import Accessor, model_of, size_of
+from headwise.describe.writer import Writer, listed
 from headwise.studies.relations.figure import classified_by, published_relations
 from headwise.studies.relations.spec import SIGNS
-
-__all__ = ["describe", "head_in_words"]
 
 MIN_LAYERS_FOR_DEPTH = 6  # for early, middle and late
 MAX_NAMED = 8  # heads, relations or pairs in one sentence
 EASY_RATE = 0.05  # false-positive rate above which a relation is called easy to pass
-NEAREST_RELATIONS = 3  # named for a head without a category
-SALIENT_TOKENS, SALIENT_TARGETS = 8, 3
 
 
-class RelationsReading:
+class RelationsAccessor(Accessor):
     """The parts of a relations Dataset by name. Maps are (layer, head)."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
-        self.parameters: dict[str, Any] = self.origin.get("parameters", {})
+        super().__init__(dataset)
         self.relations = [str(name) for name in dataset[RELATION].values]
         self.categories = [str(name) for name in dataset[CATEGORY].values]
-        self.layers = [int(layer) for layer in dataset[LAYER].values]
-        self.heads = [int(head) for head in dataset[HEAD].values]
         self.threshold, self.shuffles = float(dataset.attrs["threshold"]), int(dataset.attrs["shuffles"])
         self.measured = dataset["best_score"].notnull()
         self.total = int(self.measured.sum())
@@ -71,15 +58,9 @@ class RelationsReading:
     def several(self) -> list[tuple[maps.HeadValue, list[str]]]:
         """The heads of two categories or more, and the names of their categories; those of most categories first."""
         found = [head for head in maps.strongest(self.counts, self.total) if head.value >= 2]
+        member = {name: self.member(name) > 0 for name in self.categories}
         return [
-            (
-                head,
-                [
-                    name
-                    for name in self.categories
-                    if float(self.member(name).sel(layer=head.layer, head=head.head)) > 0
-                ],
-            )
+            (head, [name for name, cells in member.items() if bool(cells.sel(layer=head.layer, head=head.head))])
             for head in found
         ]
 
@@ -106,47 +87,43 @@ class RelationsReading:
 # ---- the map --------------------------------------------------------------------------------------------------------
 
 
-def _relations(writer: Writer, reading: RelationsReading) -> str:
+def _relations(writer: Writer, reading: RelationsAccessor) -> str:
     relations = writer.count(len(reading.relations), "relations", "relation")
     return f"{relations} in {writer.count(len(reading.categories), 'categories', 'category')}"
 
 
-def _add_overview(writer: Writer, reading: RelationsReading) -> None:
+def _overview(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
     pairs = writer.count(int(reading.dataset["pairs"].sum()), "pairs", "pair")
-    writer.add(
-        "overview",
+    yield (
         f"What every attention head of {model_of(reading)} ({size_of(writer, reading)}) computes, read from its weights "
         f"alone: whether it maps the first word of a pair to the second, for {_relations(writer, reading)} ({pairs} of "
-        "single-token words).",
+        "single-token words)."
     )
     folded = reading.parameters.get("norms") == "folded"
-    writer.add("overview", f"Norms are {'folded in (their gains)' if folded else 'left out, as published'}.")
-    data = reading.origin.get("data", {}).get("name")
-    if data:
-        writer.add("overview", f"The pairs are those of '{data}'.")
+    yield f"Norms are {'folded in (their gains)' if folded else 'left out, as published'}."
+    if name := reading.data.get("name"):
+        yield f"The pairs are those of '{name}'."
 
 
-def _add_axes(writer: Writer, reading: RelationsReading) -> None:
+def _axes(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
     layers, heads = reading.layers, reading.heads
     for edge in (layers[0], layers[-1], heads[0], heads[-1]):
         writer.number(edge, "edge")
-    writer.add(
-        "axes",
+    yield (
         f"Columns are layers, {layers[0]} (next to the embedding) to {layers[-1]}; rows are heads, {heads[0]} to "
-        f"{heads[-1]}; one mark per head, coloured by its category: {listed(reading.categories)}, several of them, or none.",
+        f"{heads[-1]}; one mark per head, coloured by its category: {listed(reading.categories)}, several of them, or none."
     )
     ks = sorted({int(k) for k in reading.dataset["k"].values})
     threshold = writer.number(reading.threshold, "constant")
-    writer.add(
-        "axes",
+    yield (
         "A score is the share of a relation's pairs whose target is among the k tokens that the head promotes most for the "
         f"source (k is {listed((writer.number(k, 'constant') for k in ks), last='or')}); a suppression score counts targets "
         f"among the k that it promotes least. A head belongs to a relation, and to its category, when one of the two scores is "
-        f"above {threshold}. Ranges are 95 % confidence intervals.",
+        f"above {threshold}. Ranges are 95 % confidence intervals."
     )
 
 
-def _add_details(writer: Writer, reading: RelationsReading) -> None:
+def _details(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
     """One entry per category, with the strongest head of each of its relations; then the relations left out."""
     for category in reading.categories:
         own = [
@@ -156,17 +133,17 @@ def _add_details(writer: Writer, reading: RelationsReading) -> None:
         ]
         text = f"{category[:1].upper()}{category[1:]}: {_size(writer, reading, category)}. {_depth(writer, reading, category)}"
         strongest = listed(_strongest(writer, reading, relation) for relation in own)
-        writer.add("detail", f"{text.strip()} Strongest by relation: {strongest}.")
+        yield f"{text.strip()} Strongest by relation: {strongest}."
     for one in json.loads(reading.dataset.attrs["kept"]):
         if not one["counts"]:
             name = one["relation"]
             given, usable = (writer.count(int(one[what]), f"{what} {name}") for what in ("given", "kept"))
             reasons = (f"{why} in {writer.count(n, f'dropped {name} {why}')}" for why, n in one["dropped"].items())
             text = f"{usable} of its {given} pairs are usable ({listed(reasons)})"
-            writer.add("detail", f"{name} ({one['category']}) is left out: {text}.")
+            yield f"{name} ({one['category']}) is left out: {text}."
 
 
-def _size(writer: Writer, reading: RelationsReading, category: str) -> str:
+def _size(writer: Writer, reading: RelationsAccessor, category: str) -> str:
     count = reading.size(category)
     if not count:
         return "no head"
@@ -178,7 +155,7 @@ def _size(writer: Writer, reading: RelationsReading, category: str) -> str:
     return f"{heads} ({share}), {promoting} by promoting and {suppressing} by suppressing the targets"
 
 
-def _depth(writer: Writer, reading: RelationsReading, category: str) -> str:
+def _depth(writer: Writer, reading: RelationsAccessor, category: str) -> str:
     """The share of heads in each third of the layers."""
     trend = maps.depth_trend(reading.member(category))
     if len(reading.layers) < MIN_LAYERS_FOR_DEPTH or trend is None or not reading.size(category):
@@ -190,7 +167,7 @@ def _depth(writer: Writer, reading: RelationsReading, category: str) -> str:
     )
 
 
-def _strongest(writer: Writer, reading: RelationsReading, relation: str) -> str:
+def _strongest(writer: Writer, reading: RelationsAccessor, relation: str) -> str:
     """The head with the largest score of either sign, its interval, and its mean with permuted targets."""
     found = {sign: maps.strongest(reading.score(relation, sign), 1) for sign in SIGNS}
     sign = max((sign for sign in SIGNS if found[sign]), key=lambda sign: found[sign][0].value, default=None)
@@ -208,12 +185,7 @@ def _strongest(writer: Writer, reading: RelationsReading, relation: str) -> str:
     return f"{relation} {head.name} ({how}{value}, {low} to {high}; shuffled {null})"
 
 
-def _add_observations(writer: Writer, reading: RelationsReading) -> None:
-    for sentence in (_classified, _several, _suppression, _chance, _shuffled, _published, _easy, _copied):
-        writer.add("observations", sentence(writer, reading))
-
-
-def _classified(writer: Writer, reading: RelationsReading) -> str:
+def _classified(writer: Writer, reading: RelationsAccessor) -> str:
     none = reading.with_categories(0)
     some = reading.total - none
     text = (
@@ -228,7 +200,7 @@ def _classified(writer: Writer, reading: RelationsReading) -> str:
     return f"{text}."
 
 
-def _several(writer: Writer, reading: RelationsReading) -> str:
+def _several(writer: Writer, reading: RelationsAccessor) -> str:
     found = reading.several()
     if not found:
         return "No head has more than one category." if len(reading.categories) > 1 else ""
@@ -244,7 +216,7 @@ def _several(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
-def _suppression(writer: Writer, reading: RelationsReading) -> str:
+def _suppression(writer: Writer, reading: RelationsAccessor) -> str:
     promotes, suppresses = (reading.dataset[name].any(CATEGORY) for name in ("member", "member_suppression"))
     both, only = int((promotes & suppresses).sum()), int((~promotes & suppresses).sum())
     if not (both or only):
@@ -256,7 +228,7 @@ def _suppression(writer: Writer, reading: RelationsReading) -> str:
     return f"{text}; {writer.count(both, 'both-signs')} by promoting some relations and suppressing others."
 
 
-def _chance(writer: Writer, reading: RelationsReading) -> str:
+def _chance(writer: Writer, reading: RelationsAccessor) -> str:
     rate = reading.false_positive()
     if not math.isfinite(rate):
         return ""
@@ -279,14 +251,14 @@ def _chance(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
-def _shuffled(writer: Writer, reading: RelationsReading) -> str:
+def _shuffled(writer: Writer, reading: RelationsAccessor) -> str:
     """How many heads shuffled targets would classify."""
     if "null_heads" not in reading.dataset:
         return "How many heads shuffled targets would classify was not counted by the version that made this map."
     return f"A shuffle of the targets would classify {_null(writer, reading, 'null_heads')}."
 
 
-def _null(writer: Writer, reading: RelationsReading, variable: str) -> str:
+def _null(writer: Writer, reading: RelationsAccessor, variable: str) -> str:
     counts = reading.dataset[variable].values
     mean = writer.number(float(counts.mean()), f"mean {variable}", digits=2)
     low, high = (
@@ -295,7 +267,7 @@ def _null(writer: Writer, reading: RelationsReading, variable: str) -> str:
     return f"{mean} heads on average ({low} to {high} in {writer.count(len(counts), 'shuffles', 'shuffle')})"
 
 
-def _published(writer: Writer, reading: RelationsReading) -> str:
+def _published(writer: Writer, reading: RelationsAccessor) -> str:
     """The paper's relations next to all."""
     paper = published_relations(reading.dataset)
     if not paper or len(paper) == len(reading.relations):
@@ -315,7 +287,7 @@ def _published(writer: Writer, reading: RelationsReading) -> str:
     return f"{text}."
 
 
-def _easy(writer: Writer, reading: RelationsReading) -> str:
+def _easy(writer: Writer, reading: RelationsAccessor) -> str:
     """The relations that permuted targets pass often."""
     rates = {name: reading.false_positive(name) for name in reading.relations}
     found = sorted((name for name in rates if rates[name] > EASY_RATE), key=lambda name: -rates[name])
@@ -329,7 +301,7 @@ def _easy(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
-def _copied(writer: Writer, reading: RelationsReading) -> str:
+def _copied(writer: Writer, reading: RelationsAccessor) -> str:
     """The control without a head: the scores of copying alone."""
     if "copied_score" not in reading.dataset or bool(reading.dataset["copied_score"].isnull().all()):
         return ""
@@ -350,27 +322,21 @@ def _copied(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
-def _add_caveats(writer: Writer, reading: RelationsReading) -> None:
+def _caveats(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
     fewest = int(reading.dataset["pairs"].min())
     step = writer.number(1 / fewest, "step", digits=2)
-    writer.add(
-        "caveats",
-        f"The resolution of a score is one pair: with {writer.count(fewest, 'fewest')} pairs, the fewest here, that is {step}.",
-    )
+    pairs = writer.count(fewest, "fewest")
+    yield f"The resolution of a score is one pair: with {pairs} pairs, the fewest here, that is {step}."
     if reading.parameters.get("embedding", "effective") == "effective":
-        writer.add(
-            "caveats",
-            "For heads after the first layer the input is the token after the first MLP, not what really reaches them.",
-        )
-    writer.add(
-        "caveats",
+        yield "For heads after the first layer the input is the token after the first MLP, not what really reaches them."
+    yield (
         "Weights show what a head would write if it attended to the source word, not when it does so. A head without a "
         "category may have a function that is not on this list. The pairs are a sample of each relation, without words of "
-        "several tokens.",
+        "several tokens."
     )
 
 
-def _headline(writer: Writer, reading: RelationsReading) -> str:
+def _headline(writer: Writer, reading: RelationsAccessor) -> str:
     sizes = [f"{name} {writer.count(reading.size(name), f'size {name}')}" for name in reading.categories]
     return (
         f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
@@ -381,7 +347,7 @@ def _headline(writer: Writer, reading: RelationsReading) -> str:
     )
 
 
-def _null_in_short(writer: Writer, reading: RelationsReading) -> str:
+def _null_in_short(writer: Writer, reading: RelationsAccessor) -> str:
     if "null_heads" not in reading.dataset:
         return ""
     mean = writer.number(float(reading.dataset["null_heads"].mean()), "mean null_heads", digits=2)
@@ -390,81 +356,13 @@ def _null_in_short(writer: Writer, reading: RelationsReading) -> str:
 
 describe = Narrative(
     "What each head computes, from its weights",
-    RelationsReading,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    RelationsAccessor,
+    (
+        _overview,
+        _axes,
+        _details,
+        (_classified, _several, _suppression, _chance, _shuffled, _published, _easy, _copied),
+        _caveats,
+    ),
     _headline,
 )
-
-
-# ---- one head -------------------------------------------------------------------------------------------------------
-
-
-def head_in_words(
-    head: str | tuple[int, int], relations: xr.Dataset, salience: xr.Dataset | None = None
-) -> Description:
-    """What one head computes: its relations with the pairs that it maps correctly, and the tokens that it amplifies most.
-
-    ``head`` is "L23H4" or (23, 4).
-    """
-    layer, number = parse_head(head)
-    name, reading = head_name(layer, number), RelationsReading(relations)
-    if layer not in reading.layers or number not in reading.heads:
-        raise DataError(
-            f"there is no head {name}: the map has {len(reading.layers)} layers of {len(reading.heads)} heads"
-        )
-    cell = {LAYER: layer, HEAD: number}
-    writer = Writer(f"{name}, by its weights")
-    if not bool(reading.measured.sel(cell)):
-        writer.add("overview", f"{name} was not measured: its layer has no such head.")
-        return writer.finish("")
-    categories = str(relations["categories"].sel(cell).values)
-    overview = f"{name} belongs to: {categories}." if categories else f"{name} has no category."
-    writer.add("overview", overview)
-    _add_relations(writer, reading, cell, bool(categories))
-    if salience is not None:
-        writer.add("observations", _salient(writer, salience.sel(cell)))
-    return writer.finish(overview)
-
-
-def _add_relations(writer: Writer, reading: RelationsReading, cell: dict[str, int], classified: bool) -> None:
-    """The relations above the threshold, strongest first; or, where there are none, the few that come nearest."""
-    found = [
-        (float(reading.score(relation, sign).sel(cell)), sign, relation)
-        for sign in SIGNS
-        for relation in reading.relations
-    ]
-    found.sort(key=lambda one: -one[0])
-    above = [one for one in found if classified and one[0] > reading.threshold + 1e-7]
-    for value, sign, relation in above or found[:NEAREST_RELATIONS]:
-        what = f"{sign} {relation}"
-        low, high, null = (
-            writer.number(float(reading.score(relation, f"{sign}_{end}").sel(cell)), f"{end} {what}", digits=2)
-            for end in ("low", "high", "null")
-        )
-        verb, variable = ("promotes", "mapped") if sign == "score" else ("suppresses", "suppressed")
-        text = f"{relation}: {verb} {writer.percent(value, f'share {what}')} of the targets"
-        interval = f"(as a share {low} to {high}; with shuffled targets {null})"
-        writer.add("detail", f"{text} {interval}{_pairs(reading.dataset[variable].sel(cell), relation)}.")
-
-
-def _pairs(correct: xr.DataArray, relation: str) -> str:
-    correct = correct.isel({EXAMPLE: (correct["relation_of"].values == relation) & correct.values})
-    words = list(zip(correct["source"].values.tolist(), correct["target_word"].values.tolist(), strict=True))
-    if not words:
-        return ""
-    more = " and others" if len(words) > MAX_NAMED else ""
-    return ": " + ", ".join(f"{source} → {target}" for source, target in words[:MAX_NAMED]) + more
-
-
-def _salient(writer: Writer, one: xr.Dataset) -> str:
-    parts = []
-    for rank in range(min(SALIENT_TOKENS, one.sizes[RANK])):
-        targets = one["targets"].isel({RANK: rank, TARGET: slice(0, SALIENT_TARGETS)}).values
-        parts.append(f"{_text(one, int(one['token'].values[rank]))} → {', '.join(_text(one, int(t)) for t in targets)}")
-    strength = writer.number(float(one["strength"].values[0]), "strength", digits=2)
-    return f"It amplifies most (the norm of the first is multiplied by {strength}): {'; '.join(parts)}."
-
-
-def _text(salience: xr.Dataset, token: int) -> str:
-    text = str(salience["text"].sel({VOCABULARY: token}).values)
-    return f"'{text.strip()}'" if text.strip() else repr(text)

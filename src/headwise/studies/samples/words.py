@@ -5,12 +5,15 @@ Every number is computed from the Dataset and stored, with its source, in `Descr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats.power import minimum_detectable_gain
 
@@ -27,33 +30,18 @@ PUBLISHED_GAINS = (0.04, 0.08)  # Orgad et al., TriviaQA: Llama-3-8B, Mistral-7B
 INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
 
 
-def describe(dataset: xr.Dataset) -> Description:
-    """The samples in words."""
-    model = model_in(dataset)
-    writer = Writer(f"{dataset.attrs.get('title') or 'Asked many times'}: {model}")
-    _add_overview(writer, dataset, model)
-    _add_axes(writer)
-    _add_strategies(writer, dataset)
-    _add_types(writer, dataset)
-    _add_observations(writer, dataset)
-    _add_caveats(writer, dataset)
-    return writer.finish(_headline(writer, dataset, model))
-
-
-def _add_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
+def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
     draws = writer.count(dataset.sizes[DRAW], "samples", "time")
-    writer.add(
-        "overview",
-        f"{model} was asked {asked}, {draws} each with tokens sampled at random; types of errors are defined by how its "
-        "answers differ, and a probe chooses among them.",
+    yield (
+        f"{model_in(dataset)} was asked {asked}, {draws} each with tokens sampled at random; types of errors are defined by "
+        "how its answers differ, and a probe chooses among them."
     )
     layer = writer.count(int(dataset.attrs["layer"]), "layer")
-    writer.add(
-        "overview",
+    yield (
         f"The probe reads the site {dataset.attrs['site']} of layer {layer} at the last token of the exact answer, and was "
         f"fitted on {_fitted(writer, dataset)}; its AUROC over samples is {_ranged(writer, dataset, 'probe_auroc')}"
-        f"{_within(writer, dataset)}.",
+        f"{_within(writer, dataset)}."
     )
 
 
@@ -74,30 +62,28 @@ def _within(writer: Writer, dataset: xr.Dataset) -> str:
     return f", and over pairs of samples of the same question {_ranged(writer, dataset, 'within_auroc')}"
 
 
-def _add_axes(writer: Writer) -> None:
-    writer.add(
-        "axes",
+def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    yield (
         "Accuracy is the share of questions whose chosen answer is correct, a refusal counting as not correct. The range in "
         "brackets is the 95 % confidence interval, from a bootstrap over questions; gains over the greedy answer are paired by "
-        "question.",
+        "question."
     )
-    writer.add(
-        "axes",
+    yield (
         "With K samples: A, refusals are the largest group; B, at least half are correct; C, at least half are one and the "
         "same wrong answer; D, correct answers and one wrong answer are about as many; E, at least a third as many "
-        "different wrong answers as samples. A question can be of several types.",
+        "different wrong answers as samples. A question can be of several types."
     )
 
 
-def _add_strategies(writer: Writer, dataset: xr.Dataset) -> None:
+def _accuracies(writer: Writer, dataset: xr.Dataset) -> str:
     parts = [
         f"{STRATEGY_NAMES[name]} {_ranged(writer, dataset.sel({STRATEGY: name}), 'accuracy', name)}"
         for name in _strategies(dataset)
     ]
-    writer.add("detail", f"Accuracy: {listed(parts)}.")
+    return f"Accuracy: {listed(parts)}."
 
 
-def _add_types(writer: Writer, dataset: xr.Dataset) -> None:
+def _types(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     total = dataset.sizes[EXAMPLE]
     for name in (str(name) for name in dataset[ERROR_TYPE].values):
         one = dataset.sel({ERROR_TYPE: name})
@@ -116,25 +102,22 @@ def _add_types(writer: Writer, dataset: xr.Dataset) -> None:
             text += f" (95th percentile with permuted labels: {null})"
         elif size:
             text += "; too few questions, of it or of the rest, to fit a probe"
-        writer.add("detail", f"{text}.")
+        yield f"{text}."
 
 
-def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
+def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     for name in (name for name in ("majority", "probe", "trust") if name in _strategies(dataset)):
         one = dataset.sel({STRATEGY: name})
         gain = _ranged(writer, one, "gain", name)
-        writer.add(
-            "observations",
-            f"Taking {STRATEGY_NAMES[name]} instead of the greedy answer changes accuracy by {gain}{_sure(one)}.",
-        )
-    writer.add("observations", _published(writer, dataset))
+        yield f"Taking {STRATEGY_NAMES[name]} instead of the greedy answer changes accuracy by {gain}{_sure(one)}."
+    yield _published(writer, dataset)
     low, value = (dataset[part].sel({STRATEGY: "probe"}) for part in ("type_gain_low", "type_gain"))
     sure = [str(name) for name in dataset[ERROR_TYPE].values if float(low.sel({ERROR_TYPE: name})) > 0]
     if sure:
         rows = (
             f"{name} (by {writer.fixed(float(value.sel({ERROR_TYPE: name})), f'type_gain {name}')})" for name in sure
         )
-        writer.add("observations", f"The probe's choice gains significantly on questions of type {listed(rows)}.")
+        yield f"The probe's choice gains significantly on questions of type {listed(rows)}."
     separated = [
         str(name)
         for name in dataset[ERROR_TYPE].values
@@ -143,10 +126,9 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
     tried = int(np.isfinite(dataset["type_auroc"].values).sum())
     if tried:
         count, total = writer.count(len(separated), "separated"), writer.count(tried, "tried", "type")
-        writer.add(
-            "observations",
+        yield (
             f"Of {total} with enough questions, {count} are separated from the rest by one activation better than with "
-            f"permuted labels{': ' + listed(separated) if separated else ''}.",
+            f"permuted labels{': ' + listed(separated) if separated else ''}."
         )
 
 
@@ -165,31 +147,28 @@ def _published(writer: Writer, dataset: xr.Dataset) -> str:
     )
 
 
-def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     if dataset.sizes[EXAMPLE] < SMALL_SAMPLE:
-        writer.add(
-            "caveats", f"Only {writer.count(dataset.sizes[EXAMPLE], 'questions')} questions, so intervals are wide."
-        )
-    writer.add(
-        "caveats",
+        yield f"Only {writer.count(dataset.sizes[EXAMPLE], 'questions')} questions, so intervals are wide."
+    yield (
         "The layer was chosen on greedy answers to the same questions, which is slightly optimistic; "
         "the probe's weights are those of other questions. Choosing among samples costs as many answers as there are "
-        "samples. Types are defined by the same samples. Wrong answers with the same words count as equal.",
+        "samples. Types are defined by the same samples. Wrong answers with the same words count as equal."
     )
     if not provenance_of(dataset).get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
-    writer.add("caveats", "This is one model on one set of questions.")
+        yield "Answers were labelled by comparing strings, so some labels are wrong."
+    yield "This is one model on one set of questions."
 
 
-def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
+def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     greedy, probe = (
         writer.fixed(float(dataset["accuracy"].sel({STRATEGY: name})), f"accuracy {name}")
         for name in ("greedy", "probe")
     )
     one = dataset.sel({STRATEGY: "probe"})
     return (
-        f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} per question of {model}, the one that a probe selects "
-        f"is correct for {probe} of questions, the greedy answer for {greedy}; the difference is "
+        f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} per question of {model_in(dataset)}, the one that a "
+        f"probe selects is correct for {probe} of questions, the greedy answer for {greedy}; the difference is "
         f"{_ranged(writer, one, 'gain', 'probe')}{_sure(one)}.{_trusted(writer, dataset)}"
     )
 
@@ -218,3 +197,11 @@ def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "", *, value: 
 
 def _strategies(dataset: xr.Dataset) -> list[str]:
     return [str(name) for name in dataset[STRATEGY].values]
+
+
+describe = Narrative(
+    "Asked many times",
+    lambda dataset: dataset,
+    (_overview, _axes, (_accuracies, _types), _observations, _caveats),
+    _headline,
+)

@@ -6,13 +6,16 @@ that rule, "needed L3H1" the keys that a head needs; means and counts are named 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import RULE
 from headwise.describe import maps
+from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.writer import Writer, listed
 
 KINDS = {
     "top": "The largest of a row",
@@ -25,48 +28,32 @@ MAX_RISE = 0.05  # of the loss, in nats: tolerable
 NAMED = 3
 
 
-def describe(dataset: xr.Dataset) -> Description:
-    """The sparsity Dataset in words."""
-    writer = Writer(f"{dataset.attrs['title']}: {model_in(dataset)}")
-    _add_overview(writer, dataset)
-    _add_axes(writer, dataset)
-    for kind in _kinds(dataset):
-        _add_kind(writer, dataset, kind)
-    _add_sparsest(writer, dataset)
-    _add_control(writer, dataset)
-    _add_heads(writer, dataset)
-    _add_caveats(writer, dataset)
-    return writer.finish(_headline(writer, dataset))
-
-
 def _kinds(dataset: xr.Dataset) -> list[str]:
     found = {str(kind) for kind in dataset["kind"].values}
     return [kind for kind in KINDS if kind in found]
 
 
-def _add_overview(writer: Writer, dataset: xr.Dataset) -> None:
+def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     rules = writer.count(dataset.sizes[RULE], "rules", "rule")
     prompts = writer.count(int(dataset.attrs["prompts"]), "prompts", "prompt")
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
-    writer.add(
-        "overview",
+    yield (
         f"What {model_in(dataset)} loses when attention weights are dropped at inference, without training, by {rules}, on "
-        f"{prompts} of {tokens}.",
+        f"{prompts} of {tokens}."
     )
 
 
-def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
+def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     dense = writer.number(float(dataset["dense"]), "dense")
     scaled = "rescaled to the row's sum" if dataset.attrs["renormalised"] else "left unchanged"
-    writer.add(
-        "axes",
+    yield (
         f"The loss is {dense} nats with nothing dropped; rises are paired by prompt, with 95 % intervals in brackets. The "
         f"remaining weights of a row are {scaled}. The change of a head's output is the norm of the difference over "
-        "the norm of the output, for the head alone.",
+        "the norm of the output, for the head alone."
     )
 
 
-def _add_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
+def _kind(writer: Writer, dataset: xr.Dataset, kind: str) -> str:
     parts = []
     for name in dataset[RULE].values[dataset["kind"].values == kind]:
         one = dataset.sel({RULE: name})
@@ -78,7 +65,7 @@ def _add_kind(writer: Writer, dataset: xr.Dataset, kind: str) -> None:
             f"{name} keeps {kept} of edges, drops {mass} of the weight, changes head outputs by {change} of their "
             f"norm and raises the loss by {rise} ({low} to {high})"
         )
-    writer.add("detail", f"{KINDS[kind]}: {'; '.join(parts)}.")
+    return f"{KINDS[kind]}: {'; '.join(parts)}."
 
 
 def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
@@ -87,23 +74,21 @@ def _cheapest(dataset: xr.Dataset) -> xr.Dataset | None:
     return cheap.isel({RULE: int(np.argmin(cheap["kept_mean"].values))}) if cheap.sizes[RULE] else None
 
 
-def _add_sparsest(writer: Writer, dataset: xr.Dataset) -> None:
+def _sparsest(writer: Writer, dataset: xr.Dataset) -> str:
     """The sparsest setting that costs little, of all rules."""
     limit = writer.number(MAX_RISE, "limit")
     best = _cheapest(dataset)
     if best is None:
-        writer.add("observations", f"No setting keeps the rise of the loss below {limit} nats, interval included.")
-        return
+        return f"No setting keeps the rise of the loss below {limit} nats, interval included."
     name = str(best[RULE].values)
     kept = writer.percent(float(best["kept_mean"]), f"kept {name}")
     rise = writer.fixed(float(best["rise"]), f"rise {name}")
-    writer.add(
-        "observations",
-        f"The fewest edges at a rise below {limit} nats, interval included, are left by {name}: {kept}, at {rise} nats.",
+    return (
+        f"The fewest edges at a rise below {limit} nats, interval included, are left by {name}: {kept}, at {rise} nats."
     )
 
 
-def _add_control(writer: Writer, dataset: xr.Dataset) -> None:
+def _control(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     for index in np.flatnonzero(dataset["kind"].values == "random"):
         amount = float(dataset["strength"].values[index])
         same = np.flatnonzero((dataset["kind"].values == "top") & (dataset["strength"].values == amount))
@@ -111,14 +96,13 @@ def _add_control(writer: Writer, dataset: xr.Dataset) -> None:
             random, top = (str(dataset[RULE].values[each]) for each in (index, same[0]))
             by = [writer.fixed(float(dataset["rise"].sel({RULE: name})), f"rise {name}") for name in (random, top)]
             keys = writer.number(amount, f"strength {top}")
-            writer.add(
-                "observations",
+            yield (
                 f"Which keys stay matters: {keys} keys per row drawn at random raise the loss by {by[0]} nats, the {keys} "
-                f"largest by {by[1]}.",
+                f"largest by {by[1]}."
             )
 
 
-def _add_heads(writer: Writer, dataset: xr.Dataset) -> None:
+def _heads(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     needed = dataset["needed"]
     mean = writer.number(float(needed.mean()), "needed mean")
     few, many = (
@@ -128,27 +112,20 @@ def _add_heads(writer: Writer, dataset: xr.Dataset) -> None:
         ]
         for by in ("smallest", "largest")
     )
-    writer.add(
-        "observations",
-        f"For 99 % of a row's weight a head needs {mean} keys on average; the fewest {listed(few)}, the most {listed(many)}.",
-    )
+    yield f"For 99 % of a row's weight a head needs {mean} keys on average; the fewest {listed(few)}, the most {listed(many)}."
     trend = maps.depth_trend(needed)
     if trend is not None:
         thirds = [
             writer.number(value, f"needed {third}") for third, value in zip(maps.THIRDS, trend.means, strict=True)
         ]
-        writer.add(
-            "observations",
-            f"By depth: {thirds[0]} keys in the early, {thirds[1]} in the middle and {thirds[2]} in the late third of layers.",
-        )
+        yield f"By depth: {thirds[0]} keys in the early, {thirds[1]} in the middle and {thirds[2]} in the late third of layers."
 
 
-def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     tokens = writer.count(int(dataset.attrs["tokens"]), "tokens", "token")
-    writer.add(
-        "caveats",
+    yield (
         f"Prompts have {tokens}: in a longer text the same number of keys is a smaller share. Shares are those of the dense "
-        "pass. The rules are exact; how fast a sparse kernel would be is not measured.",
+        "pass. The rules are exact; how fast a sparse kernel would be is not measured."
     )
 
 
@@ -162,3 +139,17 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
         writer.fixed(float(best["rise"]), f"rise {name}"),
     )
     return f"With {kept} of its attention edges ({name}), {model_in(dataset)} loses {rise} nats, without training."
+
+
+describe = Narrative(
+    "What a sparse kernel would cost",
+    lambda dataset: dataset,
+    (
+        _overview,
+        _axes,
+        lambda writer, dataset: (_kind(writer, dataset, kind) for kind in _kinds(dataset)),
+        (_sparsest, _control, _heads),
+        _caveats,
+    ),
+    _headline,
+)

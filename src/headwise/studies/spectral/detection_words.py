@@ -9,19 +9,18 @@ Every number is computed from the Dataset and recorded with its source in `Descr
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from statistics import NormalDist, fmean
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of
+from headwise.describe.phrases import Accessor, model_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.stats.auroc import Auroc, AurocDifference, auroc_by_fold, delong_test
 
@@ -44,12 +43,11 @@ KINDS = {  # kind: adjective, singular, plural
 }
 
 
-class DetectionAccessor:
+class DetectionAccessor(Accessor):
     """The parts of a table of detectors by name."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.names = [str(name) for name in dataset[DETECTOR].values]
         reference = str(dataset.attrs.get("reference", ""))
         self.reference = reference if reference in self.names else None
@@ -58,8 +56,8 @@ class DetectionAccessor:
         self.ranked = [name for name in self.every if self.text(name, "kind", "supervised") in MODEL_ALONE]
         alone = [name for name in self.names if self.text(name, "kind", "supervised") in MODEL_ALONE]
         self.length = next((name for name in alone if "length" in f"{name} {self.label(name)}".lower()), None)
-        heads = str(dataset.attrs.get("heads", ""))
-        self.heads = heads if heads in self.every else None
+        with_heads = str(dataset.attrs.get("heads", ""))
+        self.with_heads = with_heads if with_heads in self.every else None
         self.question = self.reference if self.reference in self.of_kind("question") else None
 
     def at(self, name: str, variable: str = "auroc") -> float:
@@ -151,7 +149,7 @@ class DetectionAccessor:
 # ---- overview and axes ----------------------------------------------------------------------------------------------
 
 
-def _add_overview(writer: Writer, data: DetectionAccessor) -> None:
+def _overview(writer: Writer, data: DetectionAccessor) -> Iterator[str]:
     counted = []
     for kind, (_, one, several) in KINDS.items():
         if count := len(data.of_kind(kind)):
@@ -161,34 +159,29 @@ def _add_overview(writer: Writer, data: DetectionAccessor) -> None:
         wrong, correct = writer.count(counts[0], "wrong"), writer.count(counts[1], "correct")
         answers = f", on {wrong} wrong and {correct} correct answers"
     detectors = listed(counted) or "no detector"
-    writer.add(
-        "overview",
-        f"How well wrong answers of {model_of(data)} are separated from correct ones by {detectors}{answers}.",
-    )
+    yield f"How well wrong answers of {model_of(data)} are separated from correct ones by {detectors}{answers}."
     if folds:
-        writer.add(
-            "overview",
+        yield (
             f"Each number is a mean over {writer.count(int(folds), 'folds', 'fold')}; all choices were made inside the "
-            "training folds.",
+            "training folds."
         )
-    if name := data.origin.get("data", {}).get("name"):
-        writer.add("overview", f"The questions are those of the data '{name}'.")
+    if name := data.data.get("name"):
+        yield f"The questions are those of the data '{name}'."
 
 
-def _add_axes(writer: Writer, _: DetectionAccessor) -> None:
+def _axes(writer: Writer, _: DetectionAccessor) -> Iterator[str]:
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
-    writer.add(
-        "axes",
+    yield (
         f"AUROC is how often a wrong answer scores higher than a correct one: {half} is chance, {one} is perfect. "
         "The range in brackets is the 95 % confidence interval. A score that is not fitted can be below chance: then it "
-        "points the other way.",
+        "points the other way."
     )
 
 
 # ---- each detector --------------------------------------------------------------------------------------------------
 
 
-def _add_details(writer: Writer, data: DetectionAccessor) -> None:
+def _details(writer: Writer, data: DetectionAccessor) -> Iterator[str]:
     """One entry per detector, best first."""
     for name in data.every:
         kind, ends = data.text(name, "kind", "supervised"), data.interval(name)
@@ -200,37 +193,29 @@ def _add_details(writer: Writer, data: DetectionAccessor) -> None:
         if math.isfinite(paper) and kind != "question":
             value = writer.number(paper, f"paper {name}")
             sentences.append(f"The paper's protocol, which chooses on the test set, would report {value}.")
-        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+        yield " ".join(filter(None, sentences))
 
 
-def _auroc(writer: Writer, data: DetectionAccessor, name: str) -> str:
+def _auroc(writer: Writer, data: DetectionAccessor, name: str, variable: str = "auroc") -> str:
     """``0.83 (0.79 to 0.87)``."""
-    text = writer.number(data.at(name), f"auroc {name}")
-    ends = data.interval(name)
-    if ends is None:
-        return text
-    low, high = (writer.number(end, f"auroc_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
-    return f"{text} ({low} to {high})"
+    if data.interval(name, variable) is None:
+        return writer.number(data.at(name, variable), f"{variable} {name}")
+    return with_interval(writer, lambda key: data.at(name, key), variable, name, write=writer.number)
 
 
 def _gain(writer: Writer, data: DetectionAccessor, name: str) -> str:
-    ends, gain = data.interval(name, "gain"), data.at(name, "gain")
-    if data.reference in (None, name) or ends is None or not math.isfinite(gain):
+    ends = data.interval(name, "gain")
+    if data.reference in (None, name) or ends is None or not math.isfinite(data.at(name, "gain")):
         return ""
-    low, high = (writer.number(end, f"gain_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
     clear = "" if ends[0] > 0 or ends[1] < 0 else "; not a significant difference"
-    reference = data.label(str(data.reference))
-    return f"Difference from {reference}: {writer.number(gain, f'gain {name}')} ({low} to {high}{clear})."
+    gain = _auroc(writer, data, name, "gain").removesuffix(")")
+    return f"Difference from {data.label(str(data.reference))}: {gain}{clear})."
 
 
 def _within(writer: Writer, data: DetectionAccessor, name: str) -> str:
-    ends, value = data.interval(name, "auroc_within"), data.at(name, "auroc_within")
-    if ends is None or not math.isfinite(value):
+    if data.interval(name, "auroc_within") is None or not math.isfinite(data.at(name, "auroc_within")):
         return ""
-    low, high = (
-        writer.number(end, f"auroc_within_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True)
-    )
-    return f"Among similar questions {writer.number(value, f'auroc_within {name}')} ({low} to {high})."
+    return f"Among similar questions {_auroc(writer, data, name, 'auroc_within')}."
 
 
 def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
@@ -246,23 +231,22 @@ def _threshold(writer: Writer, data: DetectionAccessor, name: str) -> str:
 # ---- observations ---------------------------------------------------------------------------------------------------
 
 
-def _add_observations(writer: Writer, data: DetectionAccessor) -> None:
+def _observations(writer: Writer, data: DetectionAccessor) -> Iterator[str]:
     if not data.ranked:
         return
     for sentence in (_beyond_question, _alike, _best, _question_alone, _length_alone, _combination, _published_order):
-        writer.add("observations", sentence(writer, data))
+        yield sentence(writer, data)
     fitted = [name for name in data.of_kind("supervised") if data.beats_chance(name)] if data.finds() else []
     for curve in (_by_k, _by_layer, _by_size, _transfer):
-        writer.add("observations", next((text for name in fitted if (text := curve(writer, data, name))), ""))
+        yield next((text for name in fitted if (text := curve(writer, data, name))), "")
 
 
 def _beyond_question(writer: Writer, data: DetectionAccessor) -> str:
     """Do heads tell more than the question? The one comparison that was fixed beforehand."""
-    if data.heads is None or data.question is None or (ends := data.interval(data.heads, "gain")) is None:
+    if data.with_heads is None or data.question is None or (ends := data.interval(data.with_heads, "gain")) is None:
         return ""
-    name, reference = data.heads, data.question
-    low, high = (writer.number(end, f"gain_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True))
-    gain = f"{writer.number(data.at(name, 'gain'), f'gain {name}')} ({low} to {high})"
+    name, reference = data.with_heads, data.question
+    gain = _auroc(writer, data, name, "gain")
     before = f"{writer.number(data.at(reference), f'auroc {reference}')} that {data.label(reference)} has"
     if ends[0] > 0:
         return (
@@ -288,15 +272,12 @@ def _alike(writer: Writer, data: DetectionAccessor) -> str:
     ends = data.interval(name, "auroc_within") if name else None
     if not strata or ends is None:
         return ""
-    low, high = (
-        writer.number(end, f"auroc_within_{side} {name}") for end, side in zip(ends, ("low", "high"), strict=True)
-    )
-    value = writer.number(data.at(name, "auroc_within"), f"auroc_within {name}")
+    value = _auroc(writer, data, name, "auroc_within")
     count = writer.count(int(data.dataset.attrs["n_strata"]), "strata", "stratum").replace("stratums", "strata")
     chance = "" if ends[0] > 0.5 or ends[1] < 0.5 else ", not significantly different from chance"
     return (
-        f"Among answers to similar questions ({strata}, {count}) {data.label(name)} has an AUROC of {value} ({low} to "
-        f"{high}){chance}; among all, {writer.number(data.at(name), f'auroc {name}')}."
+        f"Among answers to similar questions ({strata}, {count}) {data.label(name)} has an AUROC of {value}{chance}; "
+        f"among all, {writer.number(data.at(name), f'auroc {name}')}."
     )
 
 
@@ -444,28 +425,26 @@ def _transfer(writer: Writer, data: DetectionAccessor, name: str) -> str:
 # ---- caveats and the short form -------------------------------------------------------------------------------------
 
 
-def _add_caveats(writer: Writer, data: DetectionAccessor) -> None:
+def _caveats(writer: Writer, data: DetectionAccessor) -> Iterator[str]:
     counts = data.counts()
     if counts is not None and min(counts) < SMALL_SAMPLE:
         rarer = writer.count(min(counts), "rarer")
-        writer.add("caveats", f"The rarer class of answers has only {rarer}, so intervals are wide.")
+        yield f"The rarer class of answers has only {rarer}, so intervals are wide."
     if len(data.ranked) > 1:
-        writer.add(
-            "caveats",
+        yield (
             f"The AUROC of the best of {writer.count(len(data.ranked), 'rows')} detectors is slightly optimistic; each "
-            "interval is for one detector on other answers of the same kind, not for another training set.",
+            "interval is for one detector on other answers of the same kind, not for another training set."
         )
     if data.question is not None:
-        writer.add(
-            "caveats",
+        yield (
             "Gains are counted from the strongest row of the question alone, which as the best of several is slightly too "
-            "high: they are rather too small than too large.",
+            "high: they are rather too small than too large."
         )
     if data.length is not None:
-        writer.add("caveats", "Length is a confounder: a detector no better than length may have learnt nothing else.")
-    if not data.origin.get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.add("caveats", "This is one model on one set of questions.")
+        yield "Length is a confounder: a detector no better than length may have learnt nothing else."
+    if not data.parameters.get("judge"):
+        yield "Answers were labelled by comparing strings, so some labels are mistaken."
+    yield "This is one model on one set of questions."
 
 
 def _headline(writer: Writer, data: DetectionAccessor) -> str:
@@ -487,6 +466,6 @@ def _headline(writer: Writer, data: DetectionAccessor) -> str:
 describe = Narrative(
     "How well wrong answers are separated from correct ones",
     DetectionAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )

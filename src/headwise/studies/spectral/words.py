@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import answers_of, grid_of, model_of, size_of
+from headwise.describe.phrases import Accessor, answers_of, grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.studies.spectral import controls_words
 
@@ -33,19 +34,14 @@ TINY = 0.001  # smaller p-values are not written out
 SMALL_SAMPLE = 100  # answers of the rarer class
 
 
-class SpectralAccessor:
+class SpectralAccessor(Accessor):
     """The parts of a spectral Dataset by name. Maps are (layer, head), over the whole text unless a part is given."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
+        super().__init__(dataset)
         self.parts = [str(part) for part in dataset[PART].values]
         self.part = "whole" if "whole" in self.parts else self.parts[0]
         self.keys = [str(key) for key in dataset[FEATURE].values]
-        self.layers, self.heads = (
-            [int(name) for name in dataset[dim].values] if dim in dataset.coords else list(range(dataset.sizes[dim]))
-            for dim in (LAYER, HEAD)
-        )
         self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
         if not self.counts and "wrong" in dataset:
             wrong = int(dataset["wrong"].values.astype(bool).sum())
@@ -119,30 +115,28 @@ class SpectralAccessor:
 # ---- overview and axes ----------------------------------------------------------------------------------------------
 
 
-def _add_overview(writer: Writer, data: SpectralAccessor) -> None:
+def _overview(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     text = "the whole text, prompt and answer" if data.part == "whole" else "the answer's tokens"
     features = writer.count(len(data.measured), "features", "feature")
-    writer.add(
-        "overview",
+    yield (
         f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) behave differently when its answer is "
-        f"wrong: {features} of each head's attention map, compared between {answers_of(writer, data)}, over {text}.",
+        f"wrong: {features} of each head's attention map, compared between {answers_of(writer, data.counts)}, over {text}."
     )
-    name, refused = data.origin.get("data", {}).get("name"), data.counts.get("refused", 0)
+    name, refused = data.data.get("name"), data.counts.get("refused", 0)
     if name:
-        writer.add("overview", f"The questions are those of the data '{name}'.")
+        yield f"The questions are those of the data '{name}'."
     if refused:
         were = "was" if refused == 1 else "were"
-        writer.add("overview", f"{writer.count(refused, 'count refused', 'refused answer')} {were} excluded.")
+        yield f"{writer.count(refused, 'count refused', 'refused answer')} {were} excluded."
 
 
-def _add_axes(writer: Writer, data: SpectralAccessor) -> None:
-    writer.add("axes", f"{grid_of(writer, data.layers, data.heads)}.")
+def _axes(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
+    yield f"{grid_of(writer, data.layers, data.heads)}."
     zero, one = writer.number(0, "constant"), writer.number(1, "constant")
-    writer.add(
-        "axes",
+    yield (
         f"Each cell is the p-value of a two-sided Mann-Whitney U test; all maps share one colour scale from {zero} "
         f"(dark) to {one}. q is the Benjamini-Hochberg q-value over the heads of one map. AUROC is that of the single "
-        f"feature: above {writer.number(0.5, 'constant')} it is larger in wrong answers.",
+        f"feature: above {writer.number(0.5, 'constant')} it is larger in wrong answers."
     )
     for key in data.pair:
         values, ends = data.map(key).values, []
@@ -152,26 +146,26 @@ def _add_axes(writer: Writer, data: SpectralAccessor) -> None:
             ends.append(f"below {writer.number(TINY, 'constant')}" if tiny else writer.number(p, f"{name} p {key}"))
         single = np.isfinite(values).sum() == 1
         what = f"p {ends[1]}" if single else f"the smallest p is {ends[0]}, the median {ends[1]}, the largest {ends[2]}"
-        writer.add("axes", f"{data.label(key)}: {what}.")
+        yield f"{data.label(key)}: {what}."
 
 
 # ---- each map -------------------------------------------------------------------------------------------------------
 
 
-def _add_details(writer: Writer, data: SpectralAccessor) -> None:
+def _details(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     """One entry per feature: how many heads differ, which most, in which direction, where, and among similar questions."""
     for key in data.keys:
         meaning = data.text(key, "definition")
         intro = f"{data.label(key)}{f' ({meaning})' if meaning else ''}:"
         if key not in data.measured:
-            writer.add("detail", f"{intro} not measured.")
+            yield f"{intro} not measured."
             continue
         sentences = [f"{intro} {_shares(writer, data, key)}.", _chance(writer, data, key)]
         if data.finds(key):
             sentences += [part(writer, data, key) for part in (_strongest, _direction, _clusters)]
             sentences += [controls_words.within(writer, data, key), controls_words.same_length(writer, data, key)]
         sentences.append(narrator.missing_heads(writer, key, int(data.map(key).isnull().sum())))
-        writer.add("detail", " ".join(sentence for sentence in sentences if sentence))
+        yield " ".join(filter(None, sentences))
 
 
 def _shares(writer: Writer, data: SpectralAccessor, key: str) -> str:
@@ -265,20 +259,20 @@ def _clusters(writer: Writer, data: SpectralAccessor, key: str) -> str:
 # ---- observations ---------------------------------------------------------------------------------------------------
 
 
-def _add_observations(writer: Writer, data: SpectralAccessor) -> None:
+def _observations(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     """The two maps of the figure compared; then depth, the feature that differs most, and the answer alone."""
     found = [key for key in data.pair if data.finds(key)]
     if data.pair and not found:
         names = listed((data.label(key) for key in data.pair), last="or")
-        writer.add("observations", f"No sign that {names} differs between wrong and correct answers in any head.")
+        yield f"No sign that {names} differs between wrong and correct answers in any head."
     if len(found) == 2:
-        writer.add("observations", _overlap(writer, data, *found))
-        writer.add("observations", _agreement(writer, data, *found))
+        yield _overlap(writer, data, *found)
+        yield _agreement(writer, data, *found)
     for key in found:
-        writer.add("observations", _depth(writer, data, key))
-    writer.add("observations", _richest(writer, data))
+        yield _depth(writer, data, key)
+    yield _richest(writer, data)
     for key in data.pair:
-        writer.add("observations", _answer(writer, data, key))
+        yield _answer(writer, data, key)
 
 
 def _overlap(writer: Writer, data: SpectralAccessor, one: str, other: str) -> str:
@@ -367,38 +361,33 @@ def _answer(writer: Writer, data: SpectralAccessor, key: str) -> str:
 # ---- caveats and the short form -------------------------------------------------------------------------------------
 
 
-def _add_caveats(writer: Writer, data: SpectralAccessor) -> None:
+def _caveats(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     rarer = min(data.counts.get(kind, SMALL_SAMPLE) for kind in ("wrong", "correct"))
     if rarer < SMALL_SAMPLE:
-        writer.add(
-            "caveats",
+        yield (
             f"The rarer class of answers has only {writer.count(rarer, 'rarer')}: small differences are missed, and "
-            "the effects that are found tend to be overestimated.",
+            "the effects that are found tend to be overestimated."
         )
     if tested := sum(data.under(key).total for key in data.measured):
-        writer.add(
-            "caveats",
+        yield (
             f"With {writer.count(tested, 'tested', 'test')}, about {writer.count(round(ALPHA * tested), 'chance')} would "
             f"have p < {writer.number(ALPHA, 'constant')} by chance alone. Heads are not independent of each other, so "
             "under chance that share varies more than with independent tests; the comparison with permuted labels "
-            "accounts for that.",
+            "accounts for that."
         )
     for caveat in (controls_words.question_caveat, controls_words.power_caveat, controls_words.length_caveat):
-        writer.add("caveats", caveat(writer, data))
+        yield caveat(writer, data)
     if any(key in ("laplacian", "attention") for key in data.measured):
-        writer.add("caveats", "Averaging the ten largest eigenvalues into one number is our choice.")
-    if not data.origin.get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are mistaken.")
-    writer.add(
-        "caveats",
-        "This is one model on one set of questions, and a head that differs need not be a cause of the error.",
-    )
+        yield "Averaging the ten largest eigenvalues into one number is our choice."
+    if not data.parameters.get("judge"):
+        yield "Answers were labelled by comparing strings, so some labels are mistaken."
+    yield "This is one model on one set of questions, and a head that differs need not be a cause of the error."
 
 
 def _headline(writer: Writer, data: SpectralAccessor) -> str:
     first = (
         f"{writer.count(len(data.pair), 'pair', 'layer x head map')} of p-values for {model_of(data)} "
-        f"({size_of(writer, data)}): does a head's attention differ between {answers_of(writer, data)}?"
+        f"({size_of(writer, data)}): does a head's attention differ between {answers_of(writer, data.counts)}?"
     )
     shares = [
         f"{writer.percent(data.under(key).share, f'under-percent p {key}')} of the heads have p < "
@@ -420,6 +409,6 @@ def _verdict(writer: Writer, data: SpectralAccessor, key: str) -> str:
 describe = Narrative(
     "Which heads differ between wrong and correct answers",
     SpectralAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )

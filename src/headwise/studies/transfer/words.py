@@ -6,34 +6,22 @@ interval of a cell off the diagonal lies above 0.5.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, EXAMPLE, TESTED_ON, TRAINED_ON
+from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
-from headwise.describe.writer import Description, Writer, listed
+from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 
 CHANCE = 0.5
 OTHERS = "others"  # the stored name of the row that is fitted on all sets but the tested one
 
 
-def describe(dataset: xr.Dataset) -> Description:
-    """The matrix in words."""
-    model = model_in(dataset)
-    writer = Writer(f"{dataset.attrs.get('title') or 'Detectors on other question sets'}: {model}")
-    _add_overview(writer, dataset, model)
-    _add_axes(writer, dataset)
-    for name in _names(dataset):
-        writer.add("detail", _detector(writer, dataset, name))
-    for name in _names(dataset, "score"):
-        writer.add("detail", _score(writer, dataset, name))
-    _add_observations(writer, dataset)
-    _add_caveats(writer, dataset)
-    return writer.finish(_headline(writer, dataset, model))
-
-
-def _add_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
+def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     sets = [
         f"{name} ({writer.percent(float(share), f'accuracy {name}')} correct; {writer.count(int(wrong), f'n_wrong {name}')} "
         f"wrong and {writer.count(int(right), f'n_right {name}')} correct answers)"
@@ -46,22 +34,27 @@ def _add_overview(writer: Writer, dataset: xr.Dataset, model: str) -> None:
         )
     ]
     asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
-    writer.add("overview", f"{model} was asked {asked} of {writer.count(len(sets), 'sets', 'set')}: {listed(sets)}.")
-    writer.add(
-        "overview",
+    yield f"{model_in(dataset)} was asked {asked} of {writer.count(len(sets), 'sets', 'set')}: {listed(sets)}."
+    yield (
         "Detectors of wrong answers were fitted on each set and tested on every other; on their own set they were "
-        "cross-validated.",
+        "cross-validated."
     )
 
 
-def _add_axes(writer: Writer, dataset: xr.Dataset) -> None:
+def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     k = writer.count(int(dataset.attrs["k"]), "k")
-    writer.add(
-        "axes",
+    yield (
         "One matrix per detector. Rows: the set it was fitted on, last all sets but the tested one; columns: the set it is "
         "tested on; framed on the diagonal: the same set. The number is the AUROC of wrong against correct answers, 0.5 is "
-        f"chance. Detectors of eigenvalues use the {k} largest of every head.",
+        f"chance. Detectors of eigenvalues use the {k} largest of every head."
     )
+
+
+def _details(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    for name in _names(dataset):
+        yield _detector(writer, dataset, name)
+    for name in _names(dataset, "score"):
+        yield _score(writer, dataset, name)
 
 
 def _detector(writer: Writer, dataset: xr.Dataset, name: str) -> str:
@@ -91,7 +84,7 @@ def _score(writer: Writer, dataset: xr.Dataset, name: str) -> str:
     return f"{name}, not fitted: {listed(parts)}."
 
 
-def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
+def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     best, question = _best(dataset, "heads"), _best(dataset, "question")
     if best and question:
         both = [
@@ -101,48 +94,42 @@ def _add_observations(writer: Writer, dataset: xr.Dataset) -> None:
             )
         ]
         clear, pairs = writer.count(sum(one[3] for one in both), "clear"), writer.count(len(both), "pairs", "cell")
-        writer.add(
-            "observations",
+        yield (
             f"Of the detectors of heads {best} carries over best, and its interval lies wholly above that of "
-            f"{_alone(question)} in {clear} of {pairs} off the diagonal.",
+            f"{_alone(question)} in {clear} of {pairs} off the diagonal."
         )
         lost = _mean(_cells(dataset, best, same=True)) - _mean(_cells(dataset, best, same=False))
-        writer.add(
-            "observations",
+        yield (
             f"On another set {best} has {writer.fixed(abs(lost), f'lost {best}')} {'less' if lost >= 0 else 'more'} AUROC than "
-            "inside the set it is tested on, on average.",
+            "inside the set it is tested on, on average."
         )
     log_probability = _best(dataset, "score")
     if best and log_probability:
         values = [value for _, value, *_ in _cells(dataset, log_probability, same=True)]
-        writer.add(
-            "observations",
-            f"{log_probability} needs no fitting and reaches {_span(writer, values, f'reached {log_probability}')}.",
-        )
+        yield f"{log_probability} needs no fitting and reaches {_span(writer, values, f'reached {log_probability}')}."
 
 
-def _add_caveats(writer: Writer, dataset: xr.Dataset) -> None:
+def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     few = [str(one) for one in _sets(dataset) if not np.isfinite(dataset["auroc"].sel({TESTED_ON: one})).any()]
     if few:
-        writer.add("caveats", f"{listed(few)} has too few wrong or correct answers to be fitted or tested on.")
-    writer.add(
-        "caveats",
+        yield f"{listed(few)} has too few wrong or correct answers to be fitted or tested on."
+    yield (
         "Sets differ in length and form of the answers, in difficulty and in what is asked; a detector that carries over may "
         "read any of what they share. Two sets that happen to agree show it in both directions, so cells are not "
-        "independent. k and the layer of the hidden state were fixed beforehand.",
+        "independent. k and the layer of the hidden state were fixed beforehand."
     )
     if not provenance_of(dataset).get("parameters", {}).get("judge"):
-        writer.add("caveats", "Answers were labelled by comparing strings, so some labels are wrong.")
+        yield "Answers were labelled by comparing strings, so some labels are wrong."
 
 
-def _headline(writer: Writer, dataset: xr.Dataset, model: str) -> str:
+def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     best, question = _best(dataset, "heads"), _best(dataset, "question")
     if not best:
-        return f"No detector of {model} could be tested on another set."
+        return f"No detector of {model_in(dataset)} could be tested on another set."
     across = _cells(dataset, best, same=False)
     text = (
-        f"Fitted on one question set and tested on another, the best detector of {model}'s heads ({best}) has an AUROC of "
-        f"{_span(writer, [value for _, value, *_ in across], f'across {best}')}, above chance in "
+        f"Fitted on one question set and tested on another, the best detector of {model_in(dataset)}'s heads ({best}) has an "
+        f"AUROC of {_span(writer, [value for _, value, *_ in across], f'across {best}')}, above chance in "
         f"{writer.count(sum(low > CHANCE for _, _, low, _ in across), f'above {best}')} of "
         f"{writer.count(len(across), f'cells {best}')} cases"
     )
@@ -213,3 +200,11 @@ def _names(dataset: xr.Dataset, *kinds: str) -> list[str]:
     return [
         str(name) for name, kind in zip(dataset[DETECTOR].values, dataset["kind"].values, strict=True) if kind in wanted
     ]
+
+
+describe = Narrative(
+    "Detectors on other question sets",
+    lambda dataset: dataset,
+    (_overview, _axes, _details, _observations, _caveats),
+    _headline,
+)
