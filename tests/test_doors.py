@@ -120,3 +120,22 @@ def test_a_direct_write_is_found(line):
 )
 def test_writes_through_the_door_and_into_memory_are_not_found(body):
     assert not list(direct_writes(f"def f(path, frame, canvas):\n    {body}"))
+
+
+JSON_DOORS = {
+    "core/parsing.py": "the door itself",
+    "core/provenance.py": "makes our own values plain",
+    "model/digest.py": "of a tokenizer in memory",
+    "cli/answers.py": "of a table in memory",
+}
+
+
+def test_json_from_outside_is_read_by_the_typed_parser():
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("json.loads", "json.load", "map")
+        and "json.load" in ast.unparse(node)
+    }  # fmt: skip
+    assert found - JSON_DOORS.keys() == set(), "read with headwise.core.parsing.parse"

@@ -163,7 +163,7 @@ def test_a_labelled_response_needs_no_right_answer(tmp_path):
             "may mean correct or wrong; add --one-means",
         ),
         ({"question": "Q?", "answers": ["x"], "response": "y", "correct": "maybe"}, r"'maybe' under 'correct'"),
-        ({"question": "Q?", "answers": {"text": "x"}}, r"answers of row 1 of .* are an object"),
+        ({"question": "Q?", "answers": {"text": "x"}}, r"row 1 of .* cannot be used .*got `object` - at `\$\.answers`"),
         ({"question": "Q?", "answers": ["x"], "difficulty": "hard"}, r"difficulty 'hard'; give a whole number"),
     ],
 )

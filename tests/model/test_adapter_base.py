@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from headwise.core.errors import ModelError
 from headwise.model import load
 from headwise.model.adapters import base_digest, require_base_model
-from headwise.model.gate import gate_of, write_gate
+from headwise.model.gate import GateNote, gate_of, write_gate
 
 peft = pytest.importorskip("peft")
 
@@ -82,9 +82,9 @@ def test_the_digest_does_not_depend_on_the_dtype(folder: Path) -> None:
 
 def test_a_model_in_memory_without_a_name(folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(folder)
-    require_base_model(model, "LlamaForCausalLM", "adapter", {"model": "who/what"})
+    require_base_model(model, "LlamaForCausalLM", "adapter", GateNote(0.0, "who/what"))
     with pytest.raises(ModelError, match=r"this model is LlamaForCausalLM, with other weights"):
-        require_base_model(model, "LlamaForCausalLM", "adapter", {"model": "who/what", "digest": "0"})
+        require_base_model(model, "LlamaForCausalLM", "adapter", GateNote(0.0, "who/what", "0"))
 
 
 def test_an_adapter_that_is_nowhere_is_refused_before_the_weights(

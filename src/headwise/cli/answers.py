@@ -11,6 +11,7 @@ import typer
 from headwise.cli.options import AtlasArgument, JsonOption
 from headwise.cli.terminal import console, echo, marked
 from headwise.cli.usage import examples
+from headwise.core.parsing import parse_attribute
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +102,7 @@ def _with_exact(frame: pd.DataFrame, spans: str) -> pd.DataFrame:
         raise DataError(f"--spans has no method {spans!r}. {did_you_mean(spans, METHODS)}")
     found = []
     for row in frame.itertuples():
-        golds = [str(row.matched), *json.loads(str(row.golds))]
+        golds = [str(row.matched), *parse_attribute({"golds": str(row.golds)}, "golds", list[str])]
         span = exact_answer(str(row.question), str(row.answer), spans, label=str(row.label), golds=golds)
         found.append("" if span is None else str(row.answer)[span[0] : span[1]])
     return frame.assign(exact=found)

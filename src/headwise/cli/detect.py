@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from headwise.cli.preflight import refuse_missing_file
 from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.errors import DataError
-
-if TYPE_CHECKING:
-    from headwise.corpora import Question
 
 
 def detect(
@@ -63,12 +60,13 @@ def detect(
 
     Atlas.open(atlas)  # reports a missing atlas before anything heavier is loaded
     from headwise.corpora import Question
-    from headwise.corpora.questions import read_questions
+    from headwise.corpora.questions import parse_question_line, read_questions
 
     if ask is not None:
         items = [Question("asked", ask, (), response=answer)]
     elif data == "-":
-        items = [_from_line(number, line) for number, line in enumerate(sys.stdin, start=1) if line.strip()]
+        lines = ((number, line) for number, line in enumerate(_standard_input(), start=1) if line.strip())
+        items = [parse_question_line(line, number, f"line {number} of standard input") for number, line in lines]
     else:
         items = list(read_questions(str(data)).items)
     from headwise.studies.spectral.scoring import AnswerScorer
@@ -77,18 +75,11 @@ def detect(
         echo(json.dumps(score.to_dict(), ensure_ascii=False))
 
 
-def _from_line(number: int, line: str) -> Question:
-    from headwise.corpora import Question
-
+def _standard_input() -> list[str]:
     try:
-        row = json.loads(line)
-        return Question(
-            str(row.get("id", number)), row["question"], (), response=row.get("response", row.get("answer"))
-        )
-    except (json.JSONDecodeError, KeyError, AttributeError) as error:
-        raise DataError(
-            f'line {number} of standard input is not a JSON object with a "question" and a "response"; correct it: {error}'
-        ) from error
+        return list(sys.stdin)
+    except UnicodeDecodeError as error:
+        raise DataError(f"standard input is not UTF-8 text ({error.reason}); convert it first.") from error
 
 
 detect.examples = examples(  # type: ignore[attr-defined]

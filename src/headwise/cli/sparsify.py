@@ -17,6 +17,7 @@ from headwise.cli.settings import fields_of, typed
 from headwise.cli.terminal import echo
 from headwise.cli.usage import Verb, examples
 from headwise.core.errors import DataError
+from headwise.core.parsing import parse
 
 OWN_OPTIONS = ("steps", "slack", "rank", "gated")  # settings that have an option of their own
 
@@ -153,7 +154,7 @@ def _print_result(folder: Path, as_json: bool) -> None:
     if not file.is_file():
         echo(f"Stopped; a checkpoint is in {folder}. The same command resumes from it.")
         return
-    log = json.loads(file.read_text(encoding="utf-8"))
+    log: dict[str, Any] = parse(file.read_bytes(), dict[str, Any])
     curves = save(training.figure(log), folder / "training.png")
     final = [row for row in log["final"] if row["bias"] == 0.0]
     if as_json:

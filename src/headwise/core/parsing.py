@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-__all__ = ["Attribute", "Count", "Finite", "Scalar", "convert", "parse"]
+from headwise.core.errors import AtlasError
+
+__all__ = ["Attribute", "Count", "Finite", "Scalar", "convert", "parse", "parse_attribute"]
 
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
@@ -60,4 +63,20 @@ def convert(value: object, kind: type[T] | Any) -> T:
         raise ValueError(str(cause)) from cause
     except RecursionError as cause:
         raise ValueError("it is nested too deep") from cause
+    return found
+
+
+def parse_attribute(attrs: Mapping[Any, Any], name: str, kind: type[T] | Any, default: str | None = None) -> T:
+    """An attribute of a Dataset that holds JSON text, as that type; AtlasError if it is none.
+
+    >>> parse_attribute({"counts": '{"wrong": 3}'}, "counts", dict[str, int])
+    {'wrong': 3}
+    """
+    text = attrs.get(name, default)
+    try:
+        found: T = parse(convert(text, str), kind)
+    except ValueError as cause:
+        raise AtlasError(
+            f"The attribute {name!r} is not one Headwise wrote ({cause}); build that study again, or get another copy."
+        ) from cause
     return found

@@ -17,12 +17,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 from headwise import __version__
 from headwise.core.errors import AtlasError
+from headwise.core.parsing import Count, convert, parse_attribute
 
-__all__ = ["Provenance", "difference", "environment"]
+__all__ = ["Provenance", "StoredProvenance", "difference", "environment"]
 
 ATTRIBUTE = "provenance"
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
@@ -42,6 +45,40 @@ def environment() -> dict[str, str]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class _Model(msgspec.Struct):
+    """What is read of a model; None where an older Headwise did not record it."""
+
+    id: str | None = None
+    revision: str | None = None
+    adapter: str | None = None
+    digest: str | None = None
+    tokenizer: str | None = None
+    layers: Count | None = None
+    heads: Count | None = None
+    kv_heads: Count | None = None
+    parameters: Count | None = None
+    dtype: str | None = None
+    device: str | None = None
+
+
+class _Data(msgspec.Struct):
+    name: str | None = None
+    size: Count | None = None
+
+
+class StoredProvenance(TypedDict, total=False):
+    """The attribute as it is in an atlas."""
+
+    study: str
+    study_version: int
+    model: dict[str, Any]
+    data: dict[str, Any]
+    parameters: dict[str, Any]
+    seed: int
+    environment: dict[str, Any]
+    created: str
 
 
 @dataclass(frozen=True)
@@ -96,16 +133,21 @@ class Provenance:
     @classmethod
     def from_attrs(cls, attrs: Mapping[Any, Any]) -> Provenance:
         """Back from a Dataset's attrs."""
-        text = attrs.get(ATTRIBUTE)
-        if text is None:
+        if attrs.get(ATTRIBUTE) is None:
             raise AtlasError(
                 f"This Dataset has no attribute {ATTRIBUTE!r}, so its numbers have no origin; "
                 "add it with dataset.attrs.update(provenance.to_attrs())."
             )
+        stored: StoredProvenance = parse_attribute(attrs, ATTRIBUTE, StoredProvenance)
         try:
-            return cls(**json.loads(text))
-        except (TypeError, ValueError) as cause:
+            missing = [name for name in _IDENTITY if name not in stored]
+            if missing:
+                raise ValueError(f"it has no {missing[0]}")
+            convert(stored["model"], _Model)
+            convert(stored["data"], _Data)
+        except ValueError as cause:
             raise AtlasError(f"The attribute {ATTRIBUTE!r} is not one Headwise wrote: {cause}.") from cause
+        return cls(**stored)
 
 
 def difference(a: Provenance, b: Provenance) -> list[str]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from headwise.core import dims
 from headwise.core.errors import AtlasError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.core.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -147,16 +148,13 @@ class Schema:
 
 def head_table_variables(dataset: xr.Dataset) -> list[str]:
     """The variables that become columns of the head table, from the attribute ``record`` (a JSON list of names)."""
-    text = dataset.attrs.get(HEAD_TABLE, "[]")
     try:
-        names = json.loads(text)
-    except (TypeError, ValueError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return parse_attribute(dataset.attrs, HEAD_TABLE, list[str], "[]")
+    except AtlasError as error:
+        text = dataset.attrs[HEAD_TABLE]
         raise AtlasError(
-            f'The attribute {HEAD_TABLE!r} must be a JSON list of variable names such as ["value"], not {text!r}.'
-        )
-    return names
+            f'The attribute {HEAD_TABLE!r} must be a JSON list of variable names such as ["value"], not {str(text)[:200]!r}.'
+        ) from error
 
 
 def check(dataset: xr.Dataset, schema: Schema) -> None:
@@ -206,9 +204,8 @@ def upgrade(dataset: xr.Dataset, schema: Schema) -> xr.Dataset:
         }
         attrs = {renames.variables.get(str(key), str(key)): value for key, value in dataset.attrs.items()}
         if HEAD_TABLE in attrs:
-            attrs[HEAD_TABLE] = json.dumps(
-                [renames.variables.get(name, name) for name in json.loads(attrs[HEAD_TABLE])]
-            )
+            listed = head_table_variables(dataset)
+            attrs[HEAD_TABLE] = json.dumps([renames.variables.get(name, name) for name in listed])
         dataset = dataset.rename(present).assign_attrs(attrs)
         dataset.attrs = attrs
         for coordinate, labels in renames.labels.items():

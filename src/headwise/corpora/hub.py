@@ -26,7 +26,7 @@ from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.questions import Question, Questions, packaged_questions, read_questions
-from headwise.corpora.rows import read_rows, require_unique_ids
+from headwise.corpora.rows import read_rows, require_unique_ids, typed_row
 
 __all__ = ["SETS", "find_questions", "hub_questions", "read_hub_rows"]
 
@@ -112,6 +112,7 @@ def _questions(name: str, rows: Iterable[Row]) -> Questions:
                 f"row {number + 1} is not a row of {name}: {type(error).__name__} {error}; it has the fields {fields}"
             ) from error
         for turn, item in enumerate(made):
+            typed_row([item.question, item.context, item.topic], list[str], f"row {number + 1} of {name}")
             own = item.id or f"{number}" + (f"-{turn}" if len(made) > 1 else "")
             items.append(replace(item, id=f"{name}-{own}", topic=item.topic or name))
     usable = [item for item in items if item.question and item.answers]

@@ -10,10 +10,19 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headwise.core.errors import DataError
-from headwise.corpora.rows import digest_of, interleave, require_unique_ids, translate_read_errors
+from headwise.core.parsing import parse
+from headwise.corpora.rows import (
+    Cell,
+    cell_text,
+    digest_of,
+    interleave,
+    require_unique_ids,
+    translate_read_errors,
+    typed_row,
+)  # fmt: skip
 
 __all__ = ["Passage", "Passages", "packaged_passages", "parse_text_line", "read_passages"]
 
@@ -74,7 +83,7 @@ def packaged_passages() -> Passages:
         (84, ['code', 'dialogue', 'exposition', 'foreign', 'lists', 'maths', 'prose', 'tables'])
     """
     lines = files("headwise.corpora").joinpath("data/passages.jsonl").read_text(encoding="utf-8").split("\n")
-    return Passages("packaged passages", tuple(Passage(**json.loads(line)) for line in lines if line))
+    return Passages("packaged passages", tuple(parse(line, Passage) for line in lines if line))
 
 
 def read_passages(path: str | Path) -> Passages:
@@ -126,17 +135,34 @@ def _from_jsonl(path: Path) -> list[Passage]:
         if not line.strip():
             continue
         row = parse_text_line(path, number, line)
-        fields = {key: str(row[key]) for key in ("register", "language") if key in row}
-        items.append(Passage(str(row.get("id", f"{path.stem}-{number}")), row["text"], **fields))
+        name = cell_text(row.get("id")) or f"{path.stem}-{number}"
+        items.append(
+            Passage(name, row["text"], cell_text(row.get("register", "text")), cell_text(row.get("language", "en")))
+        )
     return items
 
 
-def parse_text_line(path: Path, number: int, line: str) -> dict[str, Any]:
+class TextRow(TypedDict):
+    """A line of a user's JSONL file."""
+
+    text: str
+    id: NotRequired[Cell]
+    register: NotRequired[Cell]
+    language: NotRequired[Cell]
+
+
+def parse_text_line(path: Path, number: int, line: str) -> TextRow:
     """A line of JSONL as an object with a field "text"."""
+    where = f"line {number} of {path}"
     try:
-        row = json.loads(line)
+        found = parse(line, object)
     except json.JSONDecodeError as error:
-        raise DataError(f"line {number} of {path} is not JSON ({error.msg}); write one JSON object per line") from error
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise DataError(f'line {number} of {path} has no text; every line needs a field "text" that is a string')
-    return row
+        raise DataError(f"{where} is not JSON ({error.msg}); write one JSON object per line") from error
+    except ValueError as error:
+        raise DataError(f"{where} is not JSON ({error}); write one JSON object per line") from error
+    try:
+        return typed_row(found, TextRow, where)
+    except DataError as error:
+        raise DataError(
+            f'{where} has no text; every line needs a field "text" that is a string ({error.__cause__})'
+        ) from error

@@ -19,18 +19,28 @@ A user's file is JSONL, CSV or Parquet, with one question per row:
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from headwise.core.errors import DataError, did_you_mean
 from headwise.core.files import write_output
-from headwise.corpora.rows import cell_text, digest_of, interleave, read_rows, require_unique_ids
+from headwise.core.parsing import parse
+from headwise.corpora.rows import (
+    Cell,
+    cell_text,
+    digest_of,
+    interleave,
+    read_rows,
+    require_unique_ids,
+    typed_row,
+)  # fmt: skip
 
-__all__ = ["Question", "Questions", "packaged_questions", "read_questions"]
+__all__ = ["Question", "QuestionRow", "Questions", "packaged_questions", "parse_question_line", "read_questions"]
 
 
 @dataclass(frozen=True)
@@ -121,8 +131,7 @@ def packaged_questions() -> Questions:
         (2656, 'What is the young of a dog called?', ('puppy', 'pup'))
     """
     lines = files("headwise.corpora").joinpath("data/questions.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = (json.loads(line) for line in lines)
-    return Questions("packaged questions", tuple(Question(**row | {"answers": tuple(row["answers"])}) for row in rows))
+    return Questions("packaged questions", tuple(parse(line, Question) for line in lines))
 
 
 # ---- a user's own ---------------------------------------------------------------------------------------------------
@@ -133,6 +142,29 @@ LABEL_WORDS = {
     "correct": "correct", "right": "correct", "wrong": "wrong", "incorrect": "wrong", "hallucinated": "wrong",
     "refused": "refused", "refusal": "refused",
 }  # fmt: skip
+Cells = Cell | list[Cell]
+
+
+class QuestionRow(TypedDict, total=False):
+    """A row of a user's file: its fields, if they are there."""
+
+    question: Cell
+    answers: Cells
+    answer: Cells
+    gold: Cells
+    golds: Cells
+    id: Cell
+    topic: Cell
+    difficulty: Cell
+    context: Cell
+    numeric: Cell
+    wrong_answers: Cells
+    response: Cell
+    label: Cell
+    correct: Cell
+    hallucinated: Cell
+
+
 BOOLEANS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
@@ -167,6 +199,27 @@ def read_questions(path: str | Path, *, one_means: str | None = None) -> Questio
     return Questions(path.name, tuple(usable))
 
 
+def parse_question_line(line: str, number: int, where: str) -> Question:
+    """A line of JSON with a question and, optionally, the response to score (also: answer).
+
+    >>> parse_question_line('{"question": "2 + 2?", "response": 5}', 1, "line 1").response
+    '5'
+    """
+    try:
+        row: QuestionRow = parse(line, QuestionRow)
+    except ValueError as error:
+        raise DataError(
+            f'{where} is not a JSON object with a "question" and a "response" ({error}); correct it'
+        ) from error
+    text = cell_text(row.get("question"))
+    if not text:
+        raise DataError(f'{where} has no "question"; give one, and a "response" to score')
+    answer = row.get("response", row.get("answer"))
+    if isinstance(answer, list):
+        raise DataError(f'{where} has a list where one response is expected; give a text as "response"')
+    return Question(cell_text(row.get("id")) or str(number), text, (), response=_response(answer))
+
+
 def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     fields = list(dict.fromkeys(str(name) for row in rows for name in row))
     listed = ", ".join(fields[:12]) + (" ..." if len(fields) > 12 else "")
@@ -186,14 +239,15 @@ def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _question(path: Path, number: int, row: Mapping[str, Any], one_means: str | None) -> Question | None:
+def _question(path: Path, number: int, given: Mapping[str, Any], one_means: str | None) -> Question | None:
+    where = f"row {number} of {path}"
+    row: QuestionRow = typed_row(given, QuestionRow, where)
     text = cell_text(row.get("question"))
     if not text:
         return None
-    where = f"row {number} of {path}"
-    answers = next((_answers(row[name], where) for name in ANSWER_FIELDS if not _empty(row.get(name))), ())
-    response = None if row.get("response") is None or _is_nan(row["response"]) else str(row["response"]).strip()
-    label = _label(row, where, one_means)
+    several: list[Cells] = [row.get("answers"), row.get("answer"), row.get("gold"), row.get("golds")]
+    answers = next((_answers(value) for value in several if not _empty(value)), ())
+    response, label = _response(row.get("response")), _label(row, where, one_means)
     if not answers and label is None:
         raise DataError(
             f"{where} has no right answer and no label, so its response cannot be judged; fill one of the two"
@@ -208,33 +262,36 @@ def _question(path: Path, number: int, row: Mapping[str, Any], one_means: str | 
         difficulty=_difficulty(row.get("difficulty"), where),
         context=cell_text(row.get("context")),
         numeric=_numeric(row.get("numeric"), where),
-        wrong_answers=() if _empty(row.get("wrong_answers")) else _answers(row["wrong_answers"], where),
+        wrong_answers=() if _empty(row.get("wrong_answers")) else _answers(row["wrong_answers"]),
         response=response,
         label=label,
     )
 
 
-def _answers(value: Any, where: str) -> tuple[str, ...]:
+def _response(value: Cell) -> str | None:
+    return None if value is None or value != value else str(value).strip()
+
+
+def _answers(value: Cells) -> tuple[str, ...]:
     """A list, "a|b", a JSON list in a string, or one text or number."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            value = json.loads(value)
-        except json.JSONDecodeError:
-            value = value.split("|")
+            value = parse(value, list[Cell])
+        except ValueError:
+            value = list(str(value).split("|"))
     elif isinstance(value, str):
-        value = value.split("|")
-    elif isinstance(value, Mapping):
-        raise DataError(f"the answers of {where} are an object; give a list of texts, or one text such as 'a|b'")
-    several = list(value) if hasattr(value, "__iter__") else [value]
+        value = list(value.split("|"))
+    several = value if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(text for text in map(cell_text, several) if text))
 
 
-def _label(row: Mapping[str, Any], where: str, one_means: str | None) -> str | None:
+def _label(row: QuestionRow, where: str, one_means: str | None) -> str | None:
     for column, true_is_correct in BOOLEAN_LABELS.items():
-        if not _empty(row.get(column)):
-            truth = BOOLEANS.get(str(row[column]).strip().casefold())
+        told = row.get(column)
+        if not _empty(told):
+            truth = BOOLEANS.get(str(told).strip().casefold())
             if truth is None:
-                raise DataError(f"{where} has {row[column]!r} under {column!r}; give true or false (1 or 0)")
+                raise DataError(f"{where} has {told!r} under {column!r}; give true or false (1 or 0)")
             return "correct" if truth == true_is_correct else "wrong"
     given = row.get("label")
     if _empty(given):
@@ -253,27 +310,24 @@ def _label(row: Mapping[str, Any], where: str, one_means: str | None) -> str | N
     return one_means if BOOLEANS[word] else other
 
 
-def _difficulty(value: Any, where: str) -> int:
-    if _empty(value):
+def _difficulty(value: Cell, where: str) -> int:
+    if value is None or _empty(value):
         return 0
     try:
-        return int(float(value))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where} has the difficulty {value!r}; give a whole number, such as 1, 2 or 3") from error
+        found = float(value)
+    except ValueError:
+        found = math.nan
+    if not -1000 <= found <= 1000:
+        raise DataError(f"{where} has the difficulty {str(value)[:40]!r}; give a whole number, such as 1, 2 or 3")
+    return int(found)
 
 
-def _numeric(value: Any, where: str) -> bool:
+def _numeric(value: Cell, where: str) -> bool:
     found = False if _empty(value) else BOOLEANS.get(str(value).strip().casefold())
     if found is None:
         raise DataError(f"{where} has {value!r} under 'numeric'; give true or false (1 or 0)")
     return found
 
 
-def _empty(value: Any) -> bool:
-    if value is None or _is_nan(value):
-        return True
-    return len(value) == 0 if hasattr(value, "__len__") else False
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and value != value
+def _empty(value: Cells) -> bool:
+    return value is None or value == "" or value == [] or value != value

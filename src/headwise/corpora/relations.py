@@ -22,8 +22,6 @@ A word that maps to the unknown token does not count. Cost: one tokenizer call p
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora.rows import digest_of, translate_read_errors
+from headwise.core.parsing import convert, parse
+from headwise.corpora.rows import digest_of, read_table, translate_read_errors
 
 __all__ = [
     "CATEGORIES", "MIN_PAIRS", "SLOT", "SUFFIXES", "Relation", "Relations", "SingleTokenPairs",
@@ -166,7 +165,7 @@ def _relation(name: str, fields: Mapping[str, Any], where: str) -> Relation:
     _require_usable(name, pairs, where)
     templates = tuple(fields.get("templates", ()))
     for template in templates:
-        if not isinstance(template, str) or template.count(SLOT) != 1 or f" {SLOT}" not in template:
+        if template.count(SLOT) != 1 or f" {SLOT}" not in template:
             raise DataError(
                 f"the template {template!r} of {name!r} in {where} needs {SLOT} once, after a space, for the source word"
             )
@@ -201,6 +200,10 @@ FIELDS = ("pairs", "category", "copying", "source", "templates")
 
 EXPECTED = 'a list of pairs such as [["hot", "cold"], ["big", "small"]]'
 
+KINDS: dict[str, tuple[Any, str]] = {
+    "category": (str | None, "a text"), "copying": (bool | None, "true or false"), "source": (str | None, "a text"),
+    "templates": (list[str] | None, "a list of texts"),
+}  # fmt: skip
 Fields = dict[str, Any]
 
 
@@ -223,13 +226,15 @@ def _read_fields(path: Path) -> dict[str, Fields]:
 def _fields_of_json(text: str, name: str, where: str) -> dict[str, Fields]:
     """A list of pairs, named `name`, or an object of relations."""
     try:
-        content = json.loads(text)
+        content: list[Any] | dict[str, Any] = parse(text, list[Any] | dict[str, Any])
     except json.JSONDecodeError as error:
         raise DataError(f"{where} is not JSON ({error.msg} on line {error.lineno}); write {EXPECTED}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{where} contains neither pairs nor relations ({error}); write {EXPECTED}, or an object of such lists"
+        ) from error
     if isinstance(content, list):
         return {name: {"pairs": _pairs(content, where)}}
-    if not isinstance(content, dict):
-        raise DataError(f"{where} contains neither pairs nor relations; write {EXPECTED}, or an object of such lists")
     return {key: _fields(value, f"the relation {key!r} of {where}") for key, value in content.items()}
 
 
@@ -239,28 +244,35 @@ def _fields(value: Any, where: str) -> Fields:
     for key in value:
         if key not in FIELDS:
             raise DataError(f"{where} has a field {key!r}. {did_you_mean(key, FIELDS)}")
-    for key, kind in (("category", str), ("copying", bool), ("source", str), ("templates", list)):
-        if key in value and not isinstance(value[key], kind):
-            raise DataError(f"{where} has {value[key]!r} under {key!r}; give a {kind.__name__}")
-    return value | {"pairs": _pairs(value.get("pairs"), where)}
+    for key, (kind, called) in KINDS.items():
+        try:
+            convert(value.get(key), kind)
+        except ValueError as error:
+            raise DataError(f"{where} has {str(value[key])[:80]!r} under {key!r}; give {called}") from error
+    known = {key: given for key, given in value.items() if given is not None}
+    return known | {"pairs": _pairs(value.get("pairs"), where)}
 
 
 def _pairs(content: Any, where: str) -> list[tuple[str, str]]:
     if not isinstance(content, list):
         raise DataError(f"{where} has no list of pairs; write {EXPECTED}")
+    pairs: list[tuple[str, str]] = []
     for number, item in enumerate(content, start=1):
-        if not isinstance(item, list) or len(item) != 2 or not all(isinstance(word, str) for word in item):
+        try:
+            pairs.append(convert(item, tuple[str, str]))
+        except ValueError as error:
             text = json.dumps(item, ensure_ascii=False)
             text = text if len(text) <= 60 else text[:57] + "..."
-            raise DataError(f"item {number} of {where} is {text}, not a pair of words; write {EXPECTED}")
-    return [(source, target) for source, target in content]
+            raise DataError(f"item {number} of {where} is {text}, not a pair of words; write {EXPECTED}") from error
+    return pairs
 
 
 # ---- CSV and TSV ----------------------------------------------------------------------------------------------------
 
 
 def _fields_of_table(text: str, path: Path, delimiter: str) -> dict[str, Fields]:
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
+    with translate_read_errors(path):
+        rows = [row for row in read_table(text, delimiter) if any(row)]
     header = [name.strip().casefold() for name in rows[0]]
     if not {"source", "target"} <= set(header):
         sign = {",": "a comma", "\t": "a tab"}[delimiter]

@@ -1,6 +1,7 @@
 """Files of rows (JSON lines, CSV, Parquet, Arrow) as one dict per row, and what all corpora do with their rows.
 
-Parquet and Arrow require the package pyarrow.
+Rows come from other people: a reader declares the type of its rows (`typed_row`), and sizes that a packed file declares are
+compared with the free memory before it is unpacked. Parquet and Arrow require the package pyarrow.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import hashlib
 import importlib
 import io
 import json
+import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,16 +21,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headwise.core.errors import DataError, did_you_mean
+from headwise.core.memory import in_bytes, room_for
+from headwise.core.parsing import convert, parse
 
 __all__ = [
-    "SUFFIXES", "cell_text", "digest_of", "interleave", "read_rows", "require_unique_ids", "translate_read_errors",
+    "SUFFIXES", "Cell", "cell_text", "digest_of", "interleave", "read_rows", "read_table", "require_unique_ids",
+    "translate_read_errors", "typed_row",
 ]  # fmt: skip
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow")
+BLOCK = 16 * 2**20  # bytes that are unpacked at a time
+CELL_BYTES = 64  # of a cell as a Python object, at least
+Cell = str | int | float | bool | None
+Row = dict[str, Any]
 T = TypeVar("T")
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path) -> list[Row]:
     """All rows of a file, or of all files of these kinds in a folder, in the order of their names."""
     if not path.exists():
         near = did_you_mean(path.name, [entry.name for entry in path.parent.glob("*")]) if path.parent.is_dir() else ""
@@ -51,51 +61,83 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def translate_read_errors(path: Path) -> Iterator[None]:
-    """Raise `DataError` for a file that cannot be read or is not UTF-8."""
+    """Raise `DataError` for a file that cannot be read, is cut off, or is not UTF-8."""
     try:
         yield
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it first") from error
-    except OSError as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise DataError(f"{path} cannot be read ({error}); check the file") from error
 
 
-def _json(path: Path) -> list[dict[str, Any]]:
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    text = content.decode("utf-8-sig")
+def typed_row(row: object, kind: type[T] | Any, where: str) -> T:
+    """A row as a declared type; `DataError` if a field has another."""
+    try:
+        found: T = convert(row, kind)
+    except ValueError as error:
+        raise DataError(f"{where} cannot be used ({error}); correct that field") from error
+    return found
+
+
+def _json(path: Path) -> list[Row]:
+    text = (_unpacked(path) if path.suffix == ".gz" else path.read_bytes()).decode("utf-8-sig")
     if text.lstrip().startswith("["):  # one list instead of lines
         lines = [(1, text)]
     else:
         # splitlines() would split at a line separator (U+2028) inside a JSON string
         lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, line in lines:
         try:
-            row = json.loads(line)
+            found: Row | list[Row] = parse(line, Row | list[Row])
         except json.JSONDecodeError as error:
             raise DataError(
                 f"line {number + error.lineno - 1} of {path} is not JSON ({error.msg}); write one JSON object per line"
             ) from error
-        several = row if isinstance(row, list) else [row]
-        if not all(isinstance(one, dict) for one in several):
+        except ValueError as error:
             raise DataError(
-                f"line {number} of {path} is not a JSON object; write one per line, with a field 'question'"
-            )
-        rows += several
+                f"line {number} of {path} is not a JSON object ({error}); write one per line, with a field 'question'"
+            ) from error
+        rows += found if isinstance(found, list) else [found]
     return rows
 
 
-def _csv(path: Path) -> list[dict[str, Any]]:
-    text = path.read_bytes().decode("utf-8-sig")
-    rows = []
-    for number, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
-        if None in row:
-            raise DataError(f"row {number} of {path} has more columns than the header; quote its commas")
-        rows.append({name: value for name, value in row.items() if value is not None})
+def _unpacked(path: Path) -> bytes:
+    """The content of a .gz file; refused before it takes more than there is memory."""
+    parts, size = [], 0
+    with gzip.open(path) as file:
+        while part := file.read(BLOCK):
+            size += len(part)
+            if not room_for(4 * size):  # the text and its rows take memory, too
+                raise DataError(
+                    f"{path} unpacks to more than {in_bytes(size)}, more than there is memory; give a smaller file"
+                )
+            parts.append(part)
+    return b"".join(parts)
+
+
+def read_table(text: str, delimiter: str = ",") -> Iterator[list[str]]:
+    """The rows of a CSV or TSV text; a field may have any length."""
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+
+def _csv(path: Path) -> list[Row]:
+    rows: list[Row] = []
+    header: list[str] | None = None
+    for cells in read_table(path.read_bytes().decode("utf-8-sig")):
+        if not cells:
+            continue
+        if header is None:
+            header = cells
+            continue
+        if len(cells) > len(header):
+            raise DataError(f"row {len(rows) + 1} of {path} has more columns than the header; quote its commas")
+        rows.append(dict(zip(header, cells, strict=False)))
     return rows
 
 
-def _arrow(path: Path) -> list[dict[str, Any]]:
+def _arrow(path: Path) -> list[Row]:
     try:
         arrow = importlib.import_module("pyarrow")
         parquet = importlib.import_module("pyarrow.parquet")
@@ -105,6 +147,7 @@ def _arrow(path: Path) -> list[dict[str, Any]]:
         ) from error
     try:
         if path.suffix == ".parquet":
+            _require_room(path, parquet.read_metadata(path))
             return parquet.read_table(path).to_pylist()
         with arrow.memory_map(str(path)) as source:
             try:  # the datasets library writes the stream format, others the file format
@@ -112,8 +155,18 @@ def _arrow(path: Path) -> list[dict[str, Any]]:
             except arrow.ArrowInvalid:
                 source.seek(0)
                 return arrow.ipc.open_file(source).read_all().to_pylist()
-    except arrow.ArrowInvalid as error:
-        raise DataError(f"{path} is not a complete {path.suffix} file ({str(error).splitlines()[0]})") from error
+    except (arrow.ArrowException, OSError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path} is not a complete {path.suffix} file ({why}); write it again") from error
+
+
+def _require_room(path: Path, metadata: Any) -> None:
+    """Refuse a Parquet file that declares more than there is memory, before it is unpacked."""
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    declared = sum(group.total_byte_size for group in groups)
+    declared += metadata.num_rows * metadata.num_columns * CELL_BYTES
+    if not room_for(declared):
+        raise DataError(f"{path} declares {in_bytes(declared)}, more than there is memory; give a smaller file")
 
 
 def cell_text(value: Any) -> str:

@@ -22,7 +22,6 @@ learnt nor tested: its steps are dropped (`Steps.dropped`), but still appear bef
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections import Counter
@@ -30,10 +29,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from headwise.core.errors import DataError
-from headwise.corpora.rows import SUFFIXES, cell_text, read_rows, require_unique_ids
+from headwise.core.parsing import convert, parse
+from headwise.corpora.rows import SUFFIXES, Cell, cell_text, read_rows, require_unique_ids, typed_row
 from headwise.corpora.steps import FUNCTIONS, HELD_OUT, SPLITS, TRAIN, Step, Steps
 
 __all__ = ["packaged_steps", "read_steps"]
@@ -47,6 +47,41 @@ SPLIT_WORDS = {"train": TRAIN, "training": TRAIN} | dict.fromkeys(
 )
 
 Row = Mapping[str, Any]
+Earlier = list[tuple[Cell, Cell]]
+
+
+class ChainRow(TypedDict, total=False):
+    """A row of CogQA: a main question with its steps."""
+
+    question: Cell
+    generated: list[dict[str, Cell]]
+
+
+class StepRow(TypedDict, total=False):
+    """A row of a user's own file: one step."""
+
+    question: Cell
+    subquestion: Cell
+    function: Cell
+    answer: Cell | list[Cell]
+    answers: Cell | list[Cell]
+    id: Cell
+    chain: Cell
+    split: Cell
+
+
+class PackagedStep(TypedDict):
+    """A line of the packaged file."""
+
+    id: str
+    chain: str
+    question: str
+    earlier: list[tuple[str, str]]
+    subquestion: str
+    answers: list[str]
+    function: str
+    split: str
+    number: int
 
 
 def packaged_steps() -> Steps:
@@ -62,11 +97,12 @@ def packaged_steps() -> Steps:
     """
     lines = files("headwise.corpora").joinpath("data/steps.jsonl").read_text(encoding="utf-8").splitlines()
 
-    def step(row: dict[str, Any]) -> Step:
-        earlier = tuple((asked, answer) for asked, answer in row["earlier"])
-        return Step(**row | {"answer": row["answers"][0], "answers": tuple(row["answers"]), "earlier": earlier})
+    def step(line: str) -> Step:
+        row: PackagedStep = parse(line, PackagedStep)
+        several = {"answers": tuple(row["answers"]), "earlier": tuple(row["earlier"])}
+        return Step(**{**row, "answer": row["answers"][0], **several})
 
-    return Steps("packaged steps", tuple(map(step, map(json.loads, lines))))
+    return Steps("packaged steps", tuple(map(step, lines)))
 
 
 def read_steps(path: str | Path) -> Steps:
@@ -135,8 +171,14 @@ def _steps_of(path: Path, several: bool) -> list[Step]:
 def _chain(row: Row, path: Path, number: int) -> list[Step]:
     """One row of CogQA: a main question with its steps."""
     where, name = f"row {number} of {path}", f"{path.stem}-{number}"
-    question, parts = _required(row, "question", where), row["generated"]
-    if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
+    question = _required(row, "question", where)
+    try:
+        parts = convert(row, ChainRow)["generated"]
+    except ValueError as error:
+        raise DataError(
+            f"{where} has no list of steps under 'generated' ({error}); give a list of {{{', '.join(COGQA_FIELDS)}}}"
+        ) from error
+    if not parts:
         raise DataError(f"{where} has no list of steps under 'generated'; give a list of {{{', '.join(COGQA_FIELDS)}}}")
     steps: list[Step] = []
     for position, part in enumerate(parts, start=1):
@@ -155,6 +197,7 @@ def _flat(path: Path, rows: Sequence[Row]) -> list[Step]:
     steps = []
     for number, row in enumerate(rows, start=1):
         where = f"row {number} of {path}"
+        typed_row(row, StepRow, where)
         question, asked, function = (_required(row, field, where) for field in REQUIRED_FIELDS)
         so_far = chains.setdefault(_text(row.get("chain")) or question, [])
         name = _text(row.get("chain")) or (so_far[0].chain if so_far else f"{path.stem}-{len(chains)}")
@@ -189,9 +232,12 @@ def _answers(row: Row, where: str) -> tuple[str, ...]:
 
 
 def _earlier(value: Any, where: str) -> tuple[tuple[str, str], ...]:
-    given = value if isinstance(value, list) else [value]
-    if not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
-        raise DataError(f"{where} has {value!r} under 'earlier'; give a list of [subquestion, answer], or leave it out")
+    try:
+        given: Earlier = convert(value, Earlier)
+    except ValueError as error:
+        raise DataError(
+            f"{where} has {str(value)[:80]!r} under 'earlier'; give a list of [subquestion, answer], or leave it out"
+        ) from error
     return tuple((_text(asked), _text(answer)) for asked, answer in given)
 
 

@@ -5,12 +5,13 @@ Figures are shown to others, so folder names stay private: a model loaded from a
 
 from __future__ import annotations
 
-import json
 from pathlib import PureWindowsPath
 from typing import Any
 
 import xarray as xr
 
+from headwise.core.parsing import parse_attribute
+from headwise.core.provenance import ATTRIBUTE, StoredProvenance
 from headwise.studies.registry import dataset_spec
 
 UNKNOWN = "not installed"  # the recorded version where it was unknown
@@ -18,8 +19,7 @@ UNKNOWN = "not installed"  # the recorded version where it was unknown
 
 def provenance_of(dataset: xr.Dataset) -> dict[str, Any]:
     """The provenance of a Dataset; empty where it has none."""
-    found: dict[str, Any] = json.loads(dataset.attrs.get("provenance", "{}"))
-    return found
+    return dict(parse_attribute(dataset.attrs, ATTRIBUTE, StoredProvenance, "{}"))
 
 
 def model_name(origin: dict[str, Any]) -> str:

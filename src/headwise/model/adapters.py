@@ -13,18 +13,18 @@ bfloat16, so it does not depend on the loaded dtype. Adapters without a gate fil
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from headwise.core.errors import ModelError
+from headwise.core.parsing import parse
 from headwise.model.digest import named_weights, tensors_digest
-from headwise.model.gate import FILE, gate_note, gate_of, put_gate
+from headwise.model.gate import FILE, GateNote, gate_note, gate_of, put_gate
 from headwise.model.library_calls import silence_transformers, translate_load_errors
 from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
@@ -36,13 +36,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-class AdapterConfig(dict[str, Any]):
-    """The content of an ``adapter_config.json``."""
+class AdapterConfig(msgspec.Struct):
+    """What is read of an ``adapter_config.json``."""
 
-    @property
-    def base(self) -> str | None:
-        """The name of the base model."""
-        return self.get("base_model_name_or_path")
+    base: str | None = msgspec.field(default=None, name="base_model_name_or_path")  # the name of the base model
+    revision: str | None = None  # of the base model
 
 
 def read_adapter_config(name: str | Path, hub: dict[str, Any]) -> AdapterConfig | None:
@@ -52,7 +50,12 @@ def read_adapter_config(name: str | Path, hub: dict[str, Any]) -> AdapterConfig 
             file = find_adapter_config_file(str(name), **hub)
         except OSError:
             return None
-        return None if file is None else AdapterConfig(json.loads(Path(file).read_text()))
+        if file is None:
+            return None
+    try:
+        return parse(Path(file).read_bytes(), AdapterConfig)
+    except ValueError as error:
+        raise ModelError(f"{file} is not the config of an adapter ({error}); copy or download it again.") from error
 
 
 def require_adapter(adapter: str | Path, hub: dict[str, Any]) -> AdapterConfig:
@@ -105,7 +108,7 @@ def add_adapter(hf: Any, adapter: str | Path, hub: dict[str, Any], name: str) ->
             f"others; use it with the model it was trained on ({config.base})."
         )
     if gate is not None:
-        put_gate(hf, gate["bias"])
+        put_gate(hf, gate.bias)
 
 
 def unwrap(model: Any) -> Any:
@@ -126,13 +129,13 @@ def base_digest(hf: Any) -> str:
     return tensors_digest(named_weights(hf), hf.config, torch.bfloat16)
 
 
-def require_base_model(hf: Any, name: str, adapter: str | Path, gate: Mapping[str, Any] | None) -> None:
+def require_base_model(hf: Any, name: str, adapter: str | Path, gate: GateNote | None) -> None:
     """Refuse a sparse adapter on a model it was not trained on; ``name``: the model's name."""
-    trained_on = str((gate or {}).get("model") or "")
+    trained_on = (gate.model if gate is not None else None) or ""
     if gate is None or not trained_on or _own_name(name) == _own_name(trained_on):
         return
-    if gate.get("digest"):
-        if gate["digest"] == base_digest(hf):
+    if gate.digest:
+        if gate.digest == base_digest(hf):
             return
     elif name == type(hf).__name__:  # a model in memory without a name cannot be checked
         return

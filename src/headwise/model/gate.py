@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -28,10 +29,22 @@ from transformers.utils import cached_file
 
 from headwise.core.errors import ModelError
 from headwise.core.files import write_output
+from headwise.core.parsing import Finite, parse
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
-__all__ = ["FILE", "Training", "attend_gated", "gate_note", "gate_of", "put_gate", "register", "training", "write_gate"]
+__all__ = [
+    "FILE",
+    "GateNote",
+    "Training",
+    "attend_gated",
+    "gate_note",
+    "gate_of",
+    "put_gate",
+    "register",
+    "training",
+    "write_gate",
+]
 
 NAME = "headwise_gated"
 FLAG = "attention_gate"
@@ -119,7 +132,15 @@ def _seed(session: Training | None) -> int | None:
     return None if session is None or session.seed is None else session.seed * 1009 + len(session.expected)
 
 
-def gate_note(adapter: str | Path, hub: dict[str, Any]) -> dict[str, Any] | None:
+class GateNote(msgspec.Struct):
+    """What is read of an adapter's gate file."""
+
+    bias: Finite
+    model: str | None = None  # the base model it was trained on, and the digest of that model's weights
+    digest: str | None = None
+
+
+def gate_note(adapter: str | Path, hub: dict[str, Any]) -> GateNote | None:
     """An adapter's gate file (bias, base model, ...), in its folder or on the hub; None if there is none."""
     file = cached_file(
         str(adapter), FILE, _raise_exceptions_for_missing_entries=False,
@@ -128,9 +149,8 @@ def gate_note(adapter: str | Path, hub: dict[str, Any]) -> dict[str, Any] | None
     if file is None:
         return None
     try:
-        note = json.loads(Path(file).read_text(encoding="utf-8"))
-        return {**note, "bias": float(note["bias"])}
-    except (ValueError, KeyError, TypeError) as error:
+        return parse(Path(file).read_bytes(), GateNote)
+    except ValueError as error:
         raise ModelError(f"{file} is damaged ({error}); copy or download the adapter again.") from error
 
 

@@ -182,7 +182,7 @@ def _adapter_on_its_base(
         )
     if tokenizer is None and (Path(source.location) / "tokenizer_config.json").is_file():
         tokenizer = source.location
-    return load(config.base, tokenizer, adapter=source.location, revision=config.get("revision"), **rest)
+    return load(config.base, tokenizer, adapter=source.location, revision=config.revision, **rest)
 
 
 def read_weights(source: ModelSource, config: Any, arguments: dict[str, Any]) -> Any:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from torch import nn
 
 from headwise.core.cpu import SAFE_ISA, bfloat16_works
 from headwise.core.errors import ModelError, did_you_mean
+from headwise.core.parsing import parse
 from headwise.model.cache import cache_folder
 from headwise.model.card import ModelCard
 
@@ -206,7 +206,7 @@ def _read_map(given: Any) -> Any:
     path = Path(given).expanduser()
     if path.suffix == ".json" or path.is_file():
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = parse(path.read_bytes(), dict[str, str | int] | list[object])
         except (OSError, ValueError) as error:
             raise ModelError(f"The device map {path} could not be read ({error}); give a .json file.") from error
         return _checked(found, path)
@@ -239,10 +239,11 @@ def _checked(given: Any, where: Path | str = "device_map") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, device in given.items():
         number = str(device).removeprefix("cuda:")
-        found[str(name)] = int(number) if number.isdigit() else device if isinstance(device, int) else str(device)
-        if number.isdigit() and int(number) >= torch.cuda.device_count():
+        numbered = number.isascii() and number.isdecimal() and len(number) < 6
+        found[str(name)] = int(number) if numbered else device if isinstance(device, int) else str(device)
+        if numbered and int(number) >= torch.cuda.device_count():
             count = torch.cuda.device_count()
             raise ModelError(f"{where} puts {name!r} on GPU {number}, and torch sees {count} here; use cpu or disk.")
-        if not number.isdigit() and str(device) not in (*NO_GPU, "cuda", "mps", "xpu"):
+        if not numbered and str(device) not in (*NO_GPU, "cuda", "mps", "xpu"):
             raise ModelError(f"{where} puts {name!r} on {device!r}; give the number of a GPU, cpu or disk.")
     return found

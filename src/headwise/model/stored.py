@@ -18,19 +18,20 @@ instead, and maps made from files and from memory do not share one.)
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import safe_open
 from torch import Tensor
 from transformers.utils.hub import cached_file
 
 from headwise.core.errors import ModelError
+from headwise.core.parsing import parse
 from headwise.model.card import ModelCard
 from headwise.model.digest import named_weights, tensors_digest, tokenizer_digest
 from headwise.model.library_calls import silence_transformers, translate_load_errors
@@ -41,6 +42,10 @@ from headwise.model.sources import HUB_ARGUMENTS, ModelSource, find_config, find
 __all__ = ["Checkpoint", "StoredModel", "open_stored"]
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
 
 
 class Checkpoint:
@@ -55,8 +60,16 @@ class Checkpoint:
         """Tensor name -> file name."""
         index = self._path(INDEX)
         if index is not None and self._path(SINGLE) is None:
-            with translate_load_errors(self.id):
-                return dict(json.loads(Path(index).read_text())["weight_map"])
+            try:
+                found = parse(Path(index).read_bytes(), _Index).weight_map
+            except ValueError as error:
+                raise ModelError(f"{INDEX} of {self.id} is damaged ({error}); copy or download it again.") from error
+            outside = next((file for file in found.values() if Path(file).name != file), None)
+            if outside is not None:
+                raise ModelError(
+                    f"{INDEX} of {self.id} names a file outside its folder ({outside[:80]!r}); it is not read."
+                )
+            return found
         if self._path(SINGLE) is None:
             raise ModelError(
                 f"{self.id} has no safetensors files (neither {SINGLE} nor {INDEX}), so its weights cannot be read "

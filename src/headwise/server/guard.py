@@ -5,7 +5,6 @@
 | a path with ``..``, ``\\``, an encoded slash or a NUL                | 404  |
 | a Host header that is not one of the server's names                   | 403  |
 | a Host, Origin, Content-Type or Content-Length header sent twice      | 400  |
-| half a surrogate pair in a text                                       | 422  |
 | a POST from another origin                                            | 403  |
 | a POST whose content type is not JSON                                 | 415  |
 | a body over the limit, by Content-Length or while it is streamed      | 413  |
@@ -24,8 +23,6 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
-
-from headwise.core.parsing import parse
 
 __all__ = ["SECURITY_HEADERS", "Guard"]
 
@@ -74,10 +71,8 @@ class Guard:
         refused = (400, "a header was sent twice") if doubled else self._refused(scope, headers)
         if refused is None and scope["method"] not in ("GET", "HEAD"):
             body = await self._body(headers, receive)
-            if isinstance(body, bytes) and _is_text(body):
+            if isinstance(body, bytes):
                 receive = _replay(body, receive)
-            elif isinstance(body, bytes):
-                refused = 422, "the text holds half a character (a lone surrogate), which cannot be read"
             else:
                 refused = body
         if refused is not None:
@@ -117,17 +112,6 @@ def _site(origin: str) -> str | None:
         return urlsplit(origin).netloc
     except ValueError:  # "http://["
         return None
-
-
-def _is_text(body: bytes) -> bool:
-    """Whether no text in the body has a half of a surrogate pair; whether it is JSON at all, the routes decide."""
-    if b"\\ud" not in body.lower():
-        return True
-    try:
-        parse(body, Any)
-    except ValueError as error:
-        return "UTF-8" not in str(error)
-    return True
 
 
 def _is_forbidden_path(raw: bytes, path: str) -> bool:

@@ -19,14 +19,15 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from headwise.core.errors import DataError, HeadwiseError
+from headwise.core.parsing import parse
 from headwise.server.model_host import ModelHost, ModelJob
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 from headwise.server.responses import find_atlas, json_response
@@ -36,38 +37,44 @@ __all__ = ["live_routes"]
 POLL_SECONDS = 0.1  # between two checks of a job
 HEARTBEAT_SECONDS = 2.0  # at least one line this often, so that the client knows the server is alive
 MAX_CHANGED_HEADS = 4096
+Changes = Annotated[dict[str, float], msgspec.Meta(max_length=MAX_CHANGED_HEADS)]
+T = TypeVar("T")
 TOKEN_RANGE = re.compile(r"(\d{1,7}):(\d{1,7})")
 
 
-class RequestBody(BaseModel):
-    """A JSON body; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class RunRequest(RequestBody):
+class RunRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A prompt."""
 
     text: str
     mode: str = "question"
     answer: bool = True
     max_new_tokens: int = 32
-    changes: dict[str, float] = Field(default_factory=dict, max_length=MAX_CHANGED_HEADS)
+    changes: Changes = {}
 
 
-class WhatIfRequest(RequestBody):
+class WhatIfRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Heads and their factors, for the prompt of an earlier run."""
 
     run: str
-    changes: dict[str, float] = Field(max_length=MAX_CHANGED_HEADS)
+    changes: Changes
     draws: int = 5
 
 
-class ScoreRequest(RequestBody):
+class ScoreRequest(msgspec.Struct, forbid_unknown_fields=True):
     """An answer to score."""
 
     question: str
     answer: str | None = None
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    """The body as that type; DataError, which is a 422, if it is none."""
+    try:
+        return parse(await request.body(), kind)
+    except json.JSONDecodeError as error:
+        raise DataError('the body is not JSON; send an object, such as {"text": "..."}') from error
+    except ValueError as error:
+        raise DataError(f"the request does not fit: {error}") from error
 
 
 def live_routes(registry: AtlasRegistry, host: ModelHost) -> APIRouter:
@@ -79,14 +86,17 @@ def live_routes(registry: AtlasRegistry, host: ModelHost) -> APIRouter:
         return JSONResponse(host.status(find_atlas(registry, name)), headers={"cache-control": "no-store"})
 
     @routes.post("/run")
-    async def run(name: str, body: RunRequest, request: Request) -> Response:
+    async def run(name: str, request: Request) -> Response:
+        body = await _body(request, RunRequest)
         atlas, session = find_atlas(registry, name), host.ready()
-        options: dict[str, Any] = body.model_dump(exclude={"text"}) | {"atlas": atlas.atlas.location.address}
+        given = {field: getattr(body, field) for field in body.__struct_fields__ if field != "text"}
+        options: dict[str, Any] = {**given, "atlas": atlas.atlas.location.address}
         await run_in_threadpool(session.validate, body.text, **options)
         return _stream(host, atlas, request, lambda cancel: session.run(body.text, cancel=cancel, **options))
 
     @routes.post("/what_if")
-    async def what_if(name: str, body: WhatIfRequest, request: Request) -> Response:
+    async def what_if(name: str, request: Request) -> Response:
+        body = await _body(request, WhatIfRequest)
         atlas, session = find_atlas(registry, name), host.ready()
         return _stream(
             host, atlas, request,
@@ -94,7 +104,8 @@ def live_routes(registry: AtlasRegistry, host: ModelHost) -> APIRouter:
         )  # fmt: skip
 
     @routes.post("/score")
-    async def score(name: str, body: ScoreRequest, request: Request) -> Response:
+    async def score(name: str, request: Request) -> Response:
+        body = await _body(request, ScoreRequest)
         atlas, session = find_atlas(registry, name), host.ready()
         address = atlas.atlas.location.address
         await run_in_threadpool(session.validate, body.question, mode="question", atlas=address)

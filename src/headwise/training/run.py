@@ -26,7 +26,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -34,6 +34,7 @@ from torch import Tensor
 
 from headwise.core.errors import DataError, StudyError
 from headwise.core.files import make_folder, output_folder, write_output
+from headwise.core.parsing import Count, parse
 from headwise.model import Model, is_offloaded
 from headwise.model.adapters import base_digest
 from headwise.model.gate import put_gate, training, write_gate
@@ -243,6 +244,17 @@ def _row(one: Evaluation) -> dict[str, Any]:
     return {**asdict(one), "excess": one.excess}
 
 
+class TrainingState(TypedDict):
+    """What a checkpoint holds beside tensors."""
+
+    step: Count
+    recipe: str
+    texts: str
+    controller: dict[str, Any]
+    curve: list[dict[str, float]]
+    evaluations: list[dict[str, Any]]
+
+
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint."""
     found = sorted(path for path in folder.glob("checkpoint-*") if path.suffix != ".partial")
@@ -272,7 +284,7 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], optimis
 def load_checkpoint(path: Path, weights: dict[str, Tensor], optimiser: Any, wanted: dict[str, str]) -> dict[str, Any]:
     """Restore weights and optimiser in place; returns the state. `wanted`: digests that must match."""
     try:
-        state: dict[str, Any] = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        state: dict[str, Any] = dict(parse((path / "state.json").read_bytes(), TrainingState))
         stored, moments = load_file(path / "weights.safetensors"), load_file(path / "optimiser.safetensors")
     except Exception as error:  # safetensors' own error is not an OSError
         raise StudyError(

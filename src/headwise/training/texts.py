@@ -165,7 +165,7 @@ def _documents(file: Path, raw: bytes) -> list[str]:
         raise DataError(f"{file} is not UTF-8 text ({error}); save it as UTF-8.") from error
     if file.suffix == ".jsonl":
         numbered = ((number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip())
-        found = [str(parse_text_line(file, number, line)["text"]) for number, line in numbered]
+        found = [parse_text_line(file, number, line)["text"] for number, line in numbered]
     else:
         found = [text] if text.strip() else []
     if not found:

@@ -27,6 +27,7 @@ from typing import Any
 
 from headwise.atlas.storage.objects import ObjectStoreLocation, Tag, TaggedObject
 from headwise.core.errors import AtlasError
+from headwise.core.parsing import Scalar, parse
 
 __all__ = ["Lease", "LeaseLostError", "hold_lease"]
 
@@ -145,12 +146,11 @@ class Lease:
         return (datetime.now(UTC) - found.modified).total_seconds() > ABANDONED_AFTER * self.seconds
 
 
-def _parse(content: bytes) -> dict[str, Any]:
+def _parse(content: bytes) -> dict[str, Scalar]:
     try:
-        found = json.loads(content)
+        return parse(content, dict[str, Scalar])
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _alive(pid: object) -> bool:

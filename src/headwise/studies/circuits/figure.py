@@ -9,7 +9,6 @@ were measured both are drawn. Two more panels give the sizes that explain 90 %, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,6 +16,7 @@ import xarray as xr
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, TASK, UNIT, head_name
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
@@ -139,7 +139,7 @@ def _signs(dataset: xr.Dataset) -> str:
 
 
 def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
-    counts = json.loads(dataset.attrs["prompts"])
+    counts = parse_attribute(dataset.attrs, "prompts", dict[str, int])
     text = (
         "Heads (edges) are ranked by the size of their effect on "
         f"{counts['ranking']} pairs of prompts; on {counts['measuring']} others, those in the circuit run on the clean "
@@ -149,10 +149,13 @@ def _curve_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     )
     if dataset.attrs["no_edges"]:
         text += f" Edges were not measured: {dataset.attrs['no_edges']}."
-    refused = json.loads(dataset.attrs["refused"])
+    refused = parse_attribute(dataset.attrs, "refused", dict[str, str])
     if "reference" in _conditions(dataset):
         name = _name(dataset, "reference")
-        refused |= {f"{task} ({name})": why for task, why in json.loads(dataset.attrs["refused_by_reference"]).items()}
+        refused |= {
+            f"{task} ({name})": why
+            for task, why in parse_attribute(dataset.attrs, "refused_by_reference", dict[str, str]).items()
+        }
     left = "; ".join(f"{task}: {why}" for task, why in refused.items())
     return (text, f"Not drawn: {left}.") if left else (text,)
 
@@ -170,7 +173,7 @@ def _maps(dataset: xr.Dataset) -> Figure:
     every = np.concatenate([dataset[variable].values.ravel() for variable, _ in names])
     origin = provenance_of(dataset)
     agreement = dataset["agreement"].isel({CONDITION: 0}).values
-    counts = json.loads(dataset.attrs["prompts"])
+    counts = parse_attribute(dataset.attrs, "prompts", dict[str, int])
     return Figure(
         title=with_model(KINDS["maps"], origin),
         panels=tuple(panels),

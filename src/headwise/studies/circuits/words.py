@@ -6,13 +6,13 @@ induction" is that variable at that task, "needed heads induction" the size need
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, TASK, UNIT
+from headwise.core.parsing import parse_attribute
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
@@ -47,7 +47,7 @@ def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
 
 
 def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
-    counts = json.loads(dataset.attrs["prompts"])
+    counts = parse_attribute(dataset.attrs, "prompts", dict[str, int])
     ranking, measuring = (writer.count(counts[name], f"prompts {name}") for name in ("ranking", "measuring"))
     yield (
         "The score is the logit difference between right and wrong next tokens. Heads and edges are ranked by "
@@ -172,10 +172,10 @@ def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     )
     if dataset.attrs["no_edges"]:
         yield f"Edges were not measured: {dataset.attrs['no_edges']}."
-    refused = json.loads(dataset.attrs["refused"])
+    refused = parse_attribute(dataset.attrs, "refused", dict[str, str])
     if refused:
         yield f"Left out: {'; '.join(f'{task} ({why})' for task, why in refused.items())}."
-    unsolved = json.loads(dataset.attrs["refused_by_reference"])
+    unsolved = parse_attribute(dataset.attrs, "refused_by_reference", dict[str, str])
     if unsolved and _reference(dataset):
         parts = "; ".join(f"{_label(dataset, task)} ({why})" for task, why in unsolved.items())
         yield f"{_reference(dataset)} does not solve: {parts}."

@@ -6,7 +6,6 @@ Thresholds are fixed and stated in the sentence.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -16,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
+from headwise.core.parsing import parse_attribute
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import Accessor, best, model_of, named, others_as_large, size_of, with_interval
@@ -101,7 +101,7 @@ def _overview(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
     yield f"{steps} of {chains}, {train} for training and {held_out} held out; the model answers {right} of them correctly."
     if name := data.data.get("name"):
         yield f"The steps are those of '{name}'."
-    if left_out := json.loads(dataset.attrs.get("left_out", "{}")):
+    if left_out := parse_attribute(dataset.attrs, "left_out", dict[str, str], "{}"):
         yield f"Left out: {'; '.join(left_out.values())}."
 
 

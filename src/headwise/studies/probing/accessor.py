@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
+from headwise.core.parsing import parse_attribute
 from headwise.describe.phrases import Accessor
 from headwise.describe.writer import Writer
 from headwise.stats.power import minimum_detectable_auroc
@@ -35,8 +35,10 @@ class ProbingAccessor(Accessor):
         super().__init__(dataset)
         self.sites = [str(site) for site in dataset[SITE].values]
         self.tokens = [str(token) for token in dataset[TOKEN].values]
-        self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
-        self.leak: dict[str, dict[str, float]] = json.loads(dataset.attrs.get("leak", "{}"))
+        self.counts: dict[str, int] = parse_attribute(dataset.attrs, "counts", dict[str, int], "{}")
+        self.leak: dict[str, dict[str, float]] = parse_attribute(
+            dataset.attrs, "leak", dict[str, dict[str, float]], "{}"
+        )
 
     def map(self, site: str | None = None, variable: str = "auroc") -> np.ndarray:
         """(layer, token) in double precision."""

@@ -13,7 +13,6 @@ Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every tit
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -21,6 +20,7 @@ import xarray as xr
 
 from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
@@ -378,7 +378,7 @@ _TITLES = {
 
 
 def _counts(dataset: xr.Dataset) -> str:
-    counts = json.loads(dataset.attrs.get("counts", "{}"))
+    counts = parse_attribute(dataset.attrs, "counts", dict[str, int], "{}")
     if not {"wrong", "correct"} <= set(counts):
         return ""
     without = counts.get("without_exact_wrong", 0) + counts.get("without_exact_correct", 0)

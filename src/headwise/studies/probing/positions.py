@@ -21,7 +21,6 @@ After Orgad et al. (arXiv 2410.02707). Only the model's tokenizer is used; cost:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE
+from headwise.core.parsing import parse_attribute
 from headwise.corpora import (
     BLIND,
     CORRECT,
@@ -100,7 +100,7 @@ def exact_spans(
     for row, text in enumerate(texts):
         one = answers.isel({EXAMPLE: row})
         answer = text.strip()
-        golds = [str(one["matched"].item()), *json.loads(str(one["golds"].item()))]
+        golds = [str(one["matched"].item()), *parse_attribute({"golds": str(one["golds"].item())}, "golds", list[str])]
         if row in extracted:
             span = find_span(extracted[row], answer)
         else:

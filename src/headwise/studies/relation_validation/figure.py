@@ -11,7 +11,6 @@ The only number computed here is the mean of the control tasks' curves.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 import numpy as np
@@ -19,6 +18,7 @@ import xarray as xr
 
 from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
@@ -193,5 +193,5 @@ def _ranks(dataset: xr.Dataset) -> str:
 
 
 def _unsolved(dataset: xr.Dataset) -> str:
-    found: dict[str, list[int]] = json.loads(dataset.attrs["unsolved"])
+    found: dict[str, list[int]] = parse_attribute(dataset.attrs, "unsolved", dict[str, list[int]])
     return ", ".join(f"{name} ({right} of {tried})" for name, (right, tried) in found.items())

@@ -6,13 +6,13 @@ antonym" is that variable at that relation, "own plural 8" the accuracy at a tas
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import RELATION, REMOVED, TASK
+from headwise.core.parsing import parse_attribute
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Writer, listed
@@ -197,7 +197,7 @@ def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
         "that the whole model completes correctly, so any ablation can only lower their accuracy: the random heads show by "
         f"how much. {CONTROL_SENTENCES[bool(provenance_of(dataset).get('parameters', {}).get('same_layers'))]}"
     )
-    unsolved = json.loads(dataset.attrs["unsolved"])
+    unsolved = parse_attribute(dataset.attrs, "unsolved", dict[str, list[int]])
     if unsolved:
         rows = (
             f"{name} ({writer.count(right, f'unsolved {name}')} of {writer.count(tried, f'tried {name}')})"

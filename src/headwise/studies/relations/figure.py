@@ -14,14 +14,15 @@ Source: Elhelo & Geva, arXiv 2412.11965.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from typing import TypedDict
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
@@ -152,9 +153,20 @@ def _figure(dataset: xr.Dataset, panels: list[Panel], columns: int, notes: list[
     )
 
 
+class UsedRelation(TypedDict):
+    """How many pairs of a relation are usable, and why the others are not; an entry of the attribute ``kept``."""
+
+    relation: str
+    category: str
+    given: int
+    kept: int
+    counts: bool
+    dropped: dict[str, int]
+
+
 def _notes(dataset: xr.Dataset, beyond_null: bool) -> list[str]:
     threshold, shuffles = float(dataset.attrs["threshold"]), int(dataset.attrs["shuffles"])
-    report = json.loads(dataset.attrs["kept"])
+    report: list[UsedRelation] = parse_attribute(dataset.attrs, "kept", list[UsedRelation])
     counted = [one for one in report if one["counts"]]
     rate = float(np.mean([float(dataset[f"{sign}_false_positive"].mean()) for sign in VALUES]))
     left = f" of {len(report)}" if len(counted) < len(report) else ""

@@ -6,7 +6,6 @@ stated in the sentence.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
@@ -14,11 +13,12 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
+from headwise.core.parsing import parse_attribute
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import Accessor, model_of, size_of
 from headwise.describe.writer import Writer, listed
-from headwise.studies.relations.figure import classified_by, published_relations
+from headwise.studies.relations.figure import UsedRelation, classified_by, published_relations
 from headwise.studies.relations.spec import SIGNS
 
 MIN_LAYERS_FOR_DEPTH = 6  # for early, middle and late
@@ -134,7 +134,7 @@ def _details(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
         text = f"{category[:1].upper()}{category[1:]}: {_size(writer, reading, category)}. {_depth(writer, reading, category)}"
         strongest = listed(_strongest(writer, reading, relation) for relation in own)
         yield f"{text.strip()} Strongest by relation: {strongest}."
-    for one in json.loads(reading.dataset.attrs["kept"]):
+    for one in parse_attribute(reading.dataset.attrs, "kept", list[UsedRelation]):
         if not one["counts"]:
             name = one["relation"]
             given, usable = (writer.count(int(one[what]), f"{what} {name}") for what in ("given", "kept"))

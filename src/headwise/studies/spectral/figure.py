@@ -13,15 +13,15 @@ Source: Binkowski et al., arXiv 2502.17598. Averaging ten eigenvalues into one n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import FEATURE, HEAD, LAYER, PART
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap
@@ -174,7 +174,7 @@ def _notes(chosen: xr.Dataset, keys: list[str], rows: list[str], kind: str, *, l
 
 
 def _test(chosen: xr.Dataset, kind: str) -> str:
-    counts = json.loads(chosen.attrs.get("counts", "{}"))
+    counts = parse_attribute(chosen.attrs, "counts", dict[str, int], "{}")
     if kind == "_matched" and "pairs" in counts:  # measured by version 1 or 2 of the study
         return f"Two-sided Mann-Whitney U test, {counts['pairs']} pairs of a wrong and a correct answer of the same length."
     if kind:
@@ -193,9 +193,17 @@ def _test(chosen: xr.Dataset, kind: str) -> str:
     return f"{test}, {counts['wrong']} wrong against {counts['correct']} correct answers{refused}."
 
 
-def strata_of(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
+class Strata(TypedDict, total=False):
+    """How strata were made, how many have both classes, and how many answers are in them."""
+
+    kind: str
+    strata: int
+    answers: int
+
+
+def strata_of(dataset: xr.Dataset) -> dict[str, Strata]:
     """For "within", "strict" and "matched": the kind of strata, how many have both classes, and the answers in them."""
-    return json.loads(dataset.attrs.get("strata", "{}"))
+    return parse_attribute(dataset.attrs, "strata", dict[str, Strata], "{}")
 
 
 def _within(chosen: xr.Dataset, keys: list[str]) -> str:

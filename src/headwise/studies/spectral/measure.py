@@ -28,6 +28,7 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.core.errors import DataError
+from headwise.core.parsing import parse_attribute
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example
 from headwise.engines import Shard
@@ -179,7 +180,9 @@ def finalize(
     maps = head_tests(readings, judged, options)
     return {
         detection.NAME: table.assign_attrs(counts=json.dumps({**counts, "judged": judged.sizes[EXAMPLE]})),
-        SPEC.name: maps.assign_attrs(counts=json.dumps({**counts, **json.loads(maps.attrs["counts"])})),
+        SPEC.name: maps.assign_attrs(
+            counts=json.dumps({**counts, **parse_attribute(maps.attrs, "counts", dict[str, int])})
+        ),
     }
 
 

@@ -8,20 +8,20 @@ text says so and claims nothing else. What remains once the question and the len
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
+from headwise.core.parsing import parse_attribute
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import Accessor, answers_of, grid_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.studies.spectral import controls_words
+from headwise.studies.spectral.figure import strata_of
 
 ALPHA = 0.05
 PAIR = ("attention_score", "laplacian")  # the two maps of the figure
@@ -42,11 +42,11 @@ class SpectralAccessor(Accessor):
         self.parts = [str(part) for part in dataset[PART].values]
         self.part = "whole" if "whole" in self.parts else self.parts[0]
         self.keys = [str(key) for key in dataset[FEATURE].values]
-        self.counts: dict[str, int] = json.loads(dataset.attrs.get("counts", "{}"))
+        self.counts: dict[str, int] = parse_attribute(dataset.attrs, "counts", dict[str, int], "{}")
         if not self.counts and "wrong" in dataset:
             wrong = int(dataset["wrong"].values.astype(bool).sum())
             self.counts = {"wrong": wrong, "correct": dataset.sizes[EXAMPLE] - wrong}
-        self.strata: dict[str, dict[str, Any]] = json.loads(dataset.attrs.get("strata", "{}"))
+        self.strata = strata_of(dataset)
         self.measured = [key for key in self.keys if self.has(key)]
         self.pair = [key for key in PAIR if key in self.measured]
 
