@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, best, model_of, with_interval
+from headwise.describe.phrases import best, model_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.studies.function_masking.figure import MIN_STEPS, control, detectable, where_masked
-from headwise.studies.functions.figure import shown_functions
+from headwise.studies.functions.words import FunctionAccessor
 
 FEW_STEPS = 50  # below, an accuracy is called coarse
 ALPHA = 0.05
@@ -32,12 +31,11 @@ PUBLISHED = {
 }  # Llama-3.1-8B
 
 
-class MaskingAccessor(Accessor):
+class MaskingAccessor(FunctionAccessor):
     """The parts of a masking Dataset by name."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        super().__init__(dataset)
-        self.functions = shown_functions(dataset, None, "The function_masking study")  # in the figures' order
+        super().__init__(dataset, "function_masking")
         self.masked = [name for name in self.functions if not self.of("reason", name)]
         self.augmented = [name for name in self.functions if not self.of("augment_reason", name)]
         self.tested = [name for name in self.masked if int(self.of("masked_steps", name)) >= MIN_STEPS]
@@ -49,14 +47,6 @@ class MaskingAccessor(Accessor):
 
     def _is_first(self, function: str) -> bool:
         return not self.ranked or self.of("mean_rank_p", function) < ALPHA
-
-    def of(self, variable: str, function: str) -> Any:
-        """A variable with one entry per function."""
-        return self.dataset[variable].sel({FUNCTION: function}).item()
-
-    def overall(self, variable: str) -> float:
-        """A variable with a single entry."""
-        return float(self.dataset[variable])
 
     def at(self, variable: str, function: str, step: float) -> float:
         """A point of a curve: at a number of heads, or at an amount."""
@@ -78,15 +68,8 @@ class MaskingAccessor(Accessor):
 
     def raising_amounts(self, function: str) -> list[float]:
         """The amounts at which accuracy rises significantly, over nothing added and over random directions."""
-        return [
-            one
-            for one in self.known_amounts(function)
-            if self.at("gain_low", function, one) > 0 and self.at("gain_over_random_low", function, one) > 0
-        ]
-
-
-def _of(writer: Writer, data: MaskingAccessor, variable: str, name: str) -> str:
-    return with_interval(writer, lambda key: float(data.of(key, name)), variable, f"of {name}")
+        ends = ("gain_low", "gain_over_random_low")
+        return [one for one in self.known_amounts(function) if all(self.at(end, function, one) > 0 for end in ends)]
 
 
 def _at(writer: Writer, data: MaskingAccessor, variable: str, name: str, step: float) -> str:
@@ -110,9 +93,9 @@ def _overview(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     against = f"{draws} draws of as many random heads outside the set"
     if data.ranked:
         against = (
-            f"up to {draws} control sets with as many heads in every layer, near in the norm of what they write and outside "
-            "the set"
+            f"up to {draws} control sets with as many heads in every layer, near in the norm of what they write and "
         )
+        against += "outside the set"
     yield (
         f"What {model_of(data)} still answers correctly when a function's most important heads are masked (multiplied by "
         f"{factor} {where_masked(data.dataset)}): {counts} heads, against {against}, on held-out steps that the intact model "
@@ -139,7 +122,7 @@ def _axes(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
 
 def _caveats(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     counts = [int(data.of("masked_steps", name)) for name in data.masked]
-    if counts and min(counts) < FEW_STEPS:
+    if min(counts, default=FEW_STEPS) < FEW_STEPS:
         yield f"Some accuracies are over only {writer.count(min(counts), 'fewest', 'step')}."
     yield (
         "Only steps that the intact model solves are answered with heads masked, so a change can only lower the accuracy; the "
@@ -149,9 +132,8 @@ def _caveats(writer: Writer, data: MaskingAccessor) -> Iterator[str]:
     if data.ranked:
         ratios = data.dataset["norm_ratio"].values
         if np.isfinite(ratios).any():
-            low, high = (
-                writer.fixed(float(end(ratios)), f"{end.__name__} norm_ratio") for end in (np.nanmin, np.nanmax)
-            )
+            ends = (np.nanmin, np.nanmax)
+            low, high = (writer.fixed(float(end(ratios)), f"{end.__name__} norm_ratio") for end in ends)
             yield (
                 f"What control sets write has {low} to {high} times the norm of what the functions' heads write. At most half "
                 "of a layer's heads are masked, so that others are left to compare with."
@@ -179,10 +161,8 @@ def _headline(writer: Writer, data: MaskingAccessor) -> str:
             seen = f"; over all together the drop is {loss}"
         return f"{first} Of {total} none loses significantly more than with {data.control}{seen}."
     count, verb = writer.count(len(data.needed), "needed"), "loses" if len(data.needed) == 1 else "lose"
-    rows = (
-        f"{name} ({writer.count(int(data.of('masked_steps', name)), f'masked_steps of {name}', 'step')})"
-        for name in data.needed
-    )
+    steps = {name: int(data.of("masked_steps", name)) for name in data.needed}
+    rows = (f"{name} ({writer.count(steps[name], f'masked_steps of {name}', 'step')})" for name in data.needed)
     return (
         f"{first} Of {total} {count} {verb} more than with {data.control} by 95 % confidence intervals that are not corrected "
         f"for the number of functions: {listed(rows)}."
@@ -208,8 +188,8 @@ def _steps(writer: Writer, data: MaskingAccessor, name: str) -> str:
     solved, held_out, masked = (writer.count(int(data.of(key, name)), f"{key} of {name}") for key in keys)
     verb = "is" if int(data.of("masked_steps", name)) == 1 else "are"
     return (
-        f"the intact model solves {solved} of {held_out} held-out steps, {_of(writer, data, 'intact', name)}; {masked} of them "
-        f"{verb} answered again."
+        f"the intact model solves {solved} of {held_out} held-out steps, {data.interval_of(writer, 'intact', name)}; {masked} "
+        f"of them {verb} answered again."
     )
 
 
@@ -229,7 +209,7 @@ def _loss(writer: Writer, data: MaskingAccessor, name: str) -> str:
     low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
     if not math.isfinite(low):
         return ""
-    text = f"The drop is {_of(writer, data, 'mean_effect', name)}, averaged over all numbers of heads: "
+    text = f"The drop is {data.interval_of(writer, 'mean_effect', name)}, averaged over all numbers of heads: "
     if name not in data.tested:
         return f"{text}too few steps for a conclusion."
     p = float(data.of("mean_rank_p", name)) if data.ranked else math.nan
@@ -249,7 +229,7 @@ def _spill(writer: Writer, data: MaskingAccessor, name: str) -> str:
     if not math.isfinite(data.of("spill", name)):
         return ""
     size = writer.count(data.size, "size", "head")
-    return f"With its {size} masked, the steps of other functions lose {_of(writer, data, 'spill', name)}."
+    return f"With its {size} masked, the steps of other functions lose {data.interval_of(writer, 'spill', name)}."
 
 
 def _recovered(writer: Writer, data: MaskingAccessor, name: str) -> str:
@@ -279,8 +259,7 @@ def _augmented(writer: Writer, data: MaskingAccessor, name: str) -> str:
     random = listed(_at(writer, data, "gain_over_random", name, amount) for amount in first)
     return (
         f"Augmenting works {most} with alpha {alpha}: accuracy changes from {zero} by "
-        f"{_at(writer, data, 'gain', name, first[0])}"
-        f", and compared with random directions by {random}."
+        f"{_at(writer, data, 'gain', name, first[0])}, and compared with random directions by {random}."
     )
 
 
@@ -319,17 +298,16 @@ def _power(writer: Writer, data: MaskingAccessor) -> str:
 
 def _published(writer: Writer, data: MaskingAccessor) -> str:
     """The published drops: not replicated only where they lie outside the interval."""
-    there = [name for name in PUBLISHED if name in data.tested]
-    if not there:
-        return ""
     rows = []
-    for name in there:
+    for name in (name for name in PUBLISHED if name in data.tested):
         low, high = data.of("mean_effect_low", name), data.of("mean_effect_high", name)
         inside = low <= PUBLISHED[name] <= high
         shown = "replicated" if inside and name in data.needed else "not shown" if inside else "not replicated"
         if not inside and name in data.needed:
             shown = "of another size"
         rows.append(f"{name} {writer.number(PUBLISHED[name], 'constant')} ({shown})")
+    if not rows:
+        return ""
     return (
         "The published drops in another model, compared with random heads of any layer, are "
         f"{listed(rows)}; not shown: the interval includes both no drop and the published one, or the rank is not among the "
@@ -351,14 +329,11 @@ def _pooled(writer: Writer, data: MaskingAccessor) -> str:
 def _specific(writer: Writer, data: MaskingAccessor) -> str:
     if not data.needed:
         return ""
-    names = [
-        name for name in data.needed if data.cell("cross_effect_low", name, name) > data.of("spill_high", name)
-    ]  # the intervals do not overlap
+    own = {name: data.cell("cross_effect_low", name, name) for name in data.needed}
+    names = [name for name in data.needed if own[name] > data.of("spill_high", name)]  # the intervals do not overlap
     if names:
-        count = writer.count(len(names), "specific")
-        return (
-            f"In {count} of these, the function's own steps lose significantly more than other steps: {listed(names)}."
-        )
+        count, named = writer.count(len(names), "specific"), listed(names)
+        return f"In {count} of these, the function's own steps lose significantly more than other steps: {named}."
     spill = [name for name in data.needed if data.of("spill_low", name) > 0]
     also = f" The others' steps lose significantly with the heads of {listed(spill)}." if spill else ""
     return (
@@ -391,11 +366,10 @@ def _matrix(writer: Writer, data: MaskingAccessor) -> str:
 
 
 def _overlap(writer: Writer, data: MaskingAccessor) -> str:
-    found = [data.cell("overlap", one, other) for one in data.masked for other in data.masked if one != other]
-    found = [value for value in found if math.isfinite(value)]
-    if not found:
+    shares = [data.cell("overlap", one, other) for one in data.masked for other in data.masked if one != other]
+    if not np.isfinite(shares).any():
         return ""
-    return f"Two functions share {writer.percent(float(np.mean(found)), 'overlap')} of these heads on average."
+    return f"Two functions share {writer.percent(float(np.nanmean(shares)), 'overlap')} of these heads on average."
 
 
 def _raised(writer: Writer, data: MaskingAccessor) -> str:
@@ -420,7 +394,7 @@ def _hierarchy(writer: Writer, data: MaskingAccessor) -> str:
         reason = str(data.dataset.attrs["chain_reason"])
         return f"The hierarchy was not tested: {reason}." if reason else ""
     chains = writer.count(int(data.dataset.attrs["chains"]), "chains", "whole question")
-    rows = (f"{name} {_of(writer, data, 'chain_effect', name)}" for name in names)
+    rows = (f"{name} {data.interval_of(writer, 'chain_effect', name)}" for name in names)
     text = f"In {chains}, the drop in high-order steps with a low-order function masked: {listed(rows)}"
     significant = [name for name in names if data.of("chain_effect_low", name) > 0]
     return f"{text}; significant for {listed(significant) if significant else 'none'}."

@@ -31,20 +31,12 @@ MIN_HELD_OUT_STEPS = 50  # with fewer, intervals are called wide
 MIN_ACCURACY = 0.5  # below, a function's features come mostly from wrong answers
 
 
-class FunctionsAccessor(Accessor):
-    """The parts of a functions Dataset by name. Maps are (layer, head)."""
+class FunctionAccessor(Accessor):
+    """The parts of a Dataset with one entry per function."""
 
-    def __init__(self, dataset: xr.Dataset) -> None:
+    def __init__(self, dataset: xr.Dataset, study: str) -> None:
         super().__init__(dataset)
-        self.functions = shown_functions(dataset, None, "The functions study")  # in the figures' order
-        self.refused = [name for name in self.functions if bool(self.of("refused", name))]
-        self.mapped = [name for name in self.functions if name not in self.refused]
-        self.scale = scale_of(dataset)
-        self.owners: dict[str, list[str]] = {}  # head -> its functions, heads of most functions first
-        for function in self.mapped:
-            for head in sorted(self.selected(function)):
-                self.owners.setdefault(head, []).append(function)
-        self.owners = dict(sorted(self.owners.items(), key=lambda item: -len(item[1])))
+        self.functions = shown_functions(dataset, None, f"The {study} study")  # in the figures' order
 
     def of(self, variable: str, function: str) -> Any:
         """A variable with one entry per function."""
@@ -53,6 +45,25 @@ class FunctionsAccessor(Accessor):
     def overall(self, variable: str) -> float:
         """A variable with a single entry."""
         return float(self.dataset[variable])
+
+    def interval_of(self, writer: Writer, variable: str, function: str) -> str:
+        """A function's number with its confidence interval."""
+        return with_interval(writer, lambda key: float(self.of(key, function)), variable, f"of {function}")
+
+
+class FunctionsAccessor(FunctionAccessor):
+    """The parts of a functions Dataset by name. Maps are (layer, head)."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        super().__init__(dataset, "functions")
+        self.refused = [name for name in self.functions if bool(self.of("refused", name))]
+        self.mapped = [name for name in self.functions if name not in self.refused]
+        self.scale = scale_of(dataset)
+        self.owners: dict[str, list[str]] = {}  # head -> its functions, heads of most functions first
+        for function in self.mapped:
+            for head in sorted(self.selected(function)):
+                self.owners.setdefault(head, []).append(function)
+        self.owners = dict(sorted(self.owners.items(), key=lambda item: -len(item[1])))
 
     def map(self, function: str, variable: str = "magnitude") -> xr.DataArray:
         """A function's map."""
@@ -76,23 +87,14 @@ class FunctionsAccessor(Accessor):
         return sorted((row for row in rows if np.isfinite(row[2])), key=lambda row: -row[2])
 
 
-def _of(writer: Writer, data: FunctionsAccessor, variable: str, name: str) -> str:
-    return with_interval(writer, lambda key: float(data.of(key, name)), variable, f"of {name}")
-
-
-def _n_functions(writer: Writer, data: FunctionsAccessor) -> str:
-    return writer.count(len(data.functions), "functions", "cognitive function")
-
-
 # ---- overview, axes, caveats ----------------------------------------------------------------------------------------
 
 
 def _overview(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
-    dataset = data.dataset
+    dataset, functions = data.dataset, writer.count(len(data.functions), "functions", "cognitive function")
     yield (
-        f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) carry which of {_n_functions(writer, data)}: how "
-        "important each head is to a probe that predicts the function of a step from the outputs of all heads while the model "
-        "answers it."
+        f"Which attention heads of {model_of(data)} ({size_of(writer, data)}) carry which of {functions}: how important each "
+        "head is to a probe that predicts the function of a step from the outputs of all heads while the model answers it."
     )
     train, held_out = (writer.count(int(dataset[split].sum()), f"all {split}") for split in ("train", "held_out"))
     steps = writer.count(int(dataset.sizes[EXAMPLE]), "steps", "step")
@@ -106,14 +108,14 @@ def _overview(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
-    layers, heads, scale = data.layers, data.heads, data.scale
-    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
-        writer.number(edge, "edge")
-    yield (
-        f"One map per function: rows are layers, {layers[0]} (next to the embedding) at the top to {layers[-1]}; columns are "
-        f"heads, {heads[0]} to {heads[-1]}."
+    first, last, left, right = (
+        writer.number(edge, "edge") for edge in (data.layers[0], data.layers[-1], data.heads[0], data.heads[-1])
     )
-    clipped = data.share_over(scale.high * (1 + 1e-6))
+    yield (
+        f"One map per function: rows are layers, {first} (next to the embedding) at the top to {last}; columns are heads, "
+        f"{left} to {right}."
+    )
+    clipped = data.share_over(data.scale.high * (1 + 1e-6))
     beyond = "no cell lies beyond it"
     if clipped.count:
         share = writer.percent(clipped.share, "clipped-share")
@@ -121,7 +123,7 @@ def _axes(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
         beyond = f"{writer.count(clipped.count, 'clipped', 'cell')} ({share}) {verb} beyond it and have its last colour"
     yield (
         f"All maps share one colour scale of head importance, from {writer.number(0, 'edge')} to "
-        f"{writer.number(scale.high, 'cap')}; {beyond}."
+        f"{writer.number(data.scale.high, 'cap')}; {beyond}."
     )
     seeds = writer.count(data.dataset.sizes[SEED], "seeds", "seed")
     yield (
@@ -168,9 +170,10 @@ def _caveats(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
 def _headline(writer: Writer, data: FunctionsAccessor) -> str:
     accuracy = with_interval(writer, data.overall, "probe_accuracy")
     majority = writer.fixed(data.overall("majority"), "majority")
+    functions = writer.count(len(data.functions), "functions", "cognitive function")
     text = (
-        f"Layer x head maps of importance for {_n_functions(writer, data)} in {model_of(data)} ({size_of(writer, data)}). The "
-        f"probe predicts {accuracy} of the held-out steps correctly (most frequent function: {majority})"
+        f"Layer x head maps of importance for {functions} in {model_of(data)} ({size_of(writer, data)}). The probe "
+        f"predicts {accuracy} of the held-out steps correctly (most frequent function: {majority})"
     )
     if data.refused:
         refused = writer.count(len(data.refused), "refused", "function")
@@ -195,16 +198,15 @@ def _details(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
         chance = writer.fixed(data.of("recall_chance", name), f"recall_chance of {name}")
         held_out = writer.count(int(data.of("held_out", name)), f"held_out of {name}", "held-out step")
         sentences = [
-            f"{name}{order}: the model answers {_of(writer, data, 'accuracy', name)} of its steps correctly; the probe "
-            f"predicts {_of(writer, data, 'recall', name)} of its {held_out} (guessing: {chance}), AUROC "
-            f"{_of(writer, data, 'auroc', name)}."
+            f"{name}{order}: the model answers {data.interval_of(writer, 'accuracy', name)} of its steps correctly; the probe "
+            f"predicts {data.interval_of(writer, 'recall', name)} of its {held_out} (guessing: {chance}), AUROC "
+            f"{data.interval_of(writer, 'auroc', name)}."
         ]
         if name in data.refused:
             sentences.append(f"No map: {data.of('reason', name)}.")
         else:
-            sentences += [
-                part(writer, data, name) for part in (_strongest, _elbow, _depth, _significance, _agreement_of)
-            ]
+            parts = (_strongest, _elbow, _depth, _significance, _agreement_of)
+            sentences += [part(writer, data, name) for part in parts]
         yield " ".join(filter(None, sentences))
 
 
@@ -214,9 +216,8 @@ def _strongest(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     for head in maps.strongest(data.map(name), NAMED_HEADS):
         value = writer.number(head.value, f"magnitude {head.name} of {name}", digits=2)
         deviation = float(spread.sel({LAYER: head.layer, HEAD: head.head}))
-        found.append(
-            f"{head.name} ({value} ± {writer.number(deviation, f'importance_sd {head.name} of {name}', digits=2)})"
-        )
+        sd = writer.number(deviation, f"importance_sd {head.name} of {name}", digits=2)
+        found.append(f"{head.name} ({value} ± {sd})")
     return f"The most important heads, with the standard deviation over seeds, are {listed(found)}."
 
 
@@ -239,9 +240,7 @@ def _depth(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     trend = maps.depth_trend(data.map(name, "chosen"))
     if trend is None or len(data.layers) < MIN_LAYERS_FOR_THIRDS or not data.selected(name):
         return ""
-    early, middle, late = (
-        writer.percent(share, f"third {index} of {name}") for index, share in enumerate(trend.shares)
-    )
+    early, middle, late = (writer.percent(part, f"third {index} of {name}") for index, part in enumerate(trend.shares))
     counts = data.dataset["chosen"].sel({FUNCTION: name}).sum(HEAD)
     layers = [int(layer) for layer in counts[LAYER].values[(counts == counts.max()).values]]
     if len(layers) > MAX_NAMED_LAYERS:
@@ -270,7 +269,7 @@ def _significance(writer: Writer, data: FunctionsAccessor, name: str) -> str:
 def _agreement_of(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     if not math.isfinite(data.of("rank_correlation", name)):
         return ""
-    text = f"The rank correlation with single-head probes is {_of(writer, data, 'rank_correlation', name)}"
+    text = f"The rank correlation with single-head probes is {data.interval_of(writer, 'rank_correlation', name)}"
     seeds = data.of("agreement", name)
     if math.isfinite(seeds):
         text += f", and between the maps of two seeds {writer.fixed(seeds, f'agreement of {name}')}"
@@ -311,30 +310,24 @@ def _wording(writer: Writer, data: FunctionsAccessor) -> str:
     both = worded(data.dataset)
     if both is None:
         return "No function has enough steps of two wordings for a label that is no function."
-    means = {
-        name: writer.fixed(float(both[f"{name}_by_layer"].mean()), f"mean {name}_by_layer")
-        for name in ("function", "wording")
-    }
+    labels = ("function", "wording")
+    means = {name: writer.fixed(float(both[f"{name}_by_layer"].mean()), f"mean {name}_by_layer") for name in labels}
     peaks = []
-    for name in ("function", "wording"):
-        curve = both[f"{name}_by_layer"].mean(FUNCTION)
+    curves = {name: both[f"{name}_by_layer"].mean(FUNCTION) for name in means}
+    for name, curve in curves.items():
         layer = int(curve[LAYER].values[curve.values.argmax()])
         value = writer.fixed(float(curve.max()), f"peak {name}_by_layer")
         peaks.append(f"{value} in layer {writer.number(layer, f'peak-layer {name}_by_layer')}")
-    higher = int((both["wording_by_layer"].mean(FUNCTION) >= both["function_by_layer"].mean(FUNCTION)).sum())
+    higher = int((curves["wording"] >= curves["function"]).sum())
     functions = writer.count(both.sizes[FUNCTION], "worded", "function")
     no_better = float(both["wording_by_layer"].mean()) >= float(both["function_by_layer"].mean())
+    verdict = ": that a function can be decoded from a head is no evidence that the head does more than see the words."
     return (
         f"A label that is no function, whether a step begins with the word that most steps of its function begin with, is "
         f"decoded from single heads with an AUROC of {means['wording']} on average over {functions} and all layers (at most "
         f"{peaks[1]}); the function itself, with as many steps, with {means['function']} (at most {peaks[0]}). The label is "
         f"decoded as well as the function, or better, in {writer.count(higher, 'worded-higher')} of "
-        f"{writer.count(both.sizes[LAYER], 'layers', 'layer')}"
-        + (
-            ": that a function can be decoded from a head is no evidence that the head does more than see the words."
-            if no_better
-            else "."
-        )
+        f"{writer.count(both.sizes[LAYER], 'layers', 'layer')}{verdict if no_better else '.'}"
     )
 
 
