@@ -3,7 +3,8 @@
     describe_head(head_report(atlas, "L12H3")).text()
 
 Summary: what its weights compute, which functions it belongs to, where it stands out (beyond 95 % of the other heads in a
-profile statistic, in either direction), how it differs on wrong answers; clauses without data are left out.
+profile statistic, in either direction), how it differs on wrong answers, what the model loses without it; clauses without
+data are left out.
 
 Description. Overview: the summary. Detail: relations with pairs, functions with the effect of masking, salient tokens.
 Observations: where weights and data agree, and similar heads. Caveats: what was not measured, and the limits of
@@ -142,6 +143,7 @@ def summary_of(
         _by_function(functions) if "functions" not in missing else "",
         _by_profile(values.get("profile", ())),
         _by_answers(values),
+        _by_ablation(values.get("causal", ())),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -198,6 +200,20 @@ def _by_answers(values: Mapping[str, tuple[Measurement, ...]]) -> str:
         parts.append(f"a probe on its output detects wrong answers at AUROC {probe.value:.3g}")
     text = listed(parts)
     return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def _by_ablation(values: tuple[Measurement, ...]) -> str:
+    """What the model loses without it, and its rank in the layer."""
+    found = {value.key: value for value in values}
+    effect, rank = found.get("causal.mean.all.effect"), found.get("causal.rank")
+    if effect is None or rank is None:
+        return ""
+    change = "rises" if effect.value > 0 else "falls"
+    settled = "" if effect.q < 0.05 else ", which is not beyond chance"
+    return (
+        f"Without it the loss {change} by {significant(abs(effect.value))} nats per token (rank {rank.value:.0f} in its "
+        f"layer{settled})."
+    )
 
 
 def _controlled(tested: Sequence[Measurement]) -> str:

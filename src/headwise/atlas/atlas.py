@@ -250,7 +250,9 @@ class Atlas:
             >>> print(atlas.describe("profile").short().partition("; ")[2])
             the strongest previous-token head is L3H2 (0.848).
         """
-        words: Description = import_module("headwise.studies.present").describe(study, self[study], **options)
+        present = import_module("headwise.studies.present")
+        others = {name: self[name] for name in present.about_heads(self.studies)}
+        words: Description = present.describe(study, self[study], others=others, **options)
         return words
 
     def head(self, name: str) -> HeadReport:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,9 @@ from headwise.figures.head_maps import head_table_maps
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
 
-__all__ = ["describe", "figure_defaults", "figure_of", "figure_types", "figures_on_page", "has_figure", "variants_of"]
+__all__ = [
+    "about_heads", "describe", "figure_defaults", "figure_of", "figure_types", "figures_on_page", "has_figure", "variants_of",
+]  # fmt: skip
 
 
 def has_figure(name: str) -> bool:
@@ -114,12 +116,16 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
     return figure
 
 
-def describe(name: str, dataset: xr.Dataset, **options: Any) -> Description:
+def describe(
+    name: str, dataset: xr.Dataset, *, others: Mapping[str, xr.Dataset] | None = None, **options: Any
+) -> Description:
     """A Dataset in words.
 
     Args:
         name: of the Dataset.
         dataset: as an atlas gives it.
+        others: other Datasets of the atlas, by name; those whose spec has ``about_heads`` add what they know of the heads
+            that the words name.
         **options: of its words.
 
     Returns:
@@ -133,7 +139,16 @@ def describe(name: str, dataset: xr.Dataset, **options: Any) -> Description:
     spec = _spec(name, "words")
     function = spec.load("words") or partial(generic, columns=spec.head_columns)
     words: Description = function(dataset, **options)
+    for other in about_heads(others or {}):
+        add = datasets()[other].load("about_heads")
+        if other != name and add is not None and others is not None:
+            words = add(words, dataset, others[other])
     return words
+
+
+def about_heads(names: Iterable[str]) -> list[str]:
+    """Those Datasets that know something about the heads that others name."""
+    return [name for name in names if (spec := dataset_spec(name)) is not None and spec.about_heads]
 
 
 def variants_of(name: str, dataset: xr.Dataset) -> tuple[FigureVariant, ...]:

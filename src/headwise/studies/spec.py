@@ -148,6 +148,7 @@ class DatasetSpec:
     head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists
     default_columns: tuple[str, ...] = ()  # of the head table, shown first
     head_sets: str = ""  # "module:function"; which heads it names
+    about_heads: str = ""  # "module:function"; adds to other Datasets' words what it knows of the heads that they name
     head_facts: bool = False  # a head's report has facts of its own for it, in place of its columns
     read_with: str = ""  # command that reads it, where it has neither figure nor words
     has_page: bool = True
@@ -164,7 +165,7 @@ class DatasetSpec:
         return Schema(self.name, self.version, self.variables, self.attrs, self.renames, self.readable_since)
 
     def load(self, role: str) -> Callable[..., Any] | None:
-        """The function behind ``figure``, ``words`` or ``head_sets``; None where the study has none."""
+        """The function behind ``figure``, ``words``, ``head_sets`` or ``about_heads``; None where the study has none."""
         return load_function(self.package, getattr(self, role))
 
 

@@ -93,7 +93,7 @@ class Content:
     @cached_property
     def studies(self) -> dict[str, StudyPage]:
         """The pages of studies, in order."""
-        return {key: StudyPage(key, self.datasets[key]) for key in self.chapters}
+        return {key: StudyPage(key, self.datasets[key], self.datasets) for key in self.chapters}
 
     @cached_property
     def provenances(self) -> dict[str, Provenance]:

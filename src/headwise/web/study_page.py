@@ -57,8 +57,8 @@ QUESTION_COLUMNS = {
 class StudyPage:
     """The page of one study."""
 
-    def __init__(self, key: str, dataset: xr.Dataset) -> None:
-        self.key, self.dataset, self._spec = key, dataset, dataset_spec(key)
+    def __init__(self, key: str, dataset: xr.Dataset, others: Mapping[str, xr.Dataset] | None = None) -> None:
+        self.key, self.dataset, self.others, self._spec = key, dataset, others, dataset_spec(key)
 
     @cached_property
     def title(self) -> str:
@@ -73,7 +73,7 @@ class StudyPage:
     @cached_property
     def words(self) -> Description | None:
         """The description of its map; None for a study that is a table."""
-        return describe(self.key, self.dataset) if has_figure(self.key) else None
+        return describe(self.key, self.dataset, others=self.others) if has_figure(self.key) else None
 
     @cached_property
     def short(self) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from legibility import assert_legible
+from synthetic.atlas import synthetic_atlas
 from synthetic.causal import causal_dataset
 
 from headwise.core.errors import StudyError
 from headwise.studies.present import describe, figure_of
+from headwise.web.study_page import StudyPage
 
 
 def test_numbers_are_those_of_the_dataset():
@@ -50,3 +54,32 @@ def test_the_figure_has_a_map_per_class_and_attribution_against_exact_ablation()
 @pytest.mark.parametrize(("layers", "heads"), [(3, 4), (30, 9)])
 def test_the_figure_is_legible(layers: int, heads: int):
     assert_legible(figure_of("causal", causal_dataset(layers, heads)))
+
+
+def test_other_studies_tell_whether_the_model_needs_the_heads_they_name(tmp_path):
+    atlas = synthetic_atlas(tmp_path / "atlas", 12, 6, ["profile", "causal"])
+    causal, words = atlas["causal"], atlas.describe("profile")
+    told = words.observations[-1]
+    assert told.startswith("Does the model need them?") and told in words.text()
+    numbers = {number.source: number.value for number in words.numbers}
+    plain = describe("profile", atlas["profile"])
+    named = set(re.findall(r"L\d+H\d+", " ".join((plain.headline, *plain.detail, *plain.observations))))
+    assert numbers["causal named"] == len(named) > 0
+    cells = [tuple(int(part) for part in name[1:].split("H")) for name in named]
+    assert numbers["causal more"] == sum(causal["excess_low"].values[cell] > 0 for cell in cells)
+    for name in re.findall(r"L\d+H\d+", told):
+        layer, head = (int(part) for part in name[1:].split("H"))
+        row = causal["effect"].sel(ablation="mean", token_class="all", layer=layer).values
+        assert numbers[f"causal rank {name}"] == 1 + (row > row[head]).sum()
+    assert "needed more" not in atlas.describe("causal").text().split("Key observations")[0]
+    assert StudyPage("profile", atlas["profile"], {"causal": causal}).words.observations[-1] == told
+    other = causal.assign_attrs(provenance=causal.attrs["provenance"].replace("4f0c1b9a77de", "ffff"))
+    assert describe("profile", atlas["profile"], others={"causal": other}) == plain
+
+
+def test_a_heads_report_says_what_the_model_loses_without_it(tmp_path):
+    atlas = synthetic_atlas(tmp_path / "atlas", 12, 6, ["profile", "causal"])
+    report = atlas.head("L1H1")
+    effect = float(atlas["causal"]["effect"].sel(ablation="mean", token_class="all", layer=1, head=1))
+    assert f"Without it the loss rises by {effect:.3g} nats per token (rank 1 in its layer)." in report.summary
+    assert "causal.rank" in {value.key for value in report.values["causal"]}

@@ -166,6 +166,7 @@ CAUSAL = DatasetSpec(
     ),
     words="words:describe",
     head_sets="heads:head_sets",
+    about_heads="words:about_heads",
     head_columns=(
         HeadColumn(
             "effect", low="effect_low", high="effect_high", p="p", q="q", level=0.0, baseline_name="no effect",

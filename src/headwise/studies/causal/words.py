@@ -2,25 +2,34 @@
 
 Sentences about single maps come from `describe.narrator`; keys of maps are the classes of tokens ("all", "repeated"). Numbers
 are of mean ablation, where nothing else is said.
+
+`about_heads` adds one sentence to the words of every other study of the atlas: the heads that these words name, with their
+causal rank in their layer, and how many of them are needed more than heads of the same layer that write about as much.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS
+from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS, parse_head
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import grid_of, model_of, size_of
-from headwise.describe.writer import Writer, listed
+from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.head_maps import NamedMap
 from headwise.figures.provenance import provenance_of
+from headwise.stats import wilson_interval
+from headwise.studies.head_sets import layer_head
 
 MAX_Q = 0.05
 NAMED = 3
+MAX_RANKED = 6  # heads of another study whose rank is given
+HEAD_NAME = re.compile(r"\bL\d+H\d+\b")
 
 
 class CausalAccessor:
@@ -235,3 +244,46 @@ describe = Narrative(
     (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
     _headline,
 )
+
+
+def about_heads(words: Description, described: xr.Dataset, causal: xr.Dataset) -> Description:
+    """The words with a sentence about the heads that they name; unchanged where they name none, or are of other weights."""
+    digests = [provenance_of(one).get("model", {}).get("digest") for one in (described, causal)]
+    named = [cell for cell in _named(words) if _known(causal, *cell)]
+    if not named or digests[0] != digests[1]:
+        return words
+    writer = Writer("")
+    low = layer_head(causal["excess_low"])
+    more, every = sum(bool(low[cell] > 0) for cell in named), int((low > 0).sum())
+    ends = wilson_interval(more / len(named), len(named))
+    compared = int(np.isfinite(low).sum())
+    rank = layer_head(causal["rank"])
+    sizes = np.isfinite(rank).sum(1)
+    ranks = [
+        f"L{layer}H{head} {writer.count(int(rank[layer, head]), f'causal rank L{layer}H{head}')} of "
+        f"{writer.count(int(sizes[layer]), f'causal heads L{layer}')}"
+        for layer, head in named[:MAX_RANKED]
+    ]
+    share = [
+        writer.percent(float(end), f"causal share {name}") for name, end in zip(("low", "high"), ends, strict=True)
+    ]
+    text = (
+        f"Does the model need them? Of the {writer.count(len(named), 'causal named', 'head')} named here, "
+        f"{writer.count(more, 'causal more')} ({share[0]} to {share[1]}) {'is' if more == 1 else 'are'} needed more than "
+        "heads of the same layer that write about as much, against "
+        f"{writer.percent(every / max(1, compared), 'causal share all')} of all heads (study causal, "
+        f"mean ablation); rank in the layer by rise of the loss: {listed(ranks)}."
+    )
+    numbers = (*words.numbers, *writer.finish("").numbers)
+    return replace(words, observations=(*words.observations, text), numbers=numbers)
+
+
+def _named(words: Description) -> list[tuple[int, int]]:
+    """The heads that the words name, in order."""
+    text = " ".join((words.headline, *words.detail, *words.observations))
+    return [parse_head(name) for name in dict.fromkeys(HEAD_NAME.findall(text))]
+
+
+def _known(causal: xr.Dataset, layer: int, head: int) -> bool:
+    there = layer < causal.sizes[LAYER] and head < causal.sizes[HEAD]
+    return there and bool(np.isfinite(layer_head(causal["rank"])[layer, head]))
