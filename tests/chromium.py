@@ -6,15 +6,14 @@
 - any request that left the machine: only file:, data:, blob: and 127.0.0.1 are allowed.
 
 The browser is looked for in HEADWISE_CHROMIUM, in PATH, and at /usr/bin/chromium; where there is none, tests are skipped
-and say so. The conftest of all tests imports these fixtures (once: two Playwrights in a process do not go together), and
-`pytest_collection_modifyitems`, which puts all tests with a browser into one group, so that only one worker starts it.
+and say so. The conftest of all tests imports these fixtures (once: two Playwrights in a process do not go together).
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,12 +71,3 @@ def is_local(url: str) -> bool:
     """Whether a request stays on this machine."""
     parts = urlsplit(url)
     return parts.scheme in ("file", "data", "blob", "about") or parts.hostname in HERE
-
-
-@pytest.hookimpl(wrapper=True)  # so that it comes before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Tests with a browser run in one worker."""
-    for item in items:
-        if "chromium" in getattr(item, "fixturenames", ()) and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-    return (yield)

@@ -62,7 +62,7 @@ def test_the_plan_is_near_what_is_measured(tmp_path):
     Not ``RUSAGE_CHILDREN``: a child inherits the mark of the process that started it, and a test worker is large.
     """
     texts, marks = tmp_path / "texts.jsonl", tmp_path / "marks"
-    rows = [{"id": p.id, "text": p.text} for p in packaged_passages().first(12).items]
+    rows = [{"id": p.id, "text": p.text} for p in packaged_passages().first(4).items]
     texts.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     code = (
         "import atexit, pathlib, re, sys; sys.argv[0] = 'headwise'\n"
@@ -76,7 +76,8 @@ def test_the_plan_is_near_what_is_measured(tmp_path):
         command = [sys.executable, "-c", code, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    plan = json.loads(run("plan", "--data", str(texts), "--json"))
-    run("build", "--studies", "profile", "--data", str(texts), "-o", str(tmp_path / "atlas"))
+    plan = json.loads(run("plan", "--studies", "profile", "--data", str(texts), "--json"))
+    few = ["--set", "profile.repeats=4", "--json"]
+    run("build", "--studies", "profile", "--data", str(texts), *few, "-o", str(tmp_path / "atlas"))
     measured = int(marks.read_text()) * 1024
     assert plan["memory_total"] / 1.5 < measured < plan["memory_total"] * 1.5

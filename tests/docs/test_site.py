@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("mkdocs")
 
+pytestmark = pytest.mark.xdist_group("browser")  # where one test reads the pages, so that the site is built once
 ROOT = Path(__file__).parents[2]
 LOADING = {
     "script": "src",

@@ -28,8 +28,12 @@ ENVIRONMENT = {
 }  # fmt: skip
 HEAVY = (
     "faults.injection",
-    "headwise.figures", "headwise.studies.progress", "headwise.cli.settings", "headwise.studies", "headwise.web.report",
-    "transformers.models.llama.modeling_llama",
+    "headwise.figures", "headwise.studies.progress", "headwise.cli.settings", "headwise.studies.building",
+    "headwise.web.report", "headwise.studies.runner", "headwise.engines.ray.engine",
+    "headwise.studies.profile.measure", "headwise.studies.answers.measure", "headwise.studies.spectral.measure",
+    "headwise.studies.spectral.detection",
+    "sklearn.cluster", "sklearn.decomposition", "sklearn.feature_extraction.text", "sklearn.isotonic", "sklearn.linear_model",
+    "transformers.models.llama.modeling_llama", "transformers.tokenization_utils_tokenizers", "pyarrow.pandas_compat",
 )  # fmt: skip
 PATIENCE = 120.0  # seconds that a build of the tiny model may take, however loaded the machine
 
@@ -129,6 +133,7 @@ def serve() -> None:
 
     for name in HEAVY:
         import_module(name)
+    os.fsync = lambda handle: None  # a killed process loses nothing that it wrote; only a power cut would
     warm_up()
     for line in sys.stdin:
         request = json.loads(line)

@@ -63,20 +63,30 @@ def test_a_gate_in_the_config_is_loaded_with_the_model(tmp_path):
     assert torch.equal(model(input_ids=torch.arange(9)[None]).logits, hf(input_ids=torch.arange(9)[None]).logits)
 
 
-def test_the_packaged_adapter_is_for_the_default_model_alone(pair):
-    dense, _ = pair
-    assert packaged_adapter(dense) is None
-    default = hw.load()
-    folder = packaged_adapter(default)
-    assert folder is not None
-    sparse = hw.load(adapter=folder)
+@pytest.fixture(scope="module")
+def packaged():
+    """The default model and the sparse one made from it, with the user's own cache: converting the weights takes long."""
+    try:
+        dense = hw.load()
+    except ModelError as error:
+        pytest.skip(str(error))
+    return dense, hw.load(adapter=packaged_adapter(dense))
+
+
+@pytest.mark.real
+@pytest.mark.xdist_group("default model")
+def test_the_packaged_adapter_is_for_the_default_model_alone(pair, packaged):
+    assert packaged_adapter(pair[0]) is None
+    default, sparse = packaged
+    assert packaged_adapter(default) is not None
     assert gate_of(sparse.hf) == 0.0
     assert packaged_adapter(sparse) is None
 
 
-def test_the_packaged_model_is_sparse_at_the_dense_loss():
-    dense = hw.load()
-    sparse = hw.load(adapter=packaged_adapter(dense))
+@pytest.mark.real
+@pytest.mark.xdist_group("default model")
+def test_the_packaged_model_is_sparse_at_the_dense_loss(packaged):
+    dense, sparse = packaged
     text = (
         "The river rises in the hills north of the town and flows south for thirty miles before it reaches the sea. In the "
         "nineteenth century mills were built along its banks, and a canal joined it to the coal fields in the west."

@@ -95,16 +95,16 @@ def beyond_in(data: ProbeData, fits: JointFits) -> NDArray[np.bool_]:
 
 
 def test_probes_that_know_nothing_have_a_map_beyond_the_null_no_more_often_than_one_in_twenty():
-    """The study's own fits on data without an effect: 60 studies of three maps; P(more than 8) is 0.6 % at a level of .05."""
+    """The study's own fits on data without an effect: 30 studies of three maps; P(more than 5) is 0.3 % at a level of .05."""
     studies = []
-    for seed in range(60):
+    for seed in range(30):
         data = null_data(seed)
         fits = fit_joint(
             data.features(), data.labels, data.trains, data.groups, classes=3, seeds=2, shuffles=20, seed=seed,
             training=JointTraining(max_epochs=1),
         )  # fmt: skip
         studies.append(beyond_in(data, fits))
-    assert (np.sum(studies, axis=0) <= 8).all()
+    assert (np.sum(studies, axis=0) <= 5).all()
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.7, 1.0])

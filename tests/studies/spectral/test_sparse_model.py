@@ -11,10 +11,10 @@ from planted import tiny_model
 
 import headwise as hw
 from headwise.core.errors import ModelError
+from headwise.corpora import packaged_questions
 from headwise.kernels.blocked import FLOOR
 from headwise.model import packaged_adapter
 from headwise.model.gate import put_gate
-from headwise.studies.answers.spec import AnsweringOptions
 
 
 def check(atlas: hw.Atlas) -> None:
@@ -44,6 +44,11 @@ def test_the_packaged_adapter(tmp_path: Path) -> None:
         model = hw.load(adapter=packaged_adapter(hw.load()))
     except ModelError as error:
         pytest.skip(f"the default model is not here: {error}")
-    options = {"answers": AnsweringOptions(max_new_tokens=12)}
-    atlas = hw.build(model, ["spectral"], output=tmp_path / "atlas", limit=96, options=options)
+    asked = packaged_questions().items[:72]
+    made = [
+        {"question": one.question, "answers": list(one.answers), "response": f"It is {other.answers[0]}.", "label": label}
+        for place, one in enumerate(asked)
+        for other, label in [(one, "correct") if place % 2 else (asked[place - 2], "wrong")]
+    ]
+    atlas = hw.build(model, ["spectral"], output=tmp_path / "atlas", questions=write(tmp_path / "asked.jsonl", made))
     check(atlas)
