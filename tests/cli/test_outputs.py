@@ -1,5 +1,6 @@
 """What a verb writes: whole or not at all. What it prints: text, never codes. What it does not foresee: one sentence."""
 
+import errno
 import json
 import os
 import re
@@ -26,19 +27,14 @@ def atlas(tmp_path_factory) -> Path:
     return made.path
 
 
-def headwise(*words: object, folder: Path, prelude: str = "", **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-c", prelude + CODE, *map(str, words)],
-        cwd=folder, capture_output=True, text=True, check=False,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment,
-    )  # fmt: skip
+@pytest.fixture
+def full(monkeypatch):
+    """A disk that is full when a file is to be made safe."""
 
+    def refuse(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
 
-FULL = (
-    "import os, errno, pathlib\n"
-    "def full(*a, **k): raise OSError(errno.ENOSPC, 'No space left on device', str(a[0]))\n"
-    "os.fsync = full\n"
-)
+    monkeypatch.setattr(os, "fsync", refuse)
 
 
 @pytest.mark.parametrize(
@@ -51,24 +47,25 @@ FULL = (
         (["report", "atlas"], "out.html"),
     ],
 )
-def test_a_full_disk_leaves_what_was_there(atlas, tmp_path, verb, name):
+def test_a_full_disk_leaves_what_was_there(headwise, full, atlas, tmp_path, verb, name):
     (tmp_path / "atlas").symlink_to(atlas)
     target = tmp_path / name
     target.write_text("what was there")
-    run = headwise(*verb, "-o", name, folder=tmp_path, prelude=FULL)
-    assert run.returncode == 2, run.stderr
-    assert "the disk is full" in run.stderr and "What was there before is intact" in run.stderr
-    assert "Traceback" not in run.stderr
+    run = headwise(*verb, "-o", name, cwd=tmp_path)
+    assert run.code == 2, run.err
+    assert "the disk is full" in run.err and "What was there before is intact" in run.err
+    assert "Traceback" not in run.err
     assert target.read_text() == "what was there"
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["atlas", name]), "nothing is left over"
 
 
 @pytest.mark.parametrize("form", [["--output=~/out.csv"], ["-o~/out.csv"], ["-o", "~/out.csv"]])
-def test_the_home_folder_is_expanded_at_the_door(atlas, tmp_path, form):
+def test_the_home_folder_is_expanded_at_the_door(headwise, atlas, tmp_path, monkeypatch, form):
     home = tmp_path / "home"
     home.mkdir()
-    run = headwise("heads", atlas, *form, folder=tmp_path, HOME=str(home))
-    assert run.returncode == 0, run.stderr
+    monkeypatch.setenv("HOME", str(home))
+    run = headwise("heads", atlas, *form, cwd=tmp_path)
+    assert run.code == 0, run.err
     assert (home / "out.csv").is_file()
     assert not (tmp_path / "~").exists()
 
@@ -79,10 +76,10 @@ def test_the_home_folder_of_an_atlas(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".csv", "missing/out.csv", "."])
-def test_names_that_cannot_be_written(atlas, tmp_path, name):
-    run = headwise("heads", atlas, "-o", name, folder=tmp_path)
-    assert run.returncode == 2 and "Traceback" not in run.stderr
-    assert len(run.stderr.splitlines()) == 1, run.stderr
+def test_names_that_cannot_be_written(headwise, atlas, tmp_path, name):
+    run = headwise("heads", atlas, "-o", name, cwd=tmp_path)
+    assert run.code == 2 and "Traceback" not in run.err
+    assert len(run.err.splitlines()) == 1, run.err
 
 
 def test_a_full_standard_output(atlas, tmp_path):
@@ -99,14 +96,18 @@ def test_a_full_standard_output(atlas, tmp_path):
     assert "Exception ignored" not in run.stderr
 
 
-def test_what_nobody_foresaw_is_a_bug_and_says_so(atlas, tmp_path):
-    prelude = "import headwise.atlas.atlas as a\ndef broken(*_): raise KeyError('surprise')\na.Atlas.open = broken\n"
-    run = headwise("heads", atlas, folder=tmp_path, prelude=prelude, TMPDIR=str(tmp_path))
-    assert run.returncode == 70
-    (line,) = run.stderr.splitlines()
+def test_what_nobody_foresaw_is_a_bug_and_says_so(headwise, atlas, tmp_path, monkeypatch):
+    def broken(*_):
+        raise KeyError("surprise")
+
+    monkeypatch.setattr(Atlas, "open", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run = headwise("heads", atlas, cwd=tmp_path)
+    assert run.code == 70
+    (line,) = run.err.splitlines()
     assert line.startswith("headwise: this is a bug in Headwise (KeyError: 'surprise'); the details are in ")
     (log,) = tmp_path.glob("headwise-bug-*.log")
-    assert str(log) in line and "in broken\nKeyError: 'surprise'" in log.read_text()
+    assert str(log) in line and "in broken\n" in log.read_text()
 
 
 def test_arguments_that_are_not_text(atlas, tmp_path):
@@ -137,20 +138,20 @@ def poisoned(tmp_path) -> Path:
 @pytest.mark.parametrize(
     "verb", [["describe", "profile"], ["heads"], ["head", "L1H1"], ["heads", "--columns", "all"], ["describe", ESCAPES]]
 )
-def test_codes_are_shown_and_not_obeyed(poisoned, verb, tmp_path):
-    run = headwise(verb[0], poisoned, *verb[1:], folder=tmp_path)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", run.stdout + run.stderr)
+def test_codes_are_shown_and_not_obeyed(headwise, poisoned, verb, tmp_path):
+    run = headwise(verb[0], poisoned, *verb[1:], cwd=tmp_path)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", run.out + run.err)
 
 
-def test_compared_codes_are_shown_and_not_obeyed(poisoned, atlas, tmp_path):
-    run = headwise("compare", poisoned, atlas, folder=tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", run.stdout + run.stderr)
+def test_compared_codes_are_shown_and_not_obeyed(headwise, poisoned, atlas, tmp_path):
+    run = headwise("compare", poisoned, atlas, cwd=tmp_path)
+    assert run.code == 0, run.err
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", run.out + run.err)
 
 
-def test_formulas_are_text_in_a_csv(poisoned, tmp_path):
-    run = headwise("heads", poisoned, "-o", "heads.csv", folder=tmp_path)
-    assert run.returncode == 0, run.stderr
+def test_formulas_are_text_in_a_csv(headwise, poisoned, tmp_path):
+    run = headwise("heads", poisoned, "-o", "heads.csv", cwd=tmp_path)
+    assert run.code == 0, run.err
     text = (tmp_path / "heads.csv").read_text()
     assert "'=HYPERLINK(1)" in text and "'@SUM(1)" in text and "'-cmd" in text
     assert not re.search(r"(^|,)[=@]", text, re.MULTILINE)

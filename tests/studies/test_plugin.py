@@ -15,6 +15,21 @@ from planted import save_tiny
 
 WORDS = "the old river was the old river and the old house was by the low wall of the old river"
 
+COMMANDS = """
+import contextlib, io, json, sys
+from headwise.cli.main import main
+real = sys.stdout
+for line in sys.stdin:
+    words, code = json.loads(line)
+    sys.argv, ended, out, err = ["headwise", *words], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            exec(code, {}) if code else main()
+        except SystemExit as end:
+            ended = end.code or 0
+    print(json.dumps([ended, out.getvalue(), err.getvalue()]), file=real, flush=True)
+"""  # one process for all commands: starting another takes seconds
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -40,14 +55,31 @@ def run(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     paths = [str(installed), str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "COLUMNS": "120"}
 
-    def call(*words: str, code: str = "") -> str:
-        how = ["-c", code or "from headwise.cli.main import main; main()", *words]
-        done = subprocess.run([sys.executable, *how], cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    program = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS], cwd=folder, env=environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
 
-    call("build", "model", "--studies", "recency", "--data", "texts.jsonl", "-o", "atlas", "--set", "recency.window=4")
-    return call
+    def call(*words: str, code: str = "") -> str:
+        print(json.dumps([words, code]), file=program.stdin, flush=True)
+        ended, out, err = json.loads(program.stdout.readline())
+        assert ended == 0, f"{' '.join(words)}\n{out}\n{err}"
+        return out
+
+    with program:
+        call(
+            "build",
+            "model",
+            "--studies",
+            "recency",
+            "--data",
+            "texts.jsonl",
+            "-o",
+            "atlas",
+            "--set",
+            "recency.window=4",
+        )
+        yield call
 
 
 def test_it_is_planned_built_drawn_and_described(run: Any) -> None:
@@ -85,6 +117,7 @@ def test_a_broken_plugin_does_not_take_the_others_with_it(run: Any, tmp_path: Pa
     (info / "entry_points.txt").write_text("[headwise.studies]\nbroken = no_such_module:SPEC\n")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from headwise.studies.registry import studies\nprint('recency' in studies(), 'broken' in studies())"
+        "from headwise.studies.registry import studies\nstudies.cache_clear()\n"
+        "print('recency' in studies(), 'broken' in studies())"
     )
     assert run(code=code).split() == ["True", "False"]

@@ -46,7 +46,12 @@ def test_the_packaged_adapter(tmp_path: Path) -> None:
         pytest.skip(f"the default model is not here: {error}")
     asked = packaged_questions().items[:72]
     made = [
-        {"question": one.question, "answers": list(one.answers), "response": f"It is {other.answers[0]}.", "label": label}
+        {
+            "question": one.question,
+            "answers": list(one.answers),
+            "response": f"It is {other.answers[0]}.",
+            "label": label,
+        }
         for place, one in enumerate(asked)
         for other, label in [(one, "correct") if place % 2 else (asked[place - 2], "wrong")]
     ]
