@@ -60,7 +60,7 @@ def convert(value: object, kind: type[T] | Any) -> T:
     try:
         found: T = msgspec.convert(value, kind)
     except msgspec.ValidationError as cause:
-        raise ValueError(str(cause)) from cause
+        raise ValueError(" ".join(str(cause).split())[:300]) from cause  # it may quote a foreign name
     except RecursionError as cause:
         raise ValueError("it is nested too deep") from cause
     return found

@@ -72,7 +72,7 @@ class StoredProvenance(TypedDict, total=False):
     """The attribute as it is in an atlas."""
 
     study: str
-    study_version: int
+    study_version: Count
     model: dict[str, Any]
     data: dict[str, Any]
     parameters: dict[str, Any]

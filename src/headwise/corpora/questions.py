@@ -221,7 +221,7 @@ def parse_question_line(line: str, number: int, where: str) -> Question:
 
 
 def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    fields = list(dict.fromkeys(str(name) for row in rows for name in row))
+    fields = list(dict.fromkeys(" ".join(str(name).split())[:80] for row in rows for name in row))
     listed = ", ".join(fields[:12]) + (" ..." if len(fields) > 12 else "")
 
     def advice(missing: str) -> str:

@@ -254,7 +254,8 @@ def _split(row: Row, where: str) -> str:
 def _required(row: Row, field: str, where: str) -> str:
     text = _text(row.get(field))
     if not text:
-        what = f"an empty field {field!r}" if field in row else f"no field {field!r}, only {', '.join(map(str, row))}"
+        present = " ".join(", ".join(map(str, row)).split())[:200]
+        what = f"an empty field {field!r}" if field in row else f"no field {field!r}, only {present}"
         raise DataError(f"{where} has {what}; fill it, or remove the row")
     return text
 

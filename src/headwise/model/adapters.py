@@ -13,12 +13,14 @@ bfloat16, so it does not depend on the loaded dtype. Adapters without a gate fil
 from __future__ import annotations
 
 import importlib.util
+import re
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
+from safetensors import safe_open
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from headwise.core.errors import ModelError
@@ -36,11 +38,17 @@ __all__ = [
 ]  # fmt: skip
 
 
+WEIGHTS = "adapter_model.safetensors"
+Rank = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
+
+
 class AdapterConfig(msgspec.Struct):
     """What is read of an ``adapter_config.json``."""
 
     base: str | None = msgspec.field(default=None, name="base_model_name_or_path")  # the name of the base model
     revision: str | None = None  # of the base model
+    rank: Rank | None = msgspec.field(default=None, name="r")
+    rank_pattern: dict[str, Rank] | None = None  # module -> rank, where it is another
 
 
 def read_adapter_config(name: str | Path, hub: dict[str, Any]) -> AdapterConfig | None:
@@ -86,6 +94,7 @@ def add_adapter(hf: Any, adapter: str | Path, hub: dict[str, Any], name: str) ->
             "save the result with save_pretrained, and load that."
         )
     require_base_model(hf, name, adapter, gate)
+    _require_rank(adapter, config)
     with silence_transformers(), translate_load_errors(str(adapter)):
         try:
             loaded = hf.load_adapter(str(adapter), adapter_kwargs=dict(hub))
@@ -101,6 +110,13 @@ def add_adapter(hf: Any, adapter: str | Path, hub: dict[str, Any], name: str) ->
                 f"The adapter {adapter} could not be added to this model ({why}); use it with the model it was trained on "
                 f"({config.base})."
             ) from error
+        except FileNotFoundError as error:
+            raise ModelError(f"The adapter {adapter} has no weights ({WEIGHTS}); copy or download them too.") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, re.error) as error:  # of values in its config
+            raise ModelError(
+                f"The adapter {adapter} could not be added to this model: its adapter_config.json has a value that peft cannot "
+                "use; copy or download it again."
+            ) from error
     missing = sorted(getattr(loaded, "missing_keys", None) or ())
     if missing:
         raise ModelError(
@@ -109,6 +125,22 @@ def add_adapter(hf: Any, adapter: str | Path, hub: dict[str, Any], name: str) ->
         )
     if gate is not None:
         put_gate(hf, gate.bias)
+
+
+def _require_rank(adapter: str | Path, config: AdapterConfig) -> None:
+    """Refuse a config that declares a higher rank than its matrices have: peft would allocate it first."""
+    declared = max([config.rank or 0, *(config.rank_pattern or {}).values()])
+    file = Path(adapter).expanduser() / WEIGHTS
+    if not file.is_file():
+        return
+    with translate_load_errors(str(adapter)), safe_open(file, framework="pt") as tensors:
+        first = [name for name in tensors.keys() if "lora_" in name and "_A" in name]  # noqa: SIM118 (it is not a dict)
+        found = max((tensors.get_slice(name).get_shape()[0] for name in first), default=declared)
+    if declared > found:
+        raise ModelError(
+            f"The adapter {adapter} declares matrices of rank {declared}, and holds some of rank {found}; copy or download it "
+            "again."
+        )
 
 
 def unwrap(model: Any) -> Any:

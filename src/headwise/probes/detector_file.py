@@ -135,7 +135,11 @@ def decode(text: bytes, data: bytes, where: str, arrays_where: str) -> DetectorP
             f"The detector {where} has version {str(raw.get('version'))[:40]}, and this Headwise reads version "
             f"{VERSION}; fit it again, or use the Headwise that wrote it."
         )
-    if raw["version"] != 1 and raw.pop("seal", None) != _seal(raw):
+    try:
+        sealed = raw["version"] == 1 or raw.pop("seal", None) == _seal(raw)
+    except ValueError as cause:
+        raise _damaged(where, "it holds what is not a number") from cause
+    if not sealed:
         raise _damaged(where, "it was changed after it was written")
     try:
         document: _Document = convert(raw, _Document)
@@ -157,12 +161,12 @@ def _fitted(name: str, block: _Block, arrays: Mapping[str, np.ndarray], where: s
     shape, found = tuple(block.shape), []
     for part in (f"{name}/mean", f"{name}/weights"):
         if part not in arrays:
-            raise _damaged(where, f"it has no array {part!r}")
+            raise _damaged(where, f"it has no array {part[:80]!r}")
         array = arrays[part]
         if array.shape != shape or len(block.dims) != len(shape):
-            raise _damaged(where, f"{name!r} has the shape {array.shape} where {shape} was expected")
+            raise _damaged(where, f"{name[:80]!r} has the shape {array.shape} where {str(shape)[:80]} was expected")
         if array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise _damaged(where, f"{part!r} holds what is not a number")
+            raise _damaged(where, f"{part[:80]!r} holds what is not a number")
         found.append(array)
     return FittedBlock(tuple(block.dims), block.kind, block.choice, *found)
 
@@ -173,7 +177,7 @@ def _seal(document: Mapping[str, Any]) -> str:
 
 
 def _damaged(where: str, why: str) -> AtlasError:
-    return AtlasError(f"The detector file {where} is damaged: {why}; fit the detector again.")
+    return AtlasError(f"The detector file {where} is damaged: {' '.join(why.split())[:300]}; fit the detector again.")
 
 
 def _paths(path: str | os.PathLike[str]) -> tuple[Path, Path]:
