@@ -47,7 +47,7 @@ def test_what_each_study_is_shown():
     assert inputs == {
         "passages": ["profile", "patterns", "causal", "sparsity"],
         "reference": ["patterns", "circuits"],
-        "questions": ["answers", "samples"],
+        "questions": ["causal", "answers", "samples"],
         "relations": ["relations", "relation_validation"],
         "steps": ["functions", "function_masking"],
     }

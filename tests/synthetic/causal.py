@@ -45,7 +45,7 @@ def causal_shard(layers: int, heads: int, seed: int = 0, *, needed: bool = True,
             "first_order": (("example", "ablation", "token_class", "layer", "head"), total - curvature),
             "curvature": (("example", "ablation", "token_class", "layer", "head"), curvature),
             "exact": (("example", "ablation", "token_class", "place"), exact),
-            "exact_kl": (("example", "ablation", "place"), np.abs(exact).sum(2)),
+            "exact_kl": (("example", "ablation", "token_class", "place"), np.abs(exact)),
         },
         coords={
             "layer": np.arange(layers), "head": np.arange(heads), "example": [f"p{index}" for index in range(prompts)],
@@ -61,5 +61,5 @@ def causal_dataset(layers: int = 30, heads: int = 9, seed: int = 0) -> xr.Datase
     """As `finalize` makes it."""
     origin = provenance("causal", layers, heads, data="packaged passages", size=PROMPTS)
     return finalize([causal_shard(layers, heads, seed)]).assign_attrs(
-        prompts=PROMPTS, prompt_tokens=64, unit="head", provenance=origin
+        prompts=PROMPTS, prompt_tokens=64, questions=PROMPTS, unit="head", provenance=origin
     )

@@ -49,7 +49,7 @@ class _Calibration(msgspec.Struct):
 
 
 class _About(msgspec.Struct):
-    """What is read of it; whoever fits a detector may add more."""
+    """What is read of it; code that fits a detector may add more."""
 
     folds: Annotated[int, msgspec.Meta(ge=2, le=1000)] | None = None
     seed: Count | None = None

@@ -186,7 +186,7 @@ class StudySpec:
     options: type[StudyOptions]  # what `--set STUDY.OPTION=VALUE` sets
     produces: tuple[DatasetSpec, ...]  # its own Dataset last
     prepare: str = "measure:prepare"  # prepare(model, inputs, options) -> StudyRun
-    inputs: tuple[str, ...] = ()  # of passages, questions, relations, steps, reference: what the model is shown
+    inputs: tuple[str, ...] = ()  # of passages, questions, responses, relations, steps, reference: what is shown
     depends_on: tuple[str, ...] = ()  # studies whose Datasets it is made from
     shares_pass: str = ""  # studies with the same word read the same texts, and are measured in one forward pass
     opt_in: bool = False  # takes long: built only when named

@@ -89,12 +89,12 @@ def test_exact_ablation_is_that_of_an_eager_pass(double, ablated, items, kind, l
     wanted = torch.stack([rise[:, 0::2].sum(1), rise[:, 1::2].sum(1)], 1)  # token 1 is of class 1
     found, kl = ablated.ablate(HeadUnit(layer, head, 1), kind)
     torch.testing.assert_close(found, wanted.flip(1).float(), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(kl, (base.exp() * (base - without)).sum(-1).sum(1).float(), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(kl.sum(1), (base.exp() * (base - without)).sum(-1).sum(1).float(), rtol=1e-3, atol=1e-5)
 
 
 def test_attribution_is_the_derivative_of_the_loss_and_half_the_curvature_of_the_kl(double, items):
     """Along a small step towards the ablated output, where the loss is linear and the KL quadratic."""
-    one = batch_of(double, items, draws=800)
+    one = batch_of(double, items, draws=300)
     one.change = {kind: {layer: 1e-2 * by for layer, by in found.items()} for kind, found in one.change.items()}
     found = one.attribute()
     for unit in (HeadUnit(0, 2, 1), HeadUnit(1, 0, 1)):
@@ -108,7 +108,7 @@ def test_attribution_is_the_derivative_of_the_loss_and_half_the_curvature_of_the
             first = found.first_order[:, kind, :, unit.layer, unit.first]
             torch.testing.assert_close(first, slope, rtol=5e-3, atol=2e-6)
             curvature = found.curvature[:, kind, :, unit.layer, unit.first].sum()
-            assert float(curvature) == pytest.approx(float(kl.sum()), rel=0.1)  # of 800 x 4 draws
+            assert float(curvature) == pytest.approx(float(kl.sum()), rel=0.15)  # of 300 x 4 draws
 
 
 def test_neither_padding_nor_batches_change_anything():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from planted import CODE, HIDDEN, PLANTED, TOKEN, WIDTH, planted_profile_model, tiny_model, tiny_passages
 
-from headwise.corpora import Passage, Passages
+from headwise.corpora import Passage, Passages, Question, Questions
 from headwise.engines import Shard
 from headwise.model import load
 from headwise.model.gate import put_gate
@@ -17,7 +19,9 @@ from headwise.studies.causal.spec import CausalOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.present import describe, figure_of
 
-SMALL = CausalOptions(prompts=8, tokens=16, ranking=4, shard=3)
+SMALL = CausalOptions(prompts=8, tokens=16, ranking=4, shard=3, questions=4)
+GOLD = ("garden", "letter winter", "stone")
+QUESTIONS = Questions("mine", tuple(Question(f"q{i}", f"the old river {i} ?", (gold,)) for i, gold in enumerate(GOLD)))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,7 @@ def repeated_texts(model, count: int = 16, period: int = 10) -> Passages:
 
 
 def test_the_copying_head_and_its_helper_are_needed_for_repeated_tokens(copying):
-    options = CausalOptions(prompts=12, tokens=20, ranking=4, exact="all", shard=12)
+    options = CausalOptions(prompts=12, tokens=20, ranking=4, exact="all", shard=12, questions=0)
     run = prepare(copying, StudyInputs(repeated_texts(copying)), options)
     found = run.finalize([run.measure(Shard(0, 0, run.examples))])["causal"].sel(ablation="mean")
     repeated, other = (found.sel(token_class=name) for name in ("repeated", "other"))
@@ -61,7 +65,9 @@ def test_the_copying_head_and_its_helper_are_needed_for_repeated_tokens(copying)
 @pytest.fixture(scope="module")
 def built(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("causal") / "atlas"
-    return build(tiny, ["causal"], data=tiny_passages(12), output=folder, options={"causal": SMALL})
+    return build(
+        tiny, ["causal"], data=tiny_passages(12), questions=QUESTIONS, output=folder, options={"causal": SMALL}
+    )
 
 
 def test_a_build_has_columns_figure_and_words(built):
@@ -73,8 +79,8 @@ def test_a_build_has_columns_figure_and_words(built):
 
 
 def test_shards_and_batches_do_not_change_the_numbers(built, tiny):
-    options = CausalOptions(prompts=8, tokens=16, ranking=4, shard=8, batch_tokens=40)
-    run = prepare(tiny, StudyInputs(tiny_passages(12)), options)
+    options = CausalOptions(prompts=8, tokens=16, ranking=4, shard=12, batch_tokens=40, questions=4)
+    run = prepare(tiny, StudyInputs(tiny_passages(12), QUESTIONS), options)
     again = run.finalize([run.measure(Shard(0, 0, run.examples))])["causal"]
     assert again["checked"].values.tolist() == built["causal"]["checked"].values.tolist()
     for name in ("effect", "attribution", "kl", "excess", "effect_high"):
@@ -87,7 +93,9 @@ def test_half_precision_gates_and_groups(kind):
     if kind == "gated":
         put_gate(hf, 0.5)
     model = load(hf.to(torch.bfloat16) if kind == "bfloat16" else hf, tokenizer)
-    options = CausalOptions(prompts=6, tokens=12, ranking=2, unit="kv_group" if kind == "kv_group" else "head")
+    options = CausalOptions(
+        prompts=6, tokens=12, ranking=2, questions=0, unit="kv_group" if kind == "kv_group" else "head"
+    )
     run = prepare(model, StudyInputs(tiny_passages(8)), options)
     found = run.finalize([run.measure(Shard(0, 0, run.examples))])["causal"]
     one = found.sel(ablation="mean", token_class="all")
@@ -95,3 +103,18 @@ def test_half_precision_gates_and_groups(kind):
     if kind == "kv_group":
         np.testing.assert_array_equal(one["effect"].values[:, ::2], one["effect"].values[:, 1::2])
     assert "share keys" in describe("causal", found).text() or kind != "kv_group"
+
+
+def test_the_tokens_of_gold_answers_are_scored(tiny):
+    run = prepare(tiny, StudyInputs(tiny_passages(12), QUESTIONS), replace(SMALL, questions=3, shard=20))
+    assert run.examples == 11
+    found = run.finalize([run.measure(Shard(0, 0, run.examples))])["causal"].sel(token_class="answer")
+    assert float(found["tokens"]) == 4
+    losses = []
+    for item in QUESTIONS.items:
+        begun = tiny.ids(f"Question: {item.question}\nAnswer:")
+        ids = torch.tensor([tiny.ids(f"Question: {item.question}\nAnswer: {item.answers[0]}")])
+        with torch.no_grad():
+            logs = tiny.hf(ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0]
+        losses += (-logs[len(begun) - 1 :]).tolist()
+    assert float(found["loss"]) == pytest.approx(np.mean(losses), rel=1e-4)

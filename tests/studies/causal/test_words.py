@@ -39,7 +39,7 @@ def test_the_figure_has_a_map_per_class_and_attribution_against_exact_ablation()
     dataset = causal_dataset(12, 6)
     figure = figure_of("causal", dataset, ablation="resample")
     keys = [panel.key for panel in figure.panels]
-    assert keys == ["all", "repeated", "name", "number", "delimiter", "sentence_start", "other", "agreement"]
+    assert keys == ["all", "repeated", "name", "number", "delimiter", "sentence_start", "other", "answer", "agreement"]
     wanted = dataset["effect"].sel(ablation="resample", token_class="name").values
     np.testing.assert_allclose(figure.panel("name").values, wanted)
     points = figure.panel("agreement")

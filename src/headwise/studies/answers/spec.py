@@ -116,6 +116,6 @@ SPEC = StudySpec(
     version=1,
     options=AnsweringOptions,
     produces=(ANSWERS,),
-    inputs=("questions",),
+    inputs=("questions", "responses"),
     cost=_cost,
 )

@@ -276,7 +276,7 @@ class AblatedBatch:
 
     @torch.no_grad()
     def ablate(self, unit: HeadUnit, ablation: str) -> tuple[Tensor, Tensor]:
-        """Exactly: the rise of the loss per class (batch, class), and of all scored tokens the KL (batch,)."""
+        """Exactly: the rise of the loss and the KL, sums over the tokens of each class, (batch, class)."""
         layer, stop = unit.layer, unit.first + unit.heads
         where = torch.zeros(len(self.items), self.structure.card.layers, self.structure.card.heads, dtype=torch.bool)
         where[:, layer, unit.first : stop] = True
@@ -287,7 +287,7 @@ class AblatedBatch:
         log_total = logits.logsumexp(-1)
         rise = log_total - self._gold(logits) - self.loss
         divergence = self.negative_entropy - (_dot(self.p, logits) - log_total)
-        return self.by_class(rise).cpu(), self.by_class(divergence).sum(1).cpu()
+        return self.by_class(rise).cpu(), self.by_class(divergence).cpu()
 
 
 def _dot(p: Tensor, values: Tensor) -> Tensor:

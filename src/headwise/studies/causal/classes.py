@@ -9,7 +9,8 @@ r"""Which class does a predicted token belong to? Six classes, by simple rules o
 | name           | begins with a capital letter                                                                     |
 | other          | anything else                                                                                    |
 
-A token is a piece of a word in most vocabularies: of a name in several pieces only the first is one by this rule.
+A token is a piece of a word in most vocabularies: of a name in several pieces only the first is one by this rule. The tokens
+of the gold answer to a question are a class of their own (`ANSWER`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from headwise.corpora.sequences import is_delimiter
 
 __all__ = ["classify"]
 
-CLASSES = ("repeated", "name", "number", "delimiter", "sentence_start", "other")
+TEXT_CLASSES = ("repeated", "name", "number", "delimiter", "sentence_start", "other")
+ANSWER = "answer"  # the tokens of a gold answer, after its question
+CLASSES = (*TEXT_CLASSES, ANSWER)
 SENTENCE_END = (".", "!", "?", "\n")
 CLOSING = "\"'”’)]*_ \t"
 

@@ -43,7 +43,7 @@ def figure(dataset: xr.Dataset, *, ablation: str = "mean") -> Figure:
     return Figure(
         title=with_model(str(dataset.attrs.get("title", "")), origin),
         panels=tuple(panels),
-        columns=4,
+        columns=3 if len(panels) > 8 else 4,
         subtitle=f"Rise of the loss without the head ({WORDS[ablation]}), by class of the predicted token",
         scales={"effect": _scale(one.sel({TOKEN_CLASS: classes})["effect"].values)},
         notes=_notes(one),

@@ -2,7 +2,7 @@
 
 A reading is a sum over the tokens of one class in one prompt; S_i, over n_i tokens. Effects are per token, as a ratio:
 
-    R = Σ S_i / Σ n_i,   interval: Student's t of the residuals (S_i - R n_i) / mean n
+    R = Σ S_i / Σ n_i,   interval: Student's t of the residuals (S_i - R n_i) / mean n, over prompts with such tokens
 
 Correction, per ablation and class, on the random heads that were ablated exactly: exact = b · attribution + error with a
 variance that grows with the attribution (large effects are missed by more), v = |A| + median |A|; by weighted least squares
@@ -27,19 +27,21 @@ from scipy import stats
 
 from headwise.core.dims import ABLATION, EXAMPLE, HEAD, LAYER, PLACE, TOKEN_CLASS, parse_head
 from headwise.stats import benjamini_hochberg, spearman, t_half_width
+from headwise.studies.causal.classes import ANSWER
 
 __all__ = ["finalize"]
 
-ALL = "all"  # tokens of every class
+ALL = "all"  # tokens of every class, answers excepted
 MATCHED = 4  # heads of the layer with the most similar norm
 CLASS_INFO = {  # class -> label, definition of the predicted token
-    ALL: ("all tokens", "every predicted token"),
+    ALL: ("all tokens", "every predicted token of the texts"),
     "repeated": ("repeated tokens", "the token occurred earlier in the prompt"),
     "name": ("names", "the token begins with a capital letter, not at the start of a sentence"),
     "number": ("numbers", "the token contains a digit"),
     "delimiter": ("delimiters", "the token is punctuation or a line end"),
     "sentence_start": ("sentence starts", "the token follows the end of a sentence or line"),
     "other": ("other tokens", "none of the other classes"),
+    ANSWER: ("gold answers", "the token belongs to the expected answer to a question"),
 }
 Floats = NDArray[np.float64]
 
@@ -116,7 +118,10 @@ class _Result:
     def __init__(self, readings: xr.Dataset) -> None:
         def with_all(name: str, axis: int) -> Floats:
             values = readings[name].values.astype(np.float64)
-            return np.concatenate([values.sum(axis, keepdims=True), values], axis)
+            texts = np.take(values, in_texts, axis)
+            return np.concatenate([texts.sum(axis, keepdims=True), values], axis)
+
+        in_texts = np.flatnonzero(readings[TOKEN_CLASS].values != ANSWER)
 
         self.tokens, self.loss = with_all("tokens", 1), with_all("loss", 1)  # (example, class)
         self.first_order, curvature = with_all("first_order", 2), with_all("curvature", 2)
@@ -124,7 +129,7 @@ class _Result:
         self.curvature = curvature[:, :, 0]  # of all tokens
         self.norm = readings["norm"].values.astype(np.float64).mean(0)
         shape = self.norm.shape
-        exact, exact_kl = with_all("exact", 2), readings["exact_kl"].values.astype(np.float64)
+        exact, exact_kl = with_all("exact", 2), with_all("exact_kl", 2)[:, :, 0]
         self.exact = np.full((*exact.shape[:3], *shape), np.nan)
         self.exact_kl = np.full((*exact_kl.shape[:2], *shape), np.nan)
         self.checked = np.full(shape, "", dtype=object)
@@ -180,7 +185,7 @@ class _Result:
         """Exact effects, and corrected attributions of the other heads."""
         attributed, measured = _ratio(sums, tokens), _ratio(exact, tokens)
         fitted = calibrate(attributed.value[self.random], measured.value[self.random])
-        freedom = max(1, min(len(tokens), fitted.heads) - 1)
+        freedom = _freedom(tokens, fitted)
         level = stats.t.ppf(0.975, freedom)
         half = np.sqrt((fitted.slope * attributed.half) ** 2 + level**2 * fitted.variance(attributed.value))
         value = fitted.slope * attributed.value
@@ -205,7 +210,7 @@ class _Result:
         for (layer, head), near in peers.items():
             others[:, layer, head] = per_text[:, layer, near].mean(1)
         excess, matched = _ratio(per_text - others, tokens), _ratio(others, tokens).value
-        level = stats.t.ppf(0.975, max(1, min(len(tokens), fitted.heads) - 1))
+        level = stats.t.ppf(0.975, _freedom(tokens, fitted))
         half = np.sqrt(excess.half**2 + np.where(self.was_ablated, 0, level**2 * fitted.variance(attribution)))
         return {
             "rank": ranks_in_layer(effect),
@@ -217,16 +222,25 @@ class _Result:
         }
 
 
+def _freedom(tokens: Floats, fitted: Calibration) -> int:
+    """The fewer of prompts and random heads, less one."""
+    return max(1, min(int((tokens > 0).sum()), fitted.heads) - 1)
+
+
 def _per_token(sums: Floats, tokens: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / tokens
 
 
 def _ratio(sums: Floats, tokens: Floats) -> TestedValue:
-    """Per token, over all prompts: (example, ...) and (example,); NaN where no token is of the class."""
+    """Per token, over the prompts with such tokens: (example, ...) and (example,); NaN where there are none."""
+    sums, tokens = sums[tokens > 0], tokens[tokens > 0]
+    if not len(tokens):
+        unknown = np.full(sums.shape[1:], np.nan)
+        return TestedValue(unknown, unknown, unknown)
     count = tokens.reshape(-1, *[1] * (sums.ndim - 1))
-    value = _per_token(sums.sum(0), count.sum(0))
-    half = t_half_width(_per_token(sums - value * count, count.mean(0)))
+    value = sums.sum(0) / count.sum(0)
+    half = t_half_width((sums - value * count) / count.mean(0))
     return TestedValue(value, half, _p_value(value, half, max(1, len(tokens) - 1)))
 
 

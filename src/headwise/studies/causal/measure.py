@@ -7,6 +7,9 @@ with the same result, so shards are independent of each other. How heads are abl
 
 Chosen: the tenth of the heads with the largest absolute attribution (mean ablation, all tokens), and a random tenth of the
 others, which stands for all that are not ablated. Each prompt exchanges head outputs with one other, drawn at random.
+
+Questions are shown as plain texts ("Question: ... Answer: ...", no chat template) and only the tokens of the gold answer are
+scored: their loss is -log P(gold answer). Their heads are replaced by the mean over texts, or by those of another question.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ import torch
 import xarray as xr
 
 from headwise.core.dims import ABLATION, EXAMPLE, HEAD, LAYER, PLACE, TOKEN_CLASS
-from headwise.corpora import Example
+from headwise.corpora import Example, Questions
 from headwise.engines import Shard
 from headwise.model import Model
 from headwise.seam import Structure
 from headwise.studies.causal.ablating import Ablations, HeadUnit, LabelledExample, units_of
-from headwise.studies.causal.classes import CLASSES, classify
+from headwise.studies.causal.classes import ANSWER, CLASSES, classify
 from headwise.studies.causal.finalize import finalize
 from headwise.studies.causal.spec import ABLATIONS, SPEC, CausalOptions
 from headwise.studies.inputs import StudyInputs, cut_prompts
@@ -35,6 +38,7 @@ from headwise.studies.run import StudyRun, study_provenance
 __all__ = ["prepare"]
 
 SHARE = 0.1  # of the heads, chosen by attribution; as many at random
+QUESTION = "question"  # the register of questions
 MIN_RANDOM = 8  # heads on which the correction is fitted, where the model has as many
 
 
@@ -46,15 +50,21 @@ def prepare(model: Model, inputs: StudyInputs, options: CausalOptions | None = N
     prompts = cut_prompts(model, passages, options.tokens, wanted, model.card.max_positions)
     count = len(prompts.examples)
     measured = options.prompts if count == wanted else count - max(2, min(options.ranking, count // 4))
-    reader = CausalReader(model, prompts.examples, measured, options)
     data = {"name": passages.name, "size": measured, "texts": prompts.texts, "digest": passages.digest}
+    items = label(model, prompts.examples, options.seed)
+    asked: list[LabelledExample] = []
+    if options.questions:
+        questions = inputs.questions.sample(options.questions, seed=options.seed)
+        asked = ask(model, questions, options.seed)
+        data["questions"] = {"name": questions.name, "size": len(asked), "digest": questions.digest}
+    reader = CausalReader(model, [*items[:measured], *asked], items[measured:], options)
     provenance = study_provenance(SPEC, model, data, options)
 
     def finalize_run(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
-        attrs = {"prompts": measured, "prompt_tokens": prompts.tokens, "unit": options.unit}
+        attrs = {"prompts": measured, "prompt_tokens": prompts.tokens, "questions": len(asked), "unit": options.unit}
         return {SPEC.name: finalize(shards).assign_attrs(attrs)}
 
-    return StudyRun(provenance, measured, options.shard, reader.measure, finalize_run)
+    return StudyRun(provenance, measured + len(asked), options.shard, reader.measure, finalize_run)
 
 
 class Chosen(NamedTuple):
@@ -67,10 +77,15 @@ class Chosen(NamedTuple):
 class CausalReader:
     """Measures prompts on one model; means and choice of heads are computed on the first shard."""
 
-    def __init__(self, model: Model, prompts: Sequence[Example], measured: int, options: CausalOptions) -> None:
+    def __init__(
+        self,
+        model: Model,
+        items: Sequence[LabelledExample],
+        ranking: Sequence[LabelledExample],
+        options: CausalOptions,
+    ) -> None:
         self.structure, self.options = Structure(model), options
-        self.prompts, self.measured = prompts, measured
-        self.items = label(model, prompts, options.seed)
+        self.items, self.ranking = items, ranking
 
     @cached_property
     def ablations(self) -> Ablations:
@@ -79,17 +94,17 @@ class CausalReader:
         found = Ablations(
             self.structure, len(CLASSES), unit=options.unit, draws=options.draws, batch_tokens=options.batch_tokens
         )
-        found.fit_means(self.prompts)
+        found.fit_means([item.example for item in (*self.items, *self.ranking) if item.example.register != QUESTION])
         return found
 
     @cached_property
     def chosen(self) -> Chosen:
         """The units to ablate exactly."""
         units = units_of(self.structure, self.options.unit)
-        total, items = 0.0, self.items[self.measured :]
-        texts = [item.example for item in items]
+        total = 0.0
+        texts = [item.example for item in self.ranking]
         for batch in batches(texts, self.options.batch_tokens, self.structure.device):
-            found = self.ablations.on(batch, items).attribute(split=False)
+            found = self.ablations.on(batch, self.ranking).attribute(split=False)
             total = total + (found.first_order + found.curvature)[:, 0, 0].sum(0)  # mean ablation: (layer, head)
         return choose(units, torch.as_tensor(total), self.options)
 
@@ -118,10 +133,10 @@ class CausalReader:
         attributed = one.attribute()
         units = self.chosen.units
         rises = torch.zeros(len(batch.indices), len(ABLATIONS), len(CLASSES), len(units))
-        divergences = torch.zeros(len(batch.indices), len(ABLATIONS), len(units))
+        divergences = torch.zeros_like(rises)
         for place, unit in enumerate(units):
             for kind, name in enumerate(ABLATIONS):
-                rises[:, kind, :, place], divergences[:, kind, place] = one.ablate(unit, name)
+                rises[:, kind, :, place], divergences[:, kind, :, place] = one.ablate(unit, name)
         card = self.structure.card
         maps = (EXAMPLE, ABLATION, TOKEN_CLASS, LAYER, HEAD)
         return xr.Dataset(
@@ -132,7 +147,7 @@ class CausalReader:
                 "first_order": (maps, attributed.first_order.numpy()),
                 "curvature": (maps, attributed.curvature.numpy()),
                 "exact": ((EXAMPLE, ABLATION, TOKEN_CLASS, PLACE), rises.numpy()),
-                "exact_kl": ((EXAMPLE, ABLATION, PLACE), divergences.numpy()),
+                "exact_kl": ((EXAMPLE, ABLATION, TOKEN_CLASS, PLACE), divergences.numpy()),
             },
             coords={LAYER: np.arange(card.layers), HEAD: np.arange(card.heads)},
         )
@@ -150,6 +165,28 @@ def label(model: Model, prompts: Sequence[Example], seed: int) -> list[LabelledE
         draw = index + len(prompts) * seed
         found.append(LabelledExample(prompt, classify(prompt.ids, texts), prompts[partner[index]], draw))
     return found
+
+
+def ask(model: Model, questions: Questions, seed: int) -> list[LabelledExample]:
+    """Questions with their first gold answer as plain texts; scored are the tokens of the answer.
+
+    Left out: questions whose tokens change when the answer follows.
+    """
+    texts, classes = [], []
+    for item in questions.items:
+        context = f"{item.context}\n" if item.context else ""
+        prompt = f"{context}Question: {item.question}\nAnswer:"
+        begun, whole = (
+            model.ids(text, limit=model.card.max_positions) for text in (prompt, f"{prompt} {item.answers[0]}")
+        )
+        if len(whole) > len(begun) and whole[: len(begun)] == begun:
+            texts.append(Example(f"question {item.id}", QUESTION, tuple(whole)))
+            classes.append(np.where(np.arange(len(whole)) < len(begun), -1, CLASSES.index(ANSWER)))
+    draws = np.random.default_rng([seed, 2]).integers(0, 2**31, len(texts))
+    return [
+        LabelledExample(text, own, texts[index - 1], int(draw))
+        for index, (text, own, draw) in enumerate(zip(texts, classes, draws, strict=True))
+    ]
 
 
 def choose(units: Sequence[HeadUnit], attribution: torch.Tensor, options: CausalOptions) -> Chosen:

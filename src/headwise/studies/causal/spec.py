@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headwise.model.card import ModelCard
 
 ABLATIONS = ("mean", "resample")
+QUESTION_TOKENS = 22  # of a packaged question with its answer, without a chat template
 MAP = (ABLATION, TOKEN_CLASS, LAYER, HEAD)
 
 
@@ -32,16 +33,17 @@ class CausalOptions(StudyOptions):
     """Options of the study `causal`: does the model need this head?
 
     Examples:
-        Every head ablated exactly, no attribution needed; with ``headwise build``, ``--set causal.exact=all``.
+        Every head ablated exactly; with ``headwise build``, ``--set causal.exact=all``.
 
         >>> CausalOptions(exact="all").prompts
-        24
+        20
     """
 
     study = "causal"
-    prompts: int = option(24, "number of prompts on which effects are measured", minimum=4)
+    prompts: int = option(20, "number of prompts on which effects are measured", minimum=4)
     tokens: int = option(64, "tokens per prompt", minimum=8)
     ranking: int = option(8, "further prompts, on which the heads to ablate exactly are chosen", minimum=2)
+    questions: int = option(16, "questions whose gold answers are scored; 0: none", minimum=0)
     draws: int = option(1, "sampled labels per token, for the second-order part of the attribution", minimum=1)
     exact: str = option(
         "tenth",
@@ -52,7 +54,7 @@ class CausalOptions(StudyOptions):
         "head", "head: ablate single heads; kv_group: all heads that share keys as one", choices=("head", "kv_group")
     )
     batch_tokens: int = option(512, "tokens per batch, padding included", minimum=1)
-    shard: int = option(4, "number of prompts between saves; a killed build loses at most these", minimum=1)
+    shard: int = option(8, "number of prompts between saves; a killed build loses at most these", minimum=1)
     seed: int = option(0, "seed of the random tenth, of the texts that are exchanged and of the sampled labels")
 
 
@@ -63,12 +65,13 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     exact = 2 * len(ABLATIONS) * max(1, round(heads / 10))
     measured, ranked = options.prompts, options.ranking
     passes = measured * (4 + 12 * 1.2 + 0.6 * exact) + ranked * 6
-    texts = [options.tokens] * round(passes)
+    asked = min(options.questions, inputs.questions) * (4 + 2 * 1.2 + 0.6 * exact)
+    texts = [options.tokens] * round(passes) + [QUESTION_TOKENS] * round(asked)
     unembedding = 2.0 * card.vocabulary_size * card.hidden_size * sum(texts)
     return StudyCost(
-        measured, sum(texts), forward_flops(card, texts) + unembedding, options.batch_tokens,
-        card.layers * card.heads * 2 * 7 * 7, unit="prompts", shard=options.shard,
-        stored_per_example=2 * card.layers * card.heads * 2 * 6,
+        measured + options.questions, sum(texts), forward_flops(card, texts) + unembedding, options.batch_tokens,
+        card.layers * card.heads * 2 * 8 * 7, slowdown=1.1, unit="prompts", shard=options.shard,
+        stored_per_example=2 * card.layers * card.heads * 2 * 7,
     )  # fmt: skip
 
 
@@ -77,10 +80,11 @@ CAUSAL = DatasetSpec(
     question="Does the model need this head?",
     method=Method(
         "The output of one head is replaced by its mean over texts, or by its output on another text, and the rise of the "
-        "next-token loss is measured, by class of the predicted token. The tenth of the heads with the largest attribution and "
-        "a random tenth are ablated exactly; the others have a second-order attribution (gradient, and Fisher information from "
-        "labels that the model draws), multiplied by a slope fitted on the random tenth. Intervals are over texts and, for "
-        "heads that were not ablated, include the error of that prediction.",
+        "next-token loss is measured, by class of the predicted token and on gold answers to questions. The tenth of the "
+        "heads with the largest attribution and a random tenth are ablated exactly; the others have a second-order "
+        "attribution (gradient, and Fisher information from labels that the model draws), multiplied by a slope fitted on "
+        "the random tenth. Intervals are over texts and, for heads that were not ablated, include the error of that "
+        "prediction.",
         "after attribution patching (Syed et al.) and mean and resample ablation (Chan et al., causal scrubbing)",
         "https://arxiv.org/abs/2310.10348",
     ),
@@ -154,7 +158,7 @@ CAUSAL = DatasetSpec(
         Variable("label", (TOKEN_CLASS,), dtype=TEXT, coordinate=True),
         Variable("definition", (TOKEN_CLASS,), dtype=TEXT, coordinate=True),
     ),
-    attrs=("record", "title", "prompts", "prompt_tokens", "unit"),
+    attrs=("record", "title", "prompts", "prompt_tokens", "questions", "unit"),
     examples="prompts",
     figure="figure:figure",
     figure_options={
@@ -188,7 +192,7 @@ SPEC = StudySpec(
     version=1,
     options=CausalOptions,
     produces=(CAUSAL,),
-    inputs=("passages",),
+    inputs=("passages", "questions"),
     opt_in=True,
     cost=_cost,
 )

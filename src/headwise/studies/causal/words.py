@@ -26,6 +26,7 @@ from headwise.figures.provenance import provenance_of
 from headwise.stats import wilson_interval
 from headwise.studies.head_sets import layer_head
 
+ALL = "all"  # the class of all tokens
 MAX_Q = 0.05
 NAMED = 3
 MAX_RANKED = 6  # heads of another study whose rank is given
@@ -40,7 +41,7 @@ class CausalAccessor:
         self.origin: dict[str, Any] = provenance_of(dataset)
         self.layers, self.heads = ([int(name) for name in dataset[dim].values] for dim in (LAYER, HEAD))
         self.classes = [str(name) for name in dataset[TOKEN_CLASS].values if self.map(str(name)).notnull().any()]
-        self.own = [name for name in self.classes if name != "all"]
+        self.own = [name for name in self.classes if name != ALL]
         self.checked = dataset["checked"].transpose(LAYER, HEAD).values
         self.total = int(self.map("all").notnull().sum())
         self.exact = int((self.checked != "").sum())
@@ -76,6 +77,12 @@ def _add_overview(writer: Writer, one: CausalAccessor) -> None:
         f"What {model_of(one)} ({size_of(writer, one)}) loses without each {what}: the rise of the next-token loss on "
         f"{prompts} of {length} ({tokens}), in nats per token, when its output is replaced by its mean over texts.",
     )
+    if int(one.dataset.attrs["questions"]):
+        asked = writer.count(int(one.dataset.attrs["questions"]), "questions", "question")
+        writer.add(
+            "overview",
+            f"On {asked}, shown as plain text, the rise is that of -log P(gold answer), per token of the answer.",
+        )
     exact, total = writer.count(one.exact, "exact"), writer.count(one.total, "total", "head")
     if one.exact < one.total:
         writer.add(
