@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from headwise.analysis import percentiles, with_percentiles
-from headwise.stats.rank_stats import rank_stats
+from headwise.stats.correlation import rank_stats
 
 
 def test_against_counting_with_ties_and_gaps():

@@ -3,6 +3,8 @@
 import numpy as np
 import xarray as xr
 
+from headwise.core.schema import TEXT
+from headwise.studies.registry import dataset_spec
 from synthetic.origin import provenance
 
 STRATEGIES = ("greedy", "random", "majority", "probe", "trust", "any")
@@ -47,7 +49,14 @@ def samples(
         "within_auroc_high": ((), np.float32(0.69)),
         "fit_questions": ((), np.int64(500)), "fit_answers": ((), np.int64(1480)),
     }  # fmt: skip
+    sizes_of = {"example": questions, "draw": draws}
+    for name, one in dataset_spec("samples").schema.expanded().items():  # what neither figure nor words read
+        if name not in variables and not one.coordinate:
+            shape = tuple(sizes_of[dim] for dim in one.dims)
+            filled = np.full(shape, "word", dtype=object) if one.dtype == TEXT else np.zeros(shape, dtype=one.dtype)
+            variables[name] = (one.dims, filled)
     coords = {
+        "draw": np.arange(draws),
         "strategy": np.array(STRATEGIES, dtype=object), "error_type": np.array(list(TYPES), dtype=object),
         "type_name": ("error_type", np.array(list(TYPES.values()), dtype=object)),
         "example": [f"q{place}" for place in range(questions)],

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.analysis.columns import Columns
-from headwise.stats.rank_stats import rank_stats
+from headwise.stats.correlation import rank_stats
 
 __all__ = ["Neighbour", "Neighbourhood"]
 

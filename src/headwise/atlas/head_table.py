@@ -18,7 +18,7 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
-from headwise.core.printable import cell_text
+from headwise.core.markup import cell_text
 from headwise.core.provenance import Provenance
 from headwise.core.schema import head_table_variables
 

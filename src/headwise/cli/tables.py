@@ -18,7 +18,7 @@ from headwise.atlas.selection import nearest_columns
 from headwise.cli.terminal import DEFAULT_WIDTH, console, echo, marked
 from headwise.core.errors import DataError
 from headwise.core.files import write_output
-from headwise.core.printable import printable
+from headwise.core.markup import printable
 
 INDEX_COLUMNS = ("layer", "head")  # already in the name of a row
 MAX_CELL_CHARS = 40

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from headwise.core.printable import printable
+from headwise.core.markup import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,15 +8,19 @@ page's own (``inherit``, and lines in a grey that shows on white and on black), 
 
 Pictures are data URLs in ``<img>``: an SVG in the page itself would share its names and its style sheet with every other
 one. This module knows no result.
+
+`printable` and `cell_text` make text of other people harmless elsewhere: a terminal obeys control codes, a spreadsheet runs
+formulas.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Html", "bar", "card", "facts", "image", "listing", "paragraph", "table"]
+__all__ = ["Html", "bar", "card", "cell_text", "facts", "image", "listing", "paragraph", "printable", "table"]
 
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = (
@@ -93,3 +97,26 @@ def image(content: bytes, kind: str, alt: str, *, width: int | None = None, pixe
     return Html(
         f'<img src="data:{kind};base64,{data}" alt="{html.escape(alt)}" style="{size}height:auto;background:#fff;{style}">'
     )
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORMULA = re.compile(r"[=+\-@\t\r|%]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?|[+-]?(inf|nan)", re.IGNORECASE)
+
+
+def printable(text: str) -> str:
+    r"""Text for a terminal: codes that move the cursor, recolour, retitle or reverse are shown instead of obeyed.
+
+    >>> printable("a\x1b[2Jb\nc"), printable("λ 漢 –")
+    ('a\\x1b[2Jb\nc', 'λ 漢 –')
+    """
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def cell_text(text: str) -> str:
+    """Text for a cell of a CSV file: what a spreadsheet would take for a formula begins with an apostrophe.
+
+    >>> cell_text('=HYPERLINK("http://x")'), cell_text("-0.5"), cell_text("Paris")
+    ('\\'=HYPERLINK("http://x")', '-0.5', 'Paris')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

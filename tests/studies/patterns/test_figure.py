@@ -14,14 +14,12 @@ from legibility import assert_legible
 from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
 from headwise.core.errors import DataError, StudyError
-from headwise.core.schema import check
 from headwise.figures import Heatmap, Tiles, from_payload, save, to_payload
 from headwise.figures.drawing.maps import tile_picture
 from headwise.figures.scale import Scale
 from headwise.figures.tiles import HIDDEN, pooled, pooled_levels, to_levels
 from headwise.studies.patterns.figure import token_labels
 from headwise.studies.present import figure_of
-from headwise.studies.registry import dataset_spec
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +34,6 @@ def wide() -> xr.Dataset:
 
 def grid(dataset: xr.Dataset, **options: object) -> list[Tiles]:
     return [panel for panel in figure_of("patterns", dataset, **options).panels if isinstance(panel, Tiles)]
-
-
-def test_the_synthetic_study_is_as_promised(two: xr.Dataset) -> None:
-    check(two, dataset_spec("patterns").schema)
 
 
 # ---- the grid -------------------------------------------------------------------------------------------------------

@@ -9,10 +9,8 @@ from legibility import assert_legible
 from synthetic.probing import probing_dataset as make_probing
 
 from headwise.core.errors import StudyError
-from headwise.core.schema import check
 from headwise.figures import Heatmap, Intervals, save
 from headwise.studies.present import figure_of
-from headwise.studies.registry import dataset_spec
 
 KINDS = ("tokens", "within", "heads", "transfer", "table")
 
@@ -20,10 +18,6 @@ KINDS = ("tokens", "within", "heads", "transfer", "table")
 @pytest.fixture
 def probing() -> xr.Dataset:
     return make_probing()
-
-
-def test_the_synthetic_data_is_what_the_study_promises(probing: xr.Dataset) -> None:
-    check(probing, dataset_spec("probing").schema)
 
 
 def test_the_sheets_figure(probing: xr.Dataset) -> None:

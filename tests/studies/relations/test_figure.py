@@ -9,18 +9,12 @@ import xarray as xr
 from legibility import assert_legible
 
 from headwise.core.errors import StudyError
-from headwise.core.schema import check
 from headwise.figures import CategoryMap, Curves, Figure, Heatmap, Legend, save, to_payload
 from headwise.studies.present import figure_of
-from headwise.studies.registry import dataset_spec
 
 
 def maps_of(figure: Figure) -> dict[str, CategoryMap]:
     return {panel.title: panel for panel in figure.panels if isinstance(panel, CategoryMap)}
-
-
-def test_the_synthetic_data_is_what_the_study_promises(relations: xr.Dataset) -> None:
-    check(relations, dataset_spec("relations").schema)
 
 
 def test_the_sheets_five_panels(relations: xr.Dataset) -> None:

@@ -22,10 +22,6 @@ def maps_of(figure: Figure) -> list[Heatmap]:
     return [panel for panel in figure.panels if isinstance(panel, Heatmap)]
 
 
-def test_the_synthetic_data_is_what_the_study_promises(spectral: xr.Dataset) -> None:
-    check(spectral, dataset_spec("spectral").schema)
-
-
 def test_the_sheets_figure(spectral: xr.Dataset) -> None:
     """Two maps of p-values side by side, one scale from 0 to 1 for both, dark is 0, layer 0 on top."""
     figure = figure_of("spectral", spectral)

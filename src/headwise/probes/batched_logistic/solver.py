@@ -184,7 +184,7 @@ def minimise(
 # ---- the list of problems -------------------------------------------------------------------------------------------
 
 
-class _Data(NamedTuple):
+class _SolverState(NamedTuple):
     """What stays constant while problems are solved; one row per problem."""
 
     batch: ProblemBatch
@@ -197,12 +197,12 @@ class _Data(NamedTuple):
     shrink: Tensor  # (problem, feature): 1 / q
 
 
-def _all_problems(points: Points, problems: Problems, tolerance: float) -> _Data:
+def _all_problems(points: Points, problems: Problems, tolerance: float) -> _SolverState:
     cells, each = len(points.x), len(problems.labels)
     ratio = points.ratio[:, problems.folds].flatten(0, 1)
     number = torch.arange(cells * each, device=ratio.device)
     weights = problems.weights.repeat(cells, 1)
-    return _Data(
+    return _SolverState(
         batch=ProblemBatch(number // each, cells),
         number=number,
         limit=tolerance * weights.sum(dim=1, keepdim=True),
@@ -214,17 +214,17 @@ def _all_problems(points: Points, problems: Problems, tolerance: float) -> _Data
     )
 
 
-def _mark_solved(data: _Data, solved: Tensor) -> _Data:
+def _mark_solved(data: _SolverState, solved: Tensor) -> _SolverState:
     """The same list; the problems ``solved`` (problem, 1) stand still."""
     limit = torch.where(solved, _SOLVED, data.limit)
     return data._replace(limit=limit, active=(limit != _SOLVED).to(limit.dtype))
 
 
-def _compact(data: _Data, stays: Tensor, cells: Tensor) -> _Data:
+def _compact(data: _SolverState, stays: Tensor, cells: Tensor) -> _SolverState:
     """The list without the problems that do not stay; ``cells`` are those that do."""
     new_index = cells.cumsum(dim=0) - 1  # (cell,)
     batch = ProblemBatch(new_index[data.batch.cells[stays]], int(cells.sum()))
-    return _Data(batch, *(part[stays] for part in data[1:]))
+    return _SolverState(batch, *(part[stays] for part in data[1:]))
 
 
 class _Solutions(NamedTuple):
@@ -236,7 +236,7 @@ class _Solutions(NamedTuple):
     converged: Tensor  # (problem,): 1 or 0
 
 
-def _store(found: _Solutions, data: _Data, state: _State, which: Tensor, step: int | None = None) -> None:
+def _store(found: _Solutions, data: _SolverState, state: _State, which: Tensor, step: int | None = None) -> None:
     """Write down the state of some problems, and the ``step`` before which they converged, if they did."""
     number = data.number[which]
     found.w[number], found.c[number] = state.w[which], state.c[which]
@@ -285,7 +285,7 @@ class _Sketch(NamedTuple):
         return _Sketch(self.vectors if bool(cells.all()) else self.vectors[cells], self.values[stays])
 
 
-def _sketch(x: Tensor, data: _Data, state: _State, start: Tensor | None = None) -> _Sketch:
+def _sketch(x: Tensor, data: _SolverState, state: _State, start: Tensor | None = None) -> _Sketch:
     curvature = data.batch.mean(state.rows.curvature)  # (cell, row)
     vectors, values = sketch_curvature(x, curvature, start)
     return _Sketch(vectors, (values / curvature.sum(dim=1, keepdim=True).clamp(min=1e-30))[data.batch.cells])
@@ -299,14 +299,14 @@ class _Gradient(NamedTuple):
     largest: Tensor  # (problem, 1)
 
 
-def _gradient(x: Tensor, data: _Data, state: _State, ridge: float) -> _Gradient:
+def _gradient(x: Tensor, data: _SolverState, state: _State, ridge: float) -> _Gradient:
     c = state.rows.residual.sum(dim=1, keepdim=True)
     w = data.batch.product(state.rows.residual, x).mul_(data.shrink)
     w.addcmul_(data.centre, c, value=-1).add_(state.w, alpha=ridge)
     return _Gradient(w, c, torch.maximum(w.abs().amax(dim=1, keepdim=True), c.abs()))
 
 
-def _step(x: Tensor, data: _Data, sketch: _Sketch, state: _State, gradient: _Gradient, ridge: float) -> _State:
+def _step(x: Tensor, data: _SolverState, sketch: _Sketch, state: _State, gradient: _Gradient, ridge: float) -> _State:
     """To the lowest point along the next direction."""
     total = state.rows.curvature.sum(dim=1, keepdim=True)
     inverse = data.active / (total * sketch.values).add_(ridge)

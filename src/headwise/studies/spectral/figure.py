@@ -193,7 +193,7 @@ def _test(chosen: xr.Dataset, kind: str) -> str:
     return f"{test}, {counts['wrong']} wrong against {counts['correct']} correct answers{refused}."
 
 
-class Strata(TypedDict, total=False):
+class StrataSummary(TypedDict, total=False):
     """How strata were made, how many have both classes, and how many answers are in them."""
 
     kind: str
@@ -201,9 +201,9 @@ class Strata(TypedDict, total=False):
     answers: int
 
 
-def strata_of(dataset: xr.Dataset) -> dict[str, Strata]:
+def strata_of(dataset: xr.Dataset) -> dict[str, StrataSummary]:
     """For "within", "strict" and "matched": the kind of strata, how many have both classes, and the answers in them."""
-    return parse_attribute(dataset.attrs, "strata", dict[str, Strata], "{}")
+    return parse_attribute(dataset.attrs, "strata", dict[str, StrataSummary], "{}")
 
 
 def _within(chosen: xr.Dataset, keys: list[str]) -> str:
