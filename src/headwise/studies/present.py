@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from headwise.describe.narrator import generic
 from headwise.describe.writer import Description
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import head_table_maps
+from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
 
@@ -99,7 +101,7 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
             together with the others is refused.
 
     Returns:
-        The figure as data.
+        The figure as data; its title ends with the model, and its caption has the provenance.
 
     Examples:
         >>> figure_of("profile", atlas["profile"], statistics=["sink"])
@@ -113,7 +115,10 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
     _refuse_conflicts(spec, options, figure_defaults(name))
     function = spec.load("figure") or partial(head_table_maps, columns=spec.head_columns)
     figure: Figure = function(dataset, **options)
-    return figure
+    if figure.provenance:  # the study has written its own
+        return figure
+    origin = provenance_of(dataset)
+    return replace(figure, title=with_model(figure.title, origin), provenance=provenance_caption(origin))
 
 
 def describe(

@@ -15,7 +15,7 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import largest_cells
 from headwise.figures.panels import Axis, Category, Heatmap, Mark, Panel, Scatter
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, scale_around
 
 CLIP = 0.98  # quantile of the sizes of effects at which the scale is clipped
@@ -39,15 +39,13 @@ def figure(dataset: xr.Dataset, *, ablation: str = "mean") -> Figure:
     ]
     panels: list[Panel] = [_map(one.sel({TOKEN_CLASS: name}), name) for name in classes]
     panels.append(_scatter(one.sel({TOKEN_CLASS: classes[0]})))
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(str(dataset.attrs.get("title", "")), origin),
+        title=str(dataset.attrs.get("title", "")),
         panels=tuple(panels),
         columns=3 if len(panels) > 8 else 4,
         subtitle=f"Rise of the loss without the head ({WORDS[ablation]}), by class of the predicted token",
         scales={"effect": _scale(one.sel({TOKEN_CLASS: classes})["effect"].values)},
         notes=_notes(one),
-        provenance=provenance_caption(origin),
     )
 
 

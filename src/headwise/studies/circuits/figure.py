@@ -20,7 +20,7 @@ from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale
 from headwise.figures.ticks import round_up, tick_text
 
@@ -53,14 +53,12 @@ def _curves(dataset: xr.Dataset) -> Figure:
         _task(dataset.sel({TASK: task, UNIT: unit}), str(task), unit) for task in dataset[TASK].values for unit in units
     ]
     panels += [_needed(dataset, unit) for unit in units]
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(KINDS["curves"], origin),
+        title=KINDS["curves"],
         panels=tuple(panels),
         columns=4 if len(units) > 1 else 3,
         subtitle=_signs(dataset),
         notes=_curve_notes(dataset),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -171,11 +169,10 @@ def _maps(dataset: xr.Dataset) -> Figure:
         _map(dataset.sel({TASK: task}), variable, str(task)) for variable, _ in names for task in dataset[TASK].values
     ]
     every = np.concatenate([dataset[variable].values.ravel() for variable, _ in names])
-    origin = provenance_of(dataset)
     agreement = dataset["agreement"].isel({CONDITION: 0}).values
     counts = parse_attribute(dataset.attrs, "prompts", dict[str, int])
     return Figure(
-        title=with_model(KINDS["maps"], origin),
+        title=KINDS["maps"],
         panels=tuple(panels),
         columns=max(1, dataset.sizes[TASK]),
         subtitle=f"Above: {_name(dataset, names[0][1])}; below: {_name(dataset, names[1][1])}"
@@ -189,7 +186,6 @@ def _maps(dataset: xr.Dataset) -> Figure:
             + ", ".join(f"{value:.2f}" for value in agreement)
             + ".",
         ),
-        provenance=provenance_caption(origin),
     )
 
 

@@ -24,7 +24,6 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import written_matrix
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around
 from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.functions.figure import Parts, columns_for, shown_functions
@@ -52,14 +51,12 @@ def figure(dataset: xr.Dataset, *, kind: str = "masking", functions: Iterable[st
         raise StudyError(f"The function_masking figure has no kind {kind!r}. {did_you_mean(kind, TITLES)}")
     names = shown_functions(dataset, functions, "The function_masking study")
     parts = _KINDS[kind](dataset.sel({FUNCTION: names, MASKED: names}))
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(TITLES[kind], origin),
+        title=TITLES[kind],
         panels=parts.panels,
         columns=parts.columns,
         scales=parts.scales,
         notes=parts.notes,
-        provenance=provenance_caption(origin),
     )
 
 

@@ -31,7 +31,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.matrices import Tree, tree_of, written_matrix
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, scale_around, scale_over
 from headwise.figures.ticks import round_up
 
@@ -90,12 +90,9 @@ def figure(
     if cap is not None and not (math.isfinite(cap) and cap > 0):
         raise StudyError(f"The cap of the colour scale is {cap}; give a number above 0, such as 0.004.")
     chosen = dataset.sel({FUNCTION: shown_functions(dataset, functions, "The functions study")})
-    origin = provenance_of(dataset)
-    title = with_model(TITLES[kind] or dataset.attrs.get("title") or "Functions of heads", origin)
+    title = str(TITLES[kind] or dataset.attrs.get("title") or "Functions of heads")
     parts = _maps(dataset, chosen, value, cap) if kind == "maps" else _KINDS[kind](chosen)
-    return Figure(
-        title, parts.panels, parts.columns, parts.scales, notes=parts.notes, provenance=provenance_caption(origin)
-    )
+    return Figure(title, parts.panels, parts.columns, parts.scales, notes=parts.notes)
 
 
 def shown_functions(dataset: xr.Dataset, wanted: Iterable[str] | str | None, owner: str) -> list[str]:

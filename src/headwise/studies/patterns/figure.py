@@ -24,7 +24,7 @@ from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap, Mark
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names, provenance_of
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import Tiles, pooled, to_levels
@@ -80,15 +80,13 @@ def grid_figure(
         _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, index)
         for index, (name, picture) in enumerate(zip(names, pictures, strict=True))
     )
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(str(dataset.attrs.get("title") or "What the attention maps look like"), origin),
+        title=str(dataset.attrs.get("title") or "What the attention maps look like"),
         panels=panels,
         columns=1,
         scales={"weight": scale},
         subtitle=which[:1].upper() + which[1:],
         notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {which}." if which else ""),),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -192,14 +190,12 @@ def head_figure(dataset: xr.Dataset, name: str) -> Figure:
         )
         for index, condition in enumerate(names_of(dataset))
     )
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(f"Attention of {head_name(*head)}", origin),
+        title=f"Attention of {head_name(*head)}",
         panels=panels,
         columns=len(panels),
         scales={"weight": Scale("Attention weight", 0.0, 1.0, "Blues")},
         notes=(_head_note(dataset, head, len(labels)),),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -244,14 +240,12 @@ def numbers_figure(dataset: xr.Dataset, statistics: Iterable[str] | str | None) 
         if len(names) == 2:
             scales[f"{key} change"] = scale_around(one["change"].values, "change")
             panels.append(_change_panel(one, key))
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model("The attention maps in numbers", origin),
+        title="The attention maps in numbers",
         panels=tuple(panels),
         columns=_columns(len(keys), len(names)),
         scales=scales,
         notes=(_statistics_note(dataset, keys, names, same),),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -418,8 +412,7 @@ def row_tokens(dataset: xr.Dataset, written: Callable[[str], str] = str) -> tupl
 
 def prompts_of(dataset: xr.Dataset) -> str:
     """Such as "32 prompts of 128 tokens"."""
-    origin = provenance_of(dataset)
-    tokens = origin.get("parameters", {}).get("tokens")
+    tokens = provenance_of(dataset).get("parameters", {}).get("tokens")
     count = dataset.sizes.get("example", 0)
     return f"{count} prompts of {tokens} tokens" if tokens else f"{count} prompts"
 

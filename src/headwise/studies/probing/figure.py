@@ -24,7 +24,7 @@ from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.studies.spec import FigureVariant
 
@@ -72,14 +72,12 @@ def figure(
         raise StudyError(f"This probing study did not probe the site {site!r}. {did_you_mean(site, known)}")
     chosen = dataset.sel({SITE: site, TOKEN: _positions(dataset, positions)})
     panels, columns, scales, notes = _KINDS[kind](chosen, site, layers)
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(_TITLES.get(kind) or dataset.attrs.get("title") or "Probing", origin),
+        title=_TITLES.get(kind) or dataset.attrs.get("title") or "Probing",
         panels=panels,
         columns=columns,
         scales=scales,
         notes=(f"{_counts(dataset)} {notes}".strip(),),
-        provenance=provenance_caption(origin),
     )
 
 

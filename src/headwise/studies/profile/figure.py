@@ -8,7 +8,6 @@ quantities (a distance, a norm) are clipped where a few outliers would leave all
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -18,7 +17,6 @@ from headwise.core.errors import StudyError
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Heatmap, Legend, Mark, Panel
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import tick_text
 
@@ -42,14 +40,13 @@ def figure(dataset: xr.Dataset, *, statistics: Iterable[str] | None = None, rela
     panels: list[Panel] = [panel for panel, _ in drawn]
     if len(panels) > 1:
         panels.append(_legend(dataset, keys, relative))
-    origin = provenance_of(dataset)
+    title = str(dataset.attrs.get("title") or "Where each head attends")
     return Figure(
-        title=_title(dataset, origin, relative),
+        title=f"{title}, against a head that attends evenly" if relative else title,
         panels=tuple(panels),
         columns=_columns(len(panels), dataset.sizes[LAYER], dataset.sizes[HEAD]),
         scales={panel.key: scale for panel, scale in drawn},
         notes=_notes(dataset, keys, relative, without),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -115,11 +112,6 @@ def _columns(panels: int, layers: int, heads: int) -> int:
     if panels <= 4:
         return panels
     return 6 if layers >= 1.8 * heads or heads <= 12 else 4 if layers >= 0.5 * heads else 3
-
-
-def _title(dataset: xr.Dataset, origin: dict[str, Any], relative: bool) -> str:
-    title = dataset.attrs.get("title") or "Where each head attends"
-    return with_model(f"{title}{', against a head that attends evenly' if relative else ''}", origin)
 
 
 def _notes(dataset: xr.Dataset, keys: list[str], relative: bool, without: list[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import provenance_of
 
 KINDS = {  # kind: title
     "outputs": "Heads in texts against their weights",
@@ -61,13 +61,11 @@ def figure(dataset: xr.Dataset, *, kind: str = "outputs", relations: Iterable[st
 
 
 def _figure(dataset: xr.Dataset, kind: str, panels: list[Panel], columns: int, notes: tuple[str, ...]) -> Figure:
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(KINDS[kind], origin),
+        title=KINDS[kind],
         panels=tuple(panels),
         columns=columns,
         notes=notes,
-        provenance=provenance_caption(origin),
     )
 
 

@@ -26,7 +26,7 @@ from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, CategoryMap, Curve, Curves, Heatmap, Legend, Panel
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import ScaleMark, scale_over
 from headwise.studies.relations.spec import PUBLISHED
 
@@ -142,13 +142,11 @@ def _layers(dataset: xr.Dataset, beyond_null: bool) -> Figure:
 
 
 def _figure(dataset: xr.Dataset, panels: list[Panel], columns: int, notes: list[str], **rest: object) -> Figure:
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(dataset.attrs.get("title") or "What each head computes, from its weights", origin),
+        title=dataset.attrs.get("title") or "What each head computes, from its weights",
         panels=tuple(panels),
         columns=columns,
         notes=(" ".join(note for note in notes if note),),
-        provenance=provenance_caption(origin),
         **rest,  # type: ignore[arg-type]
     )
 

@@ -13,7 +13,6 @@ import xarray as xr
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Guide, Intervals, Panel
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 
 LABELS = {
     "greedy": "Greedy",
@@ -48,13 +47,11 @@ def figure(dataset: xr.Dataset) -> Figure:
     known = [name for name in there if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
     if known:
         panels.append(_probes(dataset, known))
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(dataset.attrs.get("title") or "Asked many times", origin),
+        title=dataset.attrs.get("title") or "Asked many times",
         panels=tuple(panels),
         columns=min(2, len(panels)),
         notes=_notes(dataset),
-        provenance=provenance_caption(origin),
     )
 
 

@@ -20,7 +20,7 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Curve, Curves, Heatmap, Panel
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, scale_over
 
 KINDS = {"costs": "What dropping attention weights costs", "maps": "Heads that tolerate dropped weights"}
@@ -62,10 +62,9 @@ def _costs(dataset: xr.Dataset) -> Figure:
             named=True,
         ),
     ]
-    origin = provenance_of(dataset)
     scaled = "The remaining weights are rescaled to the row's sum. " if dataset.attrs["renormalised"] else ""
     return Figure(
-        title=with_model(KINDS["costs"], origin),
+        title=KINDS["costs"],
         panels=tuple(panels),
         columns=3,
         notes=(
@@ -74,7 +73,6 @@ def _costs(dataset: xr.Dataset) -> Figure:
             f"{float(dataset['dense']):.2f} nats). The share kept runs from {100 * shares.min():.1f} % to "
             f"{100 * shares.max():.1f} % of visible edges. Right: each head alone, with everything before it unchanged.",
         ),
-        provenance=provenance_caption(origin),
     )
 
 
@@ -129,9 +127,8 @@ def _maps(dataset: xr.Dataset, rules: Iterable[str] | str | None) -> Figure:
         "needed": scale_over(one["needed"].values, "keys"),
         "change": scale_over(changes, "||z' - z|| / ||z||", clip=0.99),
     }
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(KINDS["maps"], origin),
+        title=KINDS["maps"],
         panels=tuple(panels),
         columns=min(6, len(panels)),
         scales=scales,
@@ -139,7 +136,6 @@ def _maps(dataset: xr.Dataset, rules: Iterable[str] | str | None) -> Figure:
             f"{int(dataset.attrs['prompts'])} prompts of {int(dataset.attrs['tokens'])} tokens, means over prompts. Each head "
             "alone, with everything before it unchanged. Keys: the smallest number that holds 99 % of a row's weight.",
         ),
-        provenance=provenance_caption(origin),
     )
 
 

@@ -17,7 +17,6 @@ from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import Scale, scale_around
 
 FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
@@ -51,15 +50,13 @@ def figure(dataset: xr.Dataset) -> Figure:
         )  # below the names of the detectors: both need room at their left
         wide = np.append(transfer.values, MIN_RANGE)  # so that noise does not look like more
         scales["auroc"] = scale_around(wide, "AUROC", centre=CHANCE)
-    origin = provenance_of(dataset)
     title = dataset.attrs.get("title") or "How well wrong answers are separated from correct ones"
     return Figure(
-        title=with_model(title, origin),
+        title=title,
         panels=tuple(panels),
         columns=min(2 if "auroc_within" in dataset else 3, len(panels)),
         scales=scales,
         notes=_notes(dataset),
-        provenance=provenance_caption(origin),
     )
 
 

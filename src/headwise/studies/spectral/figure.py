@@ -25,7 +25,7 @@ from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap
-from headwise.figures.provenance import cell_names, provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, ScaleMark, scale_around
 
 ALPHA = 0.05
@@ -65,14 +65,12 @@ def figure(
         raise StudyError(f"The spectral study has no part {part!r}. {did_you_mean(part, parts)}")
     chosen = dataset.sel({PART: part, FEATURE: keys})
     panels = [_panel(chosen, key, row, kind) for row in rows for key in keys]
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(_title(dataset, part, kind), origin),
+        title=_title(dataset, part, kind),
         panels=tuple(panels),
         columns=_columns(chosen, len(keys), len(panels)),
         scales={row: _scale(chosen, row, kind, log=scale == "log") for row in rows},
         notes=_notes(chosen, keys, rows, kind, log=scale == "log"),
-        provenance=provenance_caption(origin),
     )
 
 

@@ -13,7 +13,6 @@ from headwise.core.dims import DETECTOR, TESTED_ON, TRAINED_ON
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names, written_matrix
 from headwise.figures.panels import Axis, Heatmap, Panel
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.figures.scale import scale_around
 
 CHANCE, MIN_RANGE, COLUMNS = 0.5, 0.25, 3  # the colour scale reaches at least so far from chance
@@ -28,14 +27,12 @@ def figure(dataset: xr.Dataset) -> Figure:
     values = dataset["auroc"].values
     scores = _scores(dataset)
     panels += [scores] if scores is not None else []
-    origin = provenance_of(dataset)
     return Figure(
-        title=with_model(dataset.attrs.get("title") or "Detectors on other question sets", origin),
+        title=dataset.attrs.get("title") or "Detectors on other question sets",
         panels=tuple(panels),
         columns=min(COLUMNS, len(panels)),
         scales={"auroc": scale_around(np.append(values, MIN_RANGE), "AUROC", centre=CHANCE)},
         notes=_notes(dataset),
-        provenance=provenance_caption(origin),
     )
 
 
