@@ -7,13 +7,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check check-js format bench calibrate soak docs clean
+.PHONY: help demo test check check-js format bench calibrate soak fuzz docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 	@echo "make check   linters and types (JavaScript too, where npm exists);  make format   rewrite in the house style;  make bench   speed on this machine"
 	@echo "make calibrate   simulate every test under its null, and write the page of the rates"
-	@echo "make soak    faults and long runs, for as long as MINUTES says;  make docs   the site, in build/site"
+	@echo "make soak    faults and long runs, for as long as MINUTES says;  make fuzz   odd inputs, likewise"
+	@echo "make docs    the site, in build/site"
 	@echo "make clean   remove the environment, the site and the demo"
 
 $(READY): pyproject.toml constraints.txt
@@ -54,6 +55,9 @@ calibrate: $(READY)
 
 soak: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py all --minutes $(or $(MINUTES),10) --page
+
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --minutes $(or $(MINUTES),30) --page
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

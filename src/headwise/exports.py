@@ -42,7 +42,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from headwise.core.dims import CONDITION, HEAD, LAYER
-from headwise.core.errors import AtlasError
+from headwise.core.errors import AtlasError, translate_content_errors
 from headwise.core.files import translate_os_errors, write_output
 from headwise.studies.patterns.figure import row_tokens
 
@@ -83,8 +83,8 @@ def write_headvis(atlas: Atlas, folder: str | os.PathLike[str]) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise AtlasError(f"{out} exists and is not an empty folder; choose another with -o.")
     rows, described = _metrics(atlas.heads())
-    shown = PromptMaps.of(atlas["patterns"]) if "patterns" in atlas else None
-    with translate_os_errors(out):
+    with translate_os_errors(out), translate_content_errors(f"The atlas {atlas.location}"):
+        shown = PromptMaps.of(atlas["patterns"]) if "patterns" in atlas else None
         (out / "heads").mkdir(parents=True, exist_ok=True)
         (out / "attributions").mkdir(exist_ok=True)
         for row in rows:

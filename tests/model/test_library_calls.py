@@ -52,11 +52,13 @@ def test_a_missing_package() -> None:
         raise ImportError("\npip install sponge\nmore")
 
 
-def test_own_errors_and_bugs_pass() -> None:
+def test_own_errors_pass_and_all_others_are_about_the_files() -> None:
     with pytest.raises(DataError, match="own"), translate_load_errors("a/b"):
         raise DataError("own")
-    with pytest.raises(ZeroDivisionError), translate_load_errors("a/b"):
-        raise ZeroDivisionError
+    for error, why in ((ZeroDivisionError(), "a size is zero"), (KeyError("rope"), "'rope' is missing")):
+        sentence = rf"^transformers could not load a/b \({why}\); correct or copy its files again"
+        with pytest.raises(ModelError, match=sentence), translate_load_errors("a/b"):
+            raise error
 
 
 def test_what_is_meant_as_a_path() -> None:

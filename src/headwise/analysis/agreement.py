@@ -34,7 +34,7 @@ from headwise.analysis.permutation import (
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name
-from headwise.core.errors import DataError, StudyError, did_you_mean
+from headwise.core.errors import DataError, StudyError, did_you_mean, translate_content_errors
 from headwise.core.markup import card, paragraph, table
 from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import model_name, provenance_caption, provenance_of
@@ -67,7 +67,9 @@ def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) 
         >>> pair.count, round(pair.expected, 1), pair.q < 0.05  # heads in both, expected by chance
         (0, 0.3, False)
     """
-    return agreement_of({study: atlas[study] for study in atlas.studies}, permutations=permutations, seed=seed)
+    datasets = {study: atlas[study] for study in atlas.studies}
+    with translate_content_errors(f"The atlas {atlas.location}"):
+        return agreement_of(datasets, permutations=permutations, seed=seed)
 
 
 def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERMUTATIONS, seed: int = 0) -> Agreement:

@@ -137,6 +137,8 @@ class Neighbourhood:
     def _spread(self, generator: np.random.Generator) -> np.ndarray:
         """Distances of all pairs of heads, or of a sample; sorted."""
         count = len(self.names)
+        if not self._tables:  # no study of this atlas has numbers per head
+            return np.empty(0)
         if count * (count - 1) // 2 <= MAX_PAIRS:
             found = [
                 self._distances(_rows(self._tables, np.arange(start, min(start + BLOCK_ROWS, count))), self._tables)[0][

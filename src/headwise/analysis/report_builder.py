@@ -38,7 +38,7 @@ from headwise.analysis.neighbours import Neighbourhood
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import HEAD, LAYER, RELATION, head_name, parse_head
-from headwise.core.errors import DataError
+from headwise.core.errors import DataError, translate_content_errors
 from headwise.describe.writer import listed, percent, significant
 from headwise.figures.provenance import model_name, provenance_of
 from headwise.stats.correlation import percentile_per_map, rank_stats
@@ -219,7 +219,8 @@ def head_report(atlas: Atlas, name: str) -> HeadReport:
         >>> known.model, [neighbour.name for neighbour in known.neighbours][:1]
         ('HuggingFaceTB/SmolLM2-135M-Instruct', ['L1H1'])
     """
-    return head_reports(atlas)[name]
+    with translate_content_errors(f"The atlas {atlas.location}"):
+        return head_reports(atlas)[name]
 
 
 FUNCTIONS_OF = {  # category of relations -> functions of the same kind

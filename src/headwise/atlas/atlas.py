@@ -28,7 +28,7 @@ from headwise.atlas.head_table import heads
 from headwise.atlas.selection import select
 from headwise.atlas.storage.location import Location, open_location
 from headwise.atlas.store import copy_studies, open_store
-from headwise.core.errors import AtlasError, StudyError, did_you_mean
+from headwise.core.errors import AtlasError, StudyError, did_you_mean, translate_content_errors
 from headwise.core.provenance import Provenance
 from headwise.core.schema import annotate, check, upgrade
 from headwise.studies.registry import dataset_spec, datasets, schema_of
@@ -216,7 +216,8 @@ class Atlas:
             >>> len(table), round(float(table.loc["L3H2", "profile.previous"]), 2)
             (36, 0.85)
         """
-        return heads({name: self[name] for name in self.studies})
+        with translate_content_errors(f"The atlas {self.location}"):
+            return heads({name: self[name] for name in self.studies})
 
     def figure(self, study: str, **options: Any) -> Figure:
         """The study's map as a figure, with its description as alternative text.
@@ -233,8 +234,10 @@ class Atlas:
             <Figure 'Where each head attends: SmolLM2-135M-Instruct': sink, induction, legend>
         """
         dataset = self[study]
-        figure: Figure = import_module("headwise.studies.present").figure_of(study, dataset, **options)
-        return figure.with_alt(import_module("headwise.studies.present").describe(study, dataset).short())
+        present = import_module("headwise.studies.present")
+        with translate_content_errors(f"The study {study!r} in {self.location}"):
+            figure: Figure = present.figure_of(study, dataset, **options)
+            return figure.with_alt(present.describe(study, dataset).short())
 
     def describe(self, study: str, **options: Any) -> Description:
         """The study's map in words.
@@ -250,10 +253,11 @@ class Atlas:
             >>> print(atlas.describe("profile").short().partition("; ")[2])
             the strongest previous-token head is L3H2 (0.848).
         """
-        present = import_module("headwise.studies.present")
+        present, dataset = import_module("headwise.studies.present"), self[study]
         others = {name: self[name] for name in present.about_heads(self.studies)}
-        words: Description = present.describe(study, self[study], others=others, **options)
-        return words
+        with translate_content_errors(f"The study {study!r} in {self.location}"):
+            words: Description = present.describe(study, dataset, others=others, **options)
+            return words
 
     def head(self, name: str) -> HeadReport:
         """Everything the atlas knows about one head.

@@ -64,8 +64,11 @@ def answers(
     """
     from headwise.atlas import Atlas
     from headwise.cli.tables import save_table
+    from headwise.core.errors import translate_content_errors
 
-    every = _with_exact(Atlas.open(atlas)["answers"].to_dataframe(), spans)
+    dataset = Atlas.open(atlas)["answers"]
+    with translate_content_errors(f"The study 'answers' in {atlas}"):
+        every = _with_exact(dataset.to_dataframe(), spans)
     for column, wanted in (("label", label), ("topic", topic), ("rule", rule)):
         _refuse_unknown(every, column, wanted)
     selected = every[

@@ -12,7 +12,7 @@ import typer
 from headwise.cli.options import JsonOption
 from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
-from headwise.core.errors import DataError
+from headwise.core.errors import DataError, translate_content_errors
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -62,8 +62,10 @@ def compare(
 
     if columns is not None and (output is None or output.suffix not in FIGURES):
         raise DataError("--columns is for the figure; add -o FILE.png, or omit it.")
-    found = compared(Atlas.open(a), Atlas.open(b), studies=split(study), different_data=different_data or unlike)
-    words = describe_comparison(found)
+    before, after = Atlas.open(a), Atlas.open(b)
+    with translate_content_errors(f"One of the atlases {a} and {b}"):
+        found = compared(before, after, studies=split(study), different_data=different_data or unlike)
+        words = describe_comparison(found)
 
     def drawn(suffix: str) -> bytes:
         from headwise.figures.drawing import render

@@ -32,9 +32,9 @@ from headwise.cli.plan import plan, studies
 from headwise.cli.serve import serve
 from headwise.cli.show import describe, report, show
 from headwise.cli.sparsify import sparsify
-from headwise.cli.terminal import echo
+from headwise.cli.terminal import complain, echo
 from headwise.cli.usage import UsageError, Verb, Verbs, describe_error, examples, name_values, paragraphs
-from headwise.core.errors import HeadwiseError
+from headwise.core.errors import ContentError, HeadwiseError
 
 __all__ = ["INTERRUPTED", "TERMINATED", "unwind_on_sigterm"]
 
@@ -84,10 +84,13 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            echo(f"headwise: {describe_error(error)}", colour="red", err=True)
+            complain(describe_error(error))
+        code = 2
+    except ContentError as error:
+        complain(f"{str(error).rstrip('.')}; {_logged()}.")
         code = 2
     except HeadwiseError as error:
-        echo(f"headwise: {error}", colour="red", err=True)
+        complain(error)
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -99,7 +102,7 @@ def main() -> None:
         _discard_stdout()
         code = 0
     except MemoryError:
-        echo("headwise: there is too little memory for this; close other programs, or use a larger machine.", err=True)
+        complain("there is too little memory for this; close other programs, or use a larger machine.")
         code = 2
     except Exception as error:
         code = _report(error)
@@ -116,26 +119,26 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno in _REFUSALS:
         _discard_stdout()
         where = str(error.filename or "the standard output")
-        where = where if len(where) <= 300 else f"{where[:300]}..."
-        echo(
-            f"headwise: {where}: {error.strerror}; check the path and the disk, then try again.", err=True, colour="red"
-        )
+        complain(f"{where}: {error.strerror}; check the path and the disk, then try again.")
         return 2
+    first_line = (str(error).splitlines() or [""])[0][:200]
+    complain(
+        f"this is a bug in Headwise ({type(error).__name__}: {first_line}); {_logged()}; please report them. What was there "
+        "before is intact."
+    )
+    return BUG
+
+
+def _logged() -> str:
+    """Write the traceback to a file; a clause that says where it is."""
     try:
         with tempfile.NamedTemporaryFile(
             "w", prefix="headwise-bug-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
         ) as log:
             log.write(f"headwise {__version__}, Python {sys.version}\n{sys.argv!r}\n{traceback.format_exc()}")
-        said = f"the details are in {log.name}; please report them"
     except OSError:
-        said = "the details could not be written to a file; please report what you typed"
-    first_line = (str(error).splitlines() or [""])[0][:200]
-    echo(
-        f"headwise: this is a bug in Headwise ({type(error).__name__}: {first_line}); {said}. What was there before is intact.",
-        err=True,
-        colour="red",
-    )
-    return BUG
+        return "the details could not be written to a file"
+    return f"the details are in {log.name}"
 
 
 def _discard_stdout() -> None:

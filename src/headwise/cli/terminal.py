@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,9 +16,22 @@ from headwise.core.markup import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "echo", "marked"]
+__all__ = ["complain", "console", "echo", "marked"]
 
 DEFAULT_WIDTH = 120  # if the output is not a terminal
+LONGEST_WORD, LONGEST_SENTENCE = 300, 2000  # characters of a complaint
+
+
+def complain(text: object) -> None:
+    """Print one sentence about what went wrong: on one line, and with long words of other people shortened."""
+    line = " ".join(str(text).split())
+    line = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shortened(word[0], LONGEST_WORD), line)
+    echo(f"headwise: {_shortened(line, LONGEST_SENTENCE)}", err=True, colour="red")
+
+
+def _shortened(text: str, length: int) -> str:
+    half = length // 2 - 2
+    return text if len(text) <= length else f"{text[:half]}...{text[-half:]}"
 
 
 def echo(text: object = "", *, err: bool = False, colour: str | None = None) -> None:

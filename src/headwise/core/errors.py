@@ -8,10 +8,13 @@ anything else that escapes is a bug: it says so, writes its traceback to a file,
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "AtlasError",
+    "ContentError",
     "DataError",
     "EngineError",
     "HeadwiseError",
@@ -19,6 +22,8 @@ __all__ = [
     "SeamError",
     "StudyError",
     "did_you_mean",
+    "reason",
+    "translate_content_errors",
 ]
 
 
@@ -91,6 +96,10 @@ class AtlasError(HeadwiseError):
     """
 
 
+class ContentError(AtlasError):
+    """An atlas fits its schema, and yet a figure or a description of it fails (docs/errors/damaged-atlas.md)."""
+
+
 class EngineError(HeadwiseError):
     """What runs a build (workers, or the cluster they are on) is missing, has no room, or has failed (docs/errors/engines.md).
 
@@ -115,3 +124,53 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     guess = f"Did you mean {close[0]!r}? " if close else ""
     return f"{guess}Known: {', '.join(known)}."
+
+
+LONGEST_REASON = 300  # characters
+_WRONG_TYPE = "a value is of another type than expected"
+_CLASS = re.compile(r"<class '(?:[\w.]+\.)?(\w+)'>")
+_EXCEPTION = re.compile(r"\b(?:\w+\.)*\w*(?:Error|Exception): ")
+
+
+def reason(error: BaseException) -> str:
+    """What another library says of an input, as a part of a sentence: one line, without the names of Python's classes.
+
+    >>> reason(KeyError("shape")), reason(ValueError("3 is not even\\nand more"))
+    ("'shape' is missing", '3 is not even and more')
+    >>> reason(TypeError("'int' object is not iterable"))
+    'a value is of another type than expected'
+    """
+    text = _EXCEPTION.sub("", _CLASS.sub(r"\1", str(error))).replace("NoneType", "None")
+    text = " ".join(text.split()).rstrip(".")
+    if isinstance(error, RecursionError):
+        text = "it is nested too deep"
+    elif isinstance(error, MemoryError):
+        text = "there is too little memory for it"
+    elif isinstance(error, ZeroDivisionError):
+        text = "a size is zero"
+    elif type(error) is KeyError and len(str(error)) < 100:
+        text = f"{text} is missing"
+    elif isinstance(error, LookupError):
+        text = "an entry is missing"
+    elif isinstance(error, AttributeError | TypeError) or "object" in text:
+        text = _WRONG_TYPE
+    text = text or "it gives no reason"
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
+
+
+@contextmanager
+def translate_content_errors(what: str) -> Iterator[None]:
+    """Raise what goes wrong in reading ``what`` (an atlas, which is the only input) as one sentence about it.
+
+    A schema declares names, dims and dtypes. Somebody who writes Zarr can still leave out what the words of a study count on.
+    The cause is kept: the command line writes it to a file, since the same may be a bug.
+    """
+    try:
+        yield
+    except HeadwiseError:  # some of them are ValueErrors, too
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as cause:
+        raise ContentError(
+            f"{what} does not hold what Headwise writes ({reason(cause)}); build it again with --redo, or get it again from "
+            "where it came."
+        ) from cause

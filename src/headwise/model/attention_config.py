@@ -98,7 +98,7 @@ def attention_facts(config: Any, layer: int, label: str) -> AttentionFacts:
     prefix = "swa_" if kind == "window" else ""  # some configs give window layers their own heads
     heads = _required(config, "how many attention heads it has", _with(prefix, HEADS), layer)
     kv_heads = _kv_heads(config, layer, prefix, heads)
-    if heads % kv_heads:
+    if kv_heads < 1 or heads % kv_heads:
         raise ModelError(
             f"The config of a {config.model_type!r} model has {heads} heads over {kv_heads} key-value heads in layer "
             f"{layer}, which does not divide; correct the config."

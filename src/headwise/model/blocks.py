@@ -17,7 +17,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
-from headwise.core.errors import ModelError
+from headwise.core.errors import ModelError, reason
 from headwise.model.card import ModelCard
 from headwise.model.library_calls import silence_transformers
 
@@ -33,7 +33,7 @@ def build_skeleton(config: Any, name: str) -> nn.Module:
             return auto.from_config(config, trust_remote_code=trusted)
         except Exception as error:  # a model's own code may raise anything
             raise ModelError(
-                f"transformers could not build {name} from its config ({type(error).__name__}: {error}); correct the "
+                f"transformers could not build {name} from its config ({reason(error)}); correct the "
                 "config, or install the transformers version that the model was made with."
             ) from error
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from headwise.core.errors import ModelError
+from headwise.core.errors import ModelError, reason
 from headwise.core.markup import card, listing
 from headwise.model.attention_config import attention_facts, find, layer_labels, text_config
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["LayerCard", "ModelCard"]
+
+MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,16 @@ class ModelCard:
         Returns:
             The card.
         """
+        try:
+            return cls._from_config(config, id)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            name = id or getattr(config, "_name_or_path", "") or "this model"
+            raise ModelError(
+                f"The config of {name} does not describe a model ({reason(error)}); correct it, or copy it again."
+            ) from error
+
+    @classmethod
+    def _from_config(cls, config: Any, id: str | None) -> ModelCard:
         from headwise.model.blocks import is_encoder  # loads torch
 
         text = text_config(config)
@@ -100,6 +112,10 @@ class ModelCard:
             raise ModelError(
                 f"The config of a {text.model_type!r} model does not give its {' and '.join(missing)}; add it to the "
                 "config, or load the text model alone and give that."
+            )
+        if not 0 < int(count) <= MAX_LAYERS:
+            raise ModelError(
+                f"The config of a {text.model_type!r} model declares {int(count):,} layers, which no model has; correct it."
             )
         labels = layer_labels(text, int(count))
         configs = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text] * int(count)

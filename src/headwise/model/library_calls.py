@@ -1,9 +1,10 @@
 """Calls into ``transformers`` and the hub: silenced, and with their errors translated into one sentence with a remedy.
 
 ``transformers``, the hub, safetensors and torch each raise their own exceptions, often nested. The chain is searched from
-the innermost cause outwards, and the first exception that is recognised becomes a ``ModelError``; others propagate with
-their traceback, because they are bugs. Loading prints progress bars and advice that a user cannot act on; what matters
-(missing weights) is checked in :mod:`headwise.model.loading` and raised. Downloads keep their progress bars.
+the innermost cause outwards, and the first exception that is recognised becomes a ``ModelError`` with its own remedy. Any
+other is about the model's files, too: nothing but libraries that read them runs in these blocks. Loading prints progress
+bars and advice that a user cannot act on; what matters (missing weights) is checked in :mod:`headwise.model.loading` and
+raised. Downloads keep their progress bars.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_b
 from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
-from headwise.core.errors import HeadwiseError, ModelError
+from headwise.core.errors import HeadwiseError, ModelError, reason
 
 __all__ = ["is_unreachable", "looks_like_path", "silence_transformers", "translate_load_errors"]
 
@@ -39,7 +40,10 @@ def translate_load_errors(name: str, revision: str | None = None) -> Iterator[No
             sentence = _hub(link, name, revision) or _files(link, name) or _model(link, name)
             if sentence is not None:
                 raise ModelError(sentence) from error
-        raise
+        raise ModelError(
+            f"transformers could not load {name} ({reason(error)}); correct or copy its files again, or install the "
+            "transformers version that it was made with."
+        ) from error
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -90,10 +94,11 @@ def _files(error: BaseException, name: str) -> str | None:
     if isinstance(error, SafetensorError | pickle.UnpicklingError | EOFError):
         return f"The weights of {name} are damaged or incomplete ({_first_line(error)}); copy or download them again."
     if isinstance(error, json.JSONDecodeError):
-        return f"A JSON file of {name} is not valid JSON ({error}); copy or download it again."
+        return f"A JSON file of {name} is not valid JSON ({reason(error)}); copy or download it again."
     if isinstance(error, errors.StrictDataclassError):
-        one_line = " ".join(str(error).split())
-        return f"The config.json of {name} has a value that its architecture does not allow ({one_line})."
+        return (
+            f"The config.json of {name} has a value that its architecture does not allow ({reason(error)}); correct it."
+        )
     if isinstance(error, OSError) and "no file named" in str(error):
         return f"{name} has a config.json but no weights (model.safetensors); copy or download them too."
     return None

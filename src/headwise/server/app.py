@@ -38,7 +38,7 @@ from headwise.analysis.comparison_panels import comparison_figure
 from headwise.analysis.comparison_words import describe_comparison
 from headwise.atlas.head_table import harmless_csv
 from headwise.core.dims import parse_head
-from headwise.core.errors import HeadwiseError
+from headwise.core.errors import HeadwiseError, translate_content_errors
 from headwise.figures import to_payload
 from headwise.server.guard import LOOPBACK, Guard
 from headwise.server.live_routes import live_routes
@@ -121,8 +121,8 @@ def _list_entry(atlas: ServedAtlas, folder: str) -> str:
     name = html.escape(atlas.name)
     try:
         origins = atlas.atlas.provenances()
-    except HeadwiseError:
-        _log.exception("the atlas %s cannot be read", atlas.name)
+    except HeadwiseError as error:
+        _log.warning("the atlas %s cannot be read: %s", atlas.name, error)
         return f'<div class="finding-words"><h3>{name}</h3><p class="small">It cannot be read; see the log.</p></div>'
     lines = [folder, "no study yet"]
     if origins:
@@ -221,7 +221,8 @@ def _head_table_file(atlas: ServedAtlas, name: str) -> Response:
     """The head table of all studies as CSV or JSON, one row per head."""
     if name not in DOWNLOADS:
         raise NotFoundError(f"there is no such file; known are {', '.join(DOWNLOADS)}")
-    table = atlas.atlas.heads().reset_index()
+    with translate_content_errors(f"The atlas {atlas.name}"):
+        table = atlas.atlas.heads().reset_index()
     if name.endswith(".csv"):
         body, kind = harmless_csv(table).to_csv(index=False), "text/csv"
     else:
@@ -249,9 +250,10 @@ class ComparisonCache:
 def _comparison_page(first: ServedAtlas, second: ServedAtlas) -> dict[str, Any]:
     """Atlases that cannot be compared give a page with the reason, not an error."""
     try:
-        found = compare(first.atlas, second.atlas)
-        words = describe_comparison(found)
-        figures = _comparison_figures(found, words.short())
+        with translate_content_errors(f"One of the atlases {first.name} and {second.name}"):
+            found = compare(first.atlas, second.atlas)
+            words = describe_comparison(found)
+            figures = _comparison_figures(found, words.short())
     except HeadwiseError as error:
         text = second.redact(first.redact(str(error)))
         return {"short": text, "figures": [], "words": {}, "table": None, "warnings": []}

@@ -98,7 +98,7 @@ class Guard:
     async def _body(self, headers: dict[bytes, str], receive: Receive) -> bytes | tuple[int, str]:
         too_long = 413, f"the request is larger than the limit of {self.max_body // 1024} KB; shorten the text"
         length = headers.get(b"content-length", "0")
-        if not length.isdigit() or int(length) > self.max_body:
+        if not re.fullmatch("[0-9]{1,15}", length) or int(length) > self.max_body:
             return too_long
         try:
             async with asyncio.timeout(self.body_seconds):

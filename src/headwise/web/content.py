@@ -39,7 +39,7 @@ from headwise.analysis.report_builder import HeadReports
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.head_table import heads
 from headwise.core.dims import HEAD, LAYER, head_name, parse_head
-from headwise.core.errors import DataError, StudyError, did_you_mean
+from headwise.core.errors import DataError, StudyError, did_you_mean, translate_content_errors
 from headwise.figures import to_payload
 from headwise.studies.registry import datasets
 from headwise.web.model_card import data_facts, model_card, version_facts
@@ -60,7 +60,7 @@ class Content:
 
     def at(self, path: str) -> dict[str, Any]:
         """The content of a path; StudyError or DataError where there is none. All but single heads are cached."""
-        with self._lock:
+        with self._lock, translate_content_errors(f"The atlas {self.atlas.location}"):
             if path.startswith("head/"):
                 return self._make(path)
             if path not in self._cache:
