@@ -287,11 +287,11 @@ def _answers(value: Cells) -> tuple[str, ...]:
 
 def _label(row: QuestionRow, where: str, one_means: str | None) -> str | None:
     for column, true_is_correct in BOOLEAN_LABELS.items():
-        told = row.get(column)
-        if not _empty(told):
-            truth = BOOLEANS.get(str(told).strip().casefold())
+        given = row.get(column)
+        if not _empty(given):
+            truth = BOOLEANS.get(str(given).strip().casefold())
             if truth is None:
-                raise DataError(f"{where} has {told!r} under {column!r}; give true or false (1 or 0)")
+                raise DataError(f"{where} has {given!r} under {column!r}; give true or false (1 or 0)")
             return "correct" if truth == true_is_correct else "wrong"
     given = row.get("label")
     if _empty(given):

@@ -245,7 +245,7 @@ def _row(one: Evaluation) -> dict[str, Any]:
 
 
 class TrainingState(TypedDict):
-    """What a checkpoint holds beside tensors."""
+    """What a checkpoint holds besides tensors."""
 
     step: Count
     recipe: str
