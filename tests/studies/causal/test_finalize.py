@@ -9,6 +9,7 @@ from synthetic.causal import FOR_REPEATED, NEEDED, SLOPE, causal_dataset, causal
 from headwise.studies.causal.classes import TEXT_CLASSES
 from headwise.studies.causal.finalize import _ratio, calibrate, finalize, matched_heads
 from headwise.studies.head_sets import head_set_maps
+from headwise.studies.present import describe
 
 
 def test_an_effect_is_a_ratio_with_an_interval_over_texts():
@@ -50,6 +51,20 @@ def test_the_correction_covers_heads_that_were_not_ablated():
         half = 2.093 * np.sqrt(fitted.variance(a[20:]))
         inside.append(np.abs(e[20:] - fitted.slope * a[20:]) <= half)
     assert 0.92 < np.mean(inside) < 0.98
+
+
+def test_an_attribution_that_points_the_wrong_way_predicts_nothing():
+    a = np.array([1.0, 2.0, 3.0, 4.0])
+    fitted = calibrate(a, -a)
+    assert fitted.slope == 0 and fitted.spread > 0
+    words = describe("causal", with_agreement(0.2))
+    assert "read only the heads that were ablated" in words.text()
+    assert "read only the heads that were ablated" not in describe("causal", with_agreement(0.9)).text()
+
+
+def with_agreement(rho: float):
+    dataset = causal_dataset(8, 6)
+    return dataset.assign(agreement_random=dataset["agreement_random"] * 0 + rho)
 
 
 def test_heads_without_effect_are_rarely_discovered():

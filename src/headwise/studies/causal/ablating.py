@@ -239,18 +239,18 @@ class AblatedBatch:
                 weights = member[..., index].to(logs.device)
                 if not bool(weights.any()):
                     continue
-                for scores, into in ((-gold, None), *((one, curvature) for one in drawn)):
+                for draw, scores in enumerate((-gold, *drawn)):
                     gradients = torch.autograd.grad(
                         (scores * weights).sum(), [raw.z[layer] for layer in layers], retain_graph=True
                     )
                     for layer, gradient in zip(layers, gradients, strict=True):
                         for kind, name in enumerate(ABLATIONS):
                             product = self._projected(layer, gradient, self.change[name][layer])  # (batch, head)
-                            heads = product.shape[1]
-                            if into is None:
-                                first[:, kind, index, layer, :heads] = product
+                            own = (slice(None), kind, index, layer, slice(0, product.shape[1]))
+                            if draw == 0:
+                                first[own] = product
                             else:
-                                into[:, kind, index, layer, :heads] += product.square() / (2 * len(drawn))
+                                curvature[own] += product.square() / (2 * len(drawn))
         return Attributed(first, curvature)
 
     def _projected(self, layer: int, gradient: Tensor, change: Tensor) -> Tensor:

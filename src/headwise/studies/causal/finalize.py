@@ -7,7 +7,7 @@ A reading is a sum over the tokens of one class in one prompt; S_i, over n_i tok
 Correction, per ablation and class, on the random heads that were ablated exactly: exact = b · attribution + error with a
 variance that grows with the attribution (large effects are missed by more), v = |A| + median |A|; by weighted least squares
 
-    b = Σ A E / v / (Σ A² / v),   s² = Σ (E - b A)² / v / (n - 1)
+    b = Σ A E / v / (Σ A² / v) or 0 where that is negative,   s² = Σ (E - b A)² / v / (n - 1)
 
 A head that was not ablated has the effect b A, and an interval of half-width sqrt((b · half of A)² + t² s² v): one over
 texts, and the error of the prediction. Its test uses the fewer degrees of freedom of the two. Heads are compared with those
@@ -252,7 +252,7 @@ def _p_value(value: Floats, half: Floats, freedom: int) -> Floats:
 
 
 def calibrate(attribution: Floats, exact: Floats) -> Calibration:
-    """The weighted regression of exact effects on attributions, through 0.
+    """The weighted regression of exact effects on attributions, through 0; a negative slope is no prediction and becomes 0.
 
     >>> calibrate(np.array([1.0, 2.0, -1.0]), np.array([0.5, 1.0, -0.5]))
     Calibration(slope=0.5, spread=0.0, floor=1.0, error=0.0, heads=3)
@@ -263,7 +263,7 @@ def calibrate(attribution: Floats, exact: Floats) -> Calibration:
     if len(a) < 2 or floor == 0:
         return Calibration(1.0, float("nan"), floor, float("nan"), len(a))
     v = np.abs(a) + floor
-    slope = float((a * e / v).sum() / (a * a / v).sum())
+    slope = max(0.0, float((a * e / v).sum() / (a * a / v).sum()))
     missed = e - slope * a
     spread = float(np.sqrt((missed**2 / v).sum() / (len(a) - 1)))
     deviation = float(e.std(ddof=1))

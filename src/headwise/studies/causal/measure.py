@@ -101,12 +101,12 @@ class CausalReader:
     def chosen(self) -> Chosen:
         """The units to ablate exactly."""
         units = units_of(self.structure, self.options.unit)
-        total = 0.0
+        total = torch.zeros(self.structure.card.layers, self.structure.card.heads)
         texts = [item.example for item in self.ranking]
         for batch in batches(texts, self.options.batch_tokens, self.structure.device):
             found = self.ablations.on(batch, self.ranking).attribute(split=False)
-            total = total + (found.first_order + found.curvature)[:, 0, 0].sum(0)  # mean ablation: (layer, head)
-        return choose(units, torch.as_tensor(total), self.options)
+            total += (found.first_order + found.curvature)[:, 0, 0].sum(0)  # mean ablation: (layer, head)
+        return choose(units, total, self.options)
 
     def measure(self, shard: Shard) -> xr.Dataset:
         """The readings of some prompts."""

@@ -28,6 +28,7 @@ from headwise.studies.head_sets import layer_head
 
 ALL = "all"  # the class of all tokens
 MAX_Q = 0.05
+GOOD_AGREEMENT = 0.5  # rank correlation of attribution and exact ablation, below which the words warn
 NAMED = 3
 MAX_RANKED = 6  # heads of another study whose rank is given
 HEAD_NAME = re.compile(r"\bL\d+H\d+\b")
@@ -223,6 +224,12 @@ def _add_caveats(writer: Writer, one: CausalAccessor) -> None:
             f"The numbers of {rest} are corrected attributions, an approximation{missed if np.isfinite(error) else ''}: "
             "--set causal.exact=all ablates every head.",
         )
+        if not one.number("agreement_random") >= GOOD_AGREEMENT:
+            writer.add(
+                "caveats",
+                f"The rank correlation of attribution and exact ablation is below {writer.fixed(GOOD_AGREEMENT, 'constant')}: "
+                "for this model, read only the heads that were ablated.",
+            )
     writer.add(
         "caveats",
         "Heads are ablated one at a time: a head whose work others take over shows no effect, and effects of several heads do "
