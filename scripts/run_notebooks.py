@@ -31,8 +31,17 @@ def execute(path: Path) -> None:
         nbclient.NotebookClient(
             book, timeout=3600, kernel_name="python3", resources=where, record_timing=False
         ).execute()
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not shows_progress(output)]
     book.metadata = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     nbformat.write(book, path)
+
+
+def shows_progress(output: nbformat.NotebookNode) -> bool:
+    """Whether an output is a progress bar: a widget, which no file keeps, or what is left when it ends."""
+    data = output.get("data", {})
+    return "application/vnd.jupyter.widget-view+json" in data or (bool(data) and not data.get("text/plain"))
 
 
 def main() -> None:
