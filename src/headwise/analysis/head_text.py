@@ -209,11 +209,9 @@ def _by_ablation(values: tuple[Measurement, ...]) -> str:
     if effect is None or rank is None:
         return ""
     change = "rises" if effect.value > 0 else "falls"
-    settled = "" if effect.q < 0.05 else ", which is not beyond chance"
-    return (
-        f"Without it the loss {change} by {significant(abs(effect.value))} nats per token (rank {rank.value:.0f} in its "
-        f"layer{settled})."
-    )
+    settled = "" if effect.q < 0.05 else "; not beyond chance, q at least 0.05"
+    size = significant(abs(effect.value))
+    return f"Without it the loss {change} by {size} nats per token (rank {rank.value:.0f} in its layer{settled})."
 
 
 def _controlled(tested: Sequence[Measurement]) -> str:
