@@ -84,12 +84,20 @@ def arrays(dice: Random, scene: Scene, folder: Path) -> Act:
         way = dice.choice(list(ALTERATIONS))
         try:
             altered = ALTERATIONS[way](dice, dataset.copy(deep=True), name)
-            files = encode_files(altered)
+            files = _encoded(files, dataset, altered)
         except Exception:  # what cannot be written needs no reader
             continue
         dataset = altered
         said.append(f"{name}: {way}")
     return _read(dice, scene, put(folder / "atlas", {study: files}), study, f"{study}: {'; '.join(said)}")
+
+
+def _encoded(files: Files, before: xr.Dataset, after: xr.Dataset) -> Files:
+    """The files of a Dataset, of which only the variables that differ are encoded: all of them takes long."""
+    old = before.variables
+    kept = {name for name, one in after.variables.items() if name in old and one.identical(old[name])}
+    new = encode_files(after.drop_vars(kept))
+    return {key: content for key, content in files.items() if key.split("/")[0] in kept} | new
 
 
 def damage(dice: Random, scene: Scene, folder: Path) -> Act:
