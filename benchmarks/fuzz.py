@@ -12,6 +12,7 @@ run. Every finding is printed with the command that tries it again. It ends with
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import select
@@ -126,6 +127,7 @@ def _note(tally: Tally, log: Path | None, now: tuple[str, int], text: str) -> No
 def _child(scene: Scene, names: list[str], first: dict[str, int], seed: int, end: float, writer: int) -> None:
     """The forked process; never returns."""
     code = 1
+    faulthandler.enable()  # a crash says where
     try:
         numbers = {name: first.get(name, 0) for name in names}
         while time.monotonic() < end:

@@ -179,8 +179,8 @@ def _judge(act: Act, outcome: Outcome) -> list[str]:
         said = [line.startswith("headwise: ") for line in lines]  # lines before it tell the progress
         if sum(said) != 1 or not said[-1]:
             wrong.append("not one sentence")
-        if len(outcome.err) > LONGEST:
-            wrong.append(f"a sentence of {len(outcome.err):,} characters")
+        if lines and len(lines[-1]) > LONGEST:
+            wrong.append(f"a sentence of {len(lines[-1]):,} characters")
         if outcome.err.rstrip().endswith((": ", ":", "()")):
             wrong.append("a sentence without an end")
     spoken = outcome.err + (outcome.out if act.speech else "")

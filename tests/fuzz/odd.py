@@ -52,7 +52,7 @@ def odd_value(dice: Random, depth: int = 2) -> Any:
         return [odd_value(dice, depth - 1) for _ in range(dice.randrange(4))]
     if kind == 8:
         return {odd_text(dice): odd_value(dice, depth - 1) for _ in range(dice.randrange(4))}
-    return _nested(dice.choice((20, 200, 600)))
+    return _nested(dice.choice((20, 100, 200)))
 
 
 def _nested(levels: int) -> Any:
