@@ -44,6 +44,7 @@ from headwise.atlas import Atlas
 from headwise.core.dims import CONDITION, HEAD, LAYER
 from headwise.core.errors import AtlasError, translate_content_errors
 from headwise.core.files import translate_os_errors, write_output
+from headwise.core.provenance import Provenance, public_name
 from headwise.studies.patterns.figure import row_tokens
 
 __all__ = ["write_headvis"]
@@ -120,7 +121,7 @@ def _config(atlas: Atlas, rows: list[dict[str, Any]], described: Mapping[str, st
     origins = atlas.provenances()
     model = next(iter(origins.values())).model
     return {
-        "model_name": model["id"],
+        "model_name": public_name(str(model["id"])),
         "heads": [[row[LAYER], row[HEAD]] for row in rows],
         "n_layers": model["layers"],
         "n_heads": model["heads"],
@@ -133,8 +134,14 @@ def _config(atlas: Atlas, rows: list[dict[str, Any]], described: Mapping[str, st
         "custom_plots": [{"key": "qk_distance_histogram", "label": "Q-K distance"}],
         "custom_tables": [{"key": key, "label": label} for key, label in TABLES.items()],
         "statistics_display": {"mean_max_activation": {"label": "Mean max activation", "format": "default"}},
-        "pipeline_config": {"written_by": "headwise", "studies": {name: asdict(one) for name, one in origins.items()}},
+        "pipeline_config": {"written_by": "headwise", "studies": {name: _shown(one) for name, one in origins.items()}},
     }
+
+
+def _shown(origin: Provenance) -> dict[str, Any]:
+    """A provenance for others: the model and its adapter by name."""
+    names = {part: public_name(str(origin.model[part])) for part in ("id", "adapter") if origin.model.get(part)}
+    return {**asdict(origin), "model": origin.model | names}
 
 
 def _write(path: Path, content: Any) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwise.core.errors import HeadwiseError
 from headwise.core.markup import Html, card, image, paragraph, table
-from headwise.core.provenance import Provenance
+from headwise.core.provenance import Provenance, public_name
 from headwise.figures.thumbnail import thumbnail
 from headwise.studies.present import describe, figure_of, has_figure
 
@@ -76,7 +76,7 @@ def _summary(atlas: Atlas, study: str, version: str) -> tuple[str, bytes | None]
 def hub_readme(repo_id: str, provenances: Mapping[str, Provenance], headlines: Mapping[str, str]) -> str:
     """Markdown with the YAML front matter that the hub reads."""
     model = next(iter(provenances.values())).model if provenances else {}
-    name = str(model.get("id", "a language model"))
+    name = public_name(str(model.get("id") or "")) or "a language model"
     title = json.dumps(f"Atlas of {name}", ensure_ascii=False)  # YAML reads JSON strings
     tags = "\n".join(f"- {tag}" for tag in ("headwise", "attention", "interpretability", "zarr"))
     found = "\n".join(f"- **{study}**: {_one_line(headlines.get(study) or 'a table')}" for study in provenances)

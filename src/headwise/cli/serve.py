@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,8 @@ import typer
 from headwise.cli.options import DeviceOption, DtypeOption
 from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
-from headwise.core.errors import DataError
+from headwise.core.errors import DataError, HeadwiseError
+from headwise.core.provenance import public_name
 
 if TYPE_CHECKING:
     from headwise.server.model_host import LiveModel
@@ -89,7 +91,12 @@ def _session(model: str, dtype: str, device: str | None) -> LiveModel:
     from headwise.live import LiveSession
     from headwise.model import load
 
-    return LiveSession(load(model, dtype=dtype, device=device))
+    name = public_name(model)
+    try:
+        loaded = load(model, dtype=dtype, device=device)
+    except HeadwiseError as error:  # shown on the page, which may not tell where the model is
+        raise type(error)(str(error).replace(model, name)) from error
+    return LiveSession(replace(loaded, id=name, card=replace(loaded.card, id=name)))
 
 
 serve.examples = examples(  # type: ignore[attr-defined]

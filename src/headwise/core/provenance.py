@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import PureWindowsPath
 from typing import Any, TypedDict
 
 import msgspec
@@ -25,7 +26,7 @@ from headwise import __version__
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import Count, convert, parse_attribute
 
-__all__ = ["Provenance", "StoredProvenance", "difference", "environment"]
+__all__ = ["Provenance", "StoredProvenance", "difference", "environment", "public_name"]
 
 ATTRIBUTE = "provenance"
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
@@ -45,6 +46,20 @@ def environment() -> dict[str, str]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def public_name(model: str) -> str:
+    r"""A model or adapter as others may read it: a hub id as it is, of a path the last part only.
+
+    An atlas stores what `load` was given, because `detect` and `serve --live` load the model by it. Pages, figures, words,
+    exports, cards and answers of the server name it by this function, so that they do not tell where it is on a machine.
+
+    >>> [public_name(one) for one in ("who/model", "/home/me/model.gguf", "../model", r"C:\me\model", "a/b/c", "")]
+    ['who/model', 'model.gguf', 'model', 'model', 'c', '']
+    """
+    path = PureWindowsPath(model)  # takes both kinds of stroke
+    hub_id = len(path.parts) <= 2 and not (path.root or path.drive or {".", "..", "~"} & set(path.parts))
+    return model if hub_id and not model.startswith(".") else path.name or "model"
 
 
 class _Model(msgspec.Struct):

@@ -5,13 +5,12 @@ Figures are shown to others, so folder names stay private: a model loaded from a
 
 from __future__ import annotations
 
-from pathlib import PureWindowsPath
 from typing import Any
 
 import xarray as xr
 
 from headwise.core.parsing import parse_attribute
-from headwise.core.provenance import ATTRIBUTE, StoredProvenance
+from headwise.core.provenance import ATTRIBUTE, StoredProvenance, public_name
 from headwise.studies.registry import dataset_spec
 
 UNKNOWN = "not installed"  # the recorded version where it was unknown
@@ -23,15 +22,8 @@ def provenance_of(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def model_name(origin: dict[str, Any]) -> str:
-    r"""The model's id as others may read it; empty where it was not recorded.
-
-    >>> [model_name({"model": {"id": one}}) for one in ("who/model", "/home/me/model.gguf", "../model", r"C:\me\model")]
-    ['who/model', 'model.gguf', 'model', 'model']
-    """
-    name = str(origin.get("model", {}).get("id", ""))
-    path = PureWindowsPath(name)  # takes both kinds of stroke
-    away = path.root or path.drive or path.parts[:1] in ((".",), ("..",), ("~",)) or ".." in path.parts
-    return path.name if away else name
+    """The model's id as others may read it (`public_name`); empty where it was not recorded."""
+    return public_name(str(origin.get("model", {}).get("id", "")))
 
 
 def with_model(title: str, origin: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from headwise.core.provenance import public_name
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Curve, Curves, Guide
 
@@ -25,7 +26,7 @@ def figure(record: dict[str, Any]) -> Figure:
     biases = ", ".join(f"{bias:g}" for bias in sorted({row["bias"] for row in record["final"]}))
     share = np.mean([row["share"] for row in zero if row["texts"] == "held-out"])
     return Figure(
-        title=f"Sparse post-training: {str(model['id']).rsplit('/', 1)[-1]}",
+        title=f"Sparse post-training: {public_name(str(model['id'])).rsplit('/', 1)[-1]}",
         panels=(_edges(record), _losses(record), _pressing(record), _costs(record)),
         columns=2,
         notes=(
@@ -35,7 +36,7 @@ def figure(record: dict[str, Any]) -> Figure:
             f"{biases}; the model was trained for 0; "
             "dashed: kinds of text that were never trained on.",
         ),
-        provenance=f"{model['id']} · texts {record['texts_digest'][:12]} · seed {recipe['seed']}",
+        provenance=f"{public_name(str(model['id']))} · texts {record['texts_digest'][:12]} · seed {recipe['seed']}",
     )
 
 

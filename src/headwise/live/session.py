@@ -29,6 +29,7 @@ from torch import Tensor
 from headwise.core.cancellation import CancelToken
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
+from headwise.core.provenance import public_name
 from headwise.corpora import delimiter_ids, has_chat_template
 from headwise.instruments.profile import Profile
 from headwise.kernels.attention import Attention
@@ -100,7 +101,7 @@ class LiveSession:
         """The model, its limits and the available prompt modes."""
         card = self.model.card
         return {
-            "model": self.model.id,
+            "model": public_name(self.model.id),
             "layers": card.layers,
             "heads": card.heads,
             "device": str(self.model.device),

@@ -30,6 +30,7 @@ import xarray as xr
 from headwise.atlas import Atlas
 from headwise.core.dims import CONDITION, EXAMPLE, HEAD, KEY, LAYER, PLACE, QUERY, head_name
 from headwise.core.errors import DataError, did_you_mean
+from headwise.core.provenance import public_name
 from headwise.figures.colour_stops import stops_of
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels
@@ -207,7 +208,7 @@ class PatternView(anywidget.AnyWidget):
 
 
 def _title(source: Any) -> str:
-    return str(source.provenance("patterns").model.get("id", "")) if isinstance(source, Atlas) else ""
+    return public_name(str(source.provenance("patterns").model.get("id") or "")) if isinstance(source, Atlas) else ""
 
 
 def _maps(source: Any, tokens: Sequence[str] | None, example: int, condition: int) -> HeadMaps:

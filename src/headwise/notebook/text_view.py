@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headwise.core.provenance import public_name
 from headwise.instruments.patterns import Patterns
 from headwise.model import Model
 from headwise.notebook.pattern_view import PatternView
@@ -33,4 +34,4 @@ def look(model: Model, text: str, *, heads: str | Iterable[str | tuple[int, int]
     """
     with observe(model, Patterns(heads)) as seen:
         model(**model.encode(text))
-    return PatternView(seen["patterns"], model.tokens(text), title=model.id)
+    return PatternView(seen["patterns"], model.tokens(text), title=public_name(model.id))

@@ -35,6 +35,7 @@ from torch import Tensor
 from headwise.core.errors import DataError, StudyError
 from headwise.core.files import make_folder, output_folder, write_output
 from headwise.core.parsing import Count, parse
+from headwise.core.provenance import public_name
 from headwise.model import Model, is_offloaded
 from headwise.model.adapters import base_digest
 from headwise.model.gate import put_gate, training, write_gate
@@ -352,5 +353,5 @@ def _write_adapter(student: Student, folder: Path) -> None:
             for name, weight in student.weights.items()}  # fmt: skip
     save_file(half, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     if recipe.gated:
-        about = {"model": model.id, "revision": model.revision, "digest": base_digest(model.hf)}
+        about = {"model": public_name(model.id), "revision": model.revision, "digest": base_digest(model.hf)}
         write_gate(folder, 0.0, **about, steps=recipe.steps, slack=recipe.slack)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwise.atlas import Provenance
+from headwise.core.provenance import public_name
 from headwise.figures.provenance import UNKNOWN, model_name
 from headwise.studies.registry import dataset_spec
 
@@ -35,6 +36,8 @@ def model_card(provenances: Iterable[Provenance]) -> dict[str, Any]:
     """The first study's model: id, shape, and facts by label."""
     first = next(iter(provenances), None)
     model = dict(first.model) if first is not None else {}
+    if model.get("adapter"):
+        model["adapter"] = public_name(str(model["adapter"]))
     name = model_name({"model": model}) or "a model"
     return {
         **{key: model[key] for key in ("layers", "heads", "kv_heads", "digest", "dtype") if model.get(key) is not None},

@@ -18,6 +18,7 @@ from typing import Any
 
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, StudyError
+from headwise.core.provenance import public_name
 from headwise.corpora import Passages
 from headwise.interventions.heads import ScaleHeads
 from headwise.model import Model, is_offloaded, load, packaged_adapter
@@ -77,7 +78,9 @@ def conditions_of(model: Model, against: Model | None, heads_off: str | None) ->
     _check_same_shape(model, against)
     other = short_name(against)
     if other == name:
-        name, other = (f"{one.id}{f' + {one.adapter}' if one.adapter else ''}" for one in (model, against))
+        name, other = (
+            public_name(one.id) + (f" + {public_name(one.adapter)}" if one.adapter else "") for one in (model, against)
+        )
         other = f"{other}, the second" if other == name else other
     return [Condition(MODEL, name, structure), Condition(REFERENCE, other, Structure(against))]
 

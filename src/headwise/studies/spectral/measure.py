@@ -29,7 +29,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.core.errors import DataError
 from headwise.core.parsing import parse_attribute
-from headwise.core.provenance import Provenance
+from headwise.core.provenance import Provenance, public_name
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments.activations import Activations
@@ -72,7 +72,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
 
     def write_artifacts(atlas: Path, datasets: Mapping[str, xr.Dataset], shards: Sequence[xr.Dataset]) -> None:
         readings = xr.concat(shards, dim=EXAMPLE, data_vars="all")
-        about = {"model": model.id, "digest": provenance.model["digest"], "k": options.k}
+        about = {"model": public_name(model.id), "digest": provenance.model["digest"], "k": options.k}
         fitted = detection.fit_best(readings, judged, datasets[detection.NAME], options.seed, about)
         fitted.save(atlas / detection.DETECTOR_FILE)
 
