@@ -19,8 +19,6 @@ from headwise.analysis.agreement import Agreement, AgreementPair
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
 
-__all__ = ["agreement_figure", "describe_agreement"]
-
 ALPHA = 0.05
 UNTESTED = "cannot be tested within layers"
 MAX_PAIRS = 6  # reported of each kind

@@ -28,8 +28,6 @@ from headwise.stats.correlation import rank_stats
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import HeadColumn
 
-__all__ = ["Column", "Columns", "columns_of", "default_columns", "percentiles", "with_percentiles"]
-
 COLUMNS_PER_OTHER_STUDY = 2  # of a study that declares no default columns
 
 

@@ -33,8 +33,6 @@ from headwise.figures import (
     scale_around,
 )
 
-__all__ = ["comparison_figure"]
-
 Row = TypeVar("Row", ColumnChange, DepthChange)
 DEFAULT_COLUMNS = 4
 MAX_MARKS = 3

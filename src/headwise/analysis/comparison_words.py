@@ -13,8 +13,6 @@ from headwise.analysis.comparison import Comparison
 from headwise.core.dims import head_name
 from headwise.describe.writer import Description, Writer, listed
 
-__all__ = ["describe_comparison"]
-
 MAX_COLUMNS = 6  # reported one by one
 MAX_HEADS = 5
 SMALLEST_Q = 0.001  # smaller ones are written as below this

@@ -24,8 +24,6 @@ from headwise.studies.functions.heads import FunctionFact
 from headwise.studies.patterns.heads import PatternFact
 from headwise.studies.relations.heads import RelationFact, SalientToken
 
-__all__ = ["ConsistencyCheck", "HeadReport", "Measurement"]
-
 
 @dataclass(frozen=True)
 class Measurement:

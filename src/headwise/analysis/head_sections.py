@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from headwise.analysis.head_facts import HeadReport, Measurement
     from headwise.studies.patterns.heads import PatternMaps
 
-__all__ = ["PERCENTILE", "HeadSection", "head_html", "sections_of"]
-
 PERCENTILE = "percentile"  # the column that the terminal draws as a bar
 TESTS = {"q": "q", "within": "similar questions", "q_within": "q, similar", "q_matched": "q, same length"}  # columns
 ALIKE = (

@@ -22,8 +22,6 @@ from headwise.describe.writer import Description, Writer, listed, percent, signi
 from headwise.studies.functions.heads import FunctionFact
 from headwise.studies.relations.heads import RelationFact
 
-__all__ = ["beyond", "describe_head", "summary_of"]
-
 MAX_PAIRS, MAX_TOKENS, MAX_TARGETS, MAX_NEIGHBOURS = 8, 6, 3, 3
 HIGH_PERCENTILE, LOW_PERCENTILE = 95.0, 5.0
 MAX_CLAUSES = 3  # relations, functions or statistics that the summary names

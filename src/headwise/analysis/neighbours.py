@@ -26,8 +26,6 @@ import numpy as np
 from headwise.analysis.columns import Columns
 from headwise.stats.correlation import rank_stats
 
-__all__ = ["Neighbour", "Neighbourhood"]
-
 BLOCK_ROWS = 512  # of distances in memory at once
 MAX_PAIRS = 200_000  # pairs of heads for the distribution of distances; sampled where there are more
 SHUFFLED_ROWS = 256  # heads whose nearest is searched in each shuffled table

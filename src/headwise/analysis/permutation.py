@@ -28,11 +28,6 @@ from scipy.stats import rankdata
 
 from headwise.stats.multiple_testing import benjamini_hochberg
 
-__all__ = [
-    "HeadStrata", "PermutationResult", "layer_strata", "odds_ratio", "permutation_test", "permute_all", "permute_within",
-    "rank_vectors_within",
-]  # fmt: skip
-
 CONTROLS = 200  # permutations that replace the data in the control
 BATCH_CELLS = 4_000_000  # numbers in memory at once
 MIN_HEADS_PER_STRATUM = 4

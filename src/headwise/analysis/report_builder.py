@@ -47,8 +47,6 @@ from headwise.studies.patterns.heads import PatternFacts
 from headwise.studies.registry import datasets as dataset_specs
 from headwise.studies.relations.heads import THRESHOLD_TOLERANCE, RelationFact, RelationFacts, SalienceFacts
 
-__all__ = ["ConsistencyChecks", "HeadReports", "head_report", "head_reports"]
-
 
 class HeadReports(Mapping[str, HeadReport]):
     """The head reports of one atlas by head name, layer by layer. Made by `head_reports`.

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from headwise.describe import Description
     from headwise.figures import Figure
 
-__all__ = ["Atlas"]
-
 
 class Atlas:
     """All maps of one model. Opened by ``Atlas.open``, filled by `headwise.build`.

@@ -24,8 +24,6 @@ from headwise.studies.present import describe, figure_of, has_figure
 if TYPE_CHECKING:
     from headwise.atlas.atlas import Atlas
 
-__all__ = ["atlas_html", "headlines", "hub_readme"]
-
 CACHED_STUDIES = 128
 MAX_WIDTH, CELL_WIDTH = 150, 9  # CSS pixels of a thumbnail, and of one of its cells
 

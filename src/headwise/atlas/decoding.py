@@ -33,8 +33,6 @@ from numcodecs.zstd import decompress
 from headwise.core.memory import in_bytes, room_for
 from headwise.core.parsing import Attribute, Count, Scalar, convert, parse
 
-__all__ = ["ArrayNode", "CorruptionError", "GroupNode", "RefusedError", "check_node", "decode", "digest", "digest_of"]
-
 NODE = "zarr.json"
 _ZARR_2 = (".zgroup", ".zarray", ".zattrs", ".zmetadata")
 MAX_CHUNKS = 1_000_000  # of one array; Headwise writes chunks of about a megabyte

@@ -24,11 +24,6 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "create_file", "lock", "replace_file", "sync", "sync_tree", "translate_read_errors",
-    "write_file",
-]  # fmt: skip
-
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # some network disks: continue without
 

@@ -25,8 +25,6 @@ from zarr.storage import MemoryStore
 from headwise.atlas.decoding import CorruptionError, RefusedError, decode
 from headwise.core.errors import AtlasError
 
-__all__ = ["encode", "encode_files", "pack", "unpack", "unzip_files", "zip_files"]
-
 _NUMBERS = "biuf"
 
 

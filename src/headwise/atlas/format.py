@@ -24,11 +24,6 @@ from headwise.atlas.storage.location import Location
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import Attribute, convert, parse
 
-__all__ = [
-    "ATTRS", "ROOT", "STUDY_NAME", "UNLISTED", "ConsolidatedMetadata", "NodeMetadata", "check_is_atlas",
-    "compare_metadata", "node_metadata", "study_keys",
-]  # fmt: skip
-
 FORMAT, FORMAT_VERSION = "headwise-atlas", 1
 ATTRS = {"format": FORMAT, "format_version": FORMAT_VERSION}
 ROOT = "zarr.json"

@@ -22,8 +22,6 @@ from headwise.core.markup import cell_text
 from headwise.core.provenance import Provenance
 from headwise.core.schema import head_table_variables
 
-__all__ = ["check_same_model", "columns_of", "harmless_csv", "heads"]
-
 
 def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
     """One row per head, named "L0H0" ...; the columns layer and head, then those of each study.

@@ -55,8 +55,6 @@ from headwise.core.files import translate_os_errors
 from headwise.core.parsing import parse
 from headwise.core.provenance import ATTRIBUTE
 
-__all__ = ["LocalStore", "refused"]
-
 
 class LocalStore:
     """The studies of an atlas in a local folder."""

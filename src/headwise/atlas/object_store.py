@@ -51,8 +51,6 @@ from headwise.atlas.storage.lease import Lease, LeaseLostError, hold_lease
 from headwise.atlas.storage.objects import ObjectStoreLocation, TaggedObject
 from headwise.core.errors import AtlasError
 
-__all__ = ["ObjectStore"]
-
 MAX_TRIES = 40  # of replacing the metadata, each after a longer pause; and of reading while others write
 
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from headwise.core.errors import AtlasError
 from headwise.core.memory import in_bytes, room_for
 
-__all__ = ["PlainFiles", "is_plain_folder", "list_plain", "read_plain", "refuse_links"]
-
 _BLOB = re.compile(r"(?:\.\./)+blobs/([0-9a-f]{40,64})")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FOLLOW |= getattr(os, "O_BINARY", 0)

@@ -17,8 +17,6 @@ import pandas as pd
 
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["nearest_columns", "select"]
-
 _MAX_LISTED = 16  # columns that a message lists
 _MAX_LENGTH = 2000  # characters
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {

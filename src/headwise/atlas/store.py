@@ -21,8 +21,6 @@ from headwise.atlas.storage.objects import ObjectStoreLocation
 from headwise.core.errors import AtlasError
 from headwise.core.provenance import Provenance
 
-__all__ = ["ARTIFACTS", "AtlasStore", "copy_studies", "open_store"]
-
 ARTIFACTS = ("detector.json", "detector.safetensors")  # files that a study writes next to its numbers
 
 

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 
     from headwise.atlas import Atlas
 
-__all__ = [
-    "OPTION_INPUTS",
-    "as_typed",
-    "refuse_ignored_options",
-    "refuse_missing_file",
-    "refuse_missing_model",
-    "refuse_missing_studies",
-    "refuse_unquoted",
-    "refuse_unwritable",
-    "sibling_path",
-]
-
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 CONFIGS = ("config.json", "adapter_config.json")
 _REMOTE = re.compile(r"[a-z][a-z0-9]+:/")

@@ -30,22 +30,6 @@ from headwise.cli.usage import TYPED, Verb
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.studies.registry import dataset_spec, producers, studies
 
-__all__ = [
-    "FigureCommand",
-    "fields_of",
-    "figure_options",
-    "is_object",
-    "kind_of",
-    "parts_of",
-    "refuse_table",
-    "refuse_unknown",
-    "set_with",
-    "study_in",
-    "study_options",
-    "typed",
-    "value_of",
-]
-
 TRUTH_VALUES = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 SEQUENCE_TYPES = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 TAKES_A_VALUE = ("-o", "--output")

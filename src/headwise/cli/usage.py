@@ -20,8 +20,6 @@ from typer.core import TyperCommand, TyperGroup
 from headwise.core.errors import DataError, did_you_mean
 from headwise.studies.registry import datasets
 
-__all__ = ["TYPED", "UsageError", "Verb", "Verbs", "describe_error", "examples", "name_values", "paragraphs"]
-
 VERB_SYNONYMS = {
     "build": ("make", "run", "measure", "create", "atlas", "map"),
     "plan": ("estimate", "cost", "dry-run"),

@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from headwise.core.errors import HeadwiseError
 
-__all__ = ["CancelToken", "Cancelled"]
-
 TIMEOUT_SECONDS = 600.0  # 4,000 tokens take minutes on a busy CPU
 
 

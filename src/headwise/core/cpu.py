@@ -22,8 +22,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["SAFE_ISA", "bfloat16_works", "rule_out_broken_amx"]
-
 SAFE_ISA = "AVX512_CORE_FP16"  # the largest instruction set of oneDNN without AMX
 ISA_VARIABLES = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 CPUINFO = Path("/proc/cpuinfo")

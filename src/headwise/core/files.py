@@ -19,8 +19,6 @@ from pathlib import Path
 
 from headwise.core.errors import AtlasError, DataError
 
-__all__ = ["make_folder", "output_file", "output_folder", "translate_os_errors", "write_output"]
-
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR)

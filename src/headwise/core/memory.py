@@ -11,8 +11,6 @@ try:
 except ImportError:  # pragma: no cover  (Windows)
     resource = None  # type: ignore[assignment]
 
-__all__ = ["available_memory", "in_bytes", "room_for"]
-
 MEMINFO = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/statm")
 _CGROUPS = (

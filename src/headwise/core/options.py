@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-__all__ = ["option"]
-
 
 def option(
     default: Any, help: str, *, minimum: float | None = None, choices: tuple[str, ...] = (), cli: str = ""

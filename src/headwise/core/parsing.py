@@ -25,8 +25,6 @@ import msgspec
 
 from headwise.core.errors import AtlasError
 
-__all__ = ["Attribute", "Count", "Finite", "Scalar", "convert", "parse", "parse_attribute"]
-
 T = TypeVar("T")
 Scalar = str | int | float | bool | None
 Attribute = str | int | float | bool | None | list[Scalar | list[Scalar]] | dict[str, Scalar | list[Scalar]]

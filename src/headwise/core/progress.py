@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["StepCount", "report", "reporting"]
-
 Report = Callable[[str, int, int], object]
 _LISTENER: ContextVar[Report | None] = ContextVar("headwise_progress", default=None)
 

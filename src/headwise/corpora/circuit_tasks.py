@@ -29,8 +29,6 @@ from typing import Any, NamedTuple
 
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["CIRCUIT_TASKS", "CircuitTask", "PromptPair", "TaskPairs", "circuit_pairs"]
-
 WORDS = (
     "river stone table window garden winter letter music bread horse silver forest paper engine bridge island butter "
     "candle market summer doctor flower orange cloud dinner castle mirror pocket ladder button basket"

@@ -24,8 +24,6 @@ from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict
 from headwise.corpora.normalisation import words
 from headwise.corpora.questions import Question
 
-__all__ = ["Endpoint", "ask_all", "judge_all"]
-
 MAX_REPLY = 2**24  # bytes
 
 JUDGE_PROMPT = """You mark answers to questions. Say only one word: correct, wrong or refused.

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 
-__all__ = ["is_mark", "sentences", "squashed", "tokens", "value", "with_digits", "words"]
-
 ARTICLES = frozenset(("a", "an", "the"))
 LETTERS = str.maketrans(
     {

@@ -16,11 +16,6 @@ from collections.abc import Iterator, Sequence
 
 from headwise.corpora.normalisation import ARTICLES, is_mark
 
-__all__ = [
-    "after_but", "announced", "begins_as_refusal", "contained", "core", "has_a_refusal", "is_negated", "items",
-    "phrases", "says_it_is_not_known",
-]  # fmt: skip
-
 COPULAS = frozenset("is was are were be equals called named means = :".split())
 
 

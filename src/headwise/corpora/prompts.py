@@ -30,11 +30,6 @@ from headwise.core.errors import DataError
 from headwise.corpora.questions import Question
 from headwise.corpora.steps import Step
 
-__all__ = [
-    "answer_ids", "default_few_shot", "has_chat_template", "prompt_ids", "question_prompt", "step_ids",
-    "step_prompt",
-]  # fmt: skip
-
 INSTRUCTION = "Give a short answer to the question."
 FROM_TEXT = "Give a short answer to the question about the text."
 WORD_PROBLEM = 'Solve the problem in a few short steps. End with "The answer is" and the number.'

@@ -40,8 +40,6 @@ from headwise.corpora.rows import (
     typed_row,
 )  # fmt: skip
 
-__all__ = ["Question", "QuestionRow", "Questions", "packaged_questions", "parse_question_line", "read_questions"]
-
 
 @dataclass(frozen=True)
 class Question:

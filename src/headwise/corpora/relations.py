@@ -34,11 +34,6 @@ from headwise.core.errors import DataError, did_you_mean
 from headwise.core.parsing import convert, parse
 from headwise.corpora.rows import digest_of, read_table, translate_read_errors
 
-__all__ = [
-    "CATEGORIES", "MIN_PAIRS", "SLOT", "SUFFIXES", "Relation", "Relations", "SingleTokenPairs",
-    "packaged_relations", "read_relations", "single_token_ids", "single_token_pairs",
-]  # fmt: skip
-
 CATEGORIES = ("algorithmic", "knowledge", "linguistic", "translation")  # of the packaged relations
 DEFAULT_CATEGORY = "own"  # of a user's relation without a category
 SLOT = "{s}"  # the placeholder of the source word in a template

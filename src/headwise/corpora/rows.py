@@ -24,11 +24,6 @@ from headwise.core.errors import DataError, did_you_mean
 from headwise.core.memory import in_bytes, room_for
 from headwise.core.parsing import convert, parse
 
-__all__ = [
-    "SUFFIXES", "Cell", "cell_text", "digest_of", "interleave", "read_rows", "read_table", "require_unique_ids",
-    "translate_read_errors", "typed_row",
-]  # fmt: skip
-
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow")
 BLOCK = 16 * 2**20  # bytes that are unpacked at a time
 CELL_BYTES = 64  # of a cell as a Python object, at least

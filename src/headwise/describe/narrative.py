@@ -17,8 +17,6 @@ import xarray as xr
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import SECTIONS, Description, Writer
 
-__all__ = ["Narrative"]
-
 Read = TypeVar("Read")
 Part = Callable[[Writer, Read], str | Iterable[str]]
 

@@ -27,11 +27,6 @@ from headwise.figures.head_maps import NamedMap, named_maps
 if TYPE_CHECKING:
     from headwise.studies.spec import HeadColumn
 
-__all__ = [
-    "MIN_HEADS", "MIN_LAYERS", "against_baseline", "box_of", "cluster", "concentration", "correlated_maps", "depth_trends",
-    "generic", "missing_heads", "share_by_third", "strongest_heads", "unsettled_order", "value_range",
-]  # fmt: skip
-
 NAMED_HEADS = 3
 TOP_SHARE = 0.05  # of the heads, whose part of the total is reported
 TOP_QUANTILE = 0.9  # over which cells are searched for clusters

@@ -19,11 +19,6 @@ from headwise.describe.maps import HeadValue
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import model_name, provenance_of
 
-__all__ = [
-    "Accessor", "answers_of", "best", "grid_of", "model_in", "model_of", "named", "others_as_large", "size_of",
-    "with_interval", "with_others",
-]  # fmt: skip
-
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-9  # single precision
 MAX_NAMES = 4  # in a sentence; of more, only the number
 Name = TypeVar("Name")

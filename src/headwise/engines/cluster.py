@@ -16,8 +16,6 @@ from pathlib import Path
 
 from headwise.core.memory import available_memory
 
-__all__ = ["Cluster", "Node", "local_cluster"]
-
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")  # one folder per GPU
 
 

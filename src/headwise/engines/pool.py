@@ -11,8 +11,6 @@ from typing import Any, NamedTuple, Protocol
 
 from headwise.core.errors import HeadwiseError
 
-__all__ = ["Answered", "Call", "Died", "Event", "Failed", "Refused", "WorkerPool"]
-
 
 class Call(NamedTuple):
     """A method call on a worker."""

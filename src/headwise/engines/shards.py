@@ -32,8 +32,6 @@ from headwise.core.errors import AtlasError
 from headwise.core.parsing import parse
 from headwise.core.provenance import Provenance
 
-__all__ = ["Shard", "ShardStore", "shard_prefix", "split_shards"]
-
 _log = logging.getLogger(__name__)
 _PLAN, _SUFFIX, _ASIDE = "plan.json", ".zarr.zip", ".damaged"
 _SPLIT = ("examples", "size")

@@ -25,25 +25,6 @@ import numpy as np
 from headwise.core.errors import DataError
 from headwise.figures.tiles import Tiles
 
-__all__ = [
-    "Axis",
-    "Category",
-    "CategoryMap",
-    "Curve",
-    "Curves",
-    "Frame",
-    "Guide",
-    "Heatmap",
-    "Intervals",
-    "Legend",
-    "Mark",
-    "Panel",
-    "Scatter",
-    "floats",
-    "one_of",
-    "set_frozen",
-]
-
 
 @dataclass(frozen=True)
 class Axis:

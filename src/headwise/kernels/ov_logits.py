@@ -32,8 +32,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["RankQuery", "TopkHits", "ov_logit_blocks", "salience", "top_targets", "topk_hits"]
-
 Comparison = Callable[[Tensor, Tensor], Tensor]
 
 SKETCH_STEP = 4  # every fourth token is in the sketch

@@ -23,8 +23,6 @@ from torch import Tensor
 
 from headwise.kernels.triton_reductions import FAR, load_block, log2_logits
 
-__all__ = ["MAX_KEY_LISTS", "MatchIds", "SortedMatch", "match_mass_kernel", "sort_matches"]
-
 MAX_KEY_LISTS = 2  # lists of keys per set of queries
 NO_ID = 2**62  # the code of a query without an id: sorted last
 

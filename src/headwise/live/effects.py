@@ -26,11 +26,6 @@ from headwise.interventions.heads import ScaleHeads
 from headwise.live.response_schemas import Effect
 from headwise.model import ModelCard
 
-__all__ = [
-    "HeadFactors", "NextTokenReading", "controls_at_least", "draw_control", "effect_of", "kl_divergence", "read_factors",
-    "scale_interventions",
-]  # fmt: skip
-
 MAX_FACTOR = 10.0
 
 HeadFactors = dict[str, float]  # L12H3 -> factor

@@ -40,11 +40,6 @@ from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import ending, ending_ids
 from headwise.studies.decoding import CACHE, Ids
 
-__all__ = [
-    "MAX_PROMPT_TOKENS", "PROMPT_MODES", "DecoderState", "Generation", "LivePrompt", "ends_of", "generate", "max_prompt_tokens",
-    "next_tokens", "prefill", "read_prompt", "steps_of", "supports_logits_to_keep", "teacher_force",
-]  # fmt: skip
-
 PROMPT_MODES = ("question", "chat", "text")
 MAX_PROMPT_TOKENS = 4096
 MAX_CHARACTERS_PER_TOKEN = 32  # on average; longer texts are refused before tokenising

@@ -19,8 +19,6 @@ from headwise.live.response_schemas import AnswerScore, json_matrix, json_number
 from headwise.model import Model
 from headwise.studies.spectral.scoring import AnswerScorer, Score
 
-__all__ = ["AtlasScorers"]
-
 
 class AtlasScorers:
     """The scorers of several atlases, each opened on first use."""

@@ -63,8 +63,6 @@ from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
 from headwise.studies.decoding import Ids
 
-__all__ = ["LiveSession"]
-
 SMALL_MAP_CELLS, LARGE_MAP_CELLS = 64, 512  # per side
 MAX_ANSWER_TOKENS = 128
 DEFAULT_DRAWS, MAX_DRAWS = 5, 20

@@ -32,12 +32,6 @@ from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
 from headwise.model.sources import DEFAULT
 
-__all__ = [
-    "AdapterConfig", "add_adapter", "base_digest", "packaged_adapter", "read_adapter_config", "require_adapter",
-    "require_base_model", "unwrap",
-]  # fmt: skip
-
-
 WEIGHTS = "adapter_model.safetensors"
 Rank = Annotated[int, msgspec.Meta(ge=0, le=2**16)]
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from headwise.core.errors import ModelError
 
-__all__ = ["AttentionFacts", "attention_facts", "find", "layer_labels", "text_config"]
-
 FULL = {"full_attention", "attention", "global", "hybrid"}  # hybrid: attention heads parallel to a recurrent path
 WINDOW = {"sliding_attention", "local", "hybrid_sliding"}
 CHUNKED = {"chunked_attention"}

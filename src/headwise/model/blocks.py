@@ -21,8 +21,6 @@ from headwise.core.errors import ModelError, reason
 from headwise.model.card import ModelCard
 from headwise.model.library_calls import silence_transformers
 
-__all__ = ["auto_class", "build_skeleton", "decoder_layers", "embedding", "is_encoder", "unembedding"]
-
 
 def build_skeleton(config: Any, name: str) -> nn.Module:
     """The model of a config on the ``meta`` device; `name` is for the error message."""

@@ -21,8 +21,6 @@ from pathlib import Path
 
 from headwise.core.errors import ModelError
 
-__all__ = ["cache_folder", "get_or_create"]
-
 UNFINISHED = ".unfinished-"
 ABANDONED_AFTER = 3600.0  # seconds without a change, after which a temporary folder is deleted
 

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 from headwise.core.errors import ModelError
 from headwise.model.offload import is_offloaded, load_parameter, tied_parameters
 
-__all__ = ["check_finite", "named_weights", "tensors_digest", "tokenizer_digest", "weights_digest"]
-
 SAMPLE = 1024  # entries per tensor that are digested
 
 

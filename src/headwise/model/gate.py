@@ -33,19 +33,6 @@ from headwise.core.parsing import Finite, parse
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.gated import gated
 
-__all__ = [
-    "FILE",
-    "GateNote",
-    "Training",
-    "attend_gated",
-    "gate_note",
-    "gate_of",
-    "put_gate",
-    "register",
-    "training",
-    "write_gate",
-]
-
 NAME = "headwise_gated"
 FLAG = "attention_gate"
 FILE = "headwise_gate.json"

@@ -18,8 +18,6 @@ from typing import NamedTuple
 from headwise.core.errors import ModelError
 from headwise.core.memory import in_bytes, room_for
 
-__all__ = ["GgufHeader", "check_gguf"]
-
 VERSIONS = (2, 3)
 MAX_ITEMS = 4_000_000  # of an array of metadata; the largest vocabularies have 300,000 tokens
 MAX_DIMS = 8

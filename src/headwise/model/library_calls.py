@@ -25,8 +25,6 @@ from transformers.utils import logging as transformers_logging
 
 from headwise.core.errors import HeadwiseError, ModelError, reason
 
-__all__ = ["is_unreachable", "looks_like_path", "silence_transformers", "translate_load_errors"]
-
 
 @contextmanager
 def translate_load_errors(name: str, revision: str | None = None) -> Iterator[None]:

@@ -19,8 +19,6 @@ from headwise.model.digest import tokenizer_digest, weights_digest
 from headwise.model.offload import execution_device
 from headwise.model.tokens import Chat, is_chat, readable_tokens, token_ids
 
-__all__ = ["Model"]
-
 
 @dataclass(eq=False)
 class Model:

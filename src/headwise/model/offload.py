@@ -22,8 +22,6 @@ from torch import Tensor, nn
 
 from headwise.core.errors import ModelError
 
-__all__ = ["execution_device", "is_offloaded", "load_parameter", "materialize", "tied_parameters", "without_hooks"]
-
 _HOOK_ATTRIBUTES = ("_hf_hook", "forward", "_old_forward")  # that accelerate adds to a module
 
 

@@ -33,8 +33,6 @@ from headwise.core.parsing import parse
 from headwise.model.cache import cache_folder
 from headwise.model.card import ModelCard
 
-__all__ = ["DevicePlacement", "choose_device", "choose_dtype", "named_dtype", "read_memory", "require_working_dtype"]
-
 DTYPE_ALIASES = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 

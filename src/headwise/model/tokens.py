@@ -16,8 +16,6 @@ from typing import Any
 
 from headwise.core.errors import DataError
 
-__all__ = ["Chat", "is_chat", "readable_tokens", "token_ids"]
-
 Chat = Sequence[Mapping[str, str]]  # [{"role": "user", "content": "..."}, ...]
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")

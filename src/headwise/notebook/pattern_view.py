@@ -36,8 +36,6 @@ from headwise.figures.ticks import round_up
 from headwise.figures.tiles import pooled, to_levels
 from headwise.studies.patterns.figure import row_tokens
 
-__all__ = ["HeadMaps", "PatternView"]
-
 COLOURS = "Blues"
 MAX_TILE_PIXELS = 300_000  # of all tiles together, so that 30 x 9 heads fit on a page
 MIN_TILE_SIDE, MAX_TILE_SIDE = 16, 64  # pixels

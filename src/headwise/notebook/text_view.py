@@ -14,8 +14,6 @@ from headwise.model import Model
 from headwise.notebook.pattern_view import PatternView
 from headwise.seam import observe
 
-__all__ = ["look"]
-
 
 def look(model: Model, text: str, *, heads: str | Iterable[str | tuple[int, int]] | None = None) -> PatternView:
     """The attention maps of one text, to be looked at in a notebook.

@@ -44,8 +44,6 @@ from headwise.stats.permutation import permuted_labels
 from headwise.stats.stratified import auroc_within, informative
 from headwise.stats.validation import Labels
 
-__all__ = ["CellMap", "MapSignificance", "Strata", "concatenate", "nested", "probe_cells", "significance"]
-
 CONVERGED_SHUFFLES = 10  # that one cell of each call is fitted on to convergence
 MIN_CALIBRATION_PAIRS = 20  # below which the spread of one-step probes is not corrected
 

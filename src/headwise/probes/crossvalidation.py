@@ -40,11 +40,6 @@ from headwise.probes.linear import COMPONENTS, CPU, fit_linear, fit_subsets, fit
 from headwise.stats import Auroc, auroc, auroc_by_fold
 from headwise.stats.validation import Labels
 
-__all__ = [
-    "Candidates", "CrossValidated", "Done", "PaperResult", "assign_folds", "choose", "cross_validate", "inner_folds",
-    "out_of_fold", "paper_protocol", "points_of", "precision_recall", "sweep",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Candidates = Iterable[tuple[int, Floats | Callable[[], Floats]]]

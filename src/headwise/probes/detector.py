@@ -52,8 +52,6 @@ from headwise.probes.projection import project
 from headwise.probes.stacking import Platt, fit_platt, fit_stacker, stacked_out_of_fold
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups
 
-__all__ = ["Detector"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -29,11 +29,6 @@ from headwise.core.errors import DataError
 from headwise.probes.projection import growing_points, project
 from headwise.stats.validation import as_named
 
-__all__ = [
-    "KS", "Choice", "FittedBlock", "as_feature_sets", "as_table", "choice_kind", "choice_points", "choices",
-    "default_choice", "select", "with_noise",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 
 Choice = Literal["k", "layer", ""]

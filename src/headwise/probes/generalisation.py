@@ -43,8 +43,6 @@ from headwise.stats import Auroc, auroc, auroc_by_fold, auroc_rows
 from headwise.stats.auroc import auroc_interval, influence_variance
 from headwise.stats.validation import Labels
 
-__all__ = ["OTHERS", "as_topics", "group_topics", "scores_by_layer", "scores_by_size", "transfer"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -31,8 +31,6 @@ from headwise.probes.batched_logistic.solver import minimise
 from headwise.probes.projection import principal
 from headwise.stats.validation import Labels
 
-__all__ = ["COMPONENTS", "CPU", "LinearScore", "fit_linear", "fit_subsets", "fit_within", "pca_drops"]
-
 Floats = NDArray[np.float64]
 
 CPU = torch.device("cpu")  # many small fits, one per core: on an H200 they took as long as on two cores

@@ -33,8 +33,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["OneStepProbes", "device_auroc", "device_auroc_within", "rounded", "standardise_rows"]
-
 CURVATURE = 0.03  # of the logistic loss
 RESOLUTION = 1e-5  # of one-step scores in float32, whose unit is one label; closer ones are equal
 

@@ -38,8 +38,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["COORDINATES", "LANDMARKS", "Projection", "growing_points", "principal", "product_device", "project"]
-
 Floats = NDArray[np.float64]
 
 COORDINATES = 768

@@ -39,8 +39,6 @@ from headwise.probes.crossvalidation import CrossValidated, inner_folds
 from headwise.probes.linear import LinearScore, fit_linear
 from headwise.stats.validation import Labels
 
-__all__ = ["Platt", "Stacker", "brier", "cross_validate_stack", "fit_platt", "fit_stacker", "stacked_out_of_fold"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -62,8 +62,6 @@ from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
 from headwise.stats.power import minimum_detectable_gain
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels
 
-__all__ = ["TableOptions", "compare_rows", "detector_table"]
-
 STANDARD_ERRORS = 1.959964  # of half a 95 % interval
 
 

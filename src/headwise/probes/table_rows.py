@@ -27,10 +27,6 @@ from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.stratified import auroc_within
 from headwise.stats.validation import Labels
 
-__all__ = [
-    "FoldContext", "Supervised", "as_score", "combined", "details", "joined", "steps", "supervised", "unsupervised",
-]  # fmt: skip
-
 Floats = NDArray[np.float64]
 NOT_KNOWN = (float("nan"),) * 3
 

@@ -39,8 +39,6 @@ from headwise.seam.interface import ForwardTracer, StopForward, trace_until
 from headwise.seam.layout import HeadColumns, LayoutFinder
 from headwise.seam.structure import Structure, require_head
 
-__all__ = ["FirstBlock", "HeadWeights", "LayerWeights"]
-
 ROWS = 2048  # embedding rows per run of the first block
 
 

@@ -34,8 +34,6 @@ from headwise.model import ModelCard, decoder_layers
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
 from headwise.seam.structure import Structure, parent_of, refuse_unseeable
 
-__all__ = ["HeadColumns", "Layout", "LayoutFinder"]
-
 TOKENS = 6  # enough that two columns of random numbers never agree in all of them
 
 

@@ -23,8 +23,6 @@ from torch import nn
 from headwise.seam.observation import observe
 from headwise.seam.structure import Structure
 
-__all__ = ["LayerOutputs", "can_resume", "resumed"]
-
 
 class LayerOutputs:
     """What every layer returned in the last pass inside a ``with``."""

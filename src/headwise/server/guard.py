@@ -24,8 +24,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["SECURITY_HEADERS", "Guard"]
-
 MAX_BODY_BYTES = 256 * 1024
 BODY_SECONDS = 15.0  # until the whole body must have arrived
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -31,8 +31,6 @@ from headwise.core.cancellation import TIMEOUT_SECONDS, Cancelled, CancelToken
 from headwise.core.errors import HeadwiseError
 from headwise.server.registry import ServedAtlas
 
-__all__ = ["JobQueue", "JobStatus", "LiveModel", "ModelHost", "ModelJob", "ModelNotReadyError", "QueueFullError"]
-
 MAX_WAITING_JOBS = 4
 LOADING_SECONDS = 3600.0  # a model may have to be downloaded first
 OUT_OF_MEMORY = "there is not enough memory for this; shorten the prompt"

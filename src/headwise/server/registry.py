@@ -20,8 +20,6 @@ from headwise.atlas import Atlas
 from headwise.atlas.storage.location import is_url
 from headwise.web.content import Content
 
-__all__ = ["ALIAS", "AtlasRegistry", "ServedAtlas"]
-
 ALIAS = "atlas"
 RESERVED_NAMES = ("api", "assets", "favicon.ico")
 SERVER_ID = secrets.token_hex(4)  # part of every ETag: another server version may render the same atlas differently

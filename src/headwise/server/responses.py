@@ -26,8 +26,6 @@ from headwise.core.errors import HeadwiseError
 from headwise.server.model_host import ModelNotReadyError, QueueFullError
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 
-__all__ = ["NotFoundError", "find_atlas", "json_response", "not_modified", "plain_page", "register_error_handlers"]
-
 
 class NotFoundError(HeadwiseError):
     """There is nothing at this address (docs/errors/explorer.md)."""

@@ -15,8 +15,6 @@ from typing import ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["single_threaded_blas"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

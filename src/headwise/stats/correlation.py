@@ -22,17 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.stats import rankdata
 
-__all__ = [
-    "Correlation",
-    "correlation",
-    "correlation_table",
-    "percentile_per_map",
-    "rank_stats",
-    "rank_vectors",
-    "spearman",
-]
-
-
 Floats = NDArray[np.float64]
 
 MIN_CELLS = 3  # below which no correlation is computed

@@ -21,8 +21,6 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["mean_interval", "sum_of_means_half_width", "t_half_width", "wilson_interval"]
-
 Floats = NDArray[np.float64]
 
 

@@ -27,8 +27,6 @@ from scipy.stats import false_discovery_control
 from headwise.core.dims import RANK
 from headwise.core.errors import StudyError, did_you_mean
 
-__all__ = ["benjamini_hochberg", "cauchy_p", "combine_ranks", "min_p", "q_values", "within_map_dims"]
-
 Floats = NDArray[np.float64]
 
 _CAUCHY_CAP = 0.99

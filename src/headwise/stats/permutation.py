@@ -38,16 +38,6 @@ from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, missing_patterns
 from headwise.stats.stratified import significant_shares, stratified_scores
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
-__all__ = [
-    "MIN_SHUFFLES",
-    "ShuffleTest",
-    "permutation_null",
-    "permuted_labels",
-    "permuted_rows",
-    "rank_p",
-    "shuffle_test",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -28,8 +28,6 @@ from scipy.stats import norm
 
 from headwise.core.errors import DataError
 
-__all__ = ["minimum_detectable_auroc", "minimum_detectable_gain", "minimum_detectable_share"]
-
 
 def minimum_detectable_auroc(
     n_wrong: ArrayLike, n_right: ArrayLike, *, alpha: float = 0.05, power: float = 0.8, tests: int = 1

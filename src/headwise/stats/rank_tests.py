@@ -47,8 +47,6 @@ from headwise.stats.intervals import mean_interval
 from headwise.stats.multiple_testing import q_values
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_labels, as_named
 
-__all__ = ["MAP_DIMS", "MIN_PER_CELL", "compare_cells", "mann_whitney_maps", "missing_patterns", "paired_changes"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from headwise.core.dims import DIMS, EXAMPLE, FEATURE, HEAD, LAYER, RANK
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["MIN_PER_CLASS", "Labels", "as_groups", "as_labels", "as_named"]
-
 Labels = NDArray[np.bool_]
 
 MIN_PER_CLASS = 20  # examples of each class below which Headwise does not compare two classes

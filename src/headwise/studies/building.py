@@ -37,8 +37,6 @@ from headwise.studies.registry import studies as all_studies
 from headwise.studies.runner import BuildSpec
 from headwise.studies.spec import StudyOptions
 
-__all__ = ["Progress", "build", "engine_of"]
-
 Progress = Callable[[str, int, int], None]  # study, examples done, examples in all
 ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}  # classes of `headwise.engines`, loaded when used
 

@@ -36,18 +36,6 @@ from headwise.kernels.blocked import BLOCK, BLOCK_ON_DEVICE
 from headwise.model import ModelCard, choose_dtype
 from headwise.studies.cost import StudyCost
 
-__all__ = [
-    "ClusterPlan",
-    "MemoryNeeds",
-    "Offload",
-    "cluster_plan_of",
-    "from_disk",
-    "memory_needs",
-    "memory_there",
-    "offloaded",
-]
-
-
 PROCESS = 600e6  # bytes of Python with torch, transformers and xarray loaded
 SHARE, SHARE_ON_DEVICE = 0.8, 0.9  # of a memory that may be filled
 DISK, BUS = 1e9, 20e9  # bytes per second, assumed: a solid-state disk; CPU memory to GPU

@@ -45,8 +45,6 @@ from torch import Tensor
 from headwise.core.errors import StudyError
 from headwise.model import Model
 
-__all__ = ["CACHE", "POSITIONS", "Ids", "PrefixCachedDecoder", "Reply", "Sampling", "common_prefix_length"]
-
 Ids = tuple[int, ...]
 CACHE = "past_key_values"
 POSITIONS = ("answer", "decode", "everywhere")  # where an intervention starts to act

@@ -18,8 +18,6 @@ import xarray as xr
 from headwise.core.dims import HEAD, LAYER
 from headwise.studies.registry import datasets as dataset_specs
 
-__all__ = ["HeadSetMap", "head_set_maps", "layer_head", "set_key", "strongest"]
-
 SET_SHARE = 0.1  # of the measured heads
 
 

@@ -31,8 +31,6 @@ from headwise.corpora import (
 )
 from headwise.model import Model
 
-__all__ = ["Prompts", "StudyInputs", "cut_prompts", "require_both_classes"]
-
 PROMPT_TOKENS = (128, 64, 32, 16)  # the first of these at which there are enough prompts
 MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
 

@@ -32,9 +32,6 @@ from headwise.engines import Shard
 from headwise.seam import Instrument, Structure, observe
 from headwise.studies.run import StudyRun
 
-__all__ = ["Batch", "Logits", "Observed", "PassReader", "batches", "join_runs", "observe_examples", "read_together"]
-
-
 _JOINT = "__"  # between a study and a variable or dim, in a shard of several studies
 
 

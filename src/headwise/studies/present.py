@@ -27,10 +27,6 @@ from headwise.figures.provenance import provenance_caption, provenance_of, with_
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import DatasetSpec, FigureVariant
 
-__all__ = [
-    "about_heads", "describe", "figure_defaults", "figure_of", "figure_types", "figures_on_page", "has_figure", "variants_of",
-]  # fmt: skip
-
 
 def has_figure(name: str) -> bool:
     """Whether a Dataset has a figure; `answers`, for one, is a table.

@@ -23,11 +23,6 @@ from headwise.studies.spec import DatasetSpec, StudySpec
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = [
-    "ENTRY_POINTS", "dataset_spec", "datasets", "default_studies", "producers", "register", "schema_of", "studies",
-    "with_dependencies",
-]  # fmt: skip
-
 ENTRY_POINTS = "headwise.studies"
 BUILT_IN = (
     "profile",

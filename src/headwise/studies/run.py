@@ -20,8 +20,6 @@ from headwise.studies.spec import StudySpec
 if TYPE_CHECKING:
     from headwise.studies.passes import PassReader
 
-__all__ = ["StudyRun", "study_provenance"]
-
 WriteArtifacts = Callable[[Path, Mapping[str, xr.Dataset], Sequence[xr.Dataset]], None]  # folder, Datasets, shards
 
 

@@ -23,8 +23,6 @@ from dataclasses import asdict, dataclass
 from headwise.core.errors import StudyError
 from headwise.core.options import option
 
-__all__ = ["GecoController", "SparsityRecipe"]
-
 
 @dataclass(frozen=True)
 class SparsityRecipe:

@@ -28,8 +28,6 @@ from headwise.seam import Structure, refuse_unseeable, routed
 from headwise.training.recipe import SparsityRecipe
 from headwise.training.texts import Texts
 
-__all__ = ["ALPHA", "Evaluation", "Fit", "Student", "evaluate", "fit_of", "visible_pairs"]
-
 ALPHA = 2.0  # scale of the product of an adapter's factors
 QUERY_KEY_NAMES = ("q", "k", "qkv", "query", "key", "query_key_value")  # of projections that produce attention logits
 

@@ -21,8 +21,6 @@ from headwise.corpora.passages import parse_text_line
 from headwise.model import Model, tokenizer_digest
 from headwise.model.library_calls import silence_transformers
 
-__all__ = ["Texts", "read_texts", "require_readable"]
-
 Tokens = NDArray[np.int32]
 DOCUMENTS_PER_CALL = 512  # of the tokenizer
 

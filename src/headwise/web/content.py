@@ -45,8 +45,6 @@ from headwise.studies.registry import datasets
 from headwise.web.model_card import data_facts, model_card, version_facts
 from headwise.web.study_page import StudyPage
 
-__all__ = ["Content", "head_table"]
-
 TEST_COLUMNS = ("p", "q", "head_q")  # last part of the name of a p- or q-value
 
 

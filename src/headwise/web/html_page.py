@@ -19,8 +19,6 @@ from typing import Any
 
 from headwise import __version__
 
-__all__ = ["ASSETS", "data_block", "embedded_page", "module_closure", "safe_json", "served_page"]
-
 ASSETS = Path(__file__).parent / "assets"
 ENTRY_MODULE = "app"
 _IMPORT = re.compile(r"""(?:from|import)\s+["']headwise/([\w]+)["']""")

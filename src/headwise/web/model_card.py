@@ -14,8 +14,6 @@ from headwise.core.provenance import public_name
 from headwise.figures.provenance import UNKNOWN, model_name
 from headwise.studies.registry import dataset_spec
 
-__all__ = ["data_facts", "model_card", "provenance_facts", "version_facts"]
-
 MODEL_LABELS = {
     "family": "Family", "layers": "Layers", "heads": "Heads per layer", "kv_heads": "Key-value heads",
     "parameters": "Parameters", "dtype": "Dtype", "device": "Device", "adapter": "Adapter", "revision": "Revision",

@@ -25,8 +25,6 @@ from headwise.core.files import output_file
 from headwise.web.content import Content
 from headwise.web.html_page import data_block, embedded_page, safe_json
 
-__all__ = ["write"]
-
 MIN_COMPRESSED_CHARACTERS = 2000  # shorter blocks stay plain JSON
 Progress = Callable[[int, int], None]
 

@@ -39,8 +39,6 @@ from headwise.studies.registry import dataset_spec
 from headwise.studies.spec import FigureVariant
 from headwise.web.model_card import provenance_facts
 
-__all__ = ["StudyPage", "question_table", "thumbnail"]
-
 CAVEATS = "Caveats"
 THUMBNAIL_WIDTH, THUMBNAIL_HEIGHT, THUMBNAIL_GAP = 160, 120, 6  # pixels
 MAX_THUMBNAIL_TILES = 24

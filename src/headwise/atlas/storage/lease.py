@@ -29,8 +29,6 @@ from headwise.atlas.storage.objects import ObjectStoreLocation, Tag, TaggedObjec
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import Scalar, parse
 
-__all__ = ["Lease", "LeaseLostError", "hold_lease"]
-
 _log = logging.getLogger(__name__)
 SECONDS = 120.0
 WARN_AFTER = 5.0  # seconds of waiting before the user is warned

@@ -28,8 +28,6 @@ from headwise.atlas.storage.objects import ENDPOINTS, ObjectStoreLocation, impor
 from headwise.core.errors import AtlasError
 from headwise.core.files import translate_os_errors
 
-__all__ = ["LocalLocation", "Location", "is_url", "open_location"]
-
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "memory")
 _URL = re.compile(rf"({'|'.join(SCHEMES)}):/{{1,2}}([^/]+)(?:/(.*))?")
 _UNKNOWN_URL = re.compile(r"[a-z][a-z0-9+.-]+://.*")

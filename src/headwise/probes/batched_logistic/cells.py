@@ -33,8 +33,6 @@ from headwise.probes.batched_logistic.solver import MAX_STEPS, TOLERANCE, Optimu
 from headwise.stats import auroc_rows
 from headwise.stats.validation import Labels
 
-__all__ = ["CellFits", "fit_cells"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -32,8 +32,6 @@ import torch
 
 from headwise.core.errors import StudyError
 
-__all__ = ["parallel_map", "single_torch_thread"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

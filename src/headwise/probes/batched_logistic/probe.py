@@ -35,8 +35,6 @@ from headwise.probes.batched_logistic.problems import make_points, make_problems
 from headwise.probes.batched_logistic.solver import TOLERANCE, minimise
 from headwise.probes.estimator import BinaryClassifier, as_input_errors
 
-__all__ = ["LogisticProbe"]
-
 Floats = NDArray[np.float64]
 
 FORMAT = "headwise-probe"

@@ -36,8 +36,6 @@ from torch import Tensor
 from headwise.core.errors import DataError
 from headwise.stats.validation import Labels
 
-__all__ = ["Points", "ProblemBatch", "Problems", "make_points", "make_problems"]
-
 BALANCED = "balanced"
 _RESOLVED = 1e-3  # of the squared shift: a variance above it is reliable in float32
 _ROUNDING = 1e-12  # of the squared shift: a variance below it is rounding in float64

@@ -63,20 +63,6 @@ from torch import Tensor
 
 from headwise.probes.batched_logistic.problems import Points, ProblemBatch, Problems
 
-__all__ = [
-    "MAX_STEPS",
-    "RANK",
-    "TOLERANCE",
-    "CurvatureSketch",
-    "Line",
-    "MarginState",
-    "Optimum",
-    "minimise",
-    "precondition",
-    "sketch_curvature",
-]
-
-
 TOLERANCE = 1e-5
 MAX_STEPS = 1000
 _REFRESH_STEPS = (4, 12)  # before which the sketch is refreshed: curvatures change most at first

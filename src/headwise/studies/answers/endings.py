@@ -10,8 +10,6 @@ from headwise.corpora.normalisation import sentences, words
 from headwise.model import Model
 from headwise.studies.decoding import Ids
 
-__all__ = ["ending", "ending_ids", "is_second_sentence", "text_of"]
-
 FULL_STOP = re.compile(r"[.!?][\"')\]]*$")
 NEXT_QUESTION = re.compile(r"\n\s*Question$")  # a base model continues with the next example
 FILLERS = frozenset("sure certainly of course okay ok well great question good i see hello".split())

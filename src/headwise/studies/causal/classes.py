@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from headwise.corpora.sequences import is_delimiter
 
-__all__ = ["classify"]
-
 TEXT_CLASSES = ("repeated", "name", "number", "delimiter", "sentence_start", "other")
 ANSWER = "answer"  # the tokens of a gold answer, after its question
 CLASSES = (*TEXT_CLASSES, ANSWER)

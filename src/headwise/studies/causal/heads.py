@@ -9,8 +9,6 @@ import xarray as xr
 from headwise.core.dims import ABLATION, TOKEN_CLASS
 from headwise.studies.head_sets import HeadSetMap, layer_head, set_key, strongest
 
-__all__ = ["head_sets"]
-
 MAX_Q = 0.05
 
 

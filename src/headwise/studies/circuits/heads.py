@@ -10,8 +10,6 @@ import xarray as xr
 from headwise.core.dims import TASK
 from headwise.studies.head_sets import HeadSetMap, layer_head, set_key, strongest
 
-__all__ = ["head_sets"]
-
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:
     """One set per task; its map is the size of the effect."""

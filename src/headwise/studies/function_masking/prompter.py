@@ -30,8 +30,6 @@ from headwise.seam import Structure, observe
 from headwise.studies.answers.endings import ending, text_of
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 
-__all__ = ["HeadChange", "Prompter"]
-
 Row = tuple[int, int]  # condition, question
 
 

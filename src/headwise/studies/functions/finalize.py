@@ -60,9 +60,6 @@ from headwise.studies.functions.probe_quality import (
 )
 from headwise.studies.functions.spec import KEY_TOKEN_RULES
 
-__all__ = ["MIN_PER_FORM", "depth_of_wording", "direction", "elbow", "finalize", "first_word"]
-
-
 Floats = NDArray[np.float64]
 ALPHA = 0.05  # of q
 MIN_ANSWERS_PER_CLASS = 5  # right and wrong training answers, for a direction

@@ -16,8 +16,6 @@ from headwise.core.dims import FUNCTION, HEAD, LAYER, REMOVED, head_name
 from headwise.stats.correlation import rank_stats
 from headwise.studies.head_sets import HeadSetMap, layer_head, set_key
 
-__all__ = ["FunctionFact", "FunctionFacts", "MaskingFact", "head_sets"]
-
 _FUNCTION_MAPS = (
     "importance", "importance_low", "importance_high", "magnitude", "null_high", "p", "q", "single_head_auroc",
     "single_head_q",

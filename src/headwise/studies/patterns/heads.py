@@ -10,8 +10,6 @@ import xarray as xr
 from headwise.core.dims import CONDITION, EXAMPLE, HEAD, LAYER, QUERY
 from headwise.figures.tiles import to_levels
 
-__all__ = ["PatternFact", "PatternFacts", "PatternMaps"]
-
 
 @dataclass(frozen=True, eq=False)
 class PatternMaps:

@@ -14,8 +14,6 @@ from headwise.describe.phrases import Accessor
 from headwise.describe.writer import Writer
 from headwise.stats.power import minimum_detectable_auroc
 
-__all__ = ["OTHERS", "SIGNIFICANCE", "BestCell", "ProbingAccessor", "with_ends"]
-
 SIGNIFICANCE = 0.05
 OTHERS = "others"  # row of the transfer matrix: fitted on all other groups
 

@@ -8,8 +8,6 @@ import xarray as xr
 
 from headwise.studies.head_sets import HeadSetMap, layer_head, strongest
 
-__all__ = ["head_sets"]
-
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:
     """One set; its map is the AUROC of the head's probe."""

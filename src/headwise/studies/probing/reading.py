@@ -37,8 +37,6 @@ from headwise.seam import Structure
 from headwise.studies.passes import Logits, Observed
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Span
 
-__all__ = ["LOGPROBS", "ProbedAnswer", "ProbingReader", "SelfJudgement"]
-
 LOGPROBS = ("mean", "min", "max", "mean_exact", "min_exact", "max_exact")
 _EXACT, _ENTRY = "exact", "entry"  # dims of shards only: the four exact-answer tokens, the entries of a head's z
 _MAX_HALF = 6e4  # larger values stay in single precision

@@ -42,8 +42,6 @@ from headwise.stats.stratified import auroc_within
 from headwise.studies.probing.positions import LAST, POSITIONS
 from headwise.studies.probing.reading import LOGPROBS
 
-__all__ = ["LOGPROB_NAMES", "Judged", "baseline_scores", "detector_table"]
-
 BEST_CELL, BEST_HEAD = "Probe, best cell", "Probe, best head"
 PROBES_AT = {"Probe, exact answer": LAST, "Probe, last token": "-1", "Probe, end of question": "last_q"}
 LOGPROB_NAMES = {name: f"Log-probability, {name.replace('_exact', ' of exact answer')}" for name in LOGPROBS}

@@ -9,8 +9,6 @@ from headwise.describe.writer import Writer, listed
 from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.probing.accessor import ProbingAccessor, with_ends
 
-__all__ = ["baselines", "beyond_question", "exact_only", "over_logprob", "question_alone"]
-
 BEST_CELL, BEST_HEAD, LENGTH, P_TRUE = "Probe, best cell", "Probe, best head", "Length", "p(True)"
 INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
 PUBLISHED_OVER_LOGPROB = (0.04, 0.10)  # Orgad et al., TriviaQA: probe at the exact answer minus log-probability

@@ -31,8 +31,6 @@ from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.blas import single_threaded_blas
 from headwise.studies.probing.positions import LAST, POSITIONS
 
-__all__ = ["transfer"]
-
 OTHERS = "others"
 FOLDS = 5
 MIN_PER_CLASS_IN_GROUP = 10  # answers, for a group to be fitted or tested on

@@ -9,8 +9,6 @@ import xarray as xr
 from headwise.core.dims import STATISTIC
 from headwise.studies.head_sets import HeadSetMap, layer_head, strongest
 
-__all__ = ["head_sets"]
-
 PROFILE_SETS = ("previous", "induction", "duplicate", "sink", "delimiter")
 
 

@@ -32,8 +32,6 @@ from headwise.stats import (
     wilson_interval,
 )
 
-__all__ = ["finalize"]
-
 Floats = NDArray[np.float64]
 
 

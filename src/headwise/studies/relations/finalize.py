@@ -33,8 +33,6 @@ from headwise.studies.relations.spec import SIGNS
 if TYPE_CHECKING:
     from headwise.studies.relations.measure import TokenPairs
 
-__all__ = ["finalize", "finalize_salience"]
-
 CATEGORY_ORDER = ("algorithmic", "knowledge", "linguistic", "translation")  # others follow
 TOKENS_IN_HEAD_TABLE = 5
 

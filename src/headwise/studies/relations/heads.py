@@ -17,8 +17,6 @@ from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, T
 from headwise.stats.correlation import percentile_per_map
 from headwise.studies.head_sets import HeadSetMap, layer_head
 
-__all__ = ["THRESHOLD_TOLERANCE", "RelationFact", "RelationFacts", "SalienceFacts", "SalientToken", "head_sets"]
-
 MIN_RELATIONS = 3  # listed even where fewer are over the threshold
 MAX_RIGHT_PAIRS, MAX_MISSED_PAIRS, MAX_TOKENS = 12, 4, 12
 THRESHOLD_TOLERANCE = 1e-7  # scores are float32 shares

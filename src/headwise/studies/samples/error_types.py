@@ -39,8 +39,6 @@ from headwise.stats import auroc_by_fold, auroc_rows
 from headwise.stats.permutation import permuted_labels
 from headwise.stats.validation import MIN_PER_CLASS
 
-__all__ = ["TYPES", "SampleCounts", "TypeProbe", "clusters", "counts_of", "type_probes", "types_of"]
-
 TYPES = {
     "A": "refuses",
     "B": "consistently correct",

@@ -10,8 +10,6 @@ import xarray as xr
 from headwise.core.dims import FEATURE, PART
 from headwise.studies.head_sets import HeadSetMap, layer_head, strongest
 
-__all__ = ["head_sets"]
-
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:
     """One set per feature of the whole text; its map is the AUROC's distance from 0.5."""
