@@ -60,7 +60,7 @@ def _headline(writer: Writer, found: Comparison) -> str:
         total = writer.count(found.tested, "tested", "")
         text = f"Nothing changed beyond noise {between}: none of {total} head x column values has q < 0.05"
     else:
-        names = listed([str(name) for name in _most(found).index])
+        names = listed([str(name) for name in _most_changed(found).index])
         text = f"The heads that changed most {between} are {names}"
         if found.tested and not found.changed:
             text += ", by columns without intervals: none of the values that can be tested has q < 0.05"
@@ -71,7 +71,7 @@ def _headline(writer: Writer, found: Comparison) -> str:
     return f"{text}."
 
 
-def _most(found: Comparison) -> pd.DataFrame:
+def _most_changed(found: Comparison) -> pd.DataFrame:
     """The heads that changed most: of those with a value beyond noise, where there are such."""
     heads = found.heads
     return heads[heads["changed"] > 0 if found.changed else heads["change"] > 0].head(MAX_HEADS)
@@ -171,7 +171,7 @@ def _add_heads(writer: Writer, found: Comparison) -> None:
     """The heads that changed most; none where nothing is significant."""
     if found.within_noise:
         return
-    top = _most(found)
+    top = _most_changed(found)
     for name, row in top.iterrows():
         change, noise = (writer.number(float(row[key]), f"{key} {name}", digits=2) for key in ("change", "noise"))
         expected = f" (expected on other texts of the same kind: {noise})" if np.isfinite(row["noise"]) else ""

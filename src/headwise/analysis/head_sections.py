@@ -165,9 +165,11 @@ def _without_empty(
     header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """A table without the columns that are empty in every row; the first column names the rows."""
-    kept = [index for index in range(len(header)) if not index or any(row[index : index + 1] > ("",) for row in rows)]
-    return tuple(header[index] for index in kept), tuple(
-        tuple(row[index] for index in kept if index < len(row)) for row in rows
+    columns = [
+        index for index in range(len(header)) if not index or any(row[index : index + 1] > ("",) for row in rows)
+    ]
+    return tuple(header[index] for index in columns), tuple(
+        tuple(row[index] for index in columns if index < len(row)) for row in rows
     )
 
 

@@ -53,7 +53,7 @@ def describe_error(error: Any) -> str:
     if parameter is not None and type(error).__name__ == "MissingParameter":
         return f"{verb} needs {_called(parameter)}{_meaning(parameter)}; write: {_form(context, typed)}"
     if parameter is not None:
-        expected, given = _expected(parameter), _given(parameter, context)
+        expected, given = _expected(parameter), _typed_text(parameter, context)
         if expected and given is not None:
             return f"{_called(parameter)} takes {expected}, not {given!r}."
         return f"{_called(parameter)} is invalid: {_start(error.message)}; see {typed} --help"
@@ -105,7 +105,7 @@ def _expected(parameter: Any) -> str:
     return f"{noun} of {' and '.join(bounds)}" if bounds else noun
 
 
-def _given(parameter: Any, context: Any) -> str | None:
+def _typed_text(parameter: Any, context: Any) -> str | None:
     """What was typed as the value of an option; the last, if it was given several times."""
     words = list(context.meta.get(TYPED, ()))
     found = None

@@ -141,11 +141,11 @@ def read_relations(path: str | Path) -> Relations:
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no file or folder {path}; give a file of pairs ({', '.join(SUFFIXES)})")
-    given = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else [path]
-    if not given:
+    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else [path]
+    if not files:
         raise DataError(f"the folder {path} contains no file of pairs ({', '.join(SUFFIXES)})")
     found: dict[str, Relation] = {}
-    for file in given:
+    for file in files:
         for name, fields in _read_fields(file).items():
             if name in found:
                 raise DataError(f"{file} contains a relation {name!r}, and so does another file; rename one of them")
@@ -326,9 +326,9 @@ class SingleTokenPairs:
     @property
     def words(self) -> str:
         """The numbers of retained and dropped pairs, in one sentence."""
-        given = len(self.relation)
+        total = len(self.relation)
         why = ", ".join(f"{reason}: {count}" for reason, count in self.dropped.items())
-        left = f"{len(self)} of {given} pairs are single tokens" + (f" ({why})" if why else "")
+        left = f"{len(self)} of {total} pairs are single tokens" + (f" ({why})" if why else "")
         return left if self.counts else f"{left}; {MIN_PAIRS} are needed, so the relation is not scored"
 
 

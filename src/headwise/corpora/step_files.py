@@ -130,10 +130,10 @@ def read_steps(path: str | Path) -> Steps:
         (40, ('Retrieval', 'Math Calculation'))
     """
     path = Path(path)
-    given = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
-    if not given:
+    files = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
+    if not files:
         raise DataError(f"the folder {path} contains no file of steps; add one of {', '.join(SUFFIXES)}")
-    found = [step for file in given for step in _steps_of(file, several=len(given) > 1)]
+    found = [step for file in files for step in _steps_of(file, several=len(files) > 1)]
     require_unique_ids(found, "steps")
     spelling: dict[str, str] = {}  # one per label: that of the eight functions, else the first in the file
     for label in [*FUNCTIONS, *(step.function for step in found)]:
@@ -233,19 +233,19 @@ def _answers(row: Row, where: str) -> tuple[str, ...]:
 
 def _earlier(value: Any, where: str) -> tuple[tuple[str, str], ...]:
     try:
-        given: Earlier = convert(value, Earlier)
+        earlier: Earlier = convert(value, Earlier)
     except ValueError as error:
         raise DataError(
             f"{where} has {str(value)[:80]!r} under 'earlier'; give a list of [subquestion, answer], or leave it out"
         ) from error
-    return tuple((_text(asked), _text(answer)) for asked, answer in given)
+    return tuple((_text(asked), _text(answer)) for asked, answer in earlier)
 
 
 def _split(row: Row, where: str) -> str:
-    given = _text(row.get("split")).casefold().replace("_", "-")
-    if given and given not in SPLIT_WORDS:
-        raise DataError(f"{where} has the split {given!r}; write one of {' or '.join(SPLITS)}, or omit the field")
-    return SPLIT_WORDS.get(given, "")
+    split = _text(row.get("split")).casefold().replace("_", "-")
+    if split and split not in SPLIT_WORDS:
+        raise DataError(f"{where} has the split {split!r}; write one of {' or '.join(SPLITS)}, or omit the field")
+    return SPLIT_WORDS.get(split, "")
 
 
 # ---- fields and splits ----------------------------------------------------------------------------------------------

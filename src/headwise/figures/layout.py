@@ -93,8 +93,8 @@ class _Plan:
         large = any(map(_is_large, figure.panels))
         self.tallest = LARGEST if large else TALLEST if self.rows > 1 else 1.3 * TALLEST
         self.bars, self.is_shared = _bars(figure)
-        self.gutters = [self._most(self._gutter, column=c) for c in range(self.columns)]
-        self.bar_rooms = [self._most(self._bar_room, column=c) for c in range(self.columns)]
+        self.gutters = [self._largest_in(self._gutter, column=c) for c in range(self.columns)]
+        self.bar_rooms = [self._largest_in(self._bar_room, column=c) for c in range(self.columns)]
         self.shared_room = 0.0
         if self.is_shared:
             (key,) = {panel.scale for panel in figure.panels if isinstance(panel, Heatmap | Tiles)}
@@ -174,7 +174,7 @@ class _Plan:
     def _row(self, row: int) -> range:
         return range(row * self.columns, min((row + 1) * self.columns, len(self.figure.panels)))
 
-    def _most(self, measure: Callable[[int], float], *, column: int) -> float:
+    def _largest_in(self, measure: Callable[[int], float], *, column: int) -> float:
         return max(measure(index) for index in range(column, len(self.figure.panels), self.columns))
 
     def _titles(self, index: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -67,7 +67,7 @@ class Activations(Instrument):
         self.positions = check_positions(positions)
         self._passes: list[Tensor] = []
         self._copy = HostCopy()
-        self._found: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
+        self._captured: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
         self._index: Tensor | None = None  # (batch, token), during a pass
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
@@ -84,7 +84,7 @@ class Activations(Instrument):
     def on_forward_start(self, context: ForwardContext) -> None:
         """Locate the chosen tokens."""
         self._index = position_index(self.positions, context)
-        self._found.clear()
+        self._captured.clear()
 
     def on_layer(self, call: AttentionCall) -> None:
         """Nothing: the hooks read the activations."""
@@ -94,12 +94,12 @@ class Activations(Instrument):
         assert self._index is not None
         layers, width = self._shape
         shape = (len(self._index), len(self.sites), layers, self._index.shape[1], width)
-        device = next((values.device for values in self._found.values()), torch.device("cpu"))
+        device = next((values.device for values in self._captured.values()), torch.device("cpu"))
         stacked = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
-        for (site, layer), values in self._found.items():
+        for (site, layer), values in self._captured.items():
             stacked[:, self.sites.index(site), layer] = values.to(device)
         self._passes.append(self._copy.start(stacked))
-        self._found.clear()
+        self._captured.clear()
         self._index = None
 
     def result(self) -> xr.Dataset:
@@ -119,7 +119,7 @@ class Activations(Instrument):
             if site == "mlp_in":
                 output = args[0] if args else kwargs["hidden_states"]
             hidden = output[0] if isinstance(output, tuple) else output
-            self._found[site, layer] = _pick(hidden.detach(), self._index)
+            self._captured[site, layer] = _pick(hidden.detach(), self._index)
 
         return hook
 

@@ -169,7 +169,7 @@ class ResampleAblation(OnHeads):
     def new(self, call: AttentionCall, heads: list[int], z: Tensor) -> Tensor:
         """The other example's z."""
         if isinstance(self.source, xr.DataArray):
-            return _put(z, self._index(call, z), self._given(call, heads, self.source, z))
+            return _put(z, self._index(call, z), self._from_source(call, heads, self.source, z))
         order = torch.tensor(list(self.source), device=z.device)
         if len(order) != call.batch or bool(((order < 0) | (order >= call.batch)).any()):
             raise DataError(
@@ -191,7 +191,7 @@ class ResampleAblation(OnHeads):
     def _index(self, call: AttentionCall, z: Tensor) -> Tensor:
         return position_index(self.positions, call.context).to(z.device)  # (batch, token)
 
-    def _given(self, call: AttentionCall, heads: list[int], source: xr.DataArray, z: Tensor) -> Tensor:
+    def _from_source(self, call: AttentionCall, heads: list[int], source: xr.DataArray, z: Tensor) -> Tensor:
         """(batch, token, heads, width) of a reading."""
         try:
             chosen = source.sel({LAYER: call.layer, HEAD: heads})

@@ -70,9 +70,9 @@ def ov_logit_blocks(output: Tensor, unembedding: Tensor, budget: int | None = No
     """
     heads, width, hidden = output.shape
     vocabulary, device = len(unembedding), output.device
-    most = (budget or PROJECTION_BYTES[device.type]) // (4 * width * vocabulary)
-    for first in range(0, heads, max(1, most)):
-        some = output[first : first + max(1, most)].reshape(-1, hidden)  # (head x width, hidden)
+    max_heads = (budget or PROJECTION_BYTES[device.type]) // (4 * width * vocabulary)
+    for first in range(0, heads, max(1, max_heads)):
+        some = output[first : first + max(1, max_heads)].reshape(-1, hidden)  # (head x width, hidden)
         product = torch.empty(len(some), vocabulary, device=device)
         step = COLUMNS[device.type]
         for start in range(0, vocabulary, step):
@@ -100,11 +100,11 @@ def topk_hits(sources: Tensor, product: Tensor, query: RankQuery, *, columns: in
 
 def _topk_hits(sources: Tensor, product: Tensor, query: RankQuery, columns: int) -> TopkHits:
     own = _own(sources, product, query)  # (head, draw, pair)
-    most = int(query.k.max())
+    max_k = int(query.k.max())
     largest, smallest = _sketch(sources, product, columns)  # (head, row, chunk)
     slack = SLACK * torch.maximum(largest.amax(-1).abs(), smallest.amin(-1).abs())[:, query.rows]  # (head, pair)
-    over = own >= (_kth(largest, most, query) - slack)[:, None]
-    under = own <= (slack - _kth(-smallest, most, query))[:, None]
+    over = own >= (_kth(largest, max_k, query) - slack)[:, None]
+    under = own <= (slack - _kth(-smallest, max_k, query))[:, None]
     writes = _writes(sources, product)[:, query.rows][:, None]
     over, under = over & writes, under & writes
     k = query.k.expand(over.shape)
@@ -135,8 +135,8 @@ def _sketch(sources: Tensor, product: Tensor, columns: int) -> tuple[Tensor, Ten
     """The largest and smallest score of each chunk of the tokens in the sketch, (head, row, chunk)."""
     heads, rows, _ = sources.shape
     product = product[:, :, ::SKETCH_STEP].contiguous()
-    most = max(1, SCORE_BYTES[product.device.type] // (4 * columns * heads))
-    parts = [_sketch_rows(sources[:, first : first + most], product, columns) for first in range(0, rows, most)]
+    max_rows = max(1, SCORE_BYTES[product.device.type] // (4 * columns * heads))
+    parts = [_sketch_rows(sources[:, first : first + max_rows], product, columns) for first in range(0, rows, max_rows)]
     return torch.cat([one[0] for one in parts], dim=1), torch.cat([one[1] for one in parts], dim=1)
 
 
@@ -155,12 +155,12 @@ def _sketch_rows(sources: Tensor, product: Tensor, columns: int) -> tuple[Tensor
     return torch.cat(largest, dim=2), torch.cat(smallest, dim=2)
 
 
-def _kth(values: Tensor, most: int, query: RankQuery) -> Tensor:
+def _kth(values: Tensor, max_k: int, query: RankQuery) -> Tensor:
     """The k-th largest of each pair's row, (head, pair); minus infinity where there are fewer than k."""
-    there = min(most, values.shape[-1])
-    top = values.topk(there, dim=-1).values  # (head, row, rank)
-    kth = top[:, query.rows, (query.k - 1).clamp(max=there - 1)]
-    return torch.where(query.k <= there, kth, -torch.inf)
+    available = min(max_k, values.shape[-1])
+    top = values.topk(available, dim=-1).values  # (head, row, rank)
+    kth = top[:, query.rows, (query.k - 1).clamp(max=available - 1)]
+    return torch.where(query.k <= available, kth, -torch.inf)
 
 
 def _counts(sources: Tensor, product: Tensor, query: RankQuery, selected: Tensor, beats: Comparison) -> Tensor:

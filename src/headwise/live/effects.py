@@ -52,8 +52,8 @@ def read_factors(changes: Mapping[str, float], card: ModelCard) -> HeadFactors:
     found: dict[tuple[int, int], float] = {}
     for name, factor in changes.items():
         layer, head = parse_head(name)
-        there = 0 <= layer < card.layers and 0 <= head < card.per_layer[layer].heads
-        if not there or card.per_layer[layer].reason is not None:
+        exists = 0 <= layer < card.layers and 0 <= head < card.per_layer[layer].heads
+        if not exists or card.per_layer[layer].reason is not None:
             raise DataError(f"{card.id} has no head {name}; it has {card.layers} layers of {card.heads} heads")
         if not -MAX_FACTOR <= factor <= MAX_FACTOR:  # also catches NaN
             raise DataError(f"{name} has the factor {factor:g}; give a factor from {-MAX_FACTOR:g} to {MAX_FACTOR:g}")

@@ -79,21 +79,21 @@ def load(
     if isinstance(model, Model):
         return model
     wanted = named_dtype(dtype)
-    given = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+    hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
     if isinstance(model, nn.Module):
-        return _from_memory(model, tokenizer, wanted, device, adapter, given)
+        return _from_memory(model, tokenizer, wanted, device, adapter, hub_arguments)
     if adapter is not None:
-        require_adapter(adapter, given)  # before the weights, which take long
+        require_adapter(adapter, hub_arguments)  # before the weights, which take long
     placement = DevicePlacement.of(device_map, max_memory, offload_folder)
     where = choose_device(device, placement)
-    source = find_source(model, revision, given)
+    source = find_source(model, revision, hub_arguments)
     code = {"trust_remote_code": trust_remote_code}
-    hub = given | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
+    hub = hub_arguments | code | {"revision": revision} | ({"local_files_only": True} if source.local else {})
     try:
         config, found = find_config(source, hub), None
     except ModelError as error:
         local = {"local_files_only": source.local or is_unreachable(error)}
-        config, found = None, read_adapter_config(source.location, given | local)
+        config, found = None, read_adapter_config(source.location, hub_arguments | local)
         if found is None:
             raise
     if found is not None:  # outside the handler, whose error is not a cause of what may be wrong with the adapter
@@ -110,10 +110,10 @@ def load(
         with translate_load_errors(source.id):
             hf = hf.to(where)
     if adapter is not None:
-        add_adapter(hf, adapter, given, source.id)
+        add_adapter(hf, adapter, hub_arguments, source.id)
     elif gate_of(hf) is not None:  # saved with the model
         put_gate(hf, gate_of(hf) or 0.0)
-    tokenizer, why = find_tokenizer(tokenizer, source.location, hub if tokenizer is None else given | code)
+    tokenizer, why = find_tokenizer(tokenizer, source.location, hub if tokenizer is None else hub_arguments | code)
     return Model(
         hf.eval(),
         tokenizer,

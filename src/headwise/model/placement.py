@@ -49,9 +49,9 @@ def named_dtype(dtype: str | torch.dtype) -> Any:
 
 def choose_dtype(dtype: str | torch.dtype, config: Any, device: torch.device) -> torch.dtype:
     """The dtype of a model of this config once it is loaded on a device."""
-    wanted = named_dtype(dtype)
-    if wanted != "auto":
-        return wanted
+    requested = named_dtype(dtype)
+    if requested != "auto":
+        return requested
     own = getattr(config.get_text_config(), "dtype", None) or torch.float32
     return torch.float32 if device.type == "cpu" else getattr(torch, own) if isinstance(own, str) else own
 

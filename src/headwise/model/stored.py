@@ -223,9 +223,9 @@ def open_stored(
 
     Refused: adapters, quantised checkpoints (GPTQ, FP8 and the like), and those without safetensors.
     """
-    given = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-    source = find_source(model, revision, given)
-    hub = given | {"trust_remote_code": trust_remote_code, "revision": revision}
+    hub_arguments = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+    source = find_source(model, revision, hub_arguments)
+    hub = hub_arguments | {"trust_remote_code": trust_remote_code, "revision": revision}
     hub |= {"local_files_only": True} if source.local else {}
     config = find_config(source, hub)
     card = ModelCard.from_config(config, source.id)

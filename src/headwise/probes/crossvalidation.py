@@ -107,14 +107,14 @@ def sweep(
     candidates: Candidates, labels: Labels, fold_of: Ints, *, components: int | None = None, done: Done = lambda: None
 ) -> dict[int, Floats]:
     """Candidate -> out-of-fold scores."""
-    given = list(candidates)
+    candidate_list = list(candidates)
     scores = parallel_map(
         lambda item: out_of_fold(points_of(item[1]), labels, fold_of, components=components),
-        given,
+        candidate_list,
         CPU,
         done,
     )
-    return {name: score for (name, _), score in zip(given, scores, strict=True)}
+    return {name: score for (name, _), score in zip(candidate_list, scores, strict=True)}
 
 
 def choose(scores: Mapping[int, Floats], labels: Labels, fold_of: Ints) -> int:
@@ -140,15 +140,15 @@ def cross_validate(
         inner_folds(labels, train, inner=inner, seed=seed + 1 + int(fold), groups=groups)
         for fold, train in zip(folds, trains, strict=True)
     ]
-    given = list(candidates)
+    candidate_list = list(candidates)
     found = parallel_map(
         lambda item: _nested_scores(points_of(item[1]), labels, trains, inner_fold_of, components),
-        given,
+        candidate_list,
         CPU,
         done,
     )
-    outer_scores = {name: outer for (name, _), (outer, _, _) in zip(given, found, strict=True)}
-    inner_scores = {name: inner for (name, _), (_, inner, _) in zip(given, found, strict=True)}
+    outer_scores = {name: outer for (name, _), (outer, _, _) in zip(candidate_list, found, strict=True)}
+    inner_scores = {name: inner for (name, _), (_, inner, _) in zip(candidate_list, found, strict=True)}
     score = np.empty(len(labels))
     inner_score = np.empty((len(folds), len(labels)))
     chosen = []
@@ -158,7 +158,7 @@ def cross_validate(
         chosen.append(best)
         score[~train] = outer_scores[best][~train]
         inner_score[index] = inner_scores[best][index]
-    fits = len(given) * sum(1 + len(np.unique(own)) for own in inner_fold_of)
+    fits = len(candidate_list) * sum(1 + len(np.unique(own)) for own in inner_fold_of)
     return CrossValidated(score, inner_score, chosen, outer_scores, fits, sum(failed for _, _, failed in found))
 
 
@@ -234,9 +234,9 @@ def paper_protocol(candidates: Candidates, labels: Labels, *, seed: int = 0, don
         points = points_of(item[1])
         return auroc(fit_linear(points[train], labels[train])(points[test]), labels[test])
 
-    given = list(candidates)
-    areas = parallel_map(area, given, CPU, done)
-    found = {name: each for (name, _), each in zip(given, areas, strict=True)}
+    candidate_list = list(candidates)
+    areas = parallel_map(area, candidate_list, CPU, done)
+    found = {name: each for (name, _), each in zip(candidate_list, areas, strict=True)}
     best = max(found, key=lambda name: float(found[name].value))
     chosen = found[best]
     per_candidate = {name: float(one.value) for name, one in found.items()}

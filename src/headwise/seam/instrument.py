@@ -219,7 +219,7 @@ def position_index(positions: Positions, context: ForwardContext) -> Tensor:
     """(batch, n) long: indices of the chosen tokens in this pass, -1 where an example has no such token."""
     valid = context.valid
     if isinstance(positions, Tensor):
-        return _given(positions.to(valid.device), context)
+        return _explicit_index(positions.to(valid.device), context)
     if isinstance(positions, str):
         if positions not in ("first", "last"):
             raise DataError(f"positions {positions!r} differ in number between examples; name single tokens instead")
@@ -232,7 +232,7 @@ def position_index(positions: Positions, context: ForwardContext) -> Tensor:
     return torch.where((rank >= 0) & (rank < count), index, -1)
 
 
-def _given(index: Tensor, context: ForwardContext) -> Tensor:
+def _explicit_index(index: Tensor, context: ForwardContext) -> Tensor:
     batch, queries = context.valid.shape
     if context.cached:
         return torch.full_like(index, -1)

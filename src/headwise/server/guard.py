@@ -158,11 +158,11 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def sending(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            there = {name.lower() for name, _ in message.get("headers", [])}
+            header_names = {name.lower() for name, _ in message.get("headers", [])}
             new = [
                 (name.encode(), value.encode())
                 for name, value in SECURITY_HEADERS.items()
-                if name.encode() not in there
+                if name.encode() not in header_names
             ]
             message = {**message, "headers": [*message.get("headers", []), *new]}
         await send(message)

@@ -204,10 +204,10 @@ class _Build:
         if len(group) < 2 or present or needs & set(self._left):
             return False
         try:
-            job = session.prepare(group, {need: self._there()[need] for need in needs})
+            job = session.prepare(group, {need: self._open_atlas()[need] for need in needs})
         except HeadwiseError:  # refused again, with its message, when its turn comes
             return False
-        atlas = self._there()
+        atlas = self._open_atlas()
         if any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values()):
             return False
         try:
@@ -219,10 +219,10 @@ class _Build:
         return True
 
     def _make(self, session: EngineSession, name: str) -> None:
-        job = session.prepare([name], {need: self._there()[need] for need in all_studies()[name].depends_on})
-        atlas = self._there()  # only now: what is refused leaves no empty atlas behind
+        job = session.prepare([name], {need: self._open_atlas()[need] for need in all_studies()[name].depends_on})
+        atlas = self._open_atlas()  # only now: what is refused leaves no empty atlas behind
         _refuse_other_model(atlas, job.provenance)
-        if name not in self._redo and _is_there(atlas, job.provenance):
+        if name not in self._redo and _is_stored(atlas, job.provenance):
             atlas.location.clear(shard_prefix(job.provenance))  # left by a build that was killed when all was done
             self._listener.progress(name, job.examples, job.examples)
             return
@@ -232,11 +232,11 @@ class _Build:
             self._listener.ended(name)
         except (AtlasError, OSError):
             # another build of the same may have finished meanwhile, and taken the shards away
-            if _made(atlas, name) in (None, before) or not _is_there(atlas, job.provenance):
+            if _made(atlas, name) in (None, before) or not _is_stored(atlas, job.provenance):
                 raise
             atlas.location.clear(shard_prefix(job.provenance))
 
-    def _there(self) -> Atlas:
+    def _open_atlas(self) -> Atlas:
         self._atlas = self._atlas or Atlas.create(self._output)
         return self._atlas
 
@@ -272,7 +272,7 @@ def _made(atlas: Atlas, study: str) -> str | None:
     return atlas.provenance(study).created if study in atlas else None
 
 
-def _is_there(atlas: Atlas, wanted: Provenance) -> bool:
+def _is_stored(atlas: Atlas, wanted: Provenance) -> bool:
     """Whether the atlas holds this very map; a map of the same study with another origin is refused."""
     if wanted.study not in atlas:
         return False

@@ -242,10 +242,10 @@ def _short(cluster: Cluster, needs: MemoryNeeds, gpus: float) -> str:
 
 
 def _why_not(cluster: Cluster, gpus: float, cpus: float, memory: int) -> str:
-    most = max((node.gpus for node in cluster.nodes), default=0)
-    if gpus > most:
+    max_gpus = max((node.gpus for node in cluster.nodes), default=0)
+    if gpus > max_gpus:
         return (
-            f"A worker needs {gpus:g} GPUs of one node, and the largest node has {most:g}; use a smaller dtype, or larger "
+            f"A worker needs {gpus:g} GPUs of one node, and the largest node has {max_gpus:g}; use a smaller dtype, or larger "
             "GPUs."
         )
     largest = max((node.memory for node in cluster.nodes), default=0)

@@ -180,12 +180,12 @@ def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) 
     `load` takes in addition to the model.
     """
     only_weights = bool(studies) and all(all_studies()[name].weights_only for name in studies or ())
-    asked = {name: value for name, value in loading.items() if value not in (None, "auto", False)}
-    asked = {name: value for name, value in asked.items() if not only_weights or name not in SPREADING}
-    on_disk = set(asked) <= {"device", "revision", "trust_remote_code"}
+    explicit = {name: value for name, value in loading.items() if value not in (None, "auto", False)}
+    explicit = {name: value for name, value in explicit.items() if not only_weights or name not in SPREADING}
+    on_disk = set(explicit) <= {"device", "revision", "trust_remote_code"}
     if only_weights and on_disk and (model is None or isinstance(model, str | Path)):
         try:
-            stored = open_stored(model, **asked)
+            stored = open_stored(model, **explicit)
             HeadWeights(stored).check()
             return stored
         except ModelError:

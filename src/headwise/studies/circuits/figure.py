@@ -69,7 +69,7 @@ def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
         for key in _conditions(one)
     ]
     known = [curve for curve in curves if curve is not None]
-    most = max((float(np.max(curve.high)) for curve in known if curve.high is not None), default=1.0)
+    top = max((float(np.max(curve.high)) for curve in known if curve.high is not None), default=1.0)
     least = min((float(np.min(curve.low)) for curve in known if curve.low is not None), default=0.0)
     sizes = [float(size) for curve in known for size in curve.x]
     needed = " / ".join(_size(one["needed"].sel({CONDITION: key})) for key in _conditions(one))
@@ -78,7 +78,7 @@ def _task(one: xr.Dataset, task: str, unit: str) -> Curves:
         f"{one['label'].values}, {unit}",
         tuple(known),
         Axis(AXIS_LABELS[unit], low=0.8 * min(sizes, default=1.0), high=1.2 * max(sizes, default=2.0), log=True),
-        Axis("Share explained", low=max(-0.6, min(-0.1, least)), high=min(1.8, max(1.1, most + 0.05))),
+        Axis("Share explained", low=max(-0.6, min(-0.1, least)), high=min(1.8, max(1.1, top + 0.05))),
         subtitle=f"90 % at {needed}" if float(one.attrs.get("goal", 0.9)) == 0.9 else f"goal at {needed}",
         guides=(Guide("y", float(one.attrs.get("goal", 0.9))), Guide("y", 0.0)),
     )

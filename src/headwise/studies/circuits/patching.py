@@ -261,8 +261,8 @@ def head_effects(batch: TaskBatch, *, steps: int) -> Tensor:
         for layer, gradient in zip(streams.z, gradients, strict=True):
             product = (clean.z[layer] - corrupt.z[layer]).float() * gradient.float()
             found[:, layer, : product.shape[2]] += product.sum(dim=(1, 3)).cpu() / steps
-    there = torch.tensor([[head < layer.heads for head in range(card.heads)] for layer in card.per_layer])
-    return found.masked_fill(~there, torch.nan)
+    has_head = torch.tensor([[head < layer.heads for head in range(card.heads)] for layer in card.per_layer])
+    return found.masked_fill(~has_head, torch.nan)
 
 
 class _Gradients:

@@ -114,8 +114,8 @@ def _random(writer: Writer, dataset: xr.Dataset, unit: str) -> str:
             found.append(float(np.nanmax(shares)))
     if not found:
         return ""
-    most = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
-    return f"Random {unit}, up to the same number, explain at most {most} on any task."
+    largest = writer.percent(max(found), f"random {unit} most") if max(found) >= MIN_SHARE else "next to nothing"
+    return f"Random {unit}, up to the same number, explain at most {largest} on any task."
 
 
 def _ratios(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:

@@ -325,9 +325,9 @@ def _chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]) 
 
     def outcomes_of(name: str, functions: Sequence[str]) -> Bools:
         """(condition of this name, step of these functions)."""
-        there = (masked == name) & np.isin(of.astype(str), functions)
-        each = np.unique(condition[there])
-        return np.stack([right[there & (condition == one)] for one in each]) if len(each) else np.zeros((0, 0), bool)
+        in_cell = (masked == name) & np.isin(of.astype(str), functions)
+        each = np.unique(condition[in_cell])
+        return np.stack([right[in_cell & (condition == one)] for one in each]) if len(each) else np.zeros((0, 0), bool)
 
     def accuracy(name: str, functions: Sequence[str]) -> Interval:
         found = outcomes_of(name, functions)

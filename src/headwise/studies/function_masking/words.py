@@ -255,10 +255,10 @@ def _augmented(writer: Writer, data: MaskingAccessor, name: str) -> str:
     if not first or data.at("gain", name, first[0]) <= 0:
         return f"Augmenting by any of the amounts does not raise its accuracy from {zero}."
     alpha = listed(writer.number(amount, "constant") for amount in first)
-    most = "equally well" if len(first) > 1 else "best"
+    how_well = "equally well" if len(first) > 1 else "best"
     random = listed(_at(writer, data, "gain_over_random", name, amount) for amount in first)
     return (
-        f"Augmenting works {most} with alpha {alpha}: accuracy changes from {zero} by "
+        f"Augmenting works {how_well} with alpha {alpha}: accuracy changes from {zero} by "
         f"{_at(writer, data, 'gain', name, first[0])}, and compared with random directions by {random}."
     )
 

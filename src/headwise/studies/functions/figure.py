@@ -106,9 +106,9 @@ def worded(dataset: xr.Dataset) -> xr.Dataset | None:
     if "wording_by_layer" not in dataset:
         return None
     both = (np.isfinite(dataset[f"{name}_by_layer"].values).any(axis=1) for name in ("function", "wording"))
-    there = np.flatnonzero(np.logical_and(*both))
+    tested = np.flatnonzero(np.logical_and(*both))
     names = ["function_by_layer", "wording_by_layer", "first_word", "with_first_word", "without_first_word"]
-    return dataset[names].isel({FUNCTION: there}) if len(there) else None
+    return dataset[names].isel({FUNCTION: tested}) if len(tested) else None
 
 
 def columns_for(count: int) -> int:

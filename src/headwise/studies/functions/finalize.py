@@ -282,5 +282,5 @@ def _by_layer(data: ProbeData, rows: NDArray[np.int64], positive: Flags, seed: i
     both = [fold for fold in range(probes.folds) if 0 < positive[fold_of == fold].sum() < (fold_of == fold).sum()]
     areas = device_auroc(probes.out_of_fold(target), target, probes.fold_of, both)[:, 0].numpy()
     on_map = data.on_map(areas.astype(np.float64))
-    there = np.isfinite(on_map).any(axis=1)
-    return np.where(there, np.nansum(on_map, axis=1) / np.maximum(np.isfinite(on_map).sum(axis=1), 1), np.nan)
+    usable = np.isfinite(on_map).any(axis=1)
+    return np.where(usable, np.nansum(on_map, axis=1) / np.maximum(np.isfinite(on_map).sum(axis=1), 1), np.nan)

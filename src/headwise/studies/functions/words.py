@@ -244,12 +244,12 @@ def _depth(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     counts = data.dataset["chosen"].sel({FUNCTION: name}).sum(HEAD)
     layers = [int(layer) for layer in counts[LAYER].values[(counts == counts.max()).values]]
     if len(layers) > MAX_NAMED_LAYERS:
-        most = f"no layer stands out: {writer.count(len(layers), f'fullest of {name}')} tie"
+        fullest = f"no layer stands out: {writer.count(len(layers), f'fullest of {name}')} tie"
     else:
         peaks = listed(writer.number(layer, f"peak {layer} of {name}") for layer in layers)
         noun, verb = ("layer", "is") if len(layers) == 1 else ("layers", "are")
-        most = f"the {noun} with most of them {verb} {peaks}"
-    return f"Of these heads {early} are in the early, {middle} in the middle and {late} in the late third; {most}."
+        fullest = f"the {noun} with most of them {verb} {peaks}"
+    return f"Of these heads {early} are in the early, {middle} in the middle and {late} in the late third; {fullest}."
 
 
 def _significance(writer: Writer, data: FunctionsAccessor, name: str) -> str:
@@ -410,10 +410,10 @@ def _similarity(writer: Writer, data: FunctionsAccessor) -> str:
         return f"The correlation of the two maps over heads: {texts[0]}." if texts else ""
     (a, b, r), mean = pairs[-1], writer.fixed(sum(pair[2] for pair in pairs) / len(pairs), "mean-correlation")
     last = f"{a} and {b} ({writer.fixed(r, f'correlation of {a} | {b}')})"
-    most = ", ".join(texts[: len(pairs) - 1])
+    most_similar = ", ".join(texts[: len(pairs) - 1])
     return (
-        f"By correlation over heads the most similar maps are those of {most}; the least similar are those of {last}. The mean "
-        f"over all pairs is {mean}."
+        f"By correlation over heads the most similar maps are those of {most_similar}; the least similar are those of "
+        f"{last}. The mean over all pairs is {mean}."
     )
 
 

@@ -341,8 +341,8 @@ def names_of(dataset: xr.Dataset) -> list[str]:
 
 def all_heads(dataset: xr.Dataset) -> list[Head]:
     """The heads that the model has, layer by layer."""
-    there = dataset["value"].isel({CONDITION: 0}).sel({STATISTIC: "peak"}).transpose(LAYER, HEAD).notnull().values
-    return [(int(layer), int(head)) for layer, head in np.argwhere(there)]
+    measured = dataset["value"].isel({CONDITION: 0}).sel({STATISTIC: "peak"}).transpose(LAYER, HEAD).notnull().values
+    return [(int(layer), int(head)) for layer, head in np.argwhere(measured)]
 
 
 def chosen_heads(dataset: xr.Dataset, wanted: Iterable[str] | str) -> list[Head]:

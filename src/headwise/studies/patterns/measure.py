@@ -240,10 +240,10 @@ def whole_of(values: xr.DataArray, loss: xr.DataArray) -> xr.DataArray:
     """Features over all heads together, (condition, example, feature)."""
     heads = (LAYER, HEAD)
     diagonal, peaks = values.sel({STATISTIC: "diagonal"}), values.sel({STATISTIC: "off_diagonal"})
-    there = values.sel({STATISTIC: "peak"}).notnull()
+    measured = values.sel({STATISTIC: "peak"}).notnull()
     shares = {
-        "dominant": (diagonal > HALF).sum(heads) / there.sum(heads),
-        "peaked": (peaks > 0).sum(heads) / there.sum(heads),
+        "dominant": (diagonal > HALF).sum(heads) / measured.sum(heads),
+        "peaked": (peaks > 0).sum(heads) / measured.sum(heads),
     }
     means = {name: values.sel({STATISTIC: name}).mean(heads) for name in STATISTIC_INFO}
     found = [one.reset_coords(drop=True) for one in (shares | means | {"loss": loss}).values()]

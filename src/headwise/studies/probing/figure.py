@@ -332,7 +332,7 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
 def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     values, kinds = chosen["table_auroc"].values, [str(kind) for kind in chosen["kind"].values]
     order = sorted(range(len(values)), key=lambda row: (list(TABLE_KINDS).index(kinds[row]), -values[row]))
-    there = [kind for kind in TABLE_KINDS if kind in kinds]
+    shown_kinds = [kind for kind in TABLE_KINDS if kind in kinds]
     names = tuple(str(chosen[DETECTOR].values[row]) for row in order)
 
     def panel(key: str, title: str, ends: tuple[str, str, str], guide: float, axis: str) -> Intervals:
@@ -342,8 +342,8 @@ def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         bounds = (min(0.4, first), 1.0) if guide == CHANCE else (first, last)
         return Intervals(
             key=key, title=title, values=value, low=low, high=high, x=Axis(axis, low=float(bounds[0]), high=float(bounds[1])),
-            y=Axis("", names), groups=tuple(there.index(kinds[row]) for row in order),
-            categories=tuple(Category(kind, *TABLE_KINDS[kind]) for kind in there), guides=(Guide("x", guide),),
+            y=Axis("", names), groups=tuple(shown_kinds.index(kinds[row]) for row in order),
+            categories=tuple(Category(kind, *TABLE_KINDS[kind]) for kind in shown_kinds), guides=(Guide("x", guide),),
         )  # fmt: skip
 
     panels = [panel("table", "AUROC, all pairs", ("table_auroc", "table_low", "table_high"), CHANCE, "AUROC")]

@@ -286,9 +286,9 @@ def _compact(values: NDArray[Any]) -> NDArray[Any]:
 
 def _mean_over_examples(received: NDArray[np.float32]) -> NDArray[np.float32]:
     """(layer, token) over the examples that have a value."""
-    there = np.isfinite(received)
-    count = there.sum(axis=0)
-    mean = np.where(there, received, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
+    measured = np.isfinite(received)
+    count = measured.sum(axis=0)
+    mean = np.where(measured, received, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
     return np.where(count > 0, mean, np.nan).astype(np.float32)
 
 

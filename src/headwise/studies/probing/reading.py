@@ -199,7 +199,7 @@ def _half(values: NDArray[np.float32]) -> NDArray[Any]:
 
 def _mean_over_heads(received: NDArray[np.float32]) -> NDArray[np.float32]:
     """(example, layer, token): NaN where no head has a value."""
-    there = np.isfinite(received)
-    count = there.sum(axis=2)
-    total = np.where(there, received, 0.0).sum(axis=2)
+    measured = np.isfinite(received)
+    count = measured.sum(axis=2)
+    total = np.where(measured, received, 0.0).sum(axis=2)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)

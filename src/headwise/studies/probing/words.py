@@ -233,8 +233,12 @@ def _depth(writer: Writer, probing: ProbingAccessor) -> str:
 
 def _attended(writer: Writer, probing: ProbingAccessor) -> str:
     received, values = probing.map(variable="received").ravel(), probing.map().ravel()
-    there = np.isfinite(received) & np.isfinite(values)
-    rho = spearman(received[there], values[there]) if there.sum() >= MIN_CELLS_FOR_CORRELATION else math.nan
+    both_known = np.isfinite(received) & np.isfinite(values)
+    rho = (
+        spearman(received[both_known], values[both_known])
+        if both_known.sum() >= MIN_CELLS_FOR_CORRELATION
+        else math.nan
+    )
     if not math.isfinite(rho):
         return ""
     what = "hardly related" if abs(rho) < 0.2 else "positively related" if rho > 0 else "negatively related"

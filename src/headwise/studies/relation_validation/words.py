@@ -100,7 +100,7 @@ def _correlations(writer: Writer, dataset: xr.Dataset, reading: str) -> Iterator
 def _task(writer: Writer, dataset: xr.Dataset, name: str) -> str:
     one = dataset.sel({TASK: name})
     known = np.flatnonzero(np.isfinite(one["own"].values))
-    asked = writer.count(int(one["asked"]), f"asked {name}", "prompt")
+    prompts = writer.count(int(one["asked"]), f"asked {name}", "prompt")
     if not known.size:
         return f"{name}: no head has a score for it, so none was ablated."
     parts = []
@@ -119,7 +119,7 @@ def _task(writer: Writer, dataset: xr.Dataset, name: str) -> str:
     spill = (
         f", side effect {_ranged(writer, dataset, 'spill', name)}" if np.isfinite(_at(dataset, "spill", name)) else ""
     )
-    return f"{name}, {asked}: accuracy {listed(parts)}; effect {effect}{spill}."
+    return f"{name}, {prompts}: accuracy {listed(parts)}; effect {effect}{spill}."
 
 
 def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:

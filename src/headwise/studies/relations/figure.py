@@ -63,12 +63,12 @@ def _categories(dataset: xr.Dataset, beyond_null: bool) -> Figure:
     member, measured = _member(dataset, beyond_null), _measured(dataset)
     counts = member.sum(0)
     colours = _colours(names)
-    most = max(int(counts.max(initial=0)), 1)
+    max_count = max(int(counts.max(initial=0)), 1)
     every = np.where(counts == 1, 1 + member.argmax(0), np.where(counts > 1, len(names) + np.minimum(counts, 5) - 1, 0))
     legend = [Category("none", "Unclassified", NONE, "dot")]
     legend += [Category(name, _label(name), colours[name], "dot") for name in names]
     several = [Category(str(n), f"{NUMBERS[n - 2]} categories", SEVERAL[n - 2], "dot") for n in range(2, 6)]
-    shown = [one for one in several if int(one.key) <= max(4, most)][: max(len(names) - 1, 0)]
+    shown = [one for one in several if int(one.key) <= max(4, max_count)][: max(len(names) - 1, 0)]
     panels: list[Panel] = [
         _map(dataset, "all", "All Categories", every, (*legend, *several), measured, counts > 0),
         Legend("legend", (*legend[1:], *shown, legend[0], *_unmeasured(measured))),

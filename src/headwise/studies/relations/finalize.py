@@ -126,9 +126,9 @@ def _scores(named: xr.Dataset, pairs: TokenPairs) -> xr.Dataset:
 
 def _members(scores: xr.Dataset, category_of: Sequence[str], threshold: float) -> xr.Dataset:
     """Which categories each head belongs to: those of the relations with a score above the threshold."""
-    there = list(dict.fromkeys(category_of))
-    names = [name for name in CATEGORY_ORDER if name in there]
-    names += [name for name in there if name not in CATEGORY_ORDER]
+    categories = list(dict.fromkeys(category_of))
+    names = [name for name in CATEGORY_ORDER if name in categories]
+    names += [name for name in categories if name not in CATEGORY_ORDER]
     over = {sign: scores[sign] > np.float32(threshold) for sign in SIGNS}
     beyond = [over[sign] & (scores[sign] > scores[f"{sign}_null_high"]) for sign in SIGNS]
     kinds = {
@@ -149,7 +149,7 @@ def _best(scores: xr.Dataset, members: xr.Dataset, threshold: float) -> xr.Datas
     either = (members["member"] | members["member_suppression"]).transpose(LAYER, HEAD, CATEGORY).values
     labels = [str(name) for name in members[CATEGORY].values]
     words = [
-        ", ".join(label for label, there in zip(labels, row, strict=True) if there)
+        ", ".join(label for label, belongs in zip(labels, row, strict=True) if belongs)
         for row in either.reshape(-1, len(labels))
     ]
     both = np.concatenate([scores[sign].transpose(RELATION, LAYER, HEAD).values for sign in SIGNS])

@@ -39,12 +39,12 @@ MIN_QUESTIONS = 5  # for an interval to be drawn
 
 def figure(dataset: xr.Dataset) -> Figure:
     """Strategies, strategies by type of error, and the probes of types."""
-    there = [str(name) for name in dataset[ERROR_TYPE].values if _size(dataset, str(name))]
+    types_present = [str(name) for name in dataset[ERROR_TYPE].values if _size(dataset, str(name))]
     panels: list[Panel] = [_overall(dataset)]
-    many = [name for name in there if _size(dataset, name) >= MIN_QUESTIONS]
+    many = [name for name in types_present if _size(dataset, name) >= MIN_QUESTIONS]
     if many:
         panels.append(_by_type(dataset, many))
-    known = [name for name in there if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
+    known = [name for name in types_present if np.isfinite(dataset["type_auroc"].sel({ERROR_TYPE: name}))]
     if known:
         panels.append(_probes(dataset, known))
     return Figure(

@@ -31,11 +31,11 @@ INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
 
 
 def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
-    asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
+    questions = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
     draws = writer.count(dataset.sizes[DRAW], "samples", "time")
     yield (
-        f"{model_in(dataset)} was asked {asked}, {draws} each with tokens sampled at random; types of errors are defined by "
-        "how its answers differ, and a probe chooses among them."
+        f"{model_in(dataset)} was asked {questions}, {draws} each with tokens sampled at random; types of errors are defined "
+        "by how its answers differ, and a probe chooses among them."
     )
     layer = writer.count(int(dataset.attrs["layer"]), "layer")
     yield (

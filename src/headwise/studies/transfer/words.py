@@ -33,8 +33,8 @@ def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
             strict=True,
         )
     ]
-    asked = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
-    yield f"{model_in(dataset)} was asked {asked} of {writer.count(len(sets), 'sets', 'set')}: {listed(sets)}."
+    questions = writer.count(dataset.sizes[EXAMPLE], "questions", "question")
+    yield f"{model_in(dataset)} was asked {questions} of {writer.count(len(sets), 'sets', 'set')}: {listed(sets)}."
     yield (
         "Detectors of wrong answers were fitted on each set and tested on every other; on their own set they were "
         "cross-validated."
