@@ -94,12 +94,12 @@ def test_only_chosen_tokens_are_kept(family):
     most = []
 
     def look(call: Any) -> None:
-        most.extend(kept.untyped_storage().nbytes() for kept in sites._found.values())
+        most.extend(kept.untyped_storage().nbytes() for kept in sites._captured.values())
 
     with torch.no_grad(), observe(tiny(family), sites, Call(look)):
         tiny(family)(input_ids=torch.stack([ROWS[0]] * 3))
     assert max(most) == 3 * 2 * 48 * 4  # examples x tokens x width x float32
-    assert sites._found == {}
+    assert sites._captured == {}
 
 
 def test_names_of_sites():

@@ -12,7 +12,7 @@ from synthetic.functions import functions_dataset
 import headwise as hw
 from headwise.atlas import Provenance
 from headwise.core.errors import AtlasError
-from headwise.studies.building import _is_there
+from headwise.studies.building import _is_stored
 from headwise.studies.registry import dataset_spec
 
 
@@ -45,4 +45,4 @@ def test_a_map_of_an_older_version_is_not_taken_for_one_of_today(tmp_path, monke
     now = Provenance.from_attrs(maps.attrs)
     atlas.add("functions", maps.assign_attrs(replace(now, study_version=2).to_attrs()))
     with pytest.raises(AtlasError, match=r"\(study version: 2 against 3\).*--redo functions"):
-        _is_there(atlas, now)
+        _is_stored(atlas, now)

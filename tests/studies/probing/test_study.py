@@ -453,7 +453,7 @@ def test_no_reading_is_a_view_of_a_whole_sequence(model: Model) -> None:
 
     class Weighed(Activations):
         def on_forward_end(self, context: ForwardContext) -> None:
-            held.append(sum(found.untyped_storage().nbytes() for found in self._found.values()))
+            held.append(sum(found.untyped_storage().nbytes() for found in self._captured.values()))
             super().on_forward_end(context)
 
     for tokens in LENGTHS:
