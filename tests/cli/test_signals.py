@@ -1,11 +1,15 @@
 """SIGTERM and Ctrl-C end a command, even if Python drops the exception inside a finaliser."""
 
+import builtins
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+from headwise import cli
 from headwise.cli.main import unwind_on_sigterm
 
 CODE = """
@@ -39,3 +43,23 @@ def test_the_previous_handler_is_restored():
     with unwind_on_sigterm():
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_is_one_sentence(monkeypatch, capsys):
+    ordinary = builtins.__import__
+
+    def interrupted(name, *rest):
+        if name == "headwise.cli.main":
+            raise KeyboardInterrupt
+        return ordinary(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        cli.run()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "headwise: interrupted before anything was done; run the same command again.\n"
+
+
+def test_the_installed_command_is_the_guarded_one():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"]["headwise"] == "headwise.cli:run"

@@ -233,6 +233,28 @@ class TestFiles:
         with pytest.raises(AtlasError, match="is damaged"):
             Detector.load(saved)
 
+    @pytest.mark.parametrize(
+        ("about", "words"),
+        [
+            ({"k": 10**9}, r"Expected `int` <= 100000 - at `\$\.k`"),
+            ({"k": "many"}, r"at `\$\.k`"),
+            ({"folds": 10**12}, r"at `\$\.folds`"),
+            ({"seen": {"features": [1]}}, r"at `\$\.seen"),
+            ({"seen": {"features": ["low", "high"]}}, r"at `\$\.seen"),
+        ],
+    )
+    def test_sizes_that_no_detector_has(self, saved, about, words):
+        self.spoil(saved, about=about)
+        with pytest.raises(AtlasError, match=rf"is damaged: .*{words}.*; fit the detector again") as refused:
+            Detector.load(saved)
+        assert len(str(refused.value)) < 1000
+
+    def test_what_is_not_a_number(self, saved):
+        path = saved.with_suffix(".json")
+        path.write_text(path.read_text().replace('"slope": ', '"slope": NaN, "was": '))
+        with pytest.raises(AtlasError, match="is damaged: Out of range float values are not JSON compliant; fit the detector again"):
+            Detector.load(saved)
+
     def test_not_json_and_not_there(self, saved, tmp_path):
         saved.with_suffix(".json").write_text("{")
         with pytest.raises(AtlasError, match="it is not JSON"):

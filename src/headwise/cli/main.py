@@ -21,6 +21,7 @@ from typing import Any
 import typer
 
 from headwise import __version__
+from headwise.cli import INTERRUPTED
 from headwise.cli.answers import answers
 from headwise.cli.build import build
 from headwise.cli.check import check
@@ -152,7 +153,7 @@ _REFUSALS = (
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT,
     errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 )  # fmt: skip
-INTERRUPTED, TERMINATED = 130, 143  # exit codes: Ctrl-C, and SIGTERM (as sent by a job scheduler)
+TERMINATED = 143  # exit code: SIGTERM (as sent by a job scheduler)
 RESEND_DELAY_S = 0.05
 
 
