@@ -252,7 +252,9 @@ class TestFiles:
     def test_what_is_not_a_number(self, saved):
         path = saved.with_suffix(".json")
         path.write_text(path.read_text().replace('"slope": ', '"slope": NaN, "was": '))
-        with pytest.raises(AtlasError, match="is damaged: Out of range float values are not JSON compliant; fit the detector again"):
+        with pytest.raises(
+            AtlasError, match="is damaged: Out of range float values are not JSON compliant; fit the detector again"
+        ):
             Detector.load(saved)
 
     def test_not_json_and_not_there(self, saved, tmp_path):
