@@ -37,7 +37,7 @@ sys.dont_write_bytecode = True  # the cases may write nowhere
 FAST = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a disk in memory, for thousands of small files
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 GRAMMARS = {**FILES, **CALLERS}
-TURN = 2.0, 200  # seconds, and cases, of a grammar before the next one's turn
+TURN = 2.0  # seconds of a grammar before the next one's turn
 WITHOUT_NEWS = 3 * PATIENCE  # seconds after which a child is given up
 
 
@@ -132,10 +132,8 @@ def _child(scene: Scene, names: list[str], first: dict[str, int], seed: int, end
         numbers = {name: first.get(name, 0) for name in names}
         while time.monotonic() < end:
             for name in names:
-                over = min(time.monotonic() + TURN[0], end)
-                for _ in range(TURN[1]):
-                    if time.monotonic() > over:
-                        break
+                over = min(time.monotonic() + TURN, end)
+                while time.monotonic() < over:
                     _tell(writer, {"what": "start", "grammar": name, "number": numbers[name]})
                     finding, outcome = try_case(name, GRAMMARS[name], scene, numbers[name], seed)
                     numbers[name] += 1

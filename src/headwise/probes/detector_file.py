@@ -49,12 +49,12 @@ class _Calibration(msgspec.Struct):
 
 
 class _About(msgspec.Struct):
-    """What is read of it; code that fits a detector may add more."""
+    """What is read of it, where it is there; code that fits a detector may add more."""
 
-    folds: Annotated[int, msgspec.Meta(ge=2, le=1000)] | None = None
-    seed: Count | None = None
-    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_K)] | None = None
-    seen: dict[str, tuple[Finite, Finite]] | None = None
+    folds: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 2
+    seed: Count = 0
+    k: Annotated[int, msgspec.Meta(ge=1, le=MAX_K)] = 1
+    seen: dict[str, tuple[Finite, Finite]] = {}
 
 
 class _Document(msgspec.Struct):
