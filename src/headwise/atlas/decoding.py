@@ -140,7 +140,7 @@ def check_node(path: str, node: object) -> GroupNode | ArrayNode:
     what = f"variable {name!r}" if "/" in path else "the study"
     is_array = isinstance(node, dict) and node.get("node_type") == "array"
     try:
-        found: GroupNode | ArrayNode = convert(node, ArrayNode if is_array else GroupNode)
+        found = convert(node, ArrayNode) if is_array else convert(node, GroupNode)
     except ValueError as cause:
         raise RefusedError(f"{what} is not stored as Headwise stores it ({_shown(cause)})") from cause
     if isinstance(found, ArrayNode):

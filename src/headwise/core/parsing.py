@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
 
@@ -35,7 +35,11 @@ Finite = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def parse(content: bytes | str, kind: type[T] | Any) -> T:
+@overload
+def parse(content: bytes | str, kind: type[T]) -> T: ...
+@overload
+def parse(content: bytes | str, kind: Any) -> Any: ...  # a union, an annotated type
+def parse(content: bytes | str, kind: Any) -> Any:
     """The JSON text as a value of that type; ValueError, of one line, if it is none.
 
     >>> parse('{"a": [1, 2]}', dict[str, list[int]])
@@ -53,10 +57,14 @@ def parse(content: bytes | str, kind: type[T] | Any) -> T:
     return convert(found, kind)
 
 
-def convert(value: object, kind: type[T] | Any) -> T:
+@overload
+def convert(value: object, kind: type[T]) -> T: ...
+@overload
+def convert(value: object, kind: Any) -> Any: ...
+def convert(value: object, kind: Any) -> Any:
     """A value made of plain lists, mappings and scalars as that type; ValueError if it is none."""
     try:
-        found: T = msgspec.convert(value, kind)
+        found = msgspec.convert(value, kind)
     except msgspec.ValidationError as cause:
         raise ValueError(" ".join(str(cause).split())[:300]) from cause  # it may quote a foreign name
     except RecursionError as cause:
@@ -64,7 +72,7 @@ def convert(value: object, kind: type[T] | Any) -> T:
     return found
 
 
-def parse_attribute(attrs: Mapping[Any, Any], name: str, kind: type[T] | Any, default: str | None = None) -> T:
+def parse_attribute(attrs: Mapping[Any, Any], name: str, kind: type[T], default: str | None = None) -> T:
     """An attribute of a Dataset that holds JSON text, as that type; AtlasError if it is none.
 
     >>> parse_attribute({"counts": '{"wrong": 3}'}, "counts", dict[str, int])
@@ -72,7 +80,7 @@ def parse_attribute(attrs: Mapping[Any, Any], name: str, kind: type[T] | Any, de
     """
     text = attrs.get(name, default)
     try:
-        found: T = parse(convert(text, str), kind)
+        found = parse(convert(text, str), kind)
     except ValueError as cause:
         raise AtlasError(
             f"The attribute {name!r} is not one Headwise wrote ({cause}); build that study again, or get another copy."

@@ -327,5 +327,5 @@ def _numeric(value: Cell, where: str) -> bool:
     return found
 
 
-def _empty(value: Cells) -> bool:
+def _empty(value: object) -> bool:
     return value is None or value == "" or value == [] or value != value

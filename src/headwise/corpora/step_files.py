@@ -100,7 +100,8 @@ def packaged_steps() -> Steps:
     def step(line: str) -> Step:
         row: PackagedStep = parse(line, PackagedStep)
         several = {"answers": tuple(row["answers"]), "earlier": tuple(row["earlier"])}
-        return Step(**{**row, "answer": row["answers"][0], **several})
+        fields: dict[str, Any] = {**row, "answer": row["answers"][0], **several}
+        return Step(**fields)
 
     return Steps("packaged steps", tuple(map(step, lines)))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -19,7 +18,7 @@ import xarray as xr
 from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS, parse_head
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import grid_of, model_of, size_of
+from headwise.describe.phrases import Accessor, grid_of, model_of, size_of
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.head_maps import NamedMap
 from headwise.figures.provenance import provenance_of
@@ -34,13 +33,11 @@ MAX_RANKED = 6  # heads of another study whose rank is given
 HEAD_NAME = re.compile(r"\bL\d+H\d+\b")
 
 
-class CausalAccessor:
+class CausalAccessor(Accessor):
     """The maps of mean ablation by class of tokens, (layer, head)."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
-        self.dataset = dataset
-        self.origin: dict[str, Any] = provenance_of(dataset)
-        self.layers, self.heads = ([int(name) for name in dataset[dim].values] for dim in (LAYER, HEAD))
+        super().__init__(dataset)
         self.classes = [str(name) for name in dataset[TOKEN_CLASS].values if self.map(str(name)).notnull().any()]
         self.own = [name for name in self.classes if name != ALL]
         self.checked = dataset["checked"].transpose(LAYER, HEAD).values
