@@ -36,7 +36,7 @@ class Narrative(Generic[Read]):
         writer = Writer(f"{dataset.attrs.get('title') or self.title}: {model_in(dataset)}")
         for section, parts in zip(SECTIONS, self.parts, strict=True):
             for part in parts if isinstance(parts, tuple) else (parts,):
-                entries = part(writer, read) or ()
+                entries = part(writer, read)
                 for entry in (entries,) if isinstance(entries, str) else entries:
                     writer.add(section, entry)
         return writer.finish(self.headline(writer, read))

@@ -10,6 +10,7 @@ causal rank in their layer, and how many of them are needed more than heads of t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -65,46 +66,37 @@ class CausalAccessor(Accessor):
         return int(((self.map(key, "q") < MAX_Q) & (self.map(key) < 0)).sum())
 
 
-def _add_overview(writer: Writer, one: CausalAccessor) -> None:
+def _overview(writer: Writer, one: CausalAccessor) -> Iterator[str]:
     prompts = writer.count(int(one.dataset.attrs["prompts"]), "prompts", "prompt")
     length = writer.count(int(one.dataset.attrs["prompt_tokens"]), "prompt_tokens", "token")
     tokens = writer.count(int(one.dataset["tokens"].sel({TOKEN_CLASS: "all"})), "tokens all", "predicted token")
     what = "head" if one.dataset.attrs["unit"] == "head" else "group of heads that share keys"
-    writer.add(
-        "overview",
+    yield (
         f"What {model_of(one)} ({size_of(writer, one)}) loses without each {what}: the rise of the next-token loss on "
-        f"{prompts} of {length} ({tokens}), in nats per token, when its output is replaced by its mean over texts.",
+        f"{prompts} of {length} ({tokens}), in nats per token, when its output is replaced by its mean over texts."
     )
     if int(one.dataset.attrs["questions"]):
         asked = writer.count(int(one.dataset.attrs["questions"]), "questions", "question")
-        writer.add(
-            "overview",
-            f"On {asked}, shown as plain text, the rise is that of -log P(gold answer), per token of the answer.",
-        )
+        yield f"On {asked}, shown as plain text, the rise is that of -log P(gold answer), per token of the answer."
     exact, total = writer.count(one.exact, "exact"), writer.count(one.total, "total", "head")
     if one.exact < one.total:
-        writer.add(
-            "overview",
+        yield (
             f"{exact} of {total} were ablated one at a time; the others have a second-order attribution, corrected by what "
-            "exact ablation gave for heads chosen at random.",
+            "exact ablation gave for heads chosen at random."
         )
     else:
-        writer.add("overview", f"All {total} were ablated one at a time.")
+        yield f"All {total} were ablated one at a time."
 
 
-def _add_axes(writer: Writer, one: CausalAccessor) -> None:
-    writer.add(
-        "axes", f"{grid_of(writer, one.layers, one.heads)}. All maps share one colour scale; red is a rise of the loss."
-    )
-    writer.add(
-        "axes", "Ranges in brackets are 95 % intervals over prompts and, for corrected heads, over the error of that."
-    )
+def _axes(writer: Writer, one: CausalAccessor) -> Iterator[str]:
+    yield f"{grid_of(writer, one.layers, one.heads)}. All maps share one colour scale; red is a rise of the loss."
+    yield "Ranges in brackets are 95 % intervals over prompts and, for corrected heads, over the error of that."
     for key in one.classes:
         text = narrator.value_range(writer, one.named(key))
-        writer.add("axes", f"{text[0].upper()}{text[1:]}")
+        yield f"{text[0].upper()}{text[1:]}"
 
 
-def _add_details(writer: Writer, one: CausalAccessor) -> None:
+def _details(writer: Writer, one: CausalAccessor) -> Iterator[str]:
     """One entry per class: how well the model predicts it, and which heads it needs."""
     for key in one.classes:
         values = one.dataset.sel({TOKEN_CLASS: key})
@@ -115,28 +107,23 @@ def _add_details(writer: Writer, one: CausalAccessor) -> None:
         needed = writer.count(one.needed(key), f"needed {key}", "head")
         harmful = one.harmful(key)
         more = f", and it falls without {writer.count(harmful, f'harmful {key}', 'head')}" if harmful else ""
-        writer.add(
-            "detail",
-            f"{intro}: the loss rises without {needed} at q < 0.05{more}. {narrator.strongest_heads(writer, one.named(key))}.",
-        )
+        yield f"{intro}: the loss rises without {needed} at q < 0.05{more}. {narrator.strongest_heads(writer, one.named(key))}."
 
 
-def _add_observations(writer: Writer, one: CausalAccessor) -> None:
-    writer.add("observations", _matched(writer, one))
-    writer.add("observations", _specialised(writer, one))
+def _observations(writer: Writer, one: CausalAccessor) -> Iterator[str]:
+    yield _matched(writer, one)
+    yield _specialised(writer, one)
     every = [one.named(key) for key in one.classes]
     part = maps.concentration(one.map("all").clip(min=0), top=narrator.TOP_SHARE)
     if part is not None and one.total >= narrator.MIN_HEADS:
-        writer.add(
-            "observations",
+        yield (
             f"{writer.percent(narrator.TOP_SHARE, 'constant')} of the heads ({writer.count(part.heads, 'top-heads all')}) have "
             f"{writer.percent(part.share, 'top-share all')} of the sum of all rises (Gini coefficient "
-            f"{writer.fixed(part.gini, 'gini all')}).",
+            f"{writer.fixed(part.gini, 'gini all')})."
         )
-    for entry in narrator.depth_trends(writer, every[:1]):
-        writer.add("observations", f"{entry[0].upper()}{entry[1:]}")
-    writer.add("observations", _resampled(writer, one))
-    writer.add("observations", _agreement(writer, one))
+    yield from (f"{entry[0].upper()}{entry[1:]}" for entry in narrator.depth_trends(writer, every[:1]))
+    yield _resampled(writer, one)
+    yield _agreement(writer, one)
 
 
 def _matched(writer: Writer, one: CausalAccessor) -> str:
@@ -211,32 +198,27 @@ def _or_infinite(value: float) -> float:
     return value if np.isfinite(value) else float("inf")
 
 
-def _add_caveats(writer: Writer, one: CausalAccessor) -> None:
+def _caveats(writer: Writer, one: CausalAccessor) -> Iterator[str]:
     if one.exact < one.total:
         rest = writer.count(one.total - one.exact, "corrected", "head")
         error = one.number("error")
         missed = f" (over the random heads it misses {writer.fixed(error, 'error all')} of their standard deviation)"
-        writer.add(
-            "caveats",
+        yield (
             f"The numbers of {rest} are corrected attributions, an approximation{missed if np.isfinite(error) else ''}: "
-            "--set causal.exact=all ablates every head.",
+            "--set causal.exact=all ablates every head."
         )
         if not one.number("agreement_random") >= GOOD_AGREEMENT:
-            writer.add(
-                "caveats",
+            yield (
                 f"The rank correlation of attribution and exact ablation is below {writer.fixed(GOOD_AGREEMENT, 'constant')}: "
-                "for this model, read only the heads that were ablated.",
+                "for this model, read only the heads that were ablated."
             )
-    writer.add(
-        "caveats",
+    yield (
         "Heads are ablated one at a time: a head whose work others take over shows no effect, and effects of several heads do "
-        "not add up. Mean outputs occur on no text, so a part of the rise may come from that.",
+        "not add up. Mean outputs occur on no text, so a part of the rise may come from that."
     )
     rare = [key for key in one.own if float(one.dataset["tokens"].sel({TOKEN_CLASS: key})) < 100]
     if rare:
-        writer.add(
-            "caveats", f"Fewer than {writer.count(100, 'constant')} tokens: {listed(one.label(key) for key in rare)}."
-        )
+        yield f"Fewer than {writer.count(100, 'constant')} tokens: {listed(one.label(key) for key in rare)}."
 
 
 def _headline(writer: Writer, one: CausalAccessor) -> str:
@@ -252,7 +234,7 @@ def _headline(writer: Writer, one: CausalAccessor) -> str:
 describe = Narrative(
     "What the model loses without each head",
     CausalAccessor,
-    (_add_overview, _add_axes, _add_details, _add_observations, _add_caveats),
+    (_overview, _axes, _details, _observations, _caveats),
     _headline,
 )
 
