@@ -56,9 +56,8 @@ from headwise.live.pooled_maps import (
     head_window,
     segment_starts,
 )
-from headwise.live.requests import PromptRun, RunHistory, continuation, run_result
+from headwise.live.requests import AtlasScorers, PromptRun, RunHistory, continuation, run_result
 from headwise.live.response_schemas import AnswerScore, ControlEffect, MapWindow, RunResult, WhatIfResult, pack_array
-from headwise.live.scoring import AtlasScorers
 from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
 from headwise.studies.decoding import Ids
