@@ -73,7 +73,8 @@ def command_lines(dice: Random, scene: Scene, folder: Path) -> Act:
         words.append("./nowhere")  # never the default model, which takes long
 
     def do() -> Outcome:
-        with mock.patch("headwise.server.run"), mock.patch("headwise.server.serving.run"):  # it would serve for ever
+        serving = [mock.patch(name) for name in ("headwise.server.run", "headwise.server.serving.run")]  # for ever
+        with serving[0], serving[1], mock.patch("headwise.cli.serve._session"):  # it would load in the background
             return command(*words, stdin=dice.choice(("", "{}\n", odd_text(dice))))
 
     return Act(f"headwise {words!r}", do, codes=(0, 1, 2) if verb in ("check", "plan") else (0, 2), speech=False)
