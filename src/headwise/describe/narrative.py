@@ -18,7 +18,7 @@ from headwise.describe.phrases import model_in
 from headwise.describe.writer import SECTIONS, Description, Writer
 
 Read = TypeVar("Read")
-Part = Callable[[Writer, Read], str | Iterable[str] | None]  # entries, or None where it added them itself
+Part = Callable[[Writer, Read], str | Iterable[str]]
 
 
 @dataclass(frozen=True)
