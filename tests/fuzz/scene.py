@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
+import weakref
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -191,6 +193,7 @@ class Served:
 
     def __init__(self, app: Any) -> None:
         self.app, self.loop = app, asyncio.new_event_loop()
+        weakref.finalize(self, self.loop.close)
 
     def ask(
         self,
@@ -226,5 +229,17 @@ class Served:
             else:
                 answer.body += message.get("body", b"")
 
-        self.loop.run_until_complete(self.app(scope, receive, send))
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self.loop.run_until_complete(self.app(scope, receive, send))
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)  # of its own: Playwright leaves a loop running in the tests'
+        thread.start()
+        thread.join()
+        if raised:
+            raise raised[0]
         return answer

@@ -236,6 +236,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("about", "words"),
         [
+            ({"k": 0}, r"Expected `int` >= 1 - at `\$\.k`"),
             ({"k": 10**9}, r"Expected `int` <= 100000 - at `\$\.k`"),
             ({"k": "many"}, r"at `\$\.k`"),
             ({"folds": 10**12}, r"at `\$\.folds`"),

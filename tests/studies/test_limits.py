@@ -1,13 +1,10 @@
 """Counts that no build could finish, and seeds and rates that are none, are refused before anything is measured."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from headwise.core.errors import AtlasError, StudyError
+from headwise.core.errors import StudyError
 from headwise.studies.profile.spec import ProfileOptions
 from headwise.studies.registry import studies
-from headwise.studies.spectral.scoring import _number_of_eigenvalues
 
 
 def test_a_count_that_would_not_end_is_refused():
@@ -22,10 +19,3 @@ def test_seeds_are_whole_numbers(seed):
     for options in with_seed:
         with pytest.raises(StudyError, match="seed must be a whole number from 0"):
             options(seed=seed)
-
-
-@pytest.mark.parametrize("k", [10**9, 0, -1, "many", 2.5, None])
-def test_a_detector_asks_for_no_more_eigenvalues_than_there_are(k):
-    with pytest.raises(AtlasError, match="fit it again"):
-        _number_of_eigenvalues(SimpleNamespace(about_={"k": k}))
-    assert _number_of_eigenvalues(SimpleNamespace(about_={"k": 50})) == 50

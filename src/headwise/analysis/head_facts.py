@@ -88,7 +88,7 @@ class HeadReport:
         >>> known.values["profile"][3].label, known.values["profile"][3].rank, known.values["profile"][3].n_heads
         ('Previous token', 1, 36)
         >>> sorted(known.missing)[:2]
-        ['circuits', 'functions']
+        ['causal', 'circuits']
     """
 
     name: str
