@@ -133,6 +133,7 @@ def serve() -> None:
 
     for name in HEAVY:
         import_module(name)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores Ctrl-C
     os.fsync = lambda handle: None  # a killed process loses nothing that it wrote; only a power cut would
     warm_up()
     for line in sys.stdin:
