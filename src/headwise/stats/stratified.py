@@ -18,9 +18,9 @@ stratum with a single class contributes nothing. With one stratum it is the Mann
 
 with DeLong's interval (``auroc``) stratum by stratum. An answer's placement is the share of the other class that it is ordered
 correctly against; with one answer in a class, the variance of placements cannot be estimated within the stratum. Strata with
-fewer than `MIN_FOR_OWN_CENTRE` answers of a class are therefore centred on A instead of A_s, and their variance is multiplied
-by (N_s + 1) / (N_s + 4), which corrects the bias exactly when A = 1/2. On normal data (1,500 draws; 60 strata of 2 to 14
-answers, or 150 of 3; A from .5 to .8) the interval covers the truth in 94 to 96 %.
+fewer than `MIN_PER_CLASS_FOR_OWN_AUROC` answers of a class are therefore centred on A instead of A_s, and their variance is
+multiplied by (N_s + 1) / (N_s + 4), which corrects the bias exactly when A = 1/2. On normal data (1,500 draws; 60 strata of 2
+to 14 answers, or 150 of 3; A from .5 to .8) the interval covers the truth in 94 to 96 %.
 
 NaN leaves an answer out of that cell. A cell with fewer than `MIN_PER_CELL` answers of a class in strata that have both is
 NaN. Cost: three sorts per cell and stratum; 500 answers x 3,240 cells in about a second. Strata must be made without
@@ -49,7 +49,7 @@ __all__ = ["auroc_within", "informative", "significant_shares", "stratified_scor
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MIN_FOR_OWN_CENTRE = 10  # answers of each class with which placements are centred on the stratum's own AUROC
+MIN_PER_CLASS_FOR_OWN_AUROC = 10  # answers of each class with which placements are centred on the stratum's own AUROC
 
 _DEFINITIONS = {
     "p": "two-sided van Elteren test, wrong against right answers of the same stratum",
@@ -232,7 +232,7 @@ def _area(
         placements[rows[~here]] = 1 - (ranks[~here] - rankdata(part[~here], axis=0)) / here.sum()
         areas[stratum] = above.mean(axis=0)
     value = np.tensordot(pairs, areas, axes=1) / pairs.sum()
-    own = np.minimum(n_wrong, size - n_wrong) >= MIN_FOR_OWN_CENTRE
+    own = np.minimum(n_wrong, size - n_wrong) >= MIN_PER_CLASS_FOR_OWN_AUROC
     n_class = np.where(wrong, n_wrong[strata], (size - n_wrong)[strata])
     scale = np.where(own[strata], 1 / np.sqrt(n_class * np.maximum(n_class - 1, 1)), 1 / n_class)
     scale = scale * np.where(own, 1.0, np.sqrt((size + 1) / (size + 4)))[strata] * weight[strata]
