@@ -1,4 +1,4 @@
-"""The AUROC table of docs/studies/spectral.md: one row a detector, one column an atlas.
+"""The AUROC table of docs/studies/spectral.md: one row per detector, one column per atlas.
 
     python scripts/auroc_table.py packaged=demo/atlas TriviaQA=atlases/triviaqa ...
 
