@@ -31,7 +31,8 @@ def test_a_port_in_use_is_told_before_anything_is_loaded():
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "words"), [("203.0.113.7", 0, "cannot listen"), ("127.0.0.1", 99999, "is not a port")]
+    ("host", "port", "words"),
+    [("203.0.113.7", 0, "cannot listen"), ("\x9b31m", 0, "cannot listen"), ("127.0.0.1", 99999, "is not a port")],
 )
 def test_what_cannot_be_bound_is_told(host, port, words):
     with pytest.raises(DataError, match=words):

@@ -50,7 +50,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError, UnicodeError) as error:  # the last two: no encoding makes it a host name
         bound.close()
         raise DataError(_bind_error(host, port, error)) from error
     return bound
@@ -122,7 +122,7 @@ class ExplorerServer(uvicorn.Server):
                 signal.signal(one, handler)
 
 
-def _bind_error(host: str, port: int, error: OSError | OverflowError) -> str:
+def _bind_error(host: str, port: int, error: Exception) -> str:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
         return f"port {port} is in use on {host}; choose another with --port, such as --port {_next(port)}"
@@ -130,7 +130,8 @@ def _bind_error(host: str, port: int, error: OSError | OverflowError) -> str:
         return f"port {port} needs administrator rights; choose one above 1023 with --port"
     if isinstance(error, OverflowError):
         return f"{port} is not a port; choose one from 1024 to 65535 with --port"
-    return f"the server cannot listen on {host}: {error.strerror or error}; choose an address of this machine"
+    why = getattr(error, "strerror", None) or error
+    return f"the server cannot listen on {host}: {why}; choose an address of this machine"
 
 
 def _next(port: int) -> int:
