@@ -9,8 +9,9 @@ from families import FAMILIES, padded, texts, tiny
 from watchers import Call
 
 from headwise.core.errors import DataError, SeamError
-from headwise.instruments import Activations
+from headwise.instruments import Activations, HeadOutputs
 from headwise.instruments.activations import SITES
+from headwise.instruments.readings import HostCopy
 from headwise.seam import observe
 
 ROWS = texts(12, 8)
@@ -108,3 +109,23 @@ def test_names_of_sites():
     assert Activations("mlp_in").sites == ("mlp_in",)
     with pytest.raises(SeamError, match="Activations has no readings yet"):
         Activations().result()
+
+
+def test_half_precision_is_the_rounded_value_and_larger_ones_are_scaled():
+    """An example beyond the range of half precision keeps its relative precision, and comes back in single."""
+    model, batch = tiny("llama"), padded(ROWS, "right")
+    found = {}
+    for half in (False, True):
+        instruments = Activations(("residual",), [0, 10], half=half), HeadOutputs([0, 10], half=half)
+        with torch.no_grad(), observe(model, *instruments) as seen:
+            model(**batch)
+        found[half] = seen["activations"].activation.values, seen["outputs"].z.values
+    for whole, rounded in zip(found[False], found[True], strict=True):
+        assert rounded.dtype == np.float16 and np.isnan(whole[1]).any()
+        np.testing.assert_array_equal(rounded, whole.astype(np.float16))
+    copy, large = HostCopy(), torch.tensor([[1.0, 3e5, np.nan, np.inf], [0.1, -2.0, 0.0, 1e-3]])
+    read = copy.start(large, half=True)
+    copy.wait()
+    assert read().dtype == torch.float32
+    np.testing.assert_allclose(read()[0], large[0], rtol=5e-4)
+    np.testing.assert_array_equal(read()[1], large[1].half().float())

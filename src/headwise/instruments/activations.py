@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from headwise.core.dims import EXAMPLE, LAYER, SITE, TOKEN, WIDTH
 from headwise.core.errors import DataError, SeamError, did_you_mean
-from headwise.instruments.readings import HostCopy
+from headwise.instruments.readings import HostCopy, joined
 from headwise.seam import (
     AttentionCall,
     ForwardContext,
@@ -48,6 +48,7 @@ class Activations(Instrument):
     Args:
         sites: any of residual, attention_out, mlp_in, mlp_out.
         positions: which tokens (see `headwise.seam.instrument`).
+        half: in half precision, which takes half of the memory.
 
     Examples:
         >>> with hw.observe(model, hw.Activations(["residual", "mlp_out"])) as seen:
@@ -58,14 +59,15 @@ class Activations(Instrument):
 
     name = "activations"
 
-    def __init__(self, sites: Sequence[str] = ("residual",), positions: Positions = "last"):
+    def __init__(self, sites: Sequence[str] = ("residual",), positions: Positions = "last", *, half: bool = False):
         sites = (sites,) if isinstance(sites, str) else tuple(dict.fromkeys(sites))
         for site in sites:
             if site not in SITES:
                 raise DataError(f"there is no site {site!r}. {did_you_mean(site, SITES)}")
         self.sites = sites
         self.positions = check_positions(positions)
-        self._passes: list[Tensor] = []
+        self.half = half
+        self._passes: list[Callable[[], Tensor]] = []
         self._copy = HostCopy()
         self._captured: dict[tuple[str, int], Tensor] = {}  # the chosen tokens of this pass, (batch, token, width)
         self._index: Tensor | None = None  # (batch, token), during a pass
@@ -98,7 +100,7 @@ class Activations(Instrument):
         stacked = torch.full(shape, torch.nan, dtype=torch.float32, device=device)
         for (site, layer), values in self._captured.items():
             stacked[:, self.sites.index(site), layer] = values.to(device)
-        self._passes.append(self._copy.start(stacked))
+        self._passes.append(self._copy.start(stacked, half=self.half))
         self._captured.clear()
         self._index = None
 
@@ -108,7 +110,7 @@ class Activations(Instrument):
             raise SeamError("Activations has no readings yet; run the model inside `with observe(...)`")
         self._copy.wait()
         return xr.Dataset(
-            {"activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), torch.cat(self._passes).numpy())},
+            {"activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), joined(self._passes).numpy())},
             coords={SITE: np.array(self.sites), LAYER: np.arange(self._shape[0])},
         )
 

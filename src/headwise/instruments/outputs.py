@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, TOKEN, WIDTH
 from headwise.core.errors import SeamError
 from headwise.instruments.readings import PickedReadings
-from headwise.seam import AttentionCall, ForwardContext, Instrument
+from headwise.seam import AttentionCall, ForwardContext, Instrument, Positions
 
 
 class HeadOutputs(PickedReadings):
@@ -27,6 +27,7 @@ class HeadOutputs(PickedReadings):
 
     Args:
         positions: which tokens (see `headwise.seam.instrument`).
+        half: in half precision, which takes half of the memory.
 
     Examples:
         >>> with hw.observe(model, hw.HeadOutputs(positions=[1, -1])) as seen:
@@ -37,6 +38,10 @@ class HeadOutputs(PickedReadings):
 
     name = "outputs"
     extra_dims = {"z": (TOKEN, WIDTH)}
+
+    def __init__(self, positions: Positions = "last", *, half: bool = False):
+        super().__init__(positions)
+        self.half = half
 
     def measure(self, call: AttentionCall) -> dict[str, Tensor]:
         """Select the tokens of one layer."""

@@ -9,7 +9,7 @@ does not have.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -32,6 +32,8 @@ from headwise.seam import (
     position_index,
 )
 
+_MAX_HALF = 6e4  # larger values do not fit into half precision
+
 
 class HeadReadings(Instrument):
     """Readings with dims (example, layer, head, ...). Subclasses implement `measure` and name the further dims.
@@ -53,10 +55,11 @@ class HeadReadings(Instrument):
 
     extra_dims: Mapping[str, tuple[str, ...]]  # variable -> dims after (example, layer, head)
     whole_sequences = False  # True: refuse passes on top of a KV cache, in which earlier rows are missing
+    half = False  # True: in half precision (`HostCopy`)
 
     def __init__(self) -> None:
         self._layers: dict[int, dict[str, Tensor]] = {}
-        self._passes: list[dict[str, Tensor]] = []
+        self._passes: list[dict[str, Callable[[], Tensor]]] = []
         self._copy = HostCopy()
         self._shape = (0, 0)
 
@@ -85,7 +88,8 @@ class HeadReadings(Instrument):
         """Stack the layers of a pass and start their copy to the CPU."""
         names = next(iter(self._layers.values()))
         by_name = {name: {layer: values[name] for layer, values in self._layers.items()} for name in names}
-        self._passes.append({name: self._copy.start(self._stacked(found)) for name, found in by_name.items()})
+        stacked = {name: self._stacked(found) for name, found in by_name.items()}
+        self._passes.append({name: self._copy.start(values, half=self.half) for name, values in stacked.items()})
         self._layers.clear()
 
     def _stacked(self, found: dict[int, Tensor]) -> Tensor:
@@ -109,7 +113,7 @@ class HeadReadings(Instrument):
         variables = {
             name: (
                 (EXAMPLE, LAYER, HEAD, *self.extra_dims[name]),
-                torch.cat([one[name] for one in self._passes]).numpy(),
+                joined([one[name] for one in self._passes]).numpy(),
             )
             for name in self._passes[0]
         }
@@ -137,19 +141,31 @@ class PickedReadings(HeadReadings):
 class HostCopy:
     """Asynchronous copies from the device to pinned host memory; copies complete in order, so one event covers all.
 
+    Half precision is enough for a probe and half of the bytes. An example with a value beyond its range is divided by a
+    power of 2 on the device, where it need not be known whether there is one, and comes back in single precision.
+
     Examples:
         >>> copy = HostCopy()
-        >>> values = copy.start(torch.arange(3))
+        >>> one, other = copy.start(torch.arange(3)), copy.start(torch.tensor([[0.25], [2.0**20]]), half=True)
         >>> copy.wait()
-        >>> values
-        tensor([0, 1, 2])
+        >>> one(), other().tolist()
+        (tensor([0, 1, 2]), [[0.25], [1048576.0]])
     """
 
     def __init__(self) -> None:
         self._last: torch.cuda.Event | None = None
 
-    def start(self, values: Tensor) -> Tensor:
-        """The host tensor, to be read after `wait`."""
+    def start(self, values: Tensor, *, half: bool = False) -> Callable[[], Tensor]:
+        """What gives the host tensor, after `wait`; ``half``: of (example, ...), in half precision."""
+        if not half:
+            host = self._copied(values)
+            return lambda: host
+        largest = values.nan_to_num(0.0, 0.0, 0.0).abs_().flatten(1).amax(dim=1).float()
+        scale = torch.exp2((largest / _MAX_HALF).log2().ceil().clamp(min=0)).view(-1, *[1] * (values.ndim - 1))
+        halved, scales = self._copied((values / scale).half()), self._copied(scale)
+        return lambda: halved if bool((scales == 1).all()) else halved.float() * scales
+
+    def _copied(self, values: Tensor) -> Tensor:
         if not values.is_cuda:
             return values.cpu()
         host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
@@ -162,6 +178,11 @@ class HostCopy:
         """Wait for all copies."""
         if self._last is not None:
             self._last.synchronize()
+
+
+def joined(passes: Sequence[Callable[[], Tensor]]) -> Tensor:
+    """All passes along `example`; a single one without a copy."""
+    return passes[0]() if len(passes) == 1 else torch.cat([one() for one in passes])
 
 
 def uniform_head(mask: AttentionMask, batch: int, wanted: ReductionRequest) -> Reductions:

@@ -219,7 +219,7 @@ def position_index(positions: Positions, context: ForwardContext) -> Tensor:
     """(batch, n) long: indices of the chosen tokens in this pass, -1 where an example has no such token."""
     valid = context.valid
     if isinstance(positions, Tensor):
-        return _explicit_index(positions.to(valid.device), context)
+        return _explicit_index(positions, context)
     if isinstance(positions, str):
         if positions not in ("first", "last"):
             raise DataError(f"positions {positions!r} differ in number between examples; name single tokens instead")
@@ -235,10 +235,11 @@ def position_index(positions: Positions, context: ForwardContext) -> Tensor:
 def _explicit_index(index: Tensor, context: ForwardContext) -> Tensor:
     batch, queries = context.valid.shape
     if context.cached:
-        return torch.full_like(index, -1)
+        return torch.full_like(index, -1, device=context.valid.device)
     if len(index) != batch:
         raise DataError(f"positions have {len(index)} rows and the batch has {batch} examples; give one row for each")
     if bool((index >= queries).any()):
         raise DataError(f"positions name token {int(index.max())}, but the batch has {queries} tokens, counted from 0")
+    index = index.to(context.valid.device, non_blocking=True)  # checked where it was made: no wait for a GPU
     real = context.valid.gather(1, index.clamp(min=0))
     return torch.where((index >= 0) & real, index, -1)

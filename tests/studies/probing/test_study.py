@@ -29,6 +29,7 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import read_together
 from headwise.studies.present import describe
 from headwise.studies.probing import measure as probing
+from headwise.studies.probing import reading
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
 from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer, ProbingReader, SelfJudgement
@@ -84,11 +85,14 @@ def finalized(
     options: ProbingOptions = QUICK,
     has_exact: np.ndarray | None = None,
     answers: xr.Dataset | None = None,
+    differs: np.ndarray | None = None,
 ) -> xr.Dataset:
+    """`differs` (answer,): whose published span is another one than the label-blind span."""
     spans = [(2, 3)] * len(wrong)
     positions = positions_of([20] * len(wrong), [9] * len(wrong), spans)
+    published = positions.index[:, 3:7] + (0 if differs is None else differs[:, None])
     asked = [
-        ProbedAnswer(f"q{i}", tuple(range(20)), tuple(range(9)), (2, 3), positions.index[i], positions.index[i][3:7])
+        ProbedAnswer(f"q{i}", tuple(range(20)), tuple(range(9)), (2, 3), positions.index[i], published[i])
         for i in range(len(wrong))
     ]
     half = len(wrong) // 2
@@ -139,6 +143,20 @@ def test_the_table_and_the_leak(planted):
     published = planted["published"].sel(token="exact_answer_last")
     np.testing.assert_allclose(published, planted["auroc"].sel(site="mlp_in", token="exact_answer_last"), atol=1e-6)
     assert bool(planted["published"].sel(token="-1").isnull().all())
+
+
+def test_published_spans_are_read_where_they_differ_and_only_there():
+    """Of half of the answers the published token knows the label; what is stored for the others is not looked at."""
+    wrong, differs = np.random.default_rng(1).random(N) < 0.6, np.arange(N) % 2 == 0
+    readings = readings_of(wrong, strength=0.0)
+    stored = readings["published"].values
+    stored[differs, :, 2, :4] += 3 * wrong[differs, None, None]
+    stored[~differs] = np.nan
+    found = finalized(wrong, readings, differs=differs)
+    at = {"layer": 5, "token": "exact_answer_last"}
+    assert float(found["published"].sel(at)) > 0.7 > 0.6 > float(found["auroc"].sel(site="mlp_in").sel(at))
+    same = finalized(wrong, readings)
+    np.testing.assert_array_equal(same["published"].sel(at), same["auroc"].sel(site="mlp_in").sel(at))
 
 
 def test_gains_over_log_probability_are_paired(planted):
@@ -385,16 +403,17 @@ def test_neither_padding_nor_batches_nor_shards_matter(model, answers):
         np.testing.assert_allclose(one[name].astype(float), other[name].astype(float), atol=atol, err_msg=name)
 
 
-def test_readings_against_a_plain_pass(model, answers):
+def test_readings_against_a_plain_pass(model, answers, monkeypatch):
     """Each number again from whole activations, logits and eager attention of one text at a time."""
+    monkeypatch.setattr(reading, "_LOGIT_BYTES", 4 * 3 * model.card.vocabulary_size)  # three tokens at a time
     judgement = SelfJudgement.of(model, chat=False)
     ids = [tuple(int(part) for part in str(text).split()) for text in answers["prompt_ids"].values[:5]]
     said = [tuple(int(part) for part in str(text).split()) for text in answers["answer_ids"].values[:5]]
     positions = positions_of([len(one) for one in ids], [len(one) for one in said], [(0, 0)] * 5)
-    rows = [
-        ProbedAnswer(f"q{i}", ids[i], said[i], (0, 0), positions.index[i], positions.index[i][3:7]) for i in range(5)
-    ]
+    published = positions.index[:, 3:7] - (np.arange(5) == 3)[:, None]  # row 3 has another span
+    rows = [ProbedAnswer(f"q{i}", ids[i], said[i], (0, 0), positions.index[i], published[i]) for i in range(5)]
     found = read(model, rows, ("residual",), judgement)
+    assert np.isnan(found["published"].values).all(axis=(1, 2, 3)).tolist() == [True, True, True, False, True]
     model.hf.set_attn_implementation("eager")
     for row, one in enumerate(rows):
         text = torch.tensor([one.prompt + one.answer])
@@ -403,6 +422,9 @@ def test_readings_against_a_plain_pass(model, answers):
         for layer in range(2):  # the last hidden state is normalised
             expected = out.hidden_states[layer + 1][0, one.positions].numpy()
             np.testing.assert_allclose(found["activation"][row, 0, layer].astype(float), expected, atol=3e-3, rtol=3e-3)
+            if row == 3:
+                expected = out.hidden_states[layer + 1][0, one.published].numpy()
+                np.testing.assert_allclose(found["published"][row, layer].astype(float), expected, atol=3e-3, rtol=3e-3)
         weights = torch.stack(out.attentions)[:, 0].mean(dim=1).numpy()  # (layer, query, key)
         for place, token in enumerate(one.positions):
             later = weights[:, token + 1 :, token]

@@ -81,7 +81,8 @@ def finalize(
     has_exact = np.ones(len(wrong), dtype=bool) if has_exact is None else has_exact
     judged = Judged(wrong, fold_of, has_exact, strata)
     permuted = permuted_labels(wrong, fold_of, sets=options.shuffles, seed=options.seed)
-    probes = _fit(shards, judged, permuted, paper=options.paper, device=device)
+    differs = np.stack([one.published != one.positions[_EXACT_COLUMNS] for one in probed])
+    probes = _fit(shards, judged, permuted, differs, paper=options.paper, device=device)
     small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]
     scores = baseline_scores(small, answer_tokens)
@@ -141,9 +142,17 @@ class FittedProbes:
 
 
 def _fit(
-    shards: Sequence[xr.Dataset], judged: Judged, permuted: Labels, *, paper: bool, device: torch.device
+    shards: Sequence[xr.Dataset],
+    judged: Judged,
+    permuted: Labels,
+    differs: Labels,
+    *,
+    paper: bool,
+    device: torch.device,
 ) -> FittedProbes:
+    """`differs` (answer, exact-answer token): where the published span is not the label-blind one."""
     wrong, fold_of = judged.wrong, judged.fold_of
+    other = torch.from_numpy(differs.T.copy())[..., None].to(device)
     layers, sites = shards[0].sizes[LAYER], [str(site) for site in shards[0][SITE].values]
 
     def stacked(name: str, *index: int) -> Tensor:
@@ -159,7 +168,7 @@ def _fit(
         return lambda layer: stacked("activation", index, layer)
 
     def published(layer: int) -> Tensor:
-        return stacked("published", layer)
+        return torch.where(other, stacked("published", layer), site(0)(layer)[_EXACT_COLUMNS])
 
     return FittedProbes(
         {name: cells(site(index), permuted) for index, name in enumerate(sites)},

@@ -5,19 +5,20 @@ Readings per example:
 | reading   | dims                          | what                                                                  |
 |-----------|-------------------------------|-----------------------------------------------------------------------|
 | activation | site, layer, token, width    | the chosen sites at the fifteen tokens                                |
-| published | layer, token, width           | the first site at the four exact-answer tokens of the published spans |
+| published | layer, token, width           | the first site at the published exact-answer tokens; NaN: a token above |
 | z         | layer, head, width            | output of each head at the last token of the exact answer             |
 | received  | layer, token                  | attention received from later tokens, mean over heads                 |
 | logprob   | statistic                     | log-probability, mean / min / max, of all and of exact-answer tokens  |
 | p_true    |                               | the model's own judgement of its answer (`SelfJudgement`)             |
 
-Activations are stored in half precision, which is enough for a probe, unless a value exceeds its range.
+Activations are stored in half precision, which is enough for a probe, unless a value exceeds its range
+(`instruments.readings.HostCopy`). Tokens are picked, halved and scored on the device, and copied while the next batch runs.
 Memory: examples x sites x layers x 15 x width; nothing grows with the length of a text. Cost: one forward pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, STATISTIC, TOKEN, WID
 from headwise.corpora import Example, has_chat_template
 from headwise.instruments.activations import Activations
 from headwise.instruments.outputs import HeadOutputs
+from headwise.instruments.readings import HostCopy
 from headwise.instruments.spectrum import AttentionReceived
 from headwise.model import Model
 from headwise.seam import Structure
@@ -39,7 +41,10 @@ from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Span
 
 LOGPROBS = ("mean", "min", "max", "mean_exact", "min_exact", "max_exact")
 _EXACT, _ENTRY = "exact", "entry"  # dims of shards only: the four exact-answer tokens, the entries of a head's z
-_MAX_HALF = 6e4  # larger values stay in single precision
+_LAST_COLUMN = POSITIONS.index(LAST)
+_ABSENT = -1  # no token: NaN
+_EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
+_LOGIT_BYTES = 2**28  # of logits in float32 at a time: a vocabulary of 128,000 at 500 tokens
 
 JUDGEMENT_QUESTION = "Is that answer true? Reply with one word, True or False."
 PLAIN_QUESTION = "\nIs that answer true, True or False?\nAnswer:"  # without a chat template
@@ -81,7 +86,8 @@ class SelfJudgement:
 
     def probability(self, logits: Tensor) -> Tensor:
         """(row,): P(True) against P(False), from the logits (row, vocabulary) after the suffix."""
-        yes, no = (logits[:, list(ids)].float().logsumexp(dim=1) for ids in (self.true, self.false))
+        columns = (_on(logits.device, ids) for ids in (self.true, self.false))
+        yes, no = (logits.index_select(1, own).float().logsumexp(dim=1) for own in columns)
         return torch.sigmoid(yes - no)
 
 
@@ -140,61 +146,86 @@ class ProbingReader:
         answers = [self._answers[some if row is None else row] for row in rows]
         positions = torch.tensor(np.stack([one.positions for one in answers]))
         published = torch.tensor(np.stack([one.published for one in answers]))
+        published[published == positions[:, _EXACT_COLUMNS]] = _ABSENT
         for row, index in enumerate(rows):
             if index is None:
-                positions[row] = published[row] = 0
-        at, at_published = Activations(self._sites, positions), Activations(self._sites[:1], published)
-        outputs, received = HeadOutputs(positions[:, [POSITIONS.index(LAST)]]), AttentionReceived(positions)
+                positions[row], published[row] = 0, _ABSENT
+        at = Activations(self._sites, positions, half=True)
+        at_published = Activations(self._sites[:1], published, half=True)
+        outputs, received = HeadOutputs(positions[:, [_LAST_COLUMN]], half=True), AttentionReceived(positions)
 
         def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
             assert logits is not None
-            scores = np.stack(
-                [
-                    np.full(len(LOGPROBS), np.nan, np.float32) if index is None else _logprobs(logits, row, one)
-                    for row, (index, one) in enumerate(zip(rows, answers, strict=True))
-                ]
-            )
-            true = [np.nan if index is None else self._p_true(logits, row, index) for row, index in enumerate(rows)]
-            return lambda: xr.Dataset(
-                {
-                    "activation": ((EXAMPLE, SITE, LAYER, TOKEN, WIDTH), _half(at.result()["activation"].values)),
-                    "published": (
-                        (EXAMPLE, LAYER, _EXACT, WIDTH),
-                        _half(at_published.result()["activation"].values[:, 0]),
-                    ),
-                    "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), _half(outputs.result()["z"].values[:, :, :, 0])),
-                    "received": ((EXAMPLE, LAYER, TOKEN), _mean_over_heads(received.result()["received"].values)),
-                    "logprob": ((EXAMPLE, STATISTIC), scores),
-                    "p_true": ((EXAMPLE,), np.array(true, dtype=np.float32)),
-                },
-                coords={
-                    SITE: list(self._sites), TOKEN: list(POSITIONS), _EXACT: list(EXACT), STATISTIC: list(LOGPROBS),
-                },
-            )  # fmt: skip
+            copy = HostCopy()
+            said = {row: self._answers[index] for row, index in enumerate(rows) if index is not None}
+            asked = {row: index for row, index in enumerate(rows) if index is not None and self.suffixes[index]}
+            logprobs, true = copy.start(_logprobs(logits, said)), copy.start(self._p_true(logits, asked))
+
+            def read() -> xr.Dataset:
+                copy.wait()
+                p_true = np.full(len(rows), np.nan, dtype=np.float32)
+                p_true[list(asked)] = true().numpy()
+                return xr.Dataset(
+                    {
+                        "activation": at.result()["activation"].variable,
+                        "published": ((EXAMPLE, LAYER, _EXACT, WIDTH), at_published.result()["activation"].values[:, 0]),
+                        "z": ((EXAMPLE, LAYER, HEAD, _ENTRY), outputs.result()["z"].values[:, :, :, 0]),
+                        "received": ((EXAMPLE, LAYER, TOKEN), _mean_over_heads(received.result()["received"].values)),
+                        "logprob": ((EXAMPLE, STATISTIC), _statistics(logprobs().numpy(), said, len(rows))),
+                        "p_true": ((EXAMPLE,), p_true),
+                    },
+                    coords={
+                        SITE: list(self._sites), TOKEN: list(POSITIONS), _EXACT: list(EXACT), STATISTIC: list(LOGPROBS),
+                    },
+                )  # fmt: skip
+
+            return read
 
         return Observed((at, at_published, outputs, received), collect)
 
-    def _p_true(self, logits: Logits, row: int, index: int) -> float:
-        """P(True) at the last token of the suffix; NaN without one."""
-        if self._judgement is None or not self.suffixes[index]:
-            return np.nan
-        end = len(self.texts[index].ids) + len(self._judgement.suffix) - 1 - logits.first
-        return float(self._judgement.probability(logits.values[row, end][None]).cpu()[0])
+    def _p_true(self, logits: Logits, asked: Mapping[int, int]) -> Tensor:
+        """(row,): P(True) at the last token of the suffix, of the ``asked``: row of the batch -> answer."""
+        if self._judgement is None or not asked:
+            return torch.empty(0)
+        ends = [len(self.texts[index].ids) + len(self.suffixes[index]) - 1 - logits.first for index in asked.values()]
+        device = logits.values.device
+        return self._judgement.probability(logits.values[_on(device, list(asked)), _on(device, ends)])
 
 
-def _logprobs(logits: Logits, row: int, one: ProbedAnswer) -> NDArray[np.float32]:
-    """The six statistics of one answer."""
-    start = len(one.prompt) - 1 - logits.first
-    own = logits.values[row, start : start + len(one.answer)].float().log_softmax(dim=-1)
-    target = torch.tensor(one.answer, device=own.device)
-    every = own.gather(1, target[:, None])[:, 0].cpu().numpy()
-    exact = every[one.span[0] : one.span[1] + 1]
-    return np.array([f(part) for part in (every, exact) for f in (np.mean, np.min, np.max)], dtype=np.float32)
+def _logprobs(logits: Logits, said: Mapping[int, ProbedAnswer]) -> Tensor:
+    """(token,): of each answer's tokens, one answer after the other; ``said``: row of the batch -> answer."""
+    rows, places, targets = (
+        _on(logits.values.device, numbers)
+        for numbers in zip(
+            *(
+                (row, len(one.prompt) - 1 - logits.first + place, token)
+                for row, one in said.items()
+                for place, token in enumerate(one.answer)
+            ),
+            strict=True,
+        )
+    )
+    count = max(1, _LOGIT_BYTES // (4 * logits.values.shape[-1]))
+    found = []
+    for row, place, target in zip(rows.split(count), places.split(count), targets.split(count), strict=True):
+        own = logits.values[row, place].float()
+        found.append(own.gather(1, target[:, None])[:, 0] - own.logsumexp(dim=1))
+    return torch.cat(found)
 
 
-def _half(values: NDArray[np.float32]) -> NDArray[Any]:
-    finite = np.abs(values[np.isfinite(values)])
-    return values.astype(np.float16) if not finite.size or finite.max() < _MAX_HALF else values
+def _statistics(logprobs: NDArray[np.float32], said: Mapping[int, ProbedAnswer], rows: int) -> NDArray[np.float32]:
+    """(row, statistic): the six of each answer; NaN in rows without one."""
+    found = np.full((rows, len(LOGPROBS)), np.nan, np.float32)
+    ends = np.cumsum([len(one.answer) for one in said.values()])
+    for (row, one), every in zip(said.items(), np.split(logprobs, ends[:-1]), strict=True):
+        exact = every[one.span[0] : one.span[1] + 1]
+        found[row] = [f(part) for part in (every, exact) for f in (np.mean, np.min, np.max)]
+    return found
+
+
+def _on(device: torch.device, numbers: Sequence[int]) -> Tensor:
+    """On the device, without waiting for what it is doing."""
+    return torch.tensor(numbers).to(device, non_blocking=True)
 
 
 def _mean_over_heads(received: NDArray[np.float32]) -> NDArray[np.float32]:
