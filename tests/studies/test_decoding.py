@@ -60,8 +60,6 @@ def test_batches_padding_and_a_shared_beginning_change_nothing(family: str) -> N
         for beginning in ((), BEGINNING):
             found = PrefixCachedDecoder(model, beginning, **options).generate(prompts(), 6, special)  # type: ignore[arg-type]
             assert same(found, expected), (options, bool(beginning))
-    scores = PrefixCachedDecoder(model, BEGINNING, batch=4).score(prompts(), [reply.ids for reply in expected])
-    assert all(a == pytest.approx(b.logprobs, abs=CLOSE) for a, b in zip(scores, expected, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +142,6 @@ def test_sampling_draws_from_the_softmax(model: Model) -> None:
     replies = PrefixCachedDecoder(model, prompt[:-1], batch=200).generate([prompt] * 600, 1, lambda *_: False, sampling)
     share = sum(reply.ids == (likeliest,) for reply in replies) / 600
     assert share == pytest.approx(float(chances[likeliest]), abs=4 * (0.25 / 600) ** 0.5)
-
-
-def test_empty_answers_have_no_scores(model: Model) -> None:
-    assert PrefixCachedDecoder(model).score(prompts(3), [(), (7, 8), ()])[0] == ()
-    assert PrefixCachedDecoder(model).score(prompts(2), [(), ()]) == [(), ()]
 
 
 def test_a_shared_beginning_leaves_everyone_a_token() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import answered
 import numpy as np
+import pandas as pd
 import pytest
 from planted import save_tiny
 
@@ -49,16 +50,20 @@ def passes_of(model: Model, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+@pytest.mark.parametrize("answers_first", [True, False])
 def test_together_they_show_every_text_once_and_find_the_same(
-    given: dict[str, Any], one_by_one: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], one_by_one: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers_first: bool
 ) -> None:
-    build(studies=["answers"], output=tmp_path / "atlas", **given)
+    if answers_first:
+        build(studies=["answers"], output=tmp_path / "atlas", **given)
     rows = passes_of(given["model"], monkeypatch)
     together = build(studies=["spectral", "probing"], output=tmp_path / "atlas", **given)
     texts = together["spectral"].sizes["example"]
-    assert texts <= sum(rows) <= texts + 4  # a few more to find the model's structure
+    assert texts <= sum(rows) <= texts + 6  # a few more to find the model's structure
+    pd.testing.assert_frame_equal(together["answers"].to_dataframe(), one_by_one["answers"].to_dataframe(), rtol=1e-4)
+    assert np.isfinite(together["answers"]["logprob_min"]).all()
     assert together.studies == one_by_one.studies
-    for study in ("spectral", "detection", "probing"):
+    for study in ("answers", "spectral", "detection", "probing"):
         assert together.provenance(study).key() == one_by_one.provenance(study).key()
         found, expected = together[study], one_by_one[study]
         assert set(found.variables) == set(expected.variables) and set(found.attrs) == set(expected.attrs)
@@ -87,6 +92,7 @@ def test_a_killed_build_goes_on_with_its_shards(given: dict[str, Any], tmp_path:
     with pytest.raises(KeyboardInterrupt):
         build(studies=["spectral", "probing"], output=tmp_path / "atlas", progress=stop, **given)
     assert ("spectral", 40) in seen
+    assert ("answers", 40) in seen
     seen.clear()
     built = build(
         studies=["spectral", "probing"], output=tmp_path / "atlas", progress=lambda *at: seen.append(at[:2]), **given

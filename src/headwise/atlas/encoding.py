@@ -26,20 +26,23 @@ from headwise.atlas.decoding import CorruptionError, RefusedError, decode
 from headwise.core.errors import AtlasError
 
 _NUMBERS = "biuf"
+FAST = -1  # level of what is packed for a short time: ten times as fast as the default, and 8 % larger for activations
 
 
-def encode(dataset: xr.Dataset, store: Any) -> None:
-    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object)."""
+def encode(dataset: xr.Dataset, store: Any, *, level: int = 0) -> None:
+    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object); ``level``: Zstandard's."""
     plain = dataset.drop_encoding()
     plain = plain.assign_coords({name: _storable(str(name), plain[name]) for name in plain.coords})
     plain = plain.assign({name: _storable(str(name), plain[name]) for name in plain.data_vars})
-    layout = {name: {"compressors": [ZstdCodec(), Crc32cCodec()], "_FillValue": None} for name in plain.variables}
+    layout = {
+        name: {"compressors": [ZstdCodec(level=level), Crc32cCodec()], "_FillValue": None} for name in plain.variables
+    }
     plain.to_zarr(store, mode="w", zarr_format=3, consolidated=False, encoding=layout, write_empty_chunks=True)
 
 
 def pack(dataset: xr.Dataset) -> bytes:
     """One Dataset as bytes: a zipped Zarr group. The same Dataset gives the same bytes."""
-    return zip_files(encode_files(dataset))
+    return zip_files(encode_files(dataset, level=FAST))
 
 
 def unpack(content: bytes) -> xr.Dataset:
@@ -47,10 +50,10 @@ def unpack(content: bytes) -> xr.Dataset:
     return decode(unzip_files(content))
 
 
-def encode_files(dataset: xr.Dataset) -> dict[str, bytes]:
+def encode_files(dataset: xr.Dataset, *, level: int = 0) -> dict[str, bytes]:
     """The files of a Dataset's Zarr group, key -> content, sorted."""
     chunks: MutableMapping[str, Any] = {}
-    encode(dataset, MemoryStore(chunks))
+    encode(dataset, MemoryStore(chunks), level=level)
     return {key: chunk.to_bytes() for key, chunk in sorted(chunks.items())}
 
 

@@ -8,15 +8,17 @@ A spec is opened in the process that measures (`WorkerSpec.open` loads the model
 with one study prepared on it. The local engine opens it in this process; Ray sends it to its workers, each of which opens it.
 So every engine measures the same shards by the same code, and the same bits come out.
 
-`LocalEngine`, shard by shard: if it is committed, read it; if not, measure it, commit it, and read it back. Results are always
-what the committed files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard
-that was being measured. An error stops the build, since there is no other worker to try. Cost: one write and two reads per
-shard; results stay on disk while measuring, so that memory does not grow with the number of examples.
+`LocalEngine`, shard by shard: if it is committed, read it; if not, measure it, commit it, and read it back. A shard is
+committed while the next one is measured, so that a GPU does not wait for the disk. Results are always what the committed
+files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard that was being
+measured. An error stops the build, since there is no other worker to try. Cost: one write and two reads per shard, and the
+memory of two shards; results stay on disk while measuring, so that memory does not grow with the number of examples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple, Protocol, overload
 
@@ -229,13 +231,32 @@ def run_shards(
     """The results of all shards, in order; ``progress(done, total)`` counts examples, after each shard."""
     total = sum(shard.stop - shard.start for shard in shards)
     done = 0
-    for shard in shards:
-        if store.load(shard) is None:
-            store.commit(shard, measure(shard))
-            CommittedShards([shard], store)[0]  # a shard that cannot be read back is reported now, not at the end
+
+    def finished(shard: Shard) -> None:
+        nonlocal done
         done += shard.stop - shard.start
         if progress is not None:
             progress(done, total)
+
+    def commit(shard: Shard, result: xr.Dataset) -> None:
+        store.commit(shard, result)
+        CommittedShards([shard], store)[0]  # a shard that cannot be read back is reported now, not at the end
+
+    writing: tuple[Shard, Future[None]] | None = None
+    with ThreadPoolExecutor(1, "commit") as writer:  # which waits for what it was given, whatever happens here
+        for shard in shards:
+            result = None if store.load(shard) is not None else measure(shard)
+            if writing is not None:  # a shard is done when it is committed; at most two are held
+                writing[1].result()
+                finished(writing[0])
+                writing = None
+            if result is None:
+                finished(shard)
+            else:
+                writing = shard, writer.submit(commit, shard, result)
+        if writing is not None:
+            writing[1].result()
+            finished(writing[0])
     return CommittedShards(shards, store)
 
 

@@ -177,16 +177,12 @@ class _Build:
 
     def run(self, session: EngineSession, names: Sequence[str]) -> Atlas:
         """Make all that can be made; an error at the end names what could not."""
-        for group in _by_pass(names):
-            for name in group if self._make_together(session, group) is False else ():
-                missing = [need for need in all_studies()[name].depends_on if need in self._left]
-                if missing:
-                    self._left[name] = f"{name}: needs {missing[0]}"
-                    continue
-                try:
-                    self._make(session, name)
-                except ShardsFailedError as error:
-                    self._left[name] = str(error)
+        groups = _by_pass(names)
+        while groups:
+            group = groups.pop(0)
+            if not self._make_together(session, group):
+                self._make_alone(session, group[0])
+                groups[:0] = [group[1:]] if group[1:] else []
         if self._left:
             raise EngineError(
                 f"{len(self._left)} of {len(names)} studies could not be finished ({'. '.join(self._left.values())}). All "
@@ -195,11 +191,12 @@ class _Build:
         return self._atlas or Atlas.create(self._output)
 
     def _make_together(self, session: EngineSession, group: Sequence[str]) -> bool:
-        """Measure several studies in one pass; False where they have to be made one by one.
+        """Measure several studies in one pass; False where the first of them has to be made by itself.
 
-        That is where one of them is refused or in the atlas already, or where a killed build has left shards of one.
+        That is where one of them is refused or in the atlas already, has passes of its own (answers that are generated), or
+        where a killed build has left shards of one.
         """
-        needs = {need for name in group for need in all_studies()[name].depends_on}
+        needs = {need for name in group for need in all_studies()[name].depends_on} - set(group)
         present = self._atlas is not None and any(name in self._atlas for name in group)
         if len(group) < 2 or present or needs & set(self._left):
             return False
@@ -217,6 +214,16 @@ class _Build:
         for name in group:
             self._listener.ended(name)
         return True
+
+    def _make_alone(self, session: EngineSession, name: str) -> None:
+        missing = [need for need in all_studies()[name].depends_on if need in self._left]
+        if missing:
+            self._left[name] = f"{name}: needs {missing[0]}"
+            return
+        try:
+            self._make(session, name)
+        except ShardsFailedError as error:
+            self._left[name] = str(error)
 
     def _make(self, session: EngineSession, name: str) -> None:
         job = session.prepare([name], {need: self._open_atlas()[need] for need in all_studies()[name].depends_on})
@@ -254,8 +261,8 @@ class _Build:
 def _by_pass(names: Sequence[str]) -> list[list[str]]:
     """The studies in their order, those that can share a forward pass together.
 
-    >>> _by_pass(["answers", "spectral", "probing", "relations"])
-    [['answers'], ['spectral', 'probing'], ['relations']]
+    >>> _by_pass(["profile", "answers", "spectral", "probing", "relations"])
+    [['profile'], ['answers', 'spectral', 'probing'], ['relations']]
     """
     groups: list[list[str]] = []
     for name in names:

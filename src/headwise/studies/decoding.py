@@ -1,10 +1,9 @@
-"""Generate answers, or read given ones, for many prompts at once: every prompt prefix goes through the model once.
+"""Generate answers for many prompts at once: every prompt prefix goes through the model once.
 
 Prompts that share a prefix (the instruction and the examples) and are answered once:
 
     decoder = PrefixCachedDecoder(model, prefix)
     decoder.generate(prompts, limit, ends)                  # tokens and their log-probabilities
-    decoder.score(prompts, answers)                         # the same for given answers, in one pass (teacher forcing)
 
 Prompts that are answered many times, with changed heads, or that extend each other (a question, then its next step):
 
@@ -49,7 +48,6 @@ Ids = tuple[int, ...]
 CACHE = "past_key_values"
 POSITIONS = ("answer", "decode", "everywhere")  # where an intervention starts to act
 MIN_PREFIX_TOKENS = 8  # a shorter prefix is not worth a copy
-MAX_LOGITS = 2**26  # entries in the logits of one pass
 COMPACT_AT = 0.75  # finished rows leave the batch when at most this share of it is still generating
 
 
@@ -109,7 +107,7 @@ class PrefixCachedDecoder:
         model: the model.
         prefix: tokens that prompts begin with; those that do not are read whole.
         batch: rows per forward pass.
-        batch_tokens: tokens per forward pass of `generate` and `score`.
+        batch_tokens: tokens per forward pass of `generate`.
         share_prompts: equal prompts of a batch are read once; not where single rows are observed or changed.
         longest: tokens of the longest prompt with its answer; needed by `prefill`, `prepare`, `answer` and `teacher_force`.
         where: where an intervention starts to act on an answer, one of `POSITIONS`.
@@ -160,24 +158,6 @@ class PrefixCachedDecoder:
             for index, reply in zip(indices, self._decode(logits, state, limit, ends, choose), strict=True):
                 replies[index] = reply
         return [reply for reply in replies if reply is not None]
-
-    def score(self, prompts: Sequence[Ids], answers: Sequence[Ids]) -> list[tuple[float, ...]]:
-        """The log-probability of every token of each answer, given its prompt and the answer so far."""
-        scores: list[tuple[float, ...]] = [()] * len(prompts)
-        lengths = [len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True)]
-        for indices in self._batches(lengths, lengths, keeps=[len(answer) + 1 for answer in answers]):
-            longest = max(len(answers[index]) for index in indices)
-            if longest == 0:
-                continue
-            rows = [prompts[index] + answers[index] for index in indices]
-            logits, _ = self._read(rows, keep=longest + 1, longest=max(map(len, rows)))
-            for line, index in enumerate(indices):
-                own = answers[index]
-                if own:
-                    before = logits[line, -len(own) - 1 : -1].float().log_softmax(-1)
-                    target = torch.tensor(own, device=before.device)
-                    scores[index] = tuple(before.gather(1, target[:, None])[:, 0].tolist())
-        return scores
 
     # ---- prompts that are answered many times ------------------------------------------------------------------------
 
@@ -269,17 +249,12 @@ class PrefixCachedDecoder:
 
     # ---- forward passes ----------------------------------------------------------------------------------------------
 
-    def _batches(
-        self, lengths: Sequence[int], widths: Sequence[int], keeps: Sequence[int] | None = None
-    ) -> Iterator[list[int]]:
+    def _batches(self, lengths: Sequence[int], widths: Sequence[int]) -> Iterator[list[int]]:
         """Indices of rows that form a batch, longest first; they depend on the rows alone."""
         order = sorted(range(len(lengths)), key=lambda index: (-widths[index], index))
         while order:
             longest, widest = lengths[order[0]], widths[order[0]]
             count = max(1, min(self._batch, self._batch_tokens // longest))
-            if keeps is not None:
-                most = max(keeps[index] for index in order[:count])
-                count = max(1, min(count, MAX_LOGITS // (most * self._model.card.vocabulary_size)))
             if not self._pads:
                 count = sum(widths[index] == widest for index in order[:count])
             rows, order = order[:count], order[count:]

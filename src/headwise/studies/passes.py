@@ -5,17 +5,24 @@
 
 Studies that read the same teacher-forced texts each have a `PassReader`; `join_runs` turns their runs into one, so that a
 build shows every text once. A study may append tokens to a text (a question about the answer, say): in a causal model they
-change nothing before them, and other studies do not see them, because only the text itself counts as valid.
+change nothing before them, and other studies do not see them, because only the text itself counts as valid. Where the answers
+are given, the study `answers` is read in the same pass: the others are prepared from what is known of its Dataset before the
+pass (`StudyRun.known`), and finalized with all of it.
 
 Batches are padded on the right and run without an attention mask: in a causal model later tokens cannot reach earlier ones,
 so padding changes nothing, and the fast kernels apply. All batches are queued before the first is read, so that a GPU does
 not wait for the host.
+
+Where the user chooses no sizes (`choose_sizes`), a GPU gets batches of 16,384 tokens, or the largest of which two fit into
+its free memory, and shards of up to 512 examples. Another batch changes a number by rounding alone.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,12 +33,17 @@ import xarray as xr
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE
+from headwise.core.errors import StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.seam import Instrument, Structure, observe
+from headwise.studies.capacity import memory_needs
 from headwise.studies.run import StudyRun
 
+GPU_TOKENS, MIN_GPU_TOKENS = 16384, 256  # per pass; larger ones are not faster on an H200
+GPU_SHARD, SHARD_BYTES = 512, 2**29  # examples; of their readings
+_LOGIT_BYTES = 2**28  # of logits in float32 at a time: a vocabulary of 128,000 at 500 tokens
 _JOINT = "__"  # between a study and a variable or dim, in a shard of several studies
 
 
@@ -82,6 +94,49 @@ def observe_examples(
     parts = [one if isinstance(one, xr.Dataset) else one() for one in queued]
     readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(order)})
     return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a study's batches and shards."""
+
+    batch_tokens: int  # requested
+    shard: int  # examples
+    tokens_that_fit: int  # into a batch: fewer where the device has too little memory
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """For a provenance: what was requested, so that a build continues whatever memory is free."""
+        return {"batch_tokens": self.batch_tokens, "shard": self.shard}
+
+
+def choose_sizes(
+    options: Any, structure: Structure, *, tokens: int, shard: int, example_bytes: float, logits: bool = False
+) -> Sizes:
+    """The options ``batch_tokens`` and ``shard``; where they are None, ``tokens`` and ``shard`` on a CPU.
+
+    A GPU gets `GPU_TOKENS`, and up to `GPU_SHARD` examples of ``example_bytes`` each, in about `SHARD_BYTES`. ``logits``:
+    whether a pass makes them.
+    """
+    on_gpu = structure.device.type == "cuda"
+    if on_gpu:
+        tokens = GPU_TOKENS
+        shard = max(shard, min(GPU_SHARD, 2 ** int(math.log2(max(1.0, SHARD_BYTES / example_bytes)))))
+    wanted = options.batch_tokens or tokens
+    return Sizes(wanted, options.shard or shard, _tokens_that_fit(structure, wanted, logits) if on_gpu else wanted)
+
+
+def _tokens_that_fit(structure: Structure, tokens: int, logits: bool) -> int:
+    """Halved until a pass fits twice into the free memory of a GPU."""
+    card, dtype, device = structure.card, next(structure.decoder.parameters()).dtype, structure.device
+    free = torch.cuda.mem_get_info(device)[0]
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # held, and free to be used again
+    while tokens > MIN_GPU_TOKENS:
+        needs = memory_needs(card, tokens, dtype, device, stats=32).working_memory
+        if 2 * (needs + tokens * card.vocabulary_size * dtype.itemsize * logits) <= free:
+            break
+        tokens //= 2
+    return tokens
 
 
 class Logits(NamedTuple):
@@ -139,7 +194,8 @@ def read_together(readers: Mapping[str, PassReader], ids: Sequence[str]) -> dict
         parts = {study: readers[study].observe(rows) for study, rows in every.items() if read[study]}
         firsts = [first for study in parts if (first := readers[study].first_logit(read[study])) is not None]
         instruments = [instrument for part in parts.values() for instrument in part.instruments]
-        with torch.no_grad(), observe(structure, *instruments, valid=valid.to(batch.ids.device)):
+        observed = observe(structure, *instruments, valid=valid.to(batch.ids.device)) if instruments else nullcontext()
+        with torch.no_grad(), observed:
             logits = _forward(structure, batch.ids, min(firsts, default=None))
         for study, part in parts.items():
             queued[study].append(_chosen(part.collect(logits), every[study]))
@@ -158,6 +214,37 @@ def _chosen(collect: Callable[[], xr.Dataset], rows: Sequence[int | None]) -> Ca
     if None not in rows:
         return collect
     return lambda: collect().isel({EXAMPLE: [place for place, row in enumerate(rows) if row is not None]})
+
+
+class TextLogprobs(NamedTuple):
+    """Which tokens of a row of a batch are scored."""
+
+    start: int  # position of the first
+    tokens: tuple[int, ...]
+
+
+def token_logprobs(logits: Logits, rows: Mapping[int, TextLogprobs]) -> Tensor:
+    """(token,): the log-probability of the chosen tokens of each row, one row after the other, on the device."""
+    chosen = [
+        (row, one.start - 1 - logits.first + place, token)
+        for row, one in rows.items()
+        for place, token in enumerate(one.tokens)
+    ]
+    if not chosen:
+        return torch.empty(0)
+    device = logits.values.device
+    lines, places, targets = (on_device(device, numbers) for numbers in zip(*chosen, strict=True))
+    count = max(1, _LOGIT_BYTES // (4 * logits.values.shape[-1]))
+    found = []
+    for row, place, target in zip(lines.split(count), places.split(count), targets.split(count), strict=True):
+        own = logits.values[row, place].float()
+        found.append(own.gather(1, target[:, None])[:, 0] - own.logsumexp(dim=1))
+    return torch.cat(found)
+
+
+def on_device(device: torch.device, numbers: Sequence[int]) -> Tensor:
+    """On the device, without waiting for what it is doing."""
+    return torch.tensor(numbers).to(device, non_blocking=True)
 
 
 def _forward(structure: Structure, ids: Tensor, first: int | None) -> Logits | None:
@@ -179,6 +266,7 @@ class _Joint:
     runs: Mapping[str, StudyRun]
     readers: Mapping[str, PassReader]
     ids: Sequence[str]
+    prepare: PrepareStudy
 
     def measure(self, shard: Shard) -> xr.Dataset:
         """All readings of a shard in one Dataset, every name prefixed with its study."""
@@ -187,25 +275,42 @@ class _Joint:
 
     def finalize(self, shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         """The Datasets of all studies, each with its own provenance."""
-        found = {}
-        for study, run in self.runs.items():
+        found: dict[str, xr.Dataset] = {}
+        for study in self.runs:
+            run = self._completed(study, found)
             for name, dataset in run.finalize(_parts(study, shards)).items():
                 found[name] = dataset.assign_attrs(replace(run.provenance, study=name).to_attrs())
         return found
 
     def write_artifacts(self, folder: Path, datasets: Mapping[str, xr.Dataset], shards: Sequence[xr.Dataset]) -> None:
         """The files of all studies."""
-        for study, run in self.runs.items():
+        for study in self.runs:
+            run = self._completed(study, datasets)
             if run.write_artifacts is not None:
                 run.write_artifacts(folder, datasets, _parts(study, shards))
 
+    def _completed(self, study: str, datasets: Mapping[str, xr.Dataset]) -> StudyRun:
+        """The study's run; prepared again where it was prepared from a part of another study's Dataset."""
+        partial = any(run.known is not None for name, run in self.runs.items() if name != study)
+        return self.prepare(study, datasets) if partial and self.runs[study].known is None else self.runs[study]
 
-def join_runs(runs: Mapping[str, StudyRun]) -> StudyRun:
-    """One run that shows every text once to all of these studies; each of them must have a reader."""
+
+PrepareStudy = Callable[[str, Mapping[str, xr.Dataset]], StudyRun]  # study, Datasets that it may depend on
+
+
+def join_runs(studies: Sequence[str], prepare: PrepareStudy) -> StudyRun:
+    """One run that shows every text once to all of these studies; StudyError if one of them does not read given texts."""
+    runs: dict[str, StudyRun] = {}
+    known: dict[str, xr.Dataset] = {}
+    for study in studies:
+        runs[study] = run = prepare(study, known)
+        if run.reader is None:
+            raise StudyError(f"The study {study} has a forward pass of its own here.")
+        if run.known is not None:
+            known[study] = run.known.assign_attrs(run.provenance.to_attrs())
     readers = {study: run.reader for study, run in runs.items() if run.reader is not None}
-    assert len(readers) == len(runs)
     ids = list(dict.fromkeys(text.id for reader in readers.values() for text in reader.texts))
-    joint = _Joint(runs, readers, ids)
+    joint = _Joint(runs, readers, ids, prepare)
     first = next(iter(runs.values())).provenance
     provenance = Provenance(
         "+".join(runs), 1, first.model, {**first.data, "size": len(ids)},

@@ -142,12 +142,13 @@ class StudyRunner:
     def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
         """Prepare a study, or several that share their forward passes; what was prepared before is released."""
         self._work = None
-        given = replace(self._spec.inputs, maps=inputs)
-        runs: dict[str, StudyRun] = {
-            name: all_studies()[name].load_prepare()(self._model, given, self._spec.options.get(name))
-            for name in studies
-        }
-        run = next(iter(runs.values())) if len(runs) == 1 else join_runs(runs)
+
+        def prepared(study: str, maps: Mapping[str, xr.Dataset]) -> StudyRun:
+            given = replace(self._spec.inputs, maps={**inputs, **maps})
+            run: StudyRun = all_studies()[study].load_prepare()(self._model, given, self._spec.options.get(study))
+            return run
+
+        run = prepared(studies[0], {}) if len(studies) == 1 else join_runs(studies, prepared)
         self._work = run
         parts = {name: part.provenance for name, part in run.parts.items()}
         return StudyJob(run.provenance.study, run.provenance, run.examples, run.shard_size, parts)

@@ -29,7 +29,7 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import read_together
 from headwise.studies.present import describe
 from headwise.studies.probing import measure as probing
-from headwise.studies.probing import reading
+from headwise.studies import passes
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
 from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer, ProbingReader, SelfJudgement
@@ -405,7 +405,7 @@ def test_neither_padding_nor_batches_nor_shards_matter(model, answers):
 
 def test_readings_against_a_plain_pass(model, answers, monkeypatch):
     """Each number again from whole activations, logits and eager attention of one text at a time."""
-    monkeypatch.setattr(reading, "_LOGIT_BYTES", 4 * 3 * model.card.vocabulary_size)  # three tokens at a time
+    monkeypatch.setattr(passes, "_LOGIT_BYTES", 4 * 3 * model.card.vocabulary_size)  # three tokens at a time
     judgement = SelfJudgement.of(model, chat=False)
     ids = [tuple(int(part) for part in str(text).split()) for text in answers["prompt_ids"].values[:5]]
     said = [tuple(int(part) for part in str(text).split()) for text in answers["answer_ids"].values[:5]]

@@ -2,8 +2,9 @@
 
 Shown: questions, one prompt each (a chat where the model has a template, else plain text with few-shot examples). The model
 generates short answers, greedily or sampled; or the answers are given (a column `response` of the user's file, or a model
-behind an OpenAI-compatible endpoint), and the model reads them in one pass. Every answer is labelled correct, wrong or
-refused, by rules (`corpora.matching`), by the user's own labels, or by a judge behind an endpoint.
+behind an OpenAI-compatible endpoint), and the model reads them in one pass (`GivenAnswersReader`), which other studies can
+share. Every answer is labelled correct, wrong or refused, by rules (`corpora.matching`), by the user's own labels, or by a
+judge behind an endpoint.
 
 Stored: the exact token ids of prompt and answer, so that a later pass sees the same tokens and not a re-tokenised text, and
 the log-probabilities of the answer's tokens. The token that ended an answer (`endings`) is not part of it. An empty answer is
@@ -18,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from headwise.core.errors import DataError
 from headwise.core.provenance import Provenance
 from headwise.corpora import (
     Endpoint,
+    Example,
     Question,
     Questions,
     Verdict,
@@ -43,13 +45,25 @@ from headwise.corpora import (
     question_prompt,
 )
 from headwise.engines import Shard
+from headwise.instruments.readings import HostCopy
 from headwise.model import Model
+from headwise.seam import Structure
 from headwise.studies.answers.endings import ending, ending_ids, text_of
 from headwise.studies.answers.spec import SPEC, AnsweringOptions
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, Reply, Sampling, common_prefix_length
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import (
+    Logits,
+    Observed,
+    TextLogprobs,
+    choose_sizes,
+    read_together,
+    token_logprobs,
+)
 from headwise.studies.run import StudyRun
 
+CPU_BATCH, GPU_BATCH = 64, 256  # prompts
+DECODED_PER_READ = 4  # tokens in the caches of a decode step, for each token that fits into a pass: caches are small
 _INDEX = "index"  # of a question in the user's order; shards are cut from a list sorted by length
 
 
@@ -74,23 +88,38 @@ def prepare(model: Model, inputs: StudyInputs, options: AnsweringOptions | None 
     every = [_prompted(model, index, item, options, shots, chat) for index, item in enumerate(questions.items)]
     asked = _fitting(model, every, options)
     asked.sort(key=lambda one: (len(one.prompt), one.index))
-    beginning = asked[0].prompt[: common_prefix_length([one.prompt for one in asked])]
-    decoder = PrefixCachedDecoder(
-        model, beginning, batch=options.batch, batch_tokens=options.batch_tokens, share_prompts=True
-    )
     fitting = {one.index for one in asked}
     dropped = json.dumps([one.question.id for one in every if one.index not in fitting])
-    provenance = _provenance(model, questions, asked, options, shots, chat)
-
-    def measure(shard: Shard) -> xr.Dataset:
-        return _measure(model, decoder, asked[shard.start : shard.stop], options, shots, chat)
+    structure = Structure(model)
+    sizes = choose_sizes(options, structure, tokens=16384, shard=64, example_bytes=2**12, logits=True)
+    on_gpu = structure.device.type == "cuda"
+    batch = options.batch or (GPU_BATCH if on_gpu else CPU_BATCH)
+    provenance = _provenance(model, questions, asked, options, shots, chat, sizes.parameters | {"batch": batch})
 
     def finalize(shards: Sequence[xr.Dataset]) -> dict[str, xr.Dataset]:
         answers = xr.concat(shards, dim=EXAMPLE, data_vars="all")
         answers = answers.isel({EXAMPLE: np.argsort(answers[_INDEX].values)}).drop_vars(_INDEX)
         return {SPEC.name: answers.assign_attrs(title="Answers and their labels", record="[]", dropped=dropped)}
 
-    return StudyRun(provenance, len(asked), options.shard, measure, finalize)
+    if options.endpoint is None and asked[0].given is not None:
+        given = [one.given or () for one in asked]
+        reader = GivenAnswersReader(structure, asked, given, options, sizes.tokens_that_fit)
+        known = None if options.judge is not None else finalize([reader.table({})])[SPEC.name]
+        return StudyRun(
+            provenance, len(asked), sizes.shard, lambda shard: reader.read(shard.start, shard.stop), finalize,
+            reader=reader, known=known,
+        )  # fmt: skip
+    beginning = asked[0].prompt[: common_prefix_length([one.prompt for one in asked])]
+    cached = sizes.tokens_that_fit * (DECODED_PER_READ if on_gpu and options.batch_tokens is None else 1)
+    decoder = PrefixCachedDecoder(model, beginning, batch=batch, batch_tokens=cached, share_prompts=True)
+
+    def measure(shard: Shard) -> xr.Dataset:
+        some = asked[shard.start : shard.stop]
+        if options.endpoint is None:
+            return _generated(model, decoder, some, options)
+        return _from_endpoint(model, some, options, shots, chat, sizes.tokens_that_fit)
+
+    return StudyRun(provenance, len(asked), sizes.shard, measure, finalize)
 
 
 # ---- prompts --------------------------------------------------------------------------------------------------------
@@ -152,13 +181,14 @@ def _provenance(
     options: AnsweringOptions,
     shots: int,
     chat: bool,
+    sizes: Mapping[str, int],
 ) -> Provenance:
     shown = hashlib.blake2b(digest_size=8)  # a chat template may write the date, so the prompts themselves count
     for one in sorted(asked, key=lambda one: one.index):
         shown.update(json.dumps([one.prompt, one.given]).encode())
     data = {"name": questions.name, "size": len(asked), "given": len(questions), "digest": questions.digest}
     parameters = {key: value for key, value in asdict(options).items() if key not in ("seed", "endpoint", "judge")}
-    parameters |= {"few_shot": shots, "chat": chat, "prompts": shown.hexdigest()}
+    parameters |= {**sizes, "few_shot": shots, "chat": chat, "prompts": shown.hexdigest()}
     for name in ("endpoint", "judge"):
         served: Endpoint | None = getattr(options, name)
         parameters[name] = None if served is None else f"{served.model} at {served.url}"
@@ -168,29 +198,10 @@ def _provenance(
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
-def _measure(
-    model: Model,
-    decoder: PrefixCachedDecoder,
-    asked: Sequence[_PromptedQuestion],
-    options: AnsweringOptions,
-    shots: int,
-    chat: bool,
-) -> xr.Dataset:
-    """The answers to some questions, in the order they were given."""
-    if options.endpoint is not None:
-        texts, replies = _from_endpoint(model, decoder, asked, options, shots, chat)
-    elif asked[0].given is not None:
-        texts = [(one.question.response or "").strip() for one in asked]
-        replies = _score(decoder, asked, [one.given or () for one in asked])
-    else:
-        replies = _generate(model, decoder, asked, options)
-        texts = [text_of(model, reply.ids) for reply in replies]
-    return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, options))
-
-
-def _generate(
+def _generated(
     model: Model, decoder: PrefixCachedDecoder, asked: Sequence[_PromptedQuestion], options: AnsweringOptions
-) -> list[Reply]:
+) -> xr.Dataset:
+    """The model's own answers to some questions."""
     replies: dict[int, Reply] = {}
     for numeric in (False, True):
         some = [one for one in asked if one.question.numeric == numeric]
@@ -201,17 +212,14 @@ def _generate(
             sampling = Sampling(options.temperature, tuple(_seed(options.seed, one.question.id) for one in some))
         generated = decoder.generate([one.prompt for one in some], some[0].limit, ending(model, numeric), sampling)
         replies |= {one.index: reply for one, reply in zip(some, generated, strict=True)}
-    return [replies[one.index] for one in asked]
+    ordered = [replies[one.index] for one in asked]
+    texts = [text_of(model, reply.ids) for reply in ordered]
+    return _table(asked, ordered, texts, _verdicts([one.question for one in asked], texts, options))
 
 
 def _from_endpoint(
-    model: Model,
-    decoder: PrefixCachedDecoder,
-    asked: Sequence[_PromptedQuestion],
-    options: AnsweringOptions,
-    shots: int,
-    chat: bool,
-) -> tuple[list[str], list[Reply]]:
+    model: Model, asked: Sequence[_PromptedQuestion], options: AnsweringOptions, shots: int, chat: bool, tokens: int
+) -> xr.Dataset:
     """The endpoint's answers, and the model's log-probabilities of them."""
     assert options.endpoint is not None
     chats: list[Any] = [question_prompt(one.question, few_shot=shots, chat=True) for one in asked]
@@ -225,13 +233,64 @@ def _from_endpoint(
                 f"the endpoint's answer to {one.question.id!r} has {len(ids)} tokens, which with its prompt of "
                 f"{len(one.prompt)} exceed the {longest} that {model.id} takes; leave that question out"
             )
-    return [text.strip() for text in texts], _score(decoder, asked, answers)
+    questions = [
+        replace(one, question=replace(one.question, response=text)) for one, text in zip(asked, texts, strict=True)
+    ]
+    return GivenAnswersReader(Structure(model), questions, answers, options, tokens).read(0, len(asked))
 
 
-def _score(decoder: PrefixCachedDecoder, asked: Sequence[_PromptedQuestion], answers: Sequence[Ids]) -> list[Reply]:
-    """Given answers with their log-probabilities."""
-    scores = decoder.score([one.prompt for one in asked], answers)
-    return [Reply(ids, logprobs, finished=True) for ids, logprobs in zip(answers, scores, strict=True)]
+class GivenAnswersReader:
+    """Reads the log-probabilities of given answers, and labels them."""
+
+    def __init__(
+        self,
+        structure: Structure,
+        asked: Sequence[_PromptedQuestion],
+        answers: Sequence[Ids],
+        options: AnsweringOptions,
+        batch_tokens: int,
+    ) -> None:
+        self.structure, self.batch_tokens = structure, batch_tokens
+        self._asked, self._answers, self._options = asked, answers, options
+        self.texts: Sequence[Example] = [
+            Example(one.question.id, "answer", one.prompt + ids) for one, ids in zip(asked, answers, strict=True)
+        ]
+        self.suffixes: Sequence[tuple[int, ...]] = [()] * len(self.texts)
+
+    def read(self, start: int, stop: int) -> xr.Dataset:
+        """Some answers, by a pass of their own."""
+        return read_together({SPEC.name: self}, [text.id for text in self.texts[start:stop]])[SPEC.name]
+
+    def first_logit(self, rows: Sequence[int]) -> int | None:
+        """The last token of the shortest prompt."""
+        return min(len(self._asked[row].prompt) for row in rows) - 1
+
+    def observe(self, rows: Sequence[int | None]) -> Observed:
+        """No instruments: the logits suffice."""
+
+        def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
+            assert logits is not None
+            copy, own = HostCopy(), {line: row for line, row in enumerate(rows) if row is not None}
+            scored = {line: TextLogprobs(len(self._asked[row].prompt), self._answers[row]) for line, row in own.items()}
+            found = copy.start(token_logprobs(logits, scored))
+
+            def read() -> xr.Dataset:
+                copy.wait()
+                ends = np.cumsum([len(self._answers[row]) for row in own.values()])
+                parts = np.split(found().numpy(), ends[:-1])
+                return self.table({row: tuple(part.tolist()) for row, part in zip(own.values(), parts, strict=True)})
+
+            return read
+
+        return Observed((), collect)
+
+    def table(self, logprobs: Mapping[int, tuple[float, ...]]) -> xr.Dataset:
+        """The answers with these log-probabilities; of none: all answers without."""
+        rows = list(logprobs) or range(len(self._asked))
+        asked = [self._asked[row] for row in rows]
+        texts = [(one.question.response or "").strip() for one in asked]
+        replies = [Reply(self._answers[row], logprobs.get(row, ()), finished=True) for row in rows]
+        return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, self._options))
 
 
 def _seed(seed: int, name: str) -> int:

@@ -58,9 +58,18 @@ class AnsweringOptions(StudyOptions):
         "questions that do not fit into the context: refuse (stop with an error) or drop (leave them out)",
         choices=("refuse", "drop"),
     )
-    batch: int = option(64, "prompts per batch", minimum=1)
-    batch_tokens: int = option(16384, "tokens per batch, padding included")
-    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
+    batch: int | None = option(None, "prompts per batch; None: 64 on a CPU, 256 on a GPU", minimum=1)
+    batch_tokens: int | None = option(
+        None,
+        "tokens per batch, padding included; None: 16,384, or as many as fit on a GPU, and four times as many while answers "
+        "are generated there",
+        minimum=1,
+    )
+    shard: int | None = option(
+        None,
+        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
+        minimum=1,
+    )
     seed: int = option(0, "random seed of sampling, where the temperature is above 0")
 
 
@@ -117,5 +126,6 @@ SPEC = StudySpec(
     options=AnsweringOptions,
     produces=(ANSWERS,),
     inputs=("questions", "responses"),
+    shares_pass="answers",
     cost=_cost,
 )

@@ -37,7 +37,7 @@ from headwise.instruments.activations import Activations
 from headwise.model import Model
 from headwise.seam import Structure
 from headwise.studies.inputs import StudyInputs, require_both_classes
-from headwise.studies.passes import read_together
+from headwise.studies.passes import Sizes, choose_sizes, read_together
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import (
     EXACT,
@@ -77,7 +77,10 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
     probed, positions = _probed_answers(answers, spans, others)
     origin = Provenance.from_attrs(answers.attrs)
     judgement = SelfJudgement.of(model, chat=bool(origin.parameters.get("chat"))) if options.p_true else None
-    reader = ProbingReader(structure, probed, sites, judgement, options.batch_tokens)
+    card = model.card
+    read_bytes = 2.0 * card.layers * (len(sites) * len(POSITIONS) * card.hidden_size + card.heads * card.value_dim)
+    sizes = choose_sizes(options, structure, tokens=2048, shard=64, example_bytes=read_bytes, logits=True)
+    reader = ProbingReader(structure, probed, sites, judgement, sizes.tokens_that_fit)
 
     def measure(shard: Shard) -> xr.Dataset:
         return read_together({SPEC.name: reader}, [one.id for one in probed[shard.start : shard.stop]])[SPEC.name]
@@ -89,8 +92,8 @@ def prepare(model: Model, inputs: StudyInputs, options: ProbingOptions | None = 
         found = found.assign(exact=(EXAMPLE, np.where(has_exact, np.array(texts, dtype=object), "")))
         return {SPEC.name: found.assign_attrs(counts=json.dumps(counts))}
 
-    provenance = _provenance(model, origin, len(probed), options, sites)
-    return StudyRun(provenance, len(probed), options.shard, measure, finish, reader=reader)
+    provenance = _provenance(model, origin, len(probed), options, sites, sizes)
+    return StudyRun(provenance, len(probed), sizes.shard, measure, finish, reader=reader)
 
 
 def _default_sites(structure: Structure) -> tuple[str, ...]:
@@ -137,10 +140,11 @@ def _probed_answers(
 
 
 def _provenance(
-    model: Model, origin: Provenance, size: int, options: ProbingOptions, sites: Sequence[str]
+    model: Model, origin: Provenance, size: int, options: ProbingOptions, sites: Sequence[str], sizes: Sizes
 ) -> Provenance:
     data = {"name": origin.data.get("name"), "size": size, "digest": origin.key()}
     parameters = {key: value for key, value in asdict(options).items() if key not in ("seed", "extractor")}
+    parameters |= sizes.parameters
     served = options.extractor
     parameters |= {"sites": list(sites), "extractor": None if served is None else f"{served.model} at {served.url}"}
     parameters["judge"] = origin.parameters.get("judge")

@@ -36,7 +36,7 @@ from headwise.instruments.readings import HostCopy
 from headwise.instruments.spectrum import AttentionReceived
 from headwise.model import Model
 from headwise.seam import Structure
-from headwise.studies.passes import Logits, Observed
+from headwise.studies.passes import Logits, Observed, TextLogprobs, on_device, token_logprobs
 from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Span
 
 LOGPROBS = ("mean", "min", "max", "mean_exact", "min_exact", "max_exact")
@@ -44,7 +44,6 @@ _EXACT, _ENTRY = "exact", "entry"  # dims of shards only: the four exact-answer 
 _LAST_COLUMN = POSITIONS.index(LAST)
 _ABSENT = -1  # no token: NaN
 _EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
-_LOGIT_BYTES = 2**28  # of logits in float32 at a time: a vocabulary of 128,000 at 500 tokens
 
 JUDGEMENT_QUESTION = "Is that answer true? Reply with one word, True or False."
 PLAIN_QUESTION = "\nIs that answer true, True or False?\nAnswer:"  # without a chat template
@@ -86,7 +85,7 @@ class SelfJudgement:
 
     def probability(self, logits: Tensor) -> Tensor:
         """(row,): P(True) against P(False), from the logits (row, vocabulary) after the suffix."""
-        columns = (_on(logits.device, ids) for ids in (self.true, self.false))
+        columns = (on_device(logits.device, ids) for ids in (self.true, self.false))
         yes, no = (logits.index_select(1, own).float().logsumexp(dim=1) for own in columns)
         return torch.sigmoid(yes - no)
 
@@ -159,7 +158,8 @@ class ProbingReader:
             copy = HostCopy()
             said = {row: self._answers[index] for row, index in enumerate(rows) if index is not None}
             asked = {row: index for row, index in enumerate(rows) if index is not None and self.suffixes[index]}
-            logprobs, true = copy.start(_logprobs(logits, said)), copy.start(self._p_true(logits, asked))
+            scored = {row: TextLogprobs(len(one.prompt), one.answer) for row, one in said.items()}
+            logprobs, true = copy.start(token_logprobs(logits, scored)), copy.start(self._p_true(logits, asked))
 
             def read() -> xr.Dataset:
                 copy.wait()
@@ -189,28 +189,7 @@ class ProbingReader:
             return torch.empty(0)
         ends = [len(self.texts[index].ids) + len(self.suffixes[index]) - 1 - logits.first for index in asked.values()]
         device = logits.values.device
-        return self._judgement.probability(logits.values[_on(device, list(asked)), _on(device, ends)])
-
-
-def _logprobs(logits: Logits, said: Mapping[int, ProbedAnswer]) -> Tensor:
-    """(token,): of each answer's tokens, one answer after the other; ``said``: row of the batch -> answer."""
-    rows, places, targets = (
-        _on(logits.values.device, numbers)
-        for numbers in zip(
-            *(
-                (row, len(one.prompt) - 1 - logits.first + place, token)
-                for row, one in said.items()
-                for place, token in enumerate(one.answer)
-            ),
-            strict=True,
-        )
-    )
-    count = max(1, _LOGIT_BYTES // (4 * logits.values.shape[-1]))
-    found = []
-    for row, place, target in zip(rows.split(count), places.split(count), targets.split(count), strict=True):
-        own = logits.values[row, place].float()
-        found.append(own.gather(1, target[:, None])[:, 0] - own.logsumexp(dim=1))
-    return torch.cat(found)
+        return self._judgement.probability(logits.values[on_device(device, list(asked)), on_device(device, ends)])
 
 
 def _statistics(logprobs: NDArray[np.float32], said: Mapping[int, ProbedAnswer], rows: int) -> NDArray[np.float32]:
@@ -221,11 +200,6 @@ def _statistics(logprobs: NDArray[np.float32], said: Mapping[int, ProbedAnswer],
         exact = every[one.span[0] : one.span[1] + 1]
         found[row] = [f(part) for part in (every, exact) for f in (np.mean, np.min, np.max)]
     return found
-
-
-def _on(device: torch.device, numbers: Sequence[int]) -> Tensor:
-    """On the device, without waiting for what it is doing."""
-    return torch.tensor(numbers).to(device, non_blocking=True)
 
 
 def _mean_over_heads(received: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -59,8 +59,16 @@ class ProbingOptions(StudyOptions):
     )
     paper: bool = option(True, "also run the paper's protocol, at the first site")
     p_true: bool = option(True, "also ask the model whether its answer is true")
-    batch_tokens: int = option(2048, "tokens per batch, padding included", minimum=1)
-    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
+    batch_tokens: int | None = option(
+        None,
+        "tokens per batch, padding included; None: 2,048 on a CPU, on a GPU 16,384 or as many as fit",
+        minimum=1,
+    )
+    shard: int | None = option(
+        None,
+        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
+        minimum=1,
+    )
     seed: int = option(0, "random seed of folds and label permutations")
 
     def __post_init__(self) -> None:

@@ -28,7 +28,7 @@ from headwise.model import Model
 from headwise.seam import Structure, observe
 from headwise.stats import mean_interval
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.passes import Batch, observe_examples
+from headwise.studies.passes import Batch, choose_sizes, observe_examples
 from headwise.studies.profile.spec import SPEC, ProfileOptions
 from headwise.studies.run import StudyRun
 
@@ -44,13 +44,16 @@ def prepare(model: Model, inputs: StudyInputs, options: ProfileOptions | None = 
     delimiters = delimiter_ids(model.tokenizer)
     used = len(examples) - options.repeats  # texts of a few tokens are left out
     data = {"name": passages.name, "size": used, "given": len(passages), "digest": passages.digest}
-    parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
+    sizes = choose_sizes(
+        options, structure, tokens=4096, shard=10, example_bytes=64.0 * model.card.layers * model.card.heads
+    )
+    parameters = {key: value for key, value in asdict(options).items() if key != "seed"} | sizes.parameters
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
 
     def measure(shard: Shard) -> xr.Dataset:
-        return _measure(structure, examples[shard.start : shard.stop], delimiters, options.batch_tokens)
+        return _measure(structure, examples[shard.start : shard.stop], delimiters, sizes.tokens_that_fit)
 
-    return StudyRun(provenance, len(examples), options.shard, measure, lambda shards: {SPEC.name: finalize(shards)})
+    return StudyRun(provenance, len(examples), sizes.shard, measure, lambda shards: {SPEC.name: finalize(shards)})
 
 
 def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list[Example]:

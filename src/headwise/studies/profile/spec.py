@@ -40,8 +40,16 @@ class ProfileOptions(StudyOptions):
     max_tokens: int = option(1024, "maximum number of tokens per text; longer texts are truncated", minimum=8)
     repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2)
     period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
-    batch_tokens: int = option(4096, "tokens in a batch, padding included", minimum=1)
-    shard: int = option(10, "number of examples between saves; a killed build loses at most these", minimum=1)
+    batch_tokens: int | None = option(
+        None,
+        "tokens per batch, padding included; None: 4,096 on a CPU, on a GPU 16,384 or as many as fit",
+        minimum=1,
+    )
+    shard: int | None = option(
+        None,
+        "number of examples between saves; a killed build loses at most these; None: 10 on a CPU, on a GPU up to 512",
+        minimum=1,
+    )
     seed: int = option(0, "seed of the random tokens")
 
 
@@ -52,8 +60,8 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
         min(limit, 2 * options.period)
     ] * options.repeats
     return StudyCost(
-        len(texts), sum(texts), forward_flops(card, texts), min(options.batch_tokens, sum(texts)),
-        card.layers * card.heads * 11 * (len(texts) + 4), slowdown=2.15, unit="texts", shard=options.shard,
+        len(texts), sum(texts), forward_flops(card, texts), min(4096, sum(texts)),
+        card.layers * card.heads * 11 * (len(texts) + 4), slowdown=2.15, unit="texts", shard=10,
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ from headwise.stats import (
     van_elteren_maps,
 )
 from headwise.studies.inputs import StudyInputs, require_both_classes
-from headwise.studies.passes import Observed, read_together
+from headwise.studies.passes import Observed, choose_sizes, read_together
 from headwise.studies.question_controls import question_controls
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
@@ -62,9 +62,11 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
     options = replace(options, k=_eigenvalues(judged, options.k))
     origin = Provenance.from_attrs(answers.attrs)
     data = {"name": origin.data.get("name"), "size": judged.sizes[EXAMPLE], "digest": origin.key()}
-    parameters = {key: value for key, value in asdict(options).items() if key != "seed"}
+    structure, read_bytes = Structure(model), 8.0 * model.card.layers * model.card.heads * (options.k or 1)
+    sizes = choose_sizes(options, structure, tokens=4096, shard=64, example_bytes=read_bytes)
+    parameters = {key: value for key, value in asdict(options).items() if key != "seed"} | sizes.parameters
     provenance = Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
-    reader = SpectralReader(Structure(model), judged, options)
+    reader = SpectralReader(structure, judged, options.k, sizes.tokens_that_fit)
 
     def measure(shard: Shard) -> xr.Dataset:
         ids = [text.id for text in reader.texts[shard.start : shard.stop]]
@@ -79,7 +81,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
     return StudyRun(
         provenance,
         judged.sizes[EXAMPLE],
-        options.shard,
+        sizes.shard,
         measure,
         lambda shards: finalize(shards, answers, judged, options),
         write_artifacts,
@@ -113,9 +115,9 @@ def _eigenvalues(answers: xr.Dataset, k: int | None) -> int:
 class SpectralReader:
     """Reads the spectral features of answers, and the residual stream at their last token."""
 
-    def __init__(self, structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> None:
-        self.structure, self.batch_tokens = structure, options.batch_tokens
-        self._eigenvalues = options.k or max(KS)
+    def __init__(self, structure: Structure, answers: xr.Dataset, k: int | None, batch_tokens: int) -> None:
+        self.structure, self.batch_tokens = structure, batch_tokens
+        self._eigenvalues = k or max(KS)
         self._prompt_tokens = [int(count) for count in answers["prompt_tokens"].values]
         rows = zip(answers[EXAMPLE].values, answers["prompt_ids"].values, answers["answer_ids"].values, strict=True)
         self.texts: Sequence[Example] = [
@@ -142,7 +144,8 @@ class SpectralReader:
 
 def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
     """The readings of some answers (rows of the study `answers`), in the order given."""
-    reader = SpectralReader(structure, answers, options)
+    sizes = choose_sizes(options, structure, tokens=4096, shard=64, example_bytes=1)
+    reader = SpectralReader(structure, answers, options.k, sizes.tokens_that_fit)
     return read_together({SPEC.name: reader}, [text.id for text in reader.texts])[SPEC.name]
 
 

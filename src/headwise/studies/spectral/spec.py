@@ -34,15 +34,23 @@ class SpectralOptions(StudyOptions):
             ...
         headwise.core.errors.StudyError: spectral.shuffles must be at least 200, not 20; write --set spectral.shuffles=200.
         >>> SpectralOptions(k=25, shuffles=1000)
-        SpectralOptions(k=25, batch_tokens=4096, shard=64, shuffles=1000, seed=0)
+        SpectralOptions(k=25, batch_tokens=None, shard=None, shuffles=1000, seed=0)
     """
 
     study = "spectral"
     k: int | None = option(
         None, "eigenvalues per head for the detectors; None: the largest of 5, 10, 25, 50 and 100 that every text has"
     )
-    batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
-    shard: int = option(64, "number of examples between saves; a killed build loses at most these", minimum=1)
+    batch_tokens: int | None = option(
+        None,
+        "tokens per batch, padding included; None: 4,096 on a CPU, on a GPU 16,384 or as many as fit",
+        minimum=1,
+    )
+    shard: int | None = option(
+        None,
+        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
+        minimum=1,
+    )
     shuffles: int = option(500, "number of label permutations for the null", minimum=200)
     seed: int = option(0, "random seed of permutations and folds")
 
