@@ -23,13 +23,13 @@ from headwise.engines import split_shards
 from headwise.instruments import Activations
 from headwise.model import Model, load
 from headwise.seam import ForwardContext, Structure, observe
+from headwise.studies import passes
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import read_together
 from headwise.studies.present import describe
 from headwise.studies.probing import measure as probing
-from headwise.studies import passes
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
 from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer, ProbingReader, SelfJudgement
