@@ -1,4 +1,4 @@
-"""Can torch multiply bfloat16 matrices on this CPU?
+"""Can torch multiply bfloat16 matrices on this CPU, and who made it?
 
 Some virtual machines announce Intel AMX in ``/proc/cpuinfo`` but trap on its instructions. There the first bfloat16
 product that oneDNN runs kills the process with SIGILL, which no exception handler sees. `bfloat16_works` therefore tries
@@ -58,13 +58,20 @@ def rule_out_broken_amx(folder: Path) -> None:
         os.environ[ISA_VARIABLES[0]] = SAFE_ISA
 
 
+def is_amd() -> bool:
+    """Whether the CPU calls itself an AMD one; False where the system does not say, as on macOS and Windows."""
+    return "AuthenticAMD" in _announced()
+
+
 def _announced() -> str:
     """The first CPU's model and flags; empty where there is no such file, as on macOS and Windows."""
     try:
         lines = CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
         return ""
-    return "\n".join(line for line in lines if line.startswith(("model name", "stepping", "microcode", "flags")))
+    return "\n".join(
+        line for line in lines if line.startswith(("vendor_id", "model name", "stepping", "microcode", "flags"))
+    )
 
 
 def _torch_version() -> str:

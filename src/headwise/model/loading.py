@@ -21,6 +21,7 @@ from headwise.model.blocks import auto_class
 from headwise.model.card import ModelCard
 from headwise.model.gate import gate_of, put_gate
 from headwise.model.library_calls import is_unreachable, silence_transformers, translate_load_errors
+from headwise.model.linear import use_fastest_linear
 from headwise.model.model import Model
 from headwise.model.offload import is_offloaded
 from headwise.model.placement import DevicePlacement, choose_device, choose_dtype, named_dtype, require_working_dtype
@@ -113,6 +114,8 @@ def load(
         add_adapter(hf, adapter, hub_arguments, source.id)
     elif gate_of(hf) is not None:  # saved with the model
         put_gate(hf, gate_of(hf) or 0.0)
+    if not placement:
+        use_fastest_linear(hf)
     tokenizer, why = find_tokenizer(tokenizer, source.location, hub if tokenizer is None else hub_arguments | code)
     return Model(
         hf.eval(),
