@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from synthetic.answers import answers_dataset
+from synthetic.atlas import synthetic_atlas
 
 SOURCE = Path(__file__).parents[1] / "src" / "headwise"
 
@@ -181,9 +183,9 @@ def test_no_import_hides_in_a_function():
     assert not wrong
 
 
-def loaded_after(code: str) -> set[str]:
+def loaded_after(code: str, folder: Path | None = None) -> set[str]:
     script = f"import sys\n{code}\nprint(' '.join(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder)
     return set(run.stdout.split())
 
 
@@ -216,6 +218,52 @@ def test_the_reading_half_needs_no_torch():
 
 def test_statistics_need_numpy_scipy_and_xarray_alone():
     assert not loaded_after("import headwise.stats") & {"torch", "sklearn", "matplotlib", "zarr"}
+
+
+NEVER_TO_READ = {
+    "torch",
+    "transformers",
+    "sklearn",
+    "matplotlib",
+    "zarr",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.ndimage",
+}
+READING_COMMANDS = {
+    "describe ATLAS profile": {*NEVER_TO_READ, "scipy.special", "headwise.analysis.comparison"},
+    "heads ATLAS": {*NEVER_TO_READ, "scipy.special", "headwise.figures", "headwise.describe"},
+    "head ATLAS L1H2": {*NEVER_TO_READ, "scipy.special", "headwise.analysis.comparison"},
+    "answers ATLAS": {*NEVER_TO_READ, "scipy.special", "headwise.figures", "headwise.describe"},
+    "describe ATLAS detection": NEVER_TO_READ,
+    "describe ATLAS relations": NEVER_TO_READ,
+    "describe ATLAS functions": NEVER_TO_READ,
+    "show ATLAS profile -o profile.svg": NEVER_TO_READ - {"matplotlib"},
+    "report ATLAS -o report.html": NEVER_TO_READ,
+}
+
+
+@pytest.fixture(scope="module")
+def read_atlas(tmp_path_factory):
+    path = tmp_path_factory.mktemp("read") / "atlas"
+    atlas = synthetic_atlas(path)
+    atlas.add("answers", answers_dataset(digest=atlas.provenance("profile").model["digest"]))
+    return path
+
+
+@pytest.mark.parametrize(("command", "unused"), READING_COMMANDS.items(), ids=READING_COMMANDS)
+def test_a_reading_command_loads_only_what_it_uses(command, unused, read_atlas, tmp_path):
+    code = f"""
+import contextlib, io, sys
+from headwise.cli.main import main
+sys.argv = ["headwise", *{command.replace("ATLAS", str(read_atlas)).split()!r}]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+assert not code, code"""
+    assert not loaded_after(code, tmp_path) & unused
 
 
 def test_every_public_name_is_there():

@@ -12,8 +12,8 @@ from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 
 from headwise.analysis import agreement_figure, describe_agreement
-from headwise.analysis.agreement import agreement_of
 from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vectors_within
+from headwise.analysis.study_agreement import agreement_of
 from headwise.core.errors import DataError, StudyError
 from headwise.figures import from_payload, to_payload
 from headwise.stats.correlation import rank_vectors, spearman

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from headwise.atlas import Atlas, hub, local_store, unpack
+from headwise.atlas import Atlas, hub, local_store, plain_files, unpack
 from headwise.atlas.decoding import RefusedError
 from headwise.atlas.encoding import encode_files, zip_files
 from headwise.core import memory
@@ -253,6 +253,7 @@ def test_swapped_chunks_are_noticed(tmp_path):
 def test_every_refusal_is_one_sentence_and_no_damage_of_memory(atlas, monkeypatch):
     """Too little memory, or a disk that fails, says nothing about what is stored."""
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    monkeypatch.setattr(plain_files, "LARGE", 0)
     with pytest.raises(AtlasError) as caught:
         Atlas.open(atlas)["profile"]
     assert "more than there is memory" in str(caught.value) and "damaged" not in str(caught.value)

@@ -5,43 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-import xarray as xr
+from synthetic.answers import ROWS, answers_dataset
 from typer.testing import CliRunner
 
-from headwise.atlas import Atlas, Provenance
+from headwise.atlas import Atlas
 from headwise.cli.main import app
 from headwise.core.errors import HeadwiseError
-
-ROWS = [  # id, topic, question, answer, gold, label, rule
-    ("c1", "capitals", "Capital of France?", "It is Paris.", "Paris", "correct", "phrase"),
-    ("c2", "capitals", "Capital of Peru?", "I don't know.", "Lima", "refused", "refusal"),
-    ("c3", "capitals", "Capital of Chile?", "[bold]Lima[/bold], " + "on and on " * 20, "Santiago", "wrong", "no match"),
-    ("y1", "years", "Year of the fire?", "1666", "1666", "correct", "exact"),
-]
 
 
 @pytest.fixture
 def atlas(tmp_path: Path) -> Path:
-    names, topics, questions, answers, golds, labels, rules = (list(column) for column in zip(*ROWS, strict=True))
-    texts = {
-        "question": questions, "answer": answers, "gold": golds, "golds": [json.dumps([gold]) for gold in golds],
-        "label": labels, "rule": rules, "matched": [""] * 4, "topic": topics, "prompt_ids": ["1 2"] * 4,
-        "answer_ids": ["3"] * 4,
-    }  # fmt: skip
-    numbers = {"difficulty": 1, "prompt_tokens": 2, "answer_tokens": 1}
-    dataset = xr.Dataset(
-        {name: ("example", np.array(values, dtype=object)) for name, values in texts.items()}
-        | {name: ("example", np.full(4, value, dtype=np.int64)) for name, value in numbers.items()}
-        | {name: ("example", np.full(4, -0.5, dtype=np.float32)) for name in ("logprob_mean", "logprob_min")}
-        | {"finished": ("example", np.array([True, True, False, True]))},
-        coords={"example": np.array(names, dtype=object)},
-        attrs={"title": "Answers", "record": "[]"},
-    )
-    origin = Provenance("answers", 1, {"id": "m", "digest": "d"}, {"name": "q", "size": 4}, {}, 0)
-    Atlas.create(tmp_path / "atlas").add("answers", dataset.assign_attrs(origin.to_attrs()))
+    Atlas.create(tmp_path / "atlas").add("answers", answers_dataset())
     return tmp_path / "atlas"
 
 

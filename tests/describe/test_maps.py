@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.ndimage import label
 
 from headwise.describe import maps
 
@@ -105,3 +106,14 @@ def test_overlap_of_the_strongest() -> None:
     both = maps.overlap(one, other, 2)
     assert both.shared == ("L0H1",)
     assert both.jaccard == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.4, 0.6, 0.9, 1])
+def test_components_are_scipys(share: float) -> None:
+    over = np.random.default_rng(0).random((3, 12, 7)) < share
+    together = maps._components(over)
+    for index, one in enumerate(over):
+        labels = label(one)[0]
+        found = np.zeros(one.shape, dtype=int)
+        found[one] = np.unique(together[np.nonzero(over)[0] == index], return_inverse=True)[1] + 1
+        np.testing.assert_array_equal(found, labels)

@@ -17,7 +17,7 @@ from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 
 from headwise.analysis import Comparison, head_report
-from headwise.analysis.agreement import Agreement, AgreementPair
+from headwise.analysis.study_agreement import Agreement, AgreementPair
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Description

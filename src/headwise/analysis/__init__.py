@@ -1,20 +1,46 @@
 """Cross-study analysis: one head in all studies, heads against heads, studies against studies, atlas against atlas.
 
 In reading order: ``columns`` (what each study says of a head as a number), ``neighbours``, ``head_facts`` and
-``report_builder`` (everything known of one head), ``permutation`` and ``agreement`` (do studies agree?), ``comparison`` (what
-changed between two atlases?). Pure functions from an atlas to dataclasses, figures and descriptions, without torch.
+``report_builder`` (everything known of one head), ``permutation`` and ``study_agreement`` (do studies agree?),
+``comparison`` (what changed between two atlases?). Pure functions from an atlas to dataclasses, figures and descriptions,
+without torch. Names are loaded when first used: a report on one head does not load the comparison of atlases.
 """
 
-from headwise.analysis.agreement import AGREEMENT, Agreement, agreement
-from headwise.analysis.agreement_display import agreement_figure, describe_agreement
-from headwise.analysis.columns import Column, Columns, columns_of, default_columns, percentiles, with_percentiles
-from headwise.analysis.comparison import Comparison, compare
-from headwise.analysis.comparison_panels import comparison_figure
-from headwise.analysis.comparison_words import describe_comparison
-from headwise.analysis.head_facts import HeadReport
-from headwise.analysis.head_text import describe_head
-from headwise.analysis.neighbours import Neighbour, Neighbourhood
-from headwise.analysis.report_builder import HeadReports, head_report, head_reports
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwise.core.lazy import lazy_exports
+
+if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` loads them
+    from headwise.analysis.agreement_display import agreement_figure, describe_agreement
+    from headwise.analysis.columns import Column, Columns, columns_of, default_columns, percentiles, with_percentiles
+    from headwise.analysis.comparison import Comparison, compare
+    from headwise.analysis.comparison_panels import comparison_figure
+    from headwise.analysis.comparison_words import describe_comparison
+    from headwise.analysis.head_facts import HeadReport
+    from headwise.analysis.head_text import describe_head
+    from headwise.analysis.neighbours import Neighbour, Neighbourhood
+    from headwise.analysis.report_builder import HeadReports, head_report, head_reports
+    from headwise.analysis.study_agreement import Agreement, agreement
+
+AGREEMENT = "agreement"  # what ``show`` and ``describe`` call it; no study has this name
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        ".study_agreement": "Agreement agreement",
+        ".agreement_display": "agreement_figure describe_agreement",
+        ".columns": "Column Columns columns_of default_columns percentiles with_percentiles",
+        ".comparison": "Comparison compare",
+        ".comparison_panels": "comparison_figure",
+        ".comparison_words": "describe_comparison",
+        ".head_facts": "HeadReport",
+        ".head_text": "describe_head",
+        ".neighbours": "Neighbour Neighbourhood",
+        ".report_builder": "HeadReports head_report head_reports",
+    },
+)
 
 __all__ = [
     "AGREEMENT", "Agreement", "Column", "Columns", "Comparison", "HeadReport", "HeadReports", "Neighbour", "Neighbourhood",

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headwise.analysis.agreement import Agreement, AgreementPair
+from headwise.analysis.study_agreement import Agreement, AgreementPair
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
 

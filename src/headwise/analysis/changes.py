@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 import xarray as xr
-from scipy.stats import binom, ks_2samp, norm, t
 
 from headwise.analysis.columns import Column, Columns
 from headwise.core.dims import CONDITION, EXAMPLE, HEAD, LAYER
@@ -229,7 +229,7 @@ def _bands(values: np.ndarray, count: int) -> tuple[Floats, Floats, Floats]:
 
 def _unlike(one: np.ndarray, other: np.ndarray) -> float:
     first, second = (values[np.isfinite(values)] for values in (one, other))
-    return float(ks_2samp(first, second).pvalue) if first.size and second.size else float("nan")
+    return float(scipy.stats.ks_2samp(first, second).pvalue) if first.size and second.size else float("nan")
 
 
 MIN_EXAMPLES = 5  # in common, for a paired test
@@ -265,7 +265,7 @@ def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.nansum(difference, 0) / np.where(seen > 0, seen, np.nan)
         error = np.sqrt(np.nansum((difference - mean) ** 2, 0) / (seen - 1) / seen)
-        p = 2 * t.sf(np.abs(mean) / error, seen - 1)
+        p = 2 * scipy.special.stdtr(seen - 1, -np.abs(mean) / error)
     p = np.where(error > 0, p, np.where(np.abs(mean) > 0, 0.0, 1.0))
     return ChangeError(error, np.where(np.isfinite(mean), p, np.nan), f"paired over {int(seen.max())} texts")
 
@@ -296,7 +296,7 @@ def _hits(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError | N
     first, second = (side.values.astype(bool) for side in sides)
     gained, lost = (~first & second).sum(0), (first & ~second).sum(0)
     pairs, moved = len(first), gained + lost
-    p = np.where(moved > 0, np.minimum(1, 2 * binom.cdf(np.minimum(gained, lost), moved, 0.5)), 1.0)
+    p = np.where(moved > 0, np.minimum(1, 2 * scipy.stats.binom.cdf(np.minimum(gained, lost), moved, 0.5)), 1.0)
     mean = (gained - lost) / pairs
     error = np.sqrt(np.maximum(moved / pairs - mean**2, 0) / max(pairs - 1, 1))
     measured = np.isfinite(column.values)
@@ -315,7 +315,7 @@ def _intervals(a: Column, b: Column) -> ChangeError:
         return ChangeError(nothing, nothing, "")
     error = np.hypot((a.high - a.low) / INTERVAL_WIDTH, (b.high - b.low) / INTERVAL_WIDTH)
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = 2 * norm.sf(np.abs(b.values - a.values) / error)
+        p = 2 * scipy.special.ndtr(-np.abs(b.values - a.values) / error)
     p = np.where(error > 0, p, np.where(b.values == a.values, 1.0, 0.0))
     return ChangeError(
         error, np.where(np.isfinite(error) & np.isfinite(b.values - a.values), p, np.nan), "from both intervals"

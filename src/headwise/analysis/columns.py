@@ -24,7 +24,7 @@ from headwise.atlas.head_table import columns_of as table_columns
 from headwise.core.dims import HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.schema import head_table_variables
-from headwise.stats.correlation import rank_stats
+from headwise.stats.ranks import rank_stats
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import HeadColumn
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.analysis.columns import Columns
-from headwise.stats.correlation import rank_stats
+from headwise.stats.blas import single_threaded_blas
+from headwise.stats.ranks import rank_stats
 
 BLOCK_ROWS = 512  # of distances in memory at once
 MAX_PAIRS = 200_000  # pairs of heads for the distribution of distances; sampled where there are more
@@ -76,6 +77,7 @@ class Neighbourhood:
         3
     """
 
+    @single_threaded_blas
     def __init__(self, columns: Columns, *, seed: int = 0) -> None:
         self.names = columns.names
         varying = [column for column in columns.columns if _varies(column.values)]
@@ -91,6 +93,7 @@ class Neighbourhood:
         self.spread = self._spread(generator)  # sorted distances of pairs
         self.chance = self._chance(generator)  # sorted distances to the nearest, in shuffled tables
 
+    @single_threaded_blas
     def of(self, name: str, n: int = 5) -> tuple[Neighbour, ...]:
         """The nearest heads, nearest first; none for a head without measurements."""
         row = self.names.index(name)

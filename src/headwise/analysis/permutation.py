@@ -24,9 +24,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from headwise.stats.blas import single_threaded_blas
 from headwise.stats.multiple_testing import benjamini_hochberg
+from headwise.stats.ranks import ranks
 
 CONTROLS = 200  # permutations that replace the data in the control
 BATCH_CELLS = 4_000_000  # numbers in memory at once
@@ -55,6 +56,7 @@ class PermutationResult:
     by_chance: float
 
 
+@single_threaded_blas
 def permutation_test(
     first: np.ndarray,
     second: np.ndarray,
@@ -133,7 +135,7 @@ def rank_vectors_within(maps: np.ndarray, stratum: np.ndarray) -> np.ndarray:
     The product of two rows is the rank correlation that depth does not explain (`stats.correlation.rank_vectors` has the
     total one).
     """
-    found = rankdata(maps, axis=1).astype(float)
+    found = ranks(maps, axis=1)
     for each in np.unique(stratum):
         found[:, stratum == each] -= found[:, stratum == each].mean(1, keepdims=True)
     length = np.sqrt((found**2).sum(1, keepdims=True))

@@ -41,7 +41,7 @@ from headwise.core.dims import HEAD, LAYER, RELATION, head_name, parse_head
 from headwise.core.errors import DataError, translate_content_errors
 from headwise.describe.writer import listed, percent, significant
 from headwise.figures.provenance import model_name, provenance_of
-from headwise.stats.correlation import percentile_per_map, rank_stats
+from headwise.stats.ranks import percentile_per_map, rank_stats
 from headwise.studies.functions.heads import FunctionFact, FunctionFacts
 from headwise.studies.patterns.heads import PatternFacts
 from headwise.studies.registry import datasets as dataset_specs

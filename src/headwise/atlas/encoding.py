@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.storage import MemoryStore
 
 from headwise.atlas.decoding import CorruptionError, RefusedError, decode
 from headwise.core.errors import AtlasError
@@ -30,7 +28,12 @@ FAST = -1  # level of what is packed for a short time: ten times as fast as the 
 
 
 def encode(dataset: xr.Dataset, store: Any, *, level: int = 0) -> None:
-    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object); ``level``: Zstandard's."""
+    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object); ``level``: Zstandard's.
+
+    Zarr is loaded here, because that takes a third of a second, and reading does not need it.
+    """
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
     plain = dataset.drop_encoding()
     plain = plain.assign_coords({name: _storable(str(name), plain[name]) for name in plain.coords})
     plain = plain.assign({name: _storable(str(name), plain[name]) for name in plain.data_vars})
@@ -52,6 +55,8 @@ def unpack(content: bytes) -> xr.Dataset:
 
 def encode_files(dataset: xr.Dataset, *, level: int = 0) -> dict[str, bytes]:
     """The files of a Dataset's Zarr group, key -> content, sorted."""
+    from zarr.storage import MemoryStore
+
     chunks: MutableMapping[str, Any] = {}
     encode(dataset, MemoryStore(chunks), level=level)
     return {key: chunk.to_bytes() for key, chunk in sorted(chunks.items())}

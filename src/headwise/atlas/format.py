@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -63,6 +64,20 @@ class _Root(msgspec.Struct):
     consolidated_metadata: _Consolidated | None = None
 
 
+@lru_cache(maxsize=2)  # `compare` reads two atlases in turn
+def _parsed(content: bytes) -> tuple[dict[str, Any], NodeMetadata]:
+    root: _Root = parse(content, _Root)
+    attributes: _Attributes = convert(root.attributes, _Attributes)
+    nodes = root.consolidated_metadata.metadata if root.consolidated_metadata is not None else {}
+    pending = [path for entry in attributes.pending.values() for path in entry.nodes]
+    for path in (*nodes, *pending, *attributes.pending, *attributes.versions):
+        if not _NODE_PATH.fullmatch(path):
+            raise ValueError(f"{path[:200]!r} names no study and no variable")
+    if any(not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", entry.id) for entry in attributes.pending.values()):
+        raise ValueError("a pending study has no identifier")
+    return root.attributes, nodes
+
+
 @dataclass(frozen=True)
 class ConsolidatedMetadata:
     """The content of an atlas's top ``zarr.json``."""
@@ -72,17 +87,11 @@ class ConsolidatedMetadata:
 
     @classmethod
     def parse(cls, content: bytes) -> ConsolidatedMetadata:
-        """From the file's content; ValueError if it is not the metadata of a Zarr group."""
-        root: _Root = parse(content, _Root)
-        attributes: _Attributes = convert(root.attributes, _Attributes)
-        nodes = root.consolidated_metadata.metadata if root.consolidated_metadata is not None else {}
-        pending = [path for entry in attributes.pending.values() for path in entry.nodes]
-        for path in (*nodes, *pending, *attributes.pending, *attributes.versions):
-            if not _NODE_PATH.fullmatch(path):
-                raise ValueError(f"{path[:200]!r} names no study and no variable")
-        if any(not re.fullmatch(r"[0-9a-zA-Z-]{1,64}", entry.id) for entry in attributes.pending.values()):
-            raise ValueError("a pending study has no identifier")
-        return cls(root.attributes, nodes)
+        """From the file's content; ValueError if it is not the metadata of a Zarr group.
+
+        What was read last is kept: reading an atlas asks for its metadata several times for each study.
+        """
+        return cls(*_parsed(content))
 
     def to_bytes(self) -> bytes:
         """The file's content."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -40,15 +41,19 @@ def heads(studies: xr.DataTree | Mapping[str, xr.Dataset]) -> pd.DataFrame:
     if isinstance(studies, xr.DataTree):
         studies = {str(name): node.to_dataset() for name, node in studies.children.items()}
     check_same_model(studies)
-    columns: dict[str, pd.Series] = {}
+    tables: list[pd.DataFrame] = []
     for study, dataset in studies.items():
+        columns: dict[str, np.ndarray] = {}
         for name, array in columns_of(study, dataset):
             if name in columns:
                 raise AtlasError(f"Two variables of the study {study!r} want the column {name!r}; rename one label.")
-            columns[name] = array.transpose(LAYER, HEAD).to_series()
-    if not columns:
+            columns[name] = array.transpose(LAYER, HEAD).values.ravel()
+        if columns:
+            grid = pd.MultiIndex.from_product([dataset[LAYER].values, dataset[HEAD].values], names=[LAYER, HEAD])
+            tables.append(pd.DataFrame(columns, index=grid))
+    if not tables:
         return pd.DataFrame({LAYER: [], HEAD: []}, index=pd.Index([], name="name"), dtype=int)
-    joined = pd.concat(columns, axis=1).sort_index().copy().reset_index()  # the copy makes the columns contiguous
+    joined = pd.concat(tables, axis=1).sort_index().copy().reset_index()  # the copy makes the columns contiguous
     names = [head_name(layer, head) for layer, head in zip(joined[LAYER], joined[HEAD], strict=True)]
     return joined.set_index(pd.Index(names, name="name"))
 
@@ -68,11 +73,12 @@ def columns_of(
                 f"{study}: the variable {variable!r} with dims ({', '.join(map(str, array.dims))}) cannot go into the "
                 "head table; it may have layer, head, and other dims (not example) whose coordinates name their entries."
             )
+        labels = [[_identifier(dim, label) for label in array[dim].values.tolist()] for dim in extra_dims]
+        array = array.drop_vars(extra_dims)
         for indices in product(*(range(array.sizes[dim]) for dim in extra_dims)):
-            one = array.isel(dict(zip(extra_dims, indices, strict=True)))
-            labels = [_identifier(dim, one[dim].item()) for dim in extra_dims]
-            name = ".".join([study, *labels] + ([] if variable == "value" else [variable]))
-            yield name, one.drop_vars(extra_dims)
+            own = [every[index] for every, index in zip(labels, indices, strict=True)]
+            name = ".".join([study, *own] + ([] if variable == "value" else [variable]))
+            yield name, array.isel(dict(zip(extra_dims, indices, strict=True)))
 
 
 def harmless_csv(table: pd.DataFrame) -> pd.DataFrame:

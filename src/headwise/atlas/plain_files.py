@@ -19,25 +19,29 @@ from pathlib import Path
 from headwise.core.errors import AtlasError
 from headwise.core.memory import in_bytes, room_for
 
+METADATA = "zarr.json"
+LARGE = 2**24  # bytes of a file from which on the free memory is looked up, which takes longer than reading a small one
 _BLOB = re.compile(r"(?:\.\./)+blobs/([0-9a-f]{40,64})")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FOLLOW |= getattr(os, "O_BINARY", 0)
 
 
 class PlainFiles(Mapping[str, bytes]):
-    """The files below a folder, key -> content; each is read when it is asked for."""
+    """The files below a folder, key -> content; each is read when it is asked for, metadata once and others each time."""
 
     def __init__(self, root: Path, prefix: str) -> None:
         self._root, self._prefix = root, prefix
         cut = len(prefix) + 1
-        self._keys = {key[cut:]: None for key in list_plain(root, prefix)}
+        self._keys: dict[str, bytes | None] = {key[cut:]: None for key in list_plain(root, prefix)}
 
     def __getitem__(self, key: str) -> bytes:
-        if key not in self._keys:
-            raise KeyError(key)
-        content = read_plain(self._root, f"{self._prefix}/{key}")
+        content = self._keys[key]
+        if content is None:
+            content = read_plain(self._root, f"{self._prefix}/{key}")
         if content is None:
             raise KeyError(key)
+        if key.endswith(METADATA):
+            self._keys[key] = content
         return content
 
     def __iter__(self) -> Iterator[str]:
@@ -60,7 +64,7 @@ def read_plain(root: Path, key: str) -> bytes | None:
             return None
         if not stat.S_ISREG(found.st_mode):
             raise _refused(path, "a pipe, a socket or a device")
-        if not room_for(found.st_size):
+        if found.st_size > LARGE and not room_for(found.st_size):
             raise AtlasError(
                 f"{path} has {in_bytes(found.st_size)}, more than there is memory; it is not read. Free some memory, or "
                 "delete that file if you do not know it."
@@ -73,18 +77,18 @@ def read_plain(root: Path, key: str) -> bytes | None:
 
 def refuse_links(root: Path, key: str) -> Path:
     """The path of a key, none of whose parts below ``root`` is a link; the file in the blobs for a link of the hub's cache."""
-    path = root
+    path = str(root)
     parts = [part for part in key.split("/") if part]
     if ".." in parts:
         raise AtlasError(f"{key!r} leads out of the atlas {root}; it is not opened.")
     for part in parts:
-        path = path / part
-        if path.is_symlink():
-            blob = _blob(root, path) if part is parts[-1] else None
+        path = os.path.join(path, part)
+        if os.path.islink(path):
+            blob = _blob(root, Path(path)) if part is parts[-1] else None
             if blob is None:
-                raise _refused(path, "a symbolic link")
+                raise _refused(Path(path), "a symbolic link")
             return blob
-    return path
+    return Path(path)
 
 
 def list_plain(root: Path, prefix: str = "") -> list[str]:

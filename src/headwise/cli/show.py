@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwise.analysis import AGREEMENT
 from headwise.cli.options import AtlasArgument, JsonOption, StudyArgument
 from headwise.cli.preflight import as_typed, sibling_path
 from headwise.cli.settings import FigureCommand, figure_options, refuse_table
@@ -36,9 +37,6 @@ def show(
 
     The figure of each study has its own options: headwise show ATLAS STUDY --help lists them.
     """
-    from headwise.analysis import agreement
-    from headwise.analysis.agreement import AGREEMENT
-    from headwise.analysis.agreement_display import agreement_figure
     from headwise.atlas import Atlas
     from headwise.figures import save
     from headwise.studies.present import figure_types, has_figure
@@ -49,7 +47,12 @@ def show(
     known = study == AGREEMENT or has_figure(study)  # the figure of the agreement has no options
     options = figure_options(context.args, figure_types(study), study) if known else {}
     path = output or Path(f"{study}.pdf")
-    figure = agreement_figure(agreement(opened)) if study == AGREEMENT else opened.figure(study, **options)
+    if study == AGREEMENT:
+        from headwise.analysis import agreement, agreement_figure
+
+        figure = agreement_figure(agreement(opened))
+    else:
+        figure = opened.figure(study, **options)
     save(figure, path)
     echo(path)
 
@@ -68,15 +71,17 @@ show.command = FigureCommand  # type: ignore[attr-defined]
 
 def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
     """Describe the findings of a study in words; every number is computed from the atlas."""
-    from headwise.analysis import agreement
-    from headwise.analysis.agreement import AGREEMENT
-    from headwise.analysis.agreement_display import describe_agreement
     from headwise.atlas import Atlas
 
     opened = Atlas.open(atlas)
     _refuse_unknown(study, opened)
     refuse_table(study, as_typed(atlas), "description")
-    words = describe_agreement(agreement(opened)) if study == AGREEMENT else opened.describe(study)
+    if study == AGREEMENT:
+        from headwise.analysis import agreement, describe_agreement
+
+        words = describe_agreement(agreement(opened))
+    else:
+        words = opened.describe(study)
     echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
 
 
@@ -89,8 +94,6 @@ describe.examples = examples(  # type: ignore[attr-defined]
 
 def _refuse_unknown(study: str, atlas: Atlas) -> None:
     """Refuse a name that is neither a study, nor in this atlas, nor the agreement of its studies."""
-    from headwise.analysis.agreement import AGREEMENT
-
     known = {*atlas.studies, *datasets(), AGREEMENT}
     if study not in known:
         raise StudyError(f"There is no study {study!r}. {did_you_mean(study, known)}")

@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,14 +33,6 @@ Question: {question}
 Right answers: {golds}
 Answer: {answer}
 One word:"""
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 @dataclass(frozen=True)
@@ -94,10 +84,18 @@ class Endpoint:
         if key:
             headers["Authorization"] = f"Bearer {key}"
         address = self.url.rstrip("/") + "/chat/completions"
+        import urllib.error  # loads http and email, which the options of studies, declared with this type, do not need
+        import urllib.request
+
+        class NoRedirects(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *_: Any) -> None:
+                return None
+
+        opener = urllib.request.build_opener(NoRedirects)
         request = urllib.request.Request(address, data=body, headers=headers, method="POST")
         for attempt in range(self.tries):
             try:
-                with _OPENER.open(request, timeout=self.timeout) as response:
+                with opener.open(request, timeout=self.timeout) as response:
                     found: dict[str, Any] = parse(response.read(MAX_REPLY), dict[str, Any])
                     return found
             except urllib.error.HTTPError as error:

@@ -27,10 +27,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit
-from scipy.stats import norm, rankdata
 
+from headwise.stats.ranks import ranks
 from headwise.stats.validation import Labels
 
 __all__ = ["Auroc", "AurocDifference", "auroc", "auroc_by_fold", "auroc_interval", "auroc_rows", "delong_test"]
@@ -119,9 +119,9 @@ def auroc_rows(scores: ArrayLike, labels: Labels) -> Floats:
         >>> auroc_rows([[3.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]], np.array([True, True, False, False]))
         array([0.875, 0.5  ])
     """
-    ranks = rankdata(np.asarray(scores), axis=-1)
+    found = ranks(scores, axis=-1)
     n_wrong, n_right = int(labels.sum()), int((~labels).sum())
-    return (ranks[..., labels].sum(axis=-1) - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right)
+    return (found[..., labels].sum(axis=-1) - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right)
 
 
 def auroc_by_fold(
@@ -193,8 +193,8 @@ def delong_test(first: Auroc, second: Auroc, *, groups: NDArray[np.int64] | None
     value = float(first.value - second.value)
     inflation = max(first.inflation, second.inflation)
     error = float(np.sqrt(inflation * influence_variance(first.influence - second.influence, groups)))
-    half = float(norm.isf(0.025)) * error
-    p = float(2 * norm.sf(abs(value) / error)) if error > 0 else float(value == 0)
+    half = float(-scipy.special.ndtri(0.025)) * error
+    p = float(2 * scipy.special.ndtr(-abs(value) / error)) if error > 0 else float(value == 0)
     return AurocDifference(value, value - half, value + half, p)
 
 
@@ -203,8 +203,8 @@ def auroc_interval(value: Any, variance: Any, smaller: int, *, level: float = 0.
     value, variance = np.asarray(value, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     outside = (1 - level) / 2
     inner = np.clip(value, 1e-12, 1 - 1e-12)
-    half = norm.isf(outside) * np.sqrt(variance) / (inner * (1 - inner))
-    low, high = expit(logit(inner) - half), expit(logit(inner) + half)
+    half = -scipy.special.ndtri(outside) * np.sqrt(variance) / (inner * (1 - inner))
+    low, high = (scipy.special.expit(scipy.special.logit(inner) + side * half) for side in (-1, 1))
     bound = outside ** (1 / smaller)
     low = np.where(value >= 1, bound, np.where(value <= 0, 0.0, low))
     high = np.where(value <= 0, 1 - bound, np.where(value >= 1, 1.0, high))
@@ -214,9 +214,9 @@ def auroc_interval(value: Any, variance: Any, smaller: int, *, level: float = 0.
 def _value_and_influence(table: Floats, labels: Labels) -> tuple[Floats, Floats]:
     wrong, right = table[labels], table[~labels]
     n_wrong, n_right = len(wrong), len(right)
-    ranks = rankdata(table, axis=0)
-    above = (ranks[labels] - rankdata(wrong, axis=0)) / n_right  # share of right answers below this wrong one
-    below = 1 - (ranks[~labels] - rankdata(right, axis=0)) / n_wrong  # share of wrong answers above this right one
+    joint = ranks(table)
+    above = (joint[labels] - ranks(wrong)) / n_right  # share of right answers below this wrong one
+    below = 1 - (joint[~labels] - ranks(right)) / n_wrong  # share of wrong answers above this right one
     value = above.mean(axis=0)
     influence = np.empty_like(table)
     influence[labels] = (above - value) / np.sqrt(n_wrong * max(n_wrong - 1, 1))

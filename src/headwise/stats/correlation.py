@@ -6,10 +6,6 @@ narrow; where one or two heads carry the correlation, the resampled ones spread,
 texts or pairs would have given is not in it. Resampled maps that are constant are left out.
 
 A correlation is NaN where one of the two maps is constant. Cost: one product (draws x heads) per map.
-
-`rank_stats`: how does a head rank among all heads? The percentile of a head is the share of the other measured heads with a
-smaller value, ties counted half: 0 is the smallest of all, 100 the largest, 50 the median. Heads that were not measured
-(NaN) stay NaN and do not count.
 """
 
 from __future__ import annotations
@@ -19,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.stats import rankdata
+
+from headwise.stats.ranks import ranks
 
 Floats = NDArray[np.float64]
 
@@ -98,7 +94,7 @@ def correlation_table(rows: ArrayLike, columns: ArrayLike) -> Floats:
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> float:
-    """Spearman's rank correlation (scipy's), ties given their mean rank; pairs with a NaN are left out.
+    """Spearman's rank correlation, ties given their mean rank; pairs with a NaN are left out.
 
     Args:
         a: numbers.
@@ -115,7 +111,8 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
     pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
     if pairs.shape[1] < MIN_CELLS or (np.ptp(pairs, axis=1) == 0).any():
         return math.nan
-    return round(float(stats.spearmanr(*pairs).statistic), 12)
+    ranked = rank_vectors(pairs)
+    return round(float(ranked[0] @ ranked[1]), 12)
 
 
 def rank_vectors(maps: ArrayLike) -> Floats:
@@ -133,10 +130,10 @@ def rank_vectors(maps: ArrayLike) -> Floats:
         array([[ 1., -1.],
                [-1.,  1.]])
     """
-    ranks = stats.rankdata(maps, axis=1).astype(float)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    length = np.sqrt((ranks**2).sum(axis=1, keepdims=True))
-    return np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
+    centred = ranks(maps, axis=1)
+    centred -= centred.mean(axis=1, keepdims=True)
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    return np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
 
 
 def _pearson(a: Floats, b: Floats, weights: np.ndarray) -> Floats:
@@ -149,25 +146,3 @@ def _pearson(a: Floats, b: Floats, weights: np.ndarray) -> Floats:
     floor = 1e-12
     known = (variance_a > floor * (a * a).mean()) & (variance_b > floor * (b * b).mean())
     return np.where(known, covariance / np.sqrt(np.where(known, variance_a * variance_b, 1.0)), np.nan)
-
-
-def rank_stats(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of (head, column): percentile, rank (1 is the largest, ties share the best, 0: not measured), and measured heads.
-
-    >>> percentile, rank, measured = rank_stats(np.array([[1.0], [3.0], [np.nan], [2.0]]))
-    >>> percentile.ravel(), rank.ravel(), measured
-    (array([  0., 100.,  nan,  50.]), array([3, 1, 0, 2]), array([3]))
-    """
-    finite = np.isfinite(values)
-    measured = finite.sum(0)
-    known = np.where(finite, values, np.nan)
-    mean_rank = rankdata(known, axis=0, nan_policy="omit") if values.size else known
-    percentile = 100 * (mean_rank - 1) / np.maximum(measured - 1, 1)
-    percentile = np.where(finite & (measured == 1), 50.0, percentile)
-    best = rankdata(-known, axis=0, method="min", nan_policy="omit") if values.size else known
-    return percentile, np.where(finite, np.nan_to_num(best), 0).astype(int), measured
-
-
-def percentile_per_map(maps: np.ndarray) -> np.ndarray:
-    """Of (layer, head, map): each head's percentile among all heads of the map."""
-    return rank_stats(maps.reshape(-1, maps.shape[-1]))[0].reshape(maps.shape)

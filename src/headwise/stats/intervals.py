@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def t_half_width(values: ArrayLike, axis: int = 0, *, level: float = 0.95) -> Fl
     with np.errstate(invalid="ignore", divide="ignore"):
         deviation = values - np.nansum(values, axis=axis, keepdims=True) / n
         error = np.sqrt(np.nansum(np.square(deviation), axis=axis, keepdims=True) / (n - 1) / n)
-    half = stats.t.ppf(0.5 + level / 2, np.maximum(n - 1, 1)) * error
+    half = scipy.special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2) * error
     return np.squeeze(np.where(n > 1, half, np.nan), axis=axis)
 
 
@@ -87,7 +87,7 @@ def sum_of_means_half_width(samples: Sequence[NDArray], *, level: float = 0.95) 
     if total == 0:
         return 0.0
     freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
-    return float(stats.t.ppf(0.5 + level / 2, freedom) * np.sqrt(total))
+    return float(scipy.special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(total))
 
 
 def wilson_interval(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -107,7 +107,7 @@ def wilson_interval(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -
         (0.352, 0.648)
     """
     share, size = np.asarray(share, dtype=float), np.asarray(size, dtype=float)
-    z = float(stats.norm.ppf(0.5 + level / 2))
+    z = float(scipy.special.ndtri(0.5 + level / 2))
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
     return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)

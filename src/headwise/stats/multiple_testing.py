@@ -22,7 +22,6 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import false_discovery_control
 
 from headwise.core.dims import RANK
 from headwise.core.errors import StudyError, did_you_mean
@@ -49,8 +48,11 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     values = np.asarray(p, dtype=np.float64)
     tested = ~np.isnan(values)
     q = np.full(values.shape, np.nan)
-    if tested.any():
-        q[tested] = false_discovery_control(values[tested], method="bh")
+    known = values[tested]
+    order = np.argsort(known)
+    scaled = known[order] * (known.size / np.arange(1, known.size + 1))
+    known[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    q[tested] = np.clip(known, 0, 1)
     return q
 
 

@@ -26,15 +26,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, rankdata
 
 from headwise.core.dims import EXAMPLE
 from headwise.core.errors import StudyError
 from headwise.stats.blas import single_threaded_blas
 from headwise.stats.multiple_testing import benjamini_hochberg, within_map_dims
 from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, missing_patterns
+from headwise.stats.ranks import ranks
 from headwise.stats.stratified import significant_shares, stratified_scores
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
@@ -292,22 +293,22 @@ class _Ranked(NamedTuple):
 
 
 def _rank(table: Floats) -> _Ranked:
-    ranks, present = np.zeros(table.shape), np.zeros(table.shape)
+    found, present = np.zeros(table.shape), np.zeros(table.shape)
     ties = np.empty(table.shape[1])
     for rows, cells in missing_patterns(table):
         block = np.ix_(rows, cells)
         present[block] = 1
-        ranks[block] = found = rankdata(table[block], axis=0)
+        found[block] = own = ranks(table[block])
         # of t equal values each has the same mid-rank, so that sum r^2 falls short by (t^3 - t) / 12
         n = len(rows)
-        ties[cells] = n * (n + 1) * (2 * n + 1) * 2 - 12 * np.square(found).sum(axis=0)
-    return _Ranked(ranks, present, np.round(ties))
+        ties[cells] = n * (n + 1) * (2 * n + 1) * 2 - 12 * np.square(own).sum(axis=0)
+    return _Ranked(found, present, np.round(ties))
 
 
 @single_threaded_blas
 def _significant_shares(ranked: _Ranked, labels: Floats, alpha: float) -> Floats:
     """The share of tested cells with p < alpha for each row of labels (shuffle, example)."""
-    limit = norm.isf(alpha / 2)
+    limit = -scipy.special.ndtri(alpha / 2)
     total = ranked.present.sum(axis=0)
     complete = bool((total == len(ranked.present)).all())
     step = max(1, _NUMBERS_PER_BLOCK // max(1, len(total)))

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from headwise.core.errors import DataError
 
@@ -85,7 +84,7 @@ def minimum_detectable_gain(standard_error: float, *, alpha: float = 0.05, power
         >>> round(minimum_detectable_gain(0.02), 3)
         0.056
     """
-    return float((norm.isf(alpha / (2 * tests)) + norm.isf(1 - power)) * standard_error)
+    return float((_z(alpha / (2 * tests)) + _z(1 - power)) * standard_error)
 
 
 def minimum_detectable_share(
@@ -121,13 +120,26 @@ def minimum_detectable_share(
     )
 
 
+def _z(above: float) -> float:
+    """What a standard normal number exceeds with this probability."""
+    return -NormalDist().inv_cdf(above)
+
+
 def _smallest(
     null: float, at_null: float, deviation: Callable[[float], float], alpha: float, power: float, tests: int
 ) -> float:
-    """The smallest value above ``null`` that exceeds the critical value by z(power) of its own standard errors."""
-    critical, reach = float(norm.isf(alpha / (2 * tests))) * at_null, float(norm.isf(1 - power))
+    """The smallest value above ``null`` that exceeds the critical value by z(power) of its own standard errors.
+
+    By halving the interval until it has no inside.
+    """
+    critical, reach = _z(alpha / (2 * tests)) * at_null, _z(1 - power)
 
     def short(value: float) -> float:
         return critical + reach * deviation(value) - (value - null)
 
-    return float(brentq(short, null, 1.0)) if short(1.0) < 0 else math.nan
+    if short(1.0) >= 0:
+        return math.nan
+    low, high = null, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if short(middle) > 0 else (low, middle)
+    return high

@@ -37,14 +37,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from headwise.core.dims import EXAMPLE, FEATURE, PART, STATISTIC
 from headwise.stats.auroc import Auroc, auroc
 from headwise.stats.intervals import mean_interval
 from headwise.stats.multiple_testing import q_values
+from headwise.stats.ranks import ranks
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_labels, as_named
 
 Floats = NDArray[np.float64]
@@ -174,12 +175,12 @@ def _mann_whitney(part: Floats, wrong: Labels) -> Floats:
     """
     p = np.empty(part.shape[1])
     if min(wrong.sum(), (~wrong).sum()) > _MAX_EXACT_MANN_WHITNEY:
-        return stats.mannwhitneyu(part[wrong], part[~wrong], axis=0).pvalue
+        return scipy.stats.mannwhitneyu(part[wrong], part[~wrong], axis=0).pvalue
     ordered = np.sort(part, axis=0)
     tied = (ordered[1:] == ordered[:-1]).any(axis=0)
     for columns in (tied, ~tied):
         if columns.any():
-            p[columns] = stats.mannwhitneyu(part[wrong][:, columns], part[~wrong][:, columns], axis=0).pvalue
+            p[columns] = scipy.stats.mannwhitneyu(part[wrong][:, columns], part[~wrong][:, columns], axis=0).pvalue
     return p
 
 
@@ -220,8 +221,8 @@ def _wilcoxon(table: Floats) -> Floats:
     size = np.abs(np.nan_to_num(table))
     changed = size > 0
     n = changed.sum(axis=0)
-    ranks = np.where(changed, stats.rankdata(size, axis=0) - (len(table) - n), 0.0)  # the unchanged rank lowest
-    positive, total, squares = (ranks * (table > 0)).sum(axis=0), ranks.sum(axis=0), (ranks**2).sum(axis=0)
+    rank = np.where(changed, ranks(size) - (len(table) - n), 0.0)  # the unchanged rank lowest
+    positive, total, squares = (rank * (table > 0)).sum(axis=0), rank.sum(axis=0), (rank**2).sum(axis=0)
     tied = squares < n * (n + 1) * (2 * n + 1) / 6 - 0.25
     p = np.ones(table.shape[1])
     exact = ~tied & (n <= _MAX_EXACT_WILCOXON) & (n > 0)
@@ -230,7 +231,7 @@ def _wilcoxon(table: Floats) -> Floats:
         p[here] = 2 * _signed_rank_cdf(int(count))[np.minimum(positive, total - positive)[here].astype(int)]
     normal = ~exact & (n > 0)
     z = np.abs(positive[normal] - total[normal] / 2) / np.sqrt(squares[normal] / 4)
-    p[normal] = 2 * stats.norm.sf(z)
+    p[normal] = 2 * scipy.special.ndtr(-z)
     return np.minimum(p, 1.0)
 
 

@@ -33,15 +33,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, rankdata
 
 from headwise.core.dims import EXAMPLE
 from headwise.core.errors import DataError
 from headwise.stats.auroc import Auroc, auroc_interval, influence_variance
 from headwise.stats.blas import single_threaded_blas
 from headwise.stats.rank_tests import MAP_DIMS, MIN_PER_CELL, compare_cells, missing_patterns
+from headwise.stats.ranks import ranks
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels, as_named
 
 __all__ = ["auroc_within", "informative", "significant_shares", "stratified_scores", "van_elteren_maps"]
@@ -145,7 +146,7 @@ def _van_elteren(table: Floats, wrong: Labels, strata: Ints) -> Floats:
     variance = pairs @ spread
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(variance > 0, np.abs(scores[wrong].sum(axis=0)) / np.sqrt(variance), 0.0)
-    return np.minimum(2 * norm.sf(z), 1.0)
+    return np.minimum(2 * scipy.special.ndtr(-z), 1.0)
 
 
 def _centred(table: Floats, strata: Ints) -> tuple[Floats, Floats]:
@@ -154,7 +155,7 @@ def _centred(table: Floats, strata: Ints) -> tuple[Floats, Floats]:
     for stratum, rows in _rows_by_stratum(strata):
         n = len(rows)
         if n > 1:
-            scores[rows] = (rankdata(table[rows], axis=0) - (n + 1) / 2) / (n + 1)
+            scores[rows] = (ranks(table[rows]) - (n + 1) / 2) / (n + 1)
             spread[stratum] = np.square(scores[rows]).sum(axis=0) / (n * (n - 1))
     return scores, spread
 
@@ -226,10 +227,10 @@ def _area(
     areas = np.empty((len(size), *table.shape[1:]))
     for stratum, rows in _rows_by_stratum(strata):
         here, part = wrong[rows], table[rows]
-        ranks = rankdata(part, axis=0)
-        above = (ranks[here] - rankdata(part[here], axis=0)) / (~here).sum()  # share of right answers below it
+        joint = ranks(part)
+        above = (joint[here] - ranks(part[here])) / (~here).sum()  # share of right answers below it
         placements[rows[here]] = above
-        placements[rows[~here]] = 1 - (ranks[~here] - rankdata(part[~here], axis=0)) / here.sum()
+        placements[rows[~here]] = 1 - (joint[~here] - ranks(part[~here])) / here.sum()
         areas[stratum] = above.mean(axis=0)
     value = np.tensordot(pairs, areas, axes=1) / pairs.sum()
     own = np.minimum(n_wrong, size - n_wrong) >= MIN_PER_CLASS_FOR_OWN_AUROC
@@ -271,7 +272,7 @@ def stratified_scores(table: Floats, strata: Ints) -> list[StratifiedScores]:
 @single_threaded_blas
 def significant_shares(scores: Sequence[StratifiedScores], labels: Floats, alpha: float) -> Floats:
     """The share of tested cells with p < alpha in van Elteren's test, for each row of labels (shuffle, example)."""
-    limit = norm.isf(alpha / 2)
+    limit = -scipy.special.ndtri(alpha / 2)
     significant, tested = np.zeros(len(labels)), np.zeros(len(labels))
     for one in scores:
         if len(one.rows) == 0:

@@ -32,10 +32,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from headwise.analysis.agreement import agreement_of
 from headwise.analysis.agreement_display import agreement_figure, describe_agreement
 from headwise.analysis.columns import default_columns
 from headwise.analysis.report_builder import HeadReports
+from headwise.analysis.study_agreement import agreement_of
 from headwise.atlas import Atlas, Provenance
 from headwise.atlas.head_table import heads
 from headwise.core.dims import HEAD, LAYER, head_name, parse_head

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, REMOVED, head_name
-from headwise.stats.correlation import rank_stats
+from headwise.stats.ranks import rank_stats
 from headwise.studies.head_sets import HeadSetMap, layer_head, set_key
 
 _FUNCTION_MAPS = (

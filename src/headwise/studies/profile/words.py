@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import xarray as xr
@@ -41,12 +42,15 @@ class ProfileAccessor(Accessor):
 
     def __init__(self, dataset: xr.Dataset) -> None:
         super().__init__(dataset)
+        self._maps: dict[tuple[str, str], xr.DataArray] = {}
         self.keys = [str(key) for key in dataset[STATISTIC].values]
         self.total = len(self.layers) * len(self.heads)
         self.measured = [key for key in self.keys if bool(self.map(key).notnull().any())]
 
     def map(self, key: str, variable: str = "value") -> xr.DataArray:
-        return self.dataset[variable].sel({STATISTIC: key})
+        if (key, variable) not in self._maps:
+            self._maps[key, variable] = self.dataset[variable].sel({STATISTIC: key})
+        return self._maps[key, variable]
 
     def named(self, key: str) -> NamedMap:
         ends = self.map(key, "low"), self.map(key, "high")
@@ -54,7 +58,7 @@ class ProfileAccessor(Accessor):
         uniform = self.uniform(key)
         return NamedMap(key, label, self.map(key).transpose(LAYER, HEAD), *ends, uniform, "a uniform head", unit=unit)
 
-    @property
+    @cached_property
     def named_maps(self) -> list[NamedMap]:
         return [self.named(key) for key in self.measured]
 
@@ -74,7 +78,7 @@ class ProfileAccessor(Accessor):
 
     def half_width(self, key: str) -> float:
         """Half the width of the 95 % confidence interval in the median head; NaN without intervals."""
-        half = ((self.map(key, "high") - self.map(key, "low")) / 2).values
+        half = (self.map(key, "high").values - self.map(key, "low").values) / 2
         return float(np.median(half[np.isfinite(half)])) if np.isfinite(half).any() else math.nan
 
     def has_intervals(self, key: str) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
-from headwise.stats.correlation import percentile_per_map
+from headwise.stats.ranks import percentile_per_map
 from headwise.studies.head_sets import HeadSetMap, layer_head
 
 MIN_RELATIONS = 3  # listed even where fewer are over the threshold

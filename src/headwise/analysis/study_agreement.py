@@ -41,7 +41,6 @@ from headwise.figures.provenance import model_name, provenance_caption, provenan
 from headwise.stats.correlation import rank_vectors
 from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
-AGREEMENT = "agreement"  # what ``show`` and ``describe`` call it; no study has this name
 PERMUTATIONS = 10_000
 MIN_MEASURED_SHARE = 0.5  # of the heads; maps with fewer are left out
 

@@ -1,10 +1,14 @@
 """Ranks among heads, against counting."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
+import pytest
+from scipy.stats import rankdata
 
 from headwise.analysis import percentiles, with_percentiles
-from headwise.stats.correlation import rank_stats
+from headwise.stats.ranks import rank_stats, ranks
 
 
 def test_against_counting_with_ties_and_gaps():
@@ -40,3 +44,18 @@ def test_text_and_places_are_kept():
         and shown["a.best"].tolist() == ["u", "v"]
         and shown["layer"].tolist() == [0, 1]
     )
+
+
+@pytest.mark.parametrize("shape", [(40, 3), (7,), (1, 3), (0, 4), (4, 0), (5, 3, 4)])
+@pytest.mark.parametrize("decimals", [0, 8])  # with ties, and without
+def test_ranks_are_scipys(shape, decimals):
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(size=shape), decimals)
+    holed = np.where(rng.random(shape) < 0.2, np.nan, values)
+    for axis, (ours, theirs) in product(range(len(shape)), {"mean": "average", "smallest": "min"}.items()):
+        for table, omit in ((values, False), (holed, False), (holed, True)):
+            if table.size:
+                expected = rankdata(table, method=theirs, axis=axis, nan_policy="omit" if omit else "propagate")
+                np.testing.assert_array_equal(ranks(table, axis, ties=ours, omit_nan=omit), expected)
+            else:
+                assert ranks(table, axis, ties=ours, omit_nan=omit).shape == shape
