@@ -27,7 +27,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.atlas import Provenance
-from headwise.atlas.encoding import pack
+from headwise.atlas.packing import pack
 from headwise.engines import ShardStore
 from headwise.engines.engine import Listener
 from headwise.engines.pool import Answered, Call, Event

@@ -48,7 +48,7 @@ class Nothing:
     shards: int
 
     threads = property(lambda self: ThreadCounts(1, 1))
-    on_cpu = property(lambda self: True)
+    on_cpu, on_gpu = True, False
     environment = property(lambda self: {})
 
     def for_workers(self, gpus: float | None, threads: int | None) -> Nothing:

@@ -21,7 +21,7 @@ from typing import Any
 import xarray as xr
 
 import headwise as hw
-from headwise.atlas.encoding import unpack
+from headwise.atlas.packing import unpack
 from headwise.corpora import Passages, packaged_passages
 from headwise.engines import ShardStore
 from headwise.seam import Structure
@@ -46,7 +46,7 @@ class Scales:
         scales = self
 
         def clear(store: ShardStore) -> None:
-            files = list(store.folder.glob("*.zarr.zip"))
+            files = list(store.folder.glob("*.shard"))
             study = store.folder.name.rpartition("-")[0]
             scales.bytes[study] = sum(file.stat().st_size for file in files)
             scales.shards[study] = len(files)

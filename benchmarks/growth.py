@@ -151,7 +151,7 @@ def look(pid: int, atlas: Path, seconds: float, examples: int) -> Sample | None:
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1000
-        done = sum(1 for run in atlas.glob(".shards/*") for file in os.scandir(run) if file.name.endswith(".zarr.zip"))
+        done = sum(1 for run in atlas.glob(".shards/*") for file in os.scandir(run) if file.name.endswith(".shard"))
     except (OSError, StopIteration):
         return None
     return Sample(seconds, min(examples, done * SHARD), resident)

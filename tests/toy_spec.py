@@ -85,6 +85,8 @@ class ToySpec:
 
 
 class ToyWorker:
+    on_gpu = False
+
     def __init__(self, spec: ToySpec) -> None:
         self.spec = spec
 

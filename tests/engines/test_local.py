@@ -26,9 +26,11 @@ def measured(log: Path) -> list[int]:
     return [int(line) for line in log.read_text().split()] if log.exists() else []
 
 
-def test_all_are_done_in_order(tmp_path, store, work):
+@pytest.mark.parametrize("overlap", [False, True])
+def test_all_are_done_in_order(tmp_path, store, work, overlap):
     calls: list[tuple[int, int]] = []
-    results = run_shards(work(tmp_path / "log"), SHARDS, store(tmp_path), progress=lambda *counts: calls.append(counts))
+    count = lambda *counts: calls.append(counts)  # noqa: E731
+    results = run_shards(work(tmp_path / "log"), SHARDS, store(tmp_path), progress=count, overlap=overlap)
     assert [result.sizes["example"] for result in results] == [4, 4, 4, 4, 4, 3]
     assert calls == [(4, 23), (8, 23), (12, 23), (16, 23), (20, 23), (23, 23)]
     assert measured(tmp_path / "log") == [0, 1, 2, 3, 4, 5]
@@ -49,7 +51,8 @@ def test_results_are_read_when_asked_for_and_once(tmp_path, store, work, monkeyp
     assert reads == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_interrupt_keeps_what_is_done(tmp_path, store, work):
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_interrupt_keeps_what_is_done(tmp_path, store, work, overlap):
     real = work(tmp_path / "log")
 
     def interrupted(shard: Shard) -> xr.Dataset:
@@ -58,15 +61,15 @@ def test_an_interrupt_keeps_what_is_done(tmp_path, store, work):
         return real(shard)
 
     with pytest.raises(KeyboardInterrupt):
-        run_shards(interrupted, SHARDS, store(tmp_path))
+        run_shards(interrupted, SHARDS, store(tmp_path), overlap=overlap)
     assert store(tmp_path).committed(SHARDS) == SHARDS[:3]
-    run_shards(real, SHARDS, store(tmp_path))
+    run_shards(real, SHARDS, store(tmp_path), overlap=overlap)
     assert measured(tmp_path / "log") == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_damaged_shard_is_redone_alone(tmp_path, store, work):
     before = run_shards(work(tmp_path / "log"), SHARDS, store(tmp_path))
-    path = store(tmp_path).folder / "00004.zarr.zip"
+    path = store(tmp_path).folder / "00004.shard"
     content = bytearray(path.read_bytes())
     content[len(content) // 3] ^= 16
     path.write_bytes(content)

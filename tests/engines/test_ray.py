@@ -104,8 +104,8 @@ def test_what_is_committed_is_not_measured_again(tmp_path: Path, expected: Study
     run(first, tmp_path / "atlas")
     (tmp_path / "tries").unlink()
     store = next((tmp_path / "atlas").glob(".shards/*"))
-    (store / "00004.zarr.zip").unlink()
-    damaged = store / "00002.zarr.zip"
+    (store / "00004.shard").unlink()
+    damaged = store / "00002.shard"
     damaged.write_bytes(damaged.read_bytes()[:-60])
     assert_same(run(ToySpec(tmp_path), tmp_path / "atlas"), expected)
     assert sorted(place for place in first.tries() if place >= 0) == [2, 4]
@@ -129,7 +129,7 @@ def test_a_poison_shard_is_named_and_all_others_are_kept(tmp_path: Path, expecte
         ShardsFailedError, match=r"toy: examples 8 to 11 \(3 tries; worker .* failed: ZeroDivisionError: at place 2\)"
     ):
         run(spec, tmp_path / "atlas")
-    assert len(list((tmp_path / "atlas").glob(".shards/*/*.zarr.zip"))) == 5
+    assert len(list((tmp_path / "atlas").glob(".shards/*/*.shard"))) == 5
     assert_same(run(spec, tmp_path / "atlas"), expected)  # the next run tries it again, and only that
     assert [spec.tries().count(place) for place in range(6)] == [1, 1, 4, 1, 1, 1]
 
@@ -200,7 +200,7 @@ def test_at_a_url_workers_commit_themselves(
             patch.setattr(ShardStore, "commit_packed", lambda *_: pytest.fail("this process wrote a shard"))
             assert_same(run(spec, "s3://bucket/atlas"), expected)
         place = open_location("s3://bucket/atlas")
-        (damaged,) = [key for key in place.keys(".shards") if key.endswith("00003.zarr.zip")]
+        (damaged,) = [key for key in place.keys(".shards") if key.endswith("00003.shard")]
         place.write(damaged, (place.read(damaged) or b"")[:-60])
         assert_same(run(spec, "s3://bucket/atlas"), expected)
     assert [spec.tries().count(shard) for shard in range(6)] == [1, 1, 1, 2, 1, 1]

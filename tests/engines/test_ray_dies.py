@@ -30,7 +30,7 @@ def start(folder: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 def committed(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("atlas/.shards/*/*.zarr.zip"))
+    return sorted(path.name for path in folder.glob("atlas/.shards/*/*.shard"))
 
 
 def wait_for(what: Callable[[], object], seconds: float = 120) -> bool:

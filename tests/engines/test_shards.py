@@ -28,7 +28,7 @@ def test_commit_and_load(tmp_path, store, work):
     assert run.committed(shards) == [shards[2]]
     assert store(tmp_path).committed(shards) == [shards[2]]  # another process finds it
     xr.testing.assert_identical(run.load(shards[2]), result)
-    assert sorted(entry.name for entry in run.folder.iterdir()) == ["00002.zarr.zip", "plan.json"]
+    assert sorted(entry.name for entry in run.folder.iterdir()) == ["00002.shard", "plan.json"]
     run.clear()
     assert not run.folder.exists()
 
@@ -72,25 +72,23 @@ def test_a_damaged_plan_costs_nothing(tmp_path, store, work, content, caplog):
 def test_a_misplaced_shard_is_recognised(tmp_path, store, work, caplog):
     shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[0], work(tmp_path / "log")(shards[0]))
-    (run.folder / "00001.zarr.zip").write_bytes((run.folder / "00000.zarr.zip").read_bytes())
+    (run.folder / "00001.shard").write_bytes((run.folder / "00000.shard").read_bytes())
     assert run.load_packed(shards[1]) is None
     assert run.load(shards[1]) is None
     assert "it does not hold examples 4 to 7" in caplog.text
     assert run.committed(shards) == [shards[0]]
-    with pytest.raises(ValueError, match="`pack` makes"):
-        run.commit_packed(shards[2], b"something else")
 
 
 def test_a_damaged_shard_is_not_done(tmp_path, store, work, caplog):
     shards, run = split_shards(23, 4), store(tmp_path)
     run.commit(shards[1], work(tmp_path / "log")(shards[1]))
-    path = run.folder / "00001.zarr.zip"
+    path = run.folder / "00001.shard"
     path.write_bytes(path.read_bytes()[:-40])
     with caplog.at_level(logging.WARNING):
         assert run.load(shards[1]) is None
     assert "Shard 1 is measured again, because its file was damaged" in caplog.text
     assert run.committed(shards) == []
-    (aside,) = run.folder.glob("00001.zarr.zip.*.damaged")
+    (aside,) = run.folder.glob("00001.shard.*.damaged")
     assert str(aside) in caplog.text, "what was committed is moved aside, not deleted"
 
 
@@ -105,7 +103,7 @@ def test_a_passing_fault_costs_no_shard(tmp_path, store, work, monkeypatch, faul
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(*((location, "read_plain", fail) if where == "read" else (shard_module, "unpack", fail)))
+        patch.setattr(*((location, "read_plain", fail) if where == "read" else (shard_module, "unpack_first", fail)))
         with pytest.raises(AtlasError, match=r"cannot be read now \(Input/output error\)|too little memory"):
             run.load(shards[1])
     assert run.committed(shards) == [shards[1]]

@@ -155,12 +155,12 @@ def kinds(changes: list[tuple[str, str]]) -> dict[tuple[str, str], list[int]]:
 def sort(path: str) -> str:
     """A path without what differs between studies, variables, shards and processes.
 
-    >>> sort(".swap/profile.new/value/c/0/1"), sort(".shards/answers-0a1b/.00002.zarr.zip.77.tmp")
-    ('.swap/*.new/c', '.shards/*/*.zarr.zip')
+    >>> sort(".swap/profile.new/value/c/0/1"), sort(".shards/answers-0a1b/.00002.shard.77.tmp")
+    ('.swap/*.new/c', '.shards/*/*.shard')
     """
     top, *below = path.split("/")
     if top == ".shards" and below:
-        files = ["*.zarr.zip" if "zarr.zip" in name else re.sub(r"^\.|(\.\d+)+\.tmp$", "", name) for name in below[1:]]
+        files = ["*.shard" if ".shard" in name else re.sub(r"^\.|(\.\d+)+\.tmp$", "", name) for name in below[1:]]
         return "/".join([top, "*", *files])
     if top == ".swap" and below and below[0].endswith((".new", ".old", ".trash")):
         kind = next((name for name in ("c", "zarr.json") if name in below), "*" if below[1:] else "")

@@ -114,7 +114,7 @@ def hurt_shard(experiment: Experiment, dice: random.Random) -> Round:
     hurt: set[tuple[str, int]] = set()
 
     def strike(atlas: Path) -> None:
-        file = dice.choice(sorted(atlas.glob(".shards/*/*.zarr.zip")))
+        file = dice.choice(sorted(atlas.glob(".shards/*/*.shard")))
         hurt.add((file.parent.name.rpartition("-")[0], int(file.name[:5])))
         verb(file, **({"seed": dice.random()} if verb is damage.flip else {}))
 

@@ -15,7 +15,7 @@ HALF = {"do": "kill", "when": "measure profile 3"}  # shards 0, 1 and 2 are comm
 
 
 def shard_of(atlas: Path, number: int = 1) -> Path:
-    return next(atlas.glob(f".shards/*/{number:05d}.zarr.zip"))
+    return next(atlas.glob(f".shards/*/{number:05d}.shard"))
 
 
 def plan_of(atlas: Path) -> Path:

@@ -29,12 +29,12 @@ def test_the_kinds_are_those_that_matter(experiment: Experiment) -> None:
     """A commit, the plan, a chunk, the metadata, the swap, the list, and the end: none is missed for want of a name."""
     found = set(kinds(experiment.changes("profile")))
     for wanted in [
-        ("open", ".shards/*/plan.json"), ("link", ".shards/*/plan.json"), ("open", ".shards/*/*.zarr.zip"),
-        ("rename", ".shards/*/*.zarr.zip"), ("open", ".swap/*.new/c"), ("rename", "profile"), ("rename", "zarr.json"),
-        ("delete", ".shards/*/*.zarr.zip"),
+        ("open", ".shards/*/plan.json"), ("link", ".shards/*/plan.json"), ("open", ".shards/*/*.shard"),
+        ("rename", ".shards/*/*.shard"), ("open", ".swap/*.new/c"), ("rename", "profile"), ("rename", "zarr.json"),
+        ("delete", ".shards/*/*.shard"),
     ]:  # fmt: skip
         assert wanted in found
-    assert len(kinds(experiment.changes("profile"))[("rename", ".shards/*/*.zarr.zip")]) == 4
+    assert len(kinds(experiment.changes("profile"))[("rename", ".shards/*/*.shard")]) == 4
     assert sort(".swap/profile.17.trash/value/c/0") == ".swap/*.trash/c"
 
 

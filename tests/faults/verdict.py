@@ -81,5 +81,5 @@ def census(found: dict[str, list[str]], expected: dict[str, list[str]]) -> Censu
 
 def committed(atlas: str | Path) -> set[tuple[str, int]]:
     """(study, shard) of every shard that lies in the atlas, be it a folder or a URL."""
-    keys = [key.split("/") for key in open_location(atlas).keys(".shards") if key.endswith(".zarr.zip")]
+    keys = [key.split("/") for key in open_location(atlas).keys(".shards") if key.endswith(".shard")]
     return {(run.rpartition("-")[0], int(name[:5])) for _, run, name in keys}

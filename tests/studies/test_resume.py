@@ -38,7 +38,7 @@ build(
 
 
 def shard_files(atlas: Path) -> list[Path]:
-    return sorted(atlas.glob(".shards/*/*.zarr.zip"))
+    return sorted(atlas.glob(".shards/*/*.shard"))
 
 
 @pytest.fixture(scope="module")

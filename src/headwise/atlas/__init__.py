@@ -1,8 +1,8 @@
 """THE WAIST: the result of measuring, and the only input of everything that shows results.
 
-In reading order: ``storage`` (folders and object stores); ``disk``, ``encoding``, ``format`` (bytes, Zarr, consolidated
-metadata); ``local_store``, ``object_store``, ``store`` (atomic commits); ``head_table`` and ``selection`` (one row per head);
-``hub``, ``cards``, ``atlas``. The shape of each study's Dataset is in its spec (``headwise.studies``).
+In reading order: ``storage`` (folders and object stores); ``disk``, ``packing``, ``encoding``, ``format`` (bytes, Zarr,
+consolidated metadata); ``local_store``, ``object_store``, ``store`` (atomic commits); ``head_table`` and ``selection`` (one row
+per head); ``hub``, ``cards``, ``atlas``. The shape of each study's Dataset is in its spec (``headwise.studies``).
 
 Neither torch nor transformers is imported here. Names are loaded when first used, so that importing one module of this
 package does not load the others.
@@ -16,8 +16,8 @@ from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` loads them
     from headwise.atlas.atlas import Atlas
-    from headwise.atlas.encoding import pack, unpack
     from headwise.atlas.head_table import heads
+    from headwise.atlas.packing import pack, unpack
     from headwise.atlas.selection import select
     from headwise.atlas.storage import Location, open_location
     from headwise.core.provenance import Provenance, difference
@@ -26,7 +26,7 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         ".atlas": "Atlas",
-        ".encoding": "pack unpack",
+        ".packing": "pack unpack",
         ".head_table": "heads",
         ".selection": "select",
         ".storage": "Location open_location",

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headwise.core.errors import AtlasError
@@ -90,11 +90,11 @@ def _flock(handle: int, kind: int) -> bool:
     return True
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a new file and flush it to disk; what had the name before is removed, not written through."""
+def write_file(path: Path, content: bytes | Sequence[bytes | memoryview]) -> None:
+    """Write a new file, and flush it to disk; what had the name before is removed, not written through."""
     path.unlink(missing_ok=True)
     with open(path, "xb") as file:
-        file.write(content)
+        file.writelines([content] if isinstance(content, bytes) else content)
         file.flush()
         os.fsync(file.fileno())
 
@@ -123,7 +123,7 @@ def _link(path: Path, name: Path) -> None:
         os.replace(path, name)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes | Sequence[bytes | memoryview]) -> None:
     """Replace a file atomically: the new content is on disk before it gets the name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -5,8 +5,8 @@ it is read. Zarr reads a missing chunk as zeros; therefore all chunks are writte
 reading (`decoding`). Text is stored as variable-length UTF-8 (the only text type of the Zarr 3 specification) and comes back
 as Python ``str`` in an object array. There is no fill value, NaN is stored like any number: values return bit for bit.
 
-``pack`` turns the Zarr group into one zip file: the form of shards, of results that workers send, and of a study that is
-staged in an object store. Cost: one copy of the data in memory.
+``zip_files`` makes one zip archive of the Zarr group: the form of a study that is staged in an object store. Cost: one copy
+of the data in memory.
 """
 
 from __future__ import annotations
@@ -20,45 +20,32 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.atlas.decoding import CorruptionError, RefusedError, decode
+from headwise.atlas.decoding import CorruptionError, RefusedError
 from headwise.core.errors import AtlasError
 
 _NUMBERS = "biuf"
-FAST = -1  # level of what is packed for a short time: ten times as fast as the default, and 8 % larger for activations
 
 
-def encode(dataset: xr.Dataset, store: Any, *, level: int = 0) -> None:
-    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object); ``level``: Zstandard's.
+def encode(dataset: xr.Dataset, store: Any) -> None:
+    """Write a Dataset as the root group of an empty Zarr store (a path, or a zarr store object).
 
     Zarr is loaded here, because that takes a third of a second, and reading does not need it.
     """
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
     plain = dataset.drop_encoding()
-    plain = plain.assign_coords({name: _storable(str(name), plain[name]) for name in plain.coords})
-    plain = plain.assign({name: _storable(str(name), plain[name]) for name in plain.data_vars})
-    layout = {
-        name: {"compressors": [ZstdCodec(level=level), Crc32cCodec()], "_FillValue": None} for name in plain.variables
-    }
+    plain = plain.assign_coords({name: storable(str(name), plain[name].variable) for name in plain.coords})
+    plain = plain.assign({name: storable(str(name), plain[name].variable) for name in plain.data_vars})
+    layout = {name: {"compressors": [ZstdCodec(), Crc32cCodec()], "_FillValue": None} for name in plain.variables}
     plain.to_zarr(store, mode="w", zarr_format=3, consolidated=False, encoding=layout, write_empty_chunks=True)
 
 
-def pack(dataset: xr.Dataset) -> bytes:
-    """One Dataset as bytes: a zipped Zarr group. The same Dataset gives the same bytes."""
-    return zip_files(encode_files(dataset, level=FAST))
-
-
-def unpack(content: bytes) -> xr.Dataset:
-    """The Dataset that was packed, every byte verified; raises CorruptionError."""
-    return decode(unzip_files(content))
-
-
-def encode_files(dataset: xr.Dataset, *, level: int = 0) -> dict[str, bytes]:
+def encode_files(dataset: xr.Dataset) -> dict[str, bytes]:
     """The files of a Dataset's Zarr group, key -> content, sorted."""
     from zarr.storage import MemoryStore
 
     chunks: MutableMapping[str, Any] = {}
-    encode(dataset, MemoryStore(chunks), level=level)
+    encode(dataset, MemoryStore(chunks))
     return {key: chunk.to_bytes() for key, chunk in sorted(chunks.items())}
 
 
@@ -85,8 +72,9 @@ def unzip_files(content: bytes) -> dict[str, bytes]:
         raise CorruptionError(str(cause) or "it is cut off") from cause
 
 
-def _storable(name: str, array: xr.DataArray) -> xr.Variable:
-    variable = array.variable.to_base_variable()
+def storable(name: str, variable: xr.Variable) -> xr.Variable:
+    """Numbers as they are, text as numpy's text; AtlasError for anything else."""
+    variable = variable.to_base_variable()
     if variable.dtype.kind in _NUMBERS:
         return variable
     values = np.asarray(variable.values, dtype=object)

@@ -8,11 +8,12 @@ A spec is opened in the process that measures (`WorkerSpec.open` loads the model
 with one study prepared on it. The local engine opens it in this process; Ray sends it to its workers, each of which opens it.
 So every engine measures the same shards by the same code, and the same bits come out.
 
-`LocalEngine`, shard by shard: if it is committed, read it; if not, measure it, commit it, and read it back. A shard is
-committed while the next one is measured, so that a GPU does not wait for the disk. Results are always what the committed
-files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard that was being
-measured. An error stops the build, since there is no other worker to try. Cost: one write and two reads per shard, and the
-memory of two shards; results stay on disk while measuring, so that memory does not grow with the number of examples.
+`LocalEngine`, shard by shard: if it is committed, read it; if not, measure it, commit it, and read it back. Results are always
+what the committed files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard
+that was being measured. With a model on a GPU, a shard is committed while the next one is measured, so that the GPU does not
+wait for the disk; there a kill (not Ctrl-C) costs both. An error stops the build, since there is no other worker to try. Cost:
+one write and two reads per shard; results stay on disk while measuring, so that memory does not grow with the number of
+examples.
 """
 
 from __future__ import annotations
@@ -101,6 +102,11 @@ class Listener:
 
 class StudyWorker(Protocol):
     """A loaded model with one study prepared on it, in the process that measures."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model is on a GPU, so that the processor is free while it runs."""
+        ...
 
     def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
         """Prepare a study, or several that share their forward passes, from the maps that they depend on."""
@@ -216,7 +222,8 @@ class LocalSession:
             listener.progress(job.study, done, total)
 
         report(0, job.examples)
-        parts = run_shards(self._worker.measure, split_shards(job.examples, job.shard_size), store, progress=report)
+        shards = split_shards(job.examples, job.shard_size)
+        parts = run_shards(self._worker.measure, shards, store, progress=report, overlap=self._worker.on_gpu)
         with reporting(lambda what, done, total: listener.concluding(job.study, what, done, total)):
             return self._worker.finalize(parts)
 
@@ -227,10 +234,15 @@ def run_shards(
     store: ShardStore,
     *,
     progress: Callable[[int, int], None] | None = None,
+    overlap: bool = False,
 ) -> CommittedShards:
-    """The results of all shards, in order; ``progress(done, total)`` counts examples, after each shard."""
+    """The results of all shards, in order.
+
+    ``progress(done, total)`` counts examples, after each shard; ``overlap``: commit a shard while the next is measured.
+    """
     total = sum(shard.stop - shard.start for shard in shards)
     done = 0
+    writing: tuple[Shard, Future[None]] | None = None
 
     def finished(shard: Shard) -> None:
         nonlocal done
@@ -242,21 +254,26 @@ def run_shards(
         store.commit(shard, result)
         CommittedShards([shard], store)[0]  # a shard that cannot be read back is reported now, not at the end
 
-    writing: tuple[Shard, Future[None]] | None = None
-    with ThreadPoolExecutor(1, "commit") as writer:  # which waits for what it was given, whatever happens here
-        for shard in shards:
-            result = None if store.load(shard) is not None else measure(shard)
-            if writing is not None:  # a shard is done when it is committed; at most two are held
-                writing[1].result()
-                finished(writing[0])
-                writing = None
-            if result is None:
-                finished(shard)
-            else:
-                writing = shard, writer.submit(commit, shard, result)
+    def wait() -> None:
+        """Until what is being written is committed."""
+        nonlocal writing
         if writing is not None:
-            writing[1].result()
-            finished(writing[0])
+            (shard, written), writing = writing, None
+            written.result()
+            finished(shard)
+
+    with ThreadPoolExecutor(1, "commit") as writer:  # at its end it waits for what is being written, whatever happened
+        for shard in shards:
+            if store.load(shard) is not None:
+                wait()
+                finished(shard)
+                continue
+            result = measure(shard)
+            wait()  # two shards are held at most
+            writing = shard, writer.submit(commit, shard, result)
+            if not overlap:
+                wait()
+        wait()
     return CommittedShards(shards, store)
 
 

@@ -2,11 +2,11 @@
 
 The files of a run are in ``ATLAS/.shards/STUDY-KEY/``, where KEY is the digest of its provenance: another model, other data
 or other parameters have another folder. ``plan.json``, written first, holds the run's identity and how it was split; a folder
-with another split is refused. Every shard also states which examples of which run it holds (the comment of its zip file), so
+with another split is refused. Every shard also states which examples of which run it holds (behind its last array), so
 that a lost or corrupt plan is rewritten at no cost, and a misplaced file is recognised. Plain xarray does not see
 ``.shards``: the atlas's metadata does not list it.
 
-    .shards/profile-5e0c.../plan.json  00000.zarr.zip  00001.zarr.zip  ...
+    .shards/profile-5e0c.../plan.json  00000.shard  00001.shard  ...
 
 Cost: one flushed file per shard.
 """
@@ -26,14 +26,14 @@ import xarray as xr
 
 from headwise.atlas.decoding import CorruptionError
 from headwise.atlas.disk import translate_read_errors
-from headwise.atlas.encoding import pack, unpack
+from headwise.atlas.packing import pack_buffers, unpack_first
 from headwise.atlas.storage.location import Location, open_location
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import parse
 from headwise.core.provenance import Provenance
 
 _log = logging.getLogger(__name__)
-_PLAN, _SUFFIX, _ASIDE = "plan.json", ".zarr.zip", ".damaged"
+_PLAN, _SUFFIX, _ASIDE = "plan.json", ".shard", ".damaged"
 _SPLIT = ("examples", "size")
 
 
@@ -133,19 +133,16 @@ class ShardStore:
 
     def commit(self, shard: Shard, dataset: xr.Dataset) -> None:
         """Store a shard's result, atomically."""
-        self.commit_packed(shard, pack(dataset))
+        self.location.write(self._key(shard), [*pack_buffers(dataset), self._mark(shard)])
 
     def commit_packed(self, shard: Shard, content: bytes) -> None:
-        """Store a result that a worker has packed. The shard's mark becomes the zip comment: length, then text."""
-        if content[-22:-18] != b"PK\x05\x06":
-            raise ValueError("a shard store takes only the bytes that `pack` makes")
-        mark = self._mark(shard)
-        self.location.write(self._key(shard), content[:-2] + len(mark).to_bytes(2, "little") + mark)
+        """Store a result that a worker has packed."""
+        self.location.write(self._key(shard), [content, self._mark(shard)])
 
     def load_packed(self, shard: Shard) -> bytes | None:
         """A committed result, packed and not yet verified; None if there is none, or one of another shard."""
-        content = self.location.read(self._key(shard))
-        return None if content is None or not content.endswith(self._mark(shard)) else content
+        content, mark = self.location.read(self._key(shard)), self._mark(shard)
+        return None if content is None or not content.endswith(mark) else content[: -len(mark)]
 
     def load(self, shard: Shard) -> xr.Dataset | None:
         """A committed result; None if there is none. A corrupt one is moved aside: its shard is not done.
@@ -158,9 +155,10 @@ class ShardStore:
             return None
         try:
             with translate_read_errors(f"shard {shard.index} in {self.where}"):
-                if not content.endswith(self._mark(shard)):
+                result, mark = unpack_first(content)
+                if mark != self._mark(shard):
                     raise CorruptionError(f"it does not hold {shard.label}")
-                return unpack(content)
+                return result
         except CorruptionError as cause:
             aside = f"{self._key(shard)}.{time.time_ns()}{_ASIDE}"
             self.location.write(aside, content)

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 import xarray as xr
+from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE
@@ -73,7 +74,12 @@ def batches(examples: Sequence[Example], tokens: int, device: torch.device) -> I
             own = examples[index].ids
             ids[row] = torch.tensor(own + own[-1:] * (longest - len(own)))
             valid[row, : len(own)] = True
-        yield Batch(tuple(indices), ids.to(device), valid.to(device))
+        yield Batch(tuple(indices), _sent(ids, device), _sent(valid, device))
+
+
+def _sent(values: Tensor, device: torch.device) -> Tensor:
+    """On the device; from pinned memory, so that the host does not wait for what a GPU is doing."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
 
 def observe_examples(
@@ -91,9 +97,42 @@ def observe_examples(
     for batch in batches(examples, batch_tokens, device):
         queued.append(measure_batch(batch))
         order.extend(batch.indices)
-    parts = [one if isinstance(one, xr.Dataset) else one() for one in queued]
-    readings = xr.concat(parts, dim=EXAMPLE, data_vars="all").isel({EXAMPLE: np.argsort(order)})
-    return readings.assign_coords({EXAMPLE: [example.id for example in examples]})
+    names = [example.id for example in examples]
+    return _in_order(queued, [names[index] for index in order], names)
+
+
+def _in_order(
+    parts: list[xr.Dataset | Callable[[], xr.Dataset]], order: Sequence[str], names: Sequence[str]
+) -> xr.Dataset:
+    """The readings of all batches, whose examples are in this ``order``, in the order of ``names``; empties ``parts``.
+
+    Each number is copied once: readings can take gigabytes.
+    """
+    row_of = {name: row for row, name in enumerate(names)}
+    arrays: dict[str, NDArray[Any]] = {}
+    first: xr.Dataset | None = None
+    start = 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        part = part if isinstance(part, xr.Dataset) else part()
+        rows = [row_of[name] for name in order[start : start + part.sizes[EXAMPLE]]]
+        start += len(rows)
+        for name, values in part.data_vars.items():
+            assert values.dims[0] == EXAMPLE, f"{name} has no example in front"
+            whole = arrays.get(str(name))
+            if whole is None:
+                whole = np.empty((len(names), *values.shape[1:]), values.dtype)
+            elif (wider := np.result_type(whole, values.dtype)) != whole.dtype:  # half precision did not suffice here
+                whole = whole.astype(wider)
+            whole[rows] = values.values
+            arrays[str(name)] = whole
+        if first is None:
+            first = part.isel({EXAMPLE: slice(0)})
+    assert first is not None
+    coords = {name: coord for name, coord in first.coords.items() if EXAMPLE not in coord.dims}
+    variables = {name: (first[name].dims, values, first[name].attrs) for name, values in arrays.items()}
+    return xr.Dataset(variables, {**coords, EXAMPLE: list(names)}, first.attrs)
 
 
 @dataclass(frozen=True)
@@ -184,17 +223,18 @@ def read_together(readers: Mapping[str, PassReader], ids: Sequence[str]) -> dict
         lengths[name] = len(text)
         suffix = max((readers[study].suffixes[row] for study, row in rows.items()), key=len)
         shown.append(Example(name, "answer", text + suffix))
-    queued: dict[str, list[Callable[[], xr.Dataset]]] = {study: [] for study in readers}
+    queued: dict[str, list[xr.Dataset | Callable[[], xr.Dataset]]] = {study: [] for study in readers}
     order: dict[str, list[str]] = {study: [] for study in readers}
     for batch in batches(shown, min(reader.batch_tokens for reader in readers.values()), structure.device):
         names = [shown[place].id for place in batch.indices]
         valid = torch.arange(batch.ids.shape[1]) < torch.tensor([lengths[name] for name in names])[:, None]
+        valid = _sent(valid, structure.device)
         every = {study: [index[study].get(name) for name in names] for study in readers}
         read = {study: [row for row in rows if row is not None] for study, rows in every.items()}
         parts = {study: readers[study].observe(rows) for study, rows in every.items() if read[study]}
         firsts = [first for study in parts if (first := readers[study].first_logit(read[study])) is not None]
         instruments = [instrument for part in parts.values() for instrument in part.instruments]
-        observed = observe(structure, *instruments, valid=valid.to(batch.ids.device)) if instruments else nullcontext()
+        observed = observe(structure, *instruments, valid=valid) if instruments else nullcontext()
         with torch.no_grad(), observed:
             logits = _forward(structure, batch.ids, min(firsts, default=None))
         for study, part in parts.items():
@@ -203,9 +243,7 @@ def read_together(readers: Mapping[str, PassReader], ids: Sequence[str]) -> dict
     found = {}
     for study, collected in queued.items():
         if collected:
-            readings = xr.concat([one() for one in collected], dim=EXAMPLE, data_vars="all")
-            own = [name for name in ids if name in index[study]]
-            found[study] = readings.assign_coords({EXAMPLE: order[study]}).sel({EXAMPLE: own})
+            found[study] = _in_order(collected, order[study], [name for name in ids if name in index[study]])
     return found
 
 
@@ -244,7 +282,7 @@ def token_logprobs(logits: Logits, rows: Mapping[int, TextLogprobs]) -> Tensor:
 
 def on_device(device: torch.device, numbers: Sequence[int]) -> Tensor:
     """On the device, without waiting for what it is doing."""
-    return torch.tensor(numbers).to(device, non_blocking=True)
+    return _sent(torch.tensor(numbers), device)
 
 
 def _forward(structure: Structure, ids: Tensor, first: int | None) -> Logits | None:

@@ -139,6 +139,11 @@ class StudyRunner:
         self._spec, self._model = spec, model
         self._work: StudyRun | None = None
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model runs on a GPU."""
+        return isinstance(self._model, Model) and self._model.device.type == "cuda"
+
     def prepare(self, studies: Sequence[str], inputs: Mapping[str, xr.Dataset]) -> StudyJob:
         """Prepare a study, or several that share their forward passes; what was prepared before is released."""
         self._work = None

@@ -18,6 +18,7 @@ import importlib.util
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -66,8 +67,8 @@ class Location(Protocol):
         """The bytes under the key; None if it does not exist."""
         ...
 
-    def write(self, key: str, content: bytes) -> None:
-        """Create or replace the key, atomically."""
+    def write(self, key: str, content: bytes | Sequence[bytes | memoryview]) -> None:
+        """Create or replace the key, atomically, by one or several buffers."""
         ...
 
     def create(self, key: str, content: bytes) -> bool:
@@ -115,7 +116,7 @@ class LocalLocation:
         with translate_read_errors(str(self.folder / key)):
             return read_plain(self.folder, key)
 
-    def write(self, key: str, content: bytes) -> None:
+    def write(self, key: str, content: bytes | Sequence[bytes | memoryview]) -> None:
         """Write the file atomically, and create its parent folders."""
         path = refuse_links(self.folder, key)
         with translate_os_errors(path.parent):

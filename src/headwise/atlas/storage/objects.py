@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from types import ModuleType
@@ -91,10 +91,11 @@ class ObjectStoreLocation:
             found = dict(zip(keys, pool.map(self.read, keys), strict=True))
         return {key: content for key, content in found.items() if content is not None}
 
-    def write(self, key: str, content: bytes) -> None:
+    def write(self, key: str, content: bytes | Sequence[bytes | memoryview]) -> None:
         """Create or replace the object, atomically."""
+        whole = content if isinstance(content, bytes) else b"".join(content)
         with translate_store_errors(self.url):
-            self.store.put(self._path(key), content, max_concurrency=MAX_PIECES)
+            self.store.put(self._path(key), whole, max_concurrency=MAX_PIECES)
 
     def write_many(self, parts: Mapping[str, bytes], tags: Mapping[str, Tag], guard: Guard) -> None:
         """Write in parallel, each key only over the state in ``tags``; ``guard`` is called before every try.

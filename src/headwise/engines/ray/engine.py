@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import xarray as xr
 
-from headwise.atlas.encoding import pack, unpack
+from headwise.atlas.packing import pack, unpack
 from headwise.core.errors import AtlasError, EngineError
 from headwise.core.provenance import difference
 from headwise.engines.cluster import Cluster

@@ -5,7 +5,7 @@ is retried. It never raises: every outcome comes back as a `WorkerReply`, becaus
 processes (its class may be missing there, its arguments may not be serialisable). Only the death of the process is Ray's to
 report. What all workers receive (the spec, the maps that a study depends on) is put into Ray's object store once.
 
-Results travel packed (`atlas.encoding.pack`); if the atlas is at a URL, the worker commits them itself.
+Results travel packed (`atlas.packing`); if the atlas is at a URL, the worker commits them itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import xarray as xr
 
 from headwise.atlas.decoding import CorruptionError
-from headwise.atlas.encoding import pack, unpack
+from headwise.atlas.packing import pack, unpack
 from headwise.core import errors
 from headwise.core.errors import HeadwiseError
 from headwise.engines.engine import StudyJob, StudyWorker, WorkerSpec

@@ -29,7 +29,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import EXAMPLE
 from headwise.core.parsing import parse_attribute
 from headwise.corpora import (
     BLIND,
@@ -97,18 +96,17 @@ def exact_spans(
     texts = [decode_ids(model.tokenizer, parse_ids(ids)) for ids in answers["answer_ids"].values]
     extracted = _extract(answers, texts, extractor) if method == PUBLISHED and extractor is not None else {}
     found: list[Span | None] = []
+    columns = {name: answers[name].values for name in ("question", "label", "matched", "golds", "answer_ids")}
     for row, text in enumerate(texts):
-        one = answers.isel({EXAMPLE: row})
+        one = {name: str(values[row]) for name, values in columns.items()}
         answer = text.strip()
-        golds = [str(one["matched"].item()), *parse_attribute({"golds": str(one["golds"].item())}, "golds", list[str])]
+        golds = [one["matched"], *parse_attribute(one, "golds", list[str])]
         if row in extracted:
             span = find_span(extracted[row], answer)
         else:
-            span = exact_answer(
-                str(one["question"].item()), answer, method, label=str(one["label"].item()), golds=golds
-            )  # fmt: skip
+            span = exact_answer(one["question"], answer, method, label=one["label"], golds=golds)
         blanks = len(text) - len(text.lstrip())
-        ids = parse_ids(one["answer_ids"].item())
+        ids = parse_ids(one["answer_ids"])
         found.append(
             None if span is None else token_span(model.tokenizer, ids, blanks + span[0], blanks + span[1])
         )  # fmt: skip
