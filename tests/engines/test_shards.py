@@ -2,6 +2,7 @@ import json
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -160,3 +161,26 @@ def test_many_who_begin_a_run_at_once_keep_what_is_done(tmp_path, store, work):
         with ThreadPoolExecutor(len(shards)) as pool:
             list(pool.map(begin, shards))
         assert store(place).committed(shards) == shards
+
+
+def test_large_variables_are_read_where_they_are_used(tmp_path, store):
+    """Any region of a large variable is what it was, whether it is read layer by layer or otherwise."""
+    values = np.random.default_rng(0).normal(size=(6, 2, 5, 7, 2000)).astype(np.float16)
+    shard, run = Shard(0, 0, 6), store(tmp_path)
+    dims = ("example", "site", "layer", "token", "width")
+    run.commit(
+        shard, xr.Dataset({"large": (dims, values), "small": ("example", np.arange(6))}, {"example": list("abcdef")})
+    )
+    loaded = run.load(shard)
+    assert not loaded["large"].variable._in_memory
+    assert loaded["small"].variable._in_memory
+    every = slice(None)
+    for key in (
+        (every, 1, 3), (every, 0, slice(1, 4)), (2,), (slice(1, 5, 2), every, every, 6), (every, every, every, every, 17),
+        (slice(4, 1, -1), 1, -1, slice(0, 0)), (every,), (5, 1, 4, 6, 1999), ([3, 1], 0),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(loaded["large"][key].values, values[key])
+    path = run.folder / "00000.shard"
+    path.write_bytes(path.read_bytes()[:-10_000])
+    with pytest.raises(AtlasError, match="was cut off while it was read"):
+        loaded["large"].load()

@@ -12,8 +12,8 @@ So every engine measures the same shards by the same code, and the same bits com
 what the committed files hold, so an interrupted run and an uninterrupted one give the same bits; an interrupt costs the shard
 that was being measured. With a model on a GPU, a shard is committed while the next one is measured, so that the GPU does not
 wait for the disk; there a kill (not Ctrl-C) costs both. An error stops the build, since there is no other worker to try. Cost:
-one write and two reads per shard; results stay on disk while measuring, so that memory does not grow with the number of
-examples.
+one write and two reads per shard; results stay on disk while measuring, and large variables until a study asks for a layer of
+them (`ShardStore.load`), so that memory does not grow with the number of examples.
 """
 
 from __future__ import annotations
@@ -225,7 +225,10 @@ class LocalSession:
         shards = split_shards(job.examples, job.shard_size)
         parts = run_shards(self._worker.measure, shards, store, progress=report, overlap=self._worker.on_gpu)
         with reporting(lambda what, done, total: listener.concluding(job.study, what, done, total)):
-            return self._worker.finalize(parts)
+            result = self._worker.finalize(parts)
+        for dataset in result.datasets.values():
+            dataset.load()  # what is still in the shards, which are deleted next
+        return result
 
 
 def run_shards(
@@ -278,7 +281,7 @@ def run_shards(
 
 
 class CommittedShards(Sequence[xr.Dataset]):
-    """Committed results, read on first access and cached: finalizing reads a shard many times."""
+    """Committed results, read on first access and cached but for large variables: finalizing reads a shard many times."""
 
     def __init__(self, shards: Sequence[Shard], store: ShardStore) -> None:
         self._shards, self._store = shards, store

@@ -148,14 +148,16 @@ class ShardStore:
         """A committed result; None if there is none. A corrupt one is moved aside: its shard is not done.
 
         Only bytes that were read and do not match their checksum are damage: a disk that fails or too little memory raises
-        AtlasError, and the file stays.
+        AtlasError, and the file stays. Every byte is verified; large variables of a local shard are read where they are used,
+        so that all shards of a run can be open at once.
         """
         content = self.location.read(self._key(shard))
         if content is None:
             return None
         try:
             with translate_read_errors(f"shard {shard.index} in {self.where}"):
-                result, mark = unpack_first(content)
+                folder = self.location.folder
+                result, mark = unpack_first(content, None if folder is None else folder / self._key(shard))
                 if mark != self._mark(shard):
                     raise CorruptionError(f"it does not hold {shard.label}")
                 return result
