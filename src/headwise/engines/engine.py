@@ -88,7 +88,7 @@ class Listener:
         """The number of examples of a study that are done."""
 
     def concluding(self, study: str, what: str, done: int, total: int) -> None:
-        """A study is measured, and its statistics are computed: so many steps of ``what``. Not reported by a cluster."""
+        """So many steps of ``what``, inside a long shard or the statistics of a study. Not reported by a cluster."""
 
     def ended(self, study: str) -> None:
         """A study is in the atlas; not called for one that was there before."""
@@ -223,8 +223,8 @@ class LocalSession:
 
         report(0, job.examples)
         shards = split_shards(job.examples, job.shard_size)
-        parts = run_shards(self._worker.measure, shards, store, progress=report, overlap=self._worker.on_gpu)
         with reporting(lambda what, done, total: listener.concluding(job.study, what, done, total)):
+            parts = run_shards(self._worker.measure, shards, store, progress=report, overlap=self._worker.on_gpu)
             result = self._worker.finalize(parts)
         for dataset in result.datasets.values():
             dataset.load()  # what is still in the shards, which are deleted next

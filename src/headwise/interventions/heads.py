@@ -121,7 +121,7 @@ class PerExample(Intervention):
         factor: (example, layer, head), multiplied with z.
         shift: (example, layer, head, width), added to z; or None.
         rows: returns, at each pass, the example of every row of the batch, (batch,), for batches that finished examples
-            leave; None: row b is example b.
+            leave, or of every token, (batch, query), where a row has several; None: row b is example b.
 
     Examples:
         Ablate every head of layer 0, each in its own example: which one does the induction head need?
@@ -156,13 +156,15 @@ class PerExample(Intervention):
             return z
         rows = slice(None) if self.rows is None else self.rows().to(z.device)
         if self._scaled[layer]:
-            factor = self._part("factor", self.factor, call)[rows, :heads]  # (batch, head)
+            factor = self._part("factor", self.factor, call)[:, :heads][rows]  # (batch, head) or (batch, query, head)
             _require_batch(len(factor), len(z))
-            z = z * factor[:, None, :, None]
+            z = z * (factor if factor.ndim == 3 else factor[:, None])[..., None]
         if self._shifted[layer] and self.shift is not None:
-            shift = self._part("shift", self.shift, call)[rows, :heads, : z.shape[-1]]  # (batch, head, width)
+            shift = self._part("shift", self.shift, call)[:, :heads, : z.shape[-1]][
+                rows
+            ]  # (batch, [query,] head, width)
             _require_batch(len(shift), len(z))
-            z = z + shift[:, None]
+            z = z + (shift if shift.ndim == 4 else shift[:, None])
         return z
 
     def _part(self, name: str, values: Tensor, call: AttentionCall) -> Tensor:

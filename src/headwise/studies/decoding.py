@@ -27,6 +27,9 @@ An intervention starts to act (`where`): at the last prompt token, where the ans
 is cached); at decode steps alone, as published ("decode": the first token is always the intact model's); or "everywhere"
 (nothing is cached). `row_of_batch` tells an intervention which row each line of the running batch is.
 
+With `pick`, the answers to a prompt are branches of its row (`branches`) where the model takes positions and a mask, and copies
+of it elsewhere.
+
 Cost: one pass over the prompts without their cached prefix, and one step per token.
 """
 
@@ -36,6 +39,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import Any, NamedTuple
 
 import torch
@@ -43,6 +47,7 @@ from torch import Tensor
 
 from headwise.core.errors import StudyError
 from headwise.model import Model
+from headwise.studies.branches import Branches
 
 Ids = tuple[int, ...]
 CACHE = "past_key_values"
@@ -141,7 +146,9 @@ class PrefixCachedDecoder:
         self.rows = batch if self._pads and fits else 1  # per batch of prefilled prompts
         self.where, self._longest = where, longest
         self._prefilled: dict[tuple[Ids, ...], _Prefilled] = {}
-        self._row_of_batch: Tensor | None = None
+        self._row_of_batch: Tensor | None = None  # of each line that is being generated
+        self._branches: Branches | None = None  # what these lines are, where a row of the batch has several
+        self._branching = self._pads and self._window is None and where != "everywhere"
 
     # ---- prompts that are answered once ------------------------------------------------------------------------------
 
@@ -201,29 +208,39 @@ class PrefixCachedDecoder:
     def answer(
         self, prompts: Sequence[Ids], limit: int, ends: Callable[[Ids, int], bool], pick: Sequence[int] | None = None
     ) -> list[Reply]:
-        """Greedy answers of at most `limit` tokens; with `pick`, one per entry: the index of its prompt."""
+        """Greedy answers of at most `limit` tokens, without log-probabilities (NaN); with `pick`, one per entry: the index of
+        its prompt.
+        """
         chosen = list(range(len(prompts))) if pick is None else list(pick)
         rows, device = [prompts[index] for index in chosen], self._model.device
         self._row_of_batch = torch.arange(len(rows), device=device)
+        state: _DecoderState | Branches
         try:
             if self.where == "everywhere":
                 logits, state = self._read(rows, keep=1, longest=max(map(len, rows)) + limit)
             else:
                 self.prepare(prompts)
                 known, picked = self._prefilled[tuple(self._cached_part(prompts))], torch.tensor(chosen, device=device)
-                state = self._copy(known.state, picked)
+                if self._branching and pick is not None:
+                    whole = known.state
+                    cache = self._copy(whole, None).cache
+                    state = self._branches = Branches(cache, whole.mask, whole.position, chosen)
+                else:
+                    state = self._copy(known.state, picked)
                 if self.where == "decode":
                     logits = known.logits[picked]
                 else:
                     logits = self._step(torch.tensor([row[-1] for row in rows], device=device), state)
-            return self._decode(logits, state, limit, ends, _chooser(0.0, None))
+            return self._decode(logits, state, limit, ends, _chooser(0.0, None), scored=False)
         finally:
-            self._row_of_batch = None
+            self._row_of_batch = self._branches = None
 
     def row_of_batch(self) -> Tensor:
-        """(batch,): which of the rows that `answer` returns each line of the running batch is."""
+        """Which of the rows that `answer` returns is computed in the running batch: by line, (batch,); where prompts have
+        several answers, by token, (batch, token).
+        """
         assert self._row_of_batch is not None, "no answer is being generated"
-        return self._row_of_batch
+        return self._row_of_batch if self._branches is None else self._branches.grid(self._row_of_batch)
 
     def teacher_force(self, prompts: Sequence[Ids], answers: Sequence[Ids]) -> None:
         """Run answers after their prompts, in one pass."""
@@ -260,8 +277,10 @@ class PrefixCachedDecoder:
             rows, order = order[:count], order[count:]
             yield rows
 
-    def _decode(self, logits: Tensor, state: _DecoderState, limit: int, ends: Any, choose: Any) -> list[Reply]:
-        """Answers of all rows of a batch that has been read."""
+    def _decode(
+        self, logits: Tensor, state: _DecoderState | Branches, limit: int, ends: Any, choose: Any, scored: bool = True
+    ) -> list[Reply]:
+        """Answers of all rows of a batch that has been read; with log-probabilities where they are `scored`."""
         there = list(range(len(logits)))  # the row of each line of the batch
         tokens: list[list[int]] = [[] for _ in there]
         scores: list[list[float]] = [[] for _ in there]
@@ -269,7 +288,7 @@ class PrefixCachedDecoder:
         while generating:
             last = logits[:, -1].float()
             chosen = choose(last, there)
-            gained = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist()
+            gained = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist() if scored else [nan] * len(there)
             for line, token in enumerate(chosen.tolist()):
                 row = there[line]
                 if row not in generating:
@@ -284,7 +303,8 @@ class PrefixCachedDecoder:
                     generating.discard(row)
             if not generating:
                 break
-            if self._selectable and len(generating) <= COMPACT_AT * len(there):
+            share = 1.0 if isinstance(state, Branches) else COMPACT_AT  # branches leave without a copy of the cache
+            if self._selectable and len(generating) <= share * len(there):
                 lines = [line for line, row in enumerate(there) if row in generating]
                 there = [there[line] for line in lines]
                 chosen, retained = chosen[lines], torch.tensor(lines, device=chosen.device)
@@ -337,7 +357,12 @@ class PrefixCachedDecoder:
                 seen[line, width - len(row) :] = 1
         return ids, seen
 
-    def _step(self, chosen: Tensor, state: _DecoderState) -> Tensor:
+    def _step(self, chosen: Tensor, state: _DecoderState | Branches) -> Tensor:
+        """Logits (line, 1, vocabulary) after one more token of every line."""
+        if isinstance(state, Branches):
+            ids, positions, mask = state.append(chosen)
+            logits = self._forward(ids, positions, _DecoderState(state.cache, ids, mask, positions), keep=state.width)
+            return state.of_branches(logits)[:, None]
         state.position = state.position + 1
         state.mask = torch.cat([state.mask, torch.ones_like(state.mask[:, :1])], dim=1)
         state.ids = chosen[:, None] if self._caches else torch.cat([state.ids, chosen[:, None]], dim=1)

@@ -5,9 +5,9 @@
     profile: 100 of 100 examples, done in 0:01:43
     spectral: detectors, 30 of 86 steps, about 0:00:41 left
 
-A study gets a line when it starts and one when it ends, and one per minute in between; while its statistics are computed, one
-every ten seconds. Everything goes to standard error, so
-that standard output stays free for results.
+A study gets a line when it starts and one when it ends, and one per minute in between; inside a long shard, and while its
+statistics are computed, one every ten seconds. Everything goes to standard error, so that standard output stays free for
+results.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headwise.engines import Listener
 __all__ = ["ProgressBars", "ProgressDisplay", "ProgressLines", "ProgressListener", "progress_display"]
 
 SECONDS_BETWEEN_LINES = 60.0
-SECONDS_BETWEEN_STEPS = 10.0  # lines while statistics are computed
+SECONDS_BETWEEN_STEPS = 10.0  # lines inside a long shard, and while statistics are computed
 MAX_WORKER_LINES = 8
 
 
@@ -53,7 +53,7 @@ class ProgressDisplay(Protocol):
         """Examples done of a study. The first call may already include some of an earlier run."""
 
     def concluding(self, study: str, what: str, done: int, total: int) -> None:
-        """Steps of the statistics of a study that is measured."""
+        """Steps inside a long shard of a study, or of its statistics."""
 
     def ended(self, study: str) -> None:
         """A study is measured and stored."""

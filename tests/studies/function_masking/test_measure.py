@@ -122,7 +122,7 @@ def test_the_most_important_heads_of_others_are_not_excluded(maps):
     assert HEADS["beta"] in {one for some in heads.matched_sets([HEADS["alpha"]], 20, "x") for one in some}
 
 
-def only_depth(self, steps, trials):
+def only_depth(self, steps, trials, what):
     """A model whose answers depend on how many heads of its last layer are left, and on nothing else."""
     return np.array([int((change.factor[2] < 1).sum()) <= index % 4 for index, change in trials])
 

@@ -275,7 +275,7 @@ class MaskingRun:
         right = [bool(known[step.id]) for step in steps if step.id in known]
         while len(right) < len(steps) and sum(right) < self.options.solved_steps:
             some = steps[len(right) : len(right) + self.options.batch]
-            right += self.prompter.answer(some, [(index, intact) for index in range(len(some))]).tolist()
+            right += self.prompter.answer(some, [(index, intact) for index in range(len(some))], function).tolist()
         return steps[: len(right)], right
 
     def _chains(self, steps: Steps) -> tuple[list[tuple[Step, ...]], str]:
@@ -308,7 +308,9 @@ class MaskingRun:
         if options.augmented_steps:
             trials += augmenting_trials(self.heads, self.maps, name, steps, options)
         flat = [(condition, index, change) for condition, indices, change in trials for index in indices]
-        right = self.prompter.answer(steps.steps, [(index, change) for _, index, change in flat])
+        right = self.prompter.answer(
+            steps.steps, [(index, change) for _, index, change in flat], f"{name}, heads changed"
+        )
         solved, columns = (
             set(steps.solved),
             list(zip(*(condition for condition, _, _ in flat), strict=True)) or [()] * 3,

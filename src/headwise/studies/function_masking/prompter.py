@@ -1,8 +1,8 @@
 """Answer steps with changed heads: many head sets in one batch, every prompt read once.
 
-A trial is a step and a `HeadChange`. The rows of a batch are trials: their prompts are prefilled once (`studies.decoding`) and
-copied to each row, and `PerExample` applies each row's change. Answers are compared with the correct answer by the rules of
-`corpora`, without knowledge of the change.
+A trial is a step and a `HeadChange`. A batch has all trials of some steps: their prompts are prefilled once, trials are
+branches of their prompt (`studies.branches`), and `PerExample` applies each trial's change. Answers are compared with the
+correct answer by the rules of `corpora`, without knowledge of the change.
 
 `answer_chains` asks whole questions: the model's own answers replace the correct ones in later prompts. Rows are (condition,
 question). Interventions act where answers are made, and earlier answers are read as text; rows of a question with the same
@@ -14,8 +14,10 @@ its answers per condition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.core.progress import report
 from headwise.corpora import Step, answers_step, step_ids
 from headwise.interventions.heads import PerExample
 from headwise.model import Model
@@ -48,28 +51,47 @@ class Prompter:
         self.structure = Structure(model)
         self.ends = ending(model, numeric=False)
 
-    def answer(self, steps: Sequence[Step], trials: Sequence[tuple[int, HeadChange]]) -> NDArray[np.bool_]:
-        """(trial,): whether the step is answered correctly; a trial is the index of a step, and a change."""
+    def answer(self, steps: Sequence[Step], trials: Sequence[tuple[int, HeadChange]], what: str) -> NDArray[np.bool_]:
+        """(trial,): whether the step is answered correctly; a trial is the index of a step, and a change.
+
+        Progress is reported as `what`.
+        """
         prompts = [step_ids(self.model, step) for step in steps]
-        found = np.zeros(len(trials), dtype=bool)
-        rows = self.decoder.rows
-        for start in range(0, len(trials), rows):
-            batch = trials[start : start + rows]
-            own, pick = prompts, [index for index, _ in batch]
-            if rows == 1:
-                own, pick = [prompts[pick[0]]], [0]
-            texts = self._generate(own, pick, [change for _, change in batch])
-            found[start : start + rows] = [
-                answers_step(steps[index], text) for (index, _), text in zip(batch, texts, strict=True)
-            ]
-        self.decoder.clear()
+        found, done = np.zeros(len(trials), dtype=bool), 0
+        for batch in self._batches([len(prompts[index]) for index, _ in trials], [index for index, _ in trials]):
+            report(what, done, len(trials))
+            done += len(batch)
+            asked = list(dict.fromkeys(trials[trial][0] for trial in batch))
+            pick = [asked.index(trials[trial][0]) for trial in batch]
+            texts = self._generate([prompts[index] for index in asked], pick, [trials[trial][1] for trial in batch])
+            found[batch] = [answers_step(steps[asked[line]], text) for line, text in zip(pick, texts, strict=True)]
+            self.decoder.clear()
         return found
+
+    def _batches(self, lengths: Sequence[int], steps: Sequence[int]) -> Iterator[list[int]]:
+        """Trials by batch: those of a few steps that have as many trials, and similar lengths, so that little is padded."""
+        count = Counter(steps)
+        order = sorted(range(len(steps)), key=lambda trial: (count[steps[trial]], lengths[trial], steps[trial]))
+        batch: list[int] = []
+        for _, group in groupby(order, key=lambda trial: steps[trial]):
+            of_step = list(group)
+            if len(batch) + len(of_step) > self.decoder.rows:
+                if batch:
+                    yield batch
+                batch = []
+            batch += of_step
+            while len(batch) > self.decoder.rows:
+                yield batch[: self.decoder.rows]
+                batch = batch[self.decoder.rows :]
+        if batch:
+            yield batch
 
     def answer_chains(self, chains: Sequence[Sequence[Step]], changes: Sequence[HeadChange]) -> list[NDArray[np.bool_]]:
         """For each question (condition, step): whether the step is answered correctly, given its own earlier answers."""
         found = [np.zeros((len(changes), len(chain)), dtype=bool) for chain in chains]
         rows = [(condition, question) for condition in range(len(changes)) for question in range(len(chains))]
         for start in range(0, len(rows), self.decoder.rows):
+            report("whole questions", start, len(rows))
             self._answer_chain_rows(chains, changes, rows[start : start + self.decoder.rows], found)
             self.decoder.clear()
         return found

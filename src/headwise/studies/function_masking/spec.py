@@ -73,7 +73,7 @@ class FunctionMaskingOptions(StudyOptions):
     chain_draws: int = option(2, "number of control sets per low-order function in the hierarchy", minimum=2)
     low_order: tuple[str, ...] | None = option(None, "low-order functions; None: the four published ones")
     high_order: tuple[str, ...] | None = option(None, "high-order functions; None: the four published ones")
-    batch: int = option(64, "rows per batch", minimum=1)
+    batch: int = option(256, "rows per batch", minimum=1)
     seed: int = option(0, "seed of the control sets and random directions")
 
     def __post_init__(self) -> None:
