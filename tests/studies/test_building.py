@@ -13,7 +13,9 @@ from planted import save_tiny, tiny_model, tiny_passages
 
 from headwise.atlas import Atlas
 from headwise.core.errors import AtlasError, ModelError, StudyError
+from headwise.core.progress import report
 from headwise.corpora import Passages
+from headwise.engines import Listener
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
 from headwise.studies.profile import measure as study
@@ -56,6 +58,26 @@ def test_progress_counts_examples(tiny: Model, passages: Passages, tmp_path: Pat
         progress=lambda *call: calls.append(call),
     )
     assert calls == [("profile", 0, 7), ("profile", 4, 7), ("profile", 7, 7)]
+
+
+def test_steps_inside_a_shard_are_heard(
+    tiny: Model, passages: Passages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    class Steps(Listener):
+        def concluding(self, *given: Any) -> None:
+            heard.append(given)
+
+    observe = study.observe_examples
+
+    def reporting(*given: Any, **more: Any) -> Any:
+        report("texts", 1, 2)
+        return observe(*given, **more)
+
+    monkeypatch.setattr(study, "observe_examples", reporting)
+    build(tiny, ["profile"], data=passages, output=tmp_path / "heard", options=SMALL, progress=Steps())
+    assert ("profile", "texts", 1, 2) in heard
 
 
 def test_other_data_are_refused_and_redone_when_asked(atlas: Atlas, tiny: Model) -> None:

@@ -160,6 +160,9 @@ class _Together(Listener):
         for name in self._studies:
             self._listener.progress(name, done, total)
 
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        self._listener.concluding(study, what, done, total)
+
     def workers(self, study: str, doing: Mapping[str, str]) -> None:
         self._listener.workers(self._studies[0], doing)
 
