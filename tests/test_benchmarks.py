@@ -188,3 +188,12 @@ def test_memory_of_this_process_is_told():
     clock = import_module("clock")
     assert 0 < clock.resident() <= clock.peak() * 1.05
     assert clock.peak() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e6
+
+
+def test_reading_commands_are_shown_as_ratios_within_a_round(tmp_path):
+    reading = import_module("reading")
+    (tmp_path / "zarr.json").write_bytes(bytes(2_500_000))
+    base, own = ([1.0, 2.0, 4.0], [2.0, 2.0, 2.0]), ([2.0, 4.0, 4.0], [1.0, 4.0, 3.0])
+    found = reading.section({reading.BASE: base, "heads ATLAS": own}, tmp_path)
+    row = "| `headwise heads ATLAS` | 4.00 s | **2.00** (1.00 to 2.00) | 3.00 s | **1.50** (0.50 to 2.00) | 1.5 |"
+    assert row in found and "An atlas of 2.5 MB; medians of 3 rounds" in found

@@ -31,11 +31,20 @@ def test_every_dependency_and_build_tool_is_pinned():
     tools = [re.match(r"[\w.-]+", one)[0] for one in PROJECT["build-system"]["requires"]]
     needed = {*bounds(), *map(plain, tools), "pip", "editables"} - {"datasets"}  # not installed by make
     assert needed - pins("constraints.txt").keys() == set()
-    install = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
+    lines = (ROOT / "Makefile").read_text().splitlines()
+    install = [line for line in lines if "pip install" in line]
     assert install and all("--constraint constraints.txt" in line for line in install), (
         "make installs pinned versions only"
     )
-    assert any("--no-build-isolation" in line for line in install), "else pip would fetch other build tools"
+    own = [line for line in lines if "--editable" in line]
+    assert own and all("--no-build-isolation" in line for line in own), "else pip would fetch other build tools"
+
+
+def test_the_demo_installs_what_it_runs_and_no_development_extras():
+    recipe = (ROOT / "Makefile").read_text().partition("\n$(READY):")[2].partition("\n\n")[0]
+    extras = re.search(r'--editable "\.\[([\w,]+)\]"', recipe)
+    assert extras and set(extras[1].split(",")) == {"gguf", "peft", "web"}
+    assert "$(READY_DEV): $(READY)" in (ROOT / "Makefile").read_text(), "make test only adds to it"
 
 
 def test_unsafe_versions_are_excluded():

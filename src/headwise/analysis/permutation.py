@@ -158,18 +158,14 @@ def _result(observed: np.ndarray, null: np.ndarray) -> PermutationResult:
     mean = null.mean(0, dtype=np.float64)
     away = np.sort(np.abs(null - mean), axis=0)
     fixed = null.std(0) < 1e-6  # no permutation changes it: an empty set, a constant map
-    p = _tail_share(away, np.abs(observed - mean))
+    p, *control = _tail_share(away, np.abs(np.vstack([observed, null[:CONTROLS]]) - mean))
     p[fixed] = np.nan
-    chance = [
-        int((benjamini_hochberg(np.where(fixed, np.nan, _tail_share(away, np.abs(draw - mean)))) < 0.05).sum())
-        for draw in null[:CONTROLS]
-    ]
+    chance = [int((benjamini_hochberg(np.where(fixed, np.nan, one)) < 0.05).sum()) for one in control]
     low, high = np.quantile(null, (0.025, 0.975), axis=0)
     return PermutationResult(observed, mean, low, high, p, benjamini_hochberg(p), float(np.mean(chance)))
 
 
 def _tail_share(away: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """The share of permutations at least as far away, the data included; (pair,)."""
-    count = len(away)
-    over = [count - np.searchsorted(away[:, pair], distance[pair] - 1e-6, side="left") for pair in range(away.shape[1])]
-    return (1 + np.array(over, dtype=float)) / (1 + count)
+    """Of (draw, pair): the share of permutations at least as far away, the data included; ``away`` is sorted."""
+    below = [np.searchsorted(each, own - 1e-6, side="left") for each, own in zip(away.T, distance.T, strict=True)]
+    return (1 + len(away) - np.stack(below, axis=1)) / (1 + len(away))

@@ -130,6 +130,8 @@ def to_jsonable(value: Any) -> Any:
     >>> to_jsonable({"a": np.float32(0.25), "b": float("nan"), "c": (1, True)})
     {'a': 0.25, 'b': None, 'c': [1, True]}
     """
+    if value is None or type(value) in (str, int, bool):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: to_jsonable(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, np.ndarray):
@@ -146,5 +148,5 @@ def to_jsonable(value: Any) -> Any:
 
 
 def _pixels(levels: np.ndarray) -> dict[str, Any]:
-    packed = base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 9)).decode()
+    packed = base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 6)).decode()
     return {"type": PIXELS, "shape": list(levels.shape), "deflated": packed}

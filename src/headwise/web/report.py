@@ -84,4 +84,4 @@ def _blocks(content: Content, progress: Progress) -> Iterator[str]:
 def _encoded(path: str, text: str) -> str:
     if len(text) < MIN_COMPRESSED_CHARACTERS:
         return data_block(path, text)
-    return data_block(path, base64.b64encode(zlib.compress(text.encode(), 9)).decode(), packed=True)
+    return data_block(path, base64.b64encode(zlib.compress(text.encode(), 6)).decode(), packed=True)
