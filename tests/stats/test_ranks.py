@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import rankdata
 
 from headwise.analysis import percentiles, with_percentiles
-from headwise.stats.ranks import rank_stats, ranks
+from headwise.stats.ranks import placements, rank_stats, ranks
 
 
 def test_against_counting_with_ties_and_gaps():
@@ -59,3 +59,18 @@ def test_ranks_are_scipys(shape, decimals):
                 np.testing.assert_array_equal(ranks(table, axis, ties=ours, omit_nan=omit), expected)
             else:
                 assert ranks(table, axis, ties=ours, omit_nan=omit).shape == shape
+
+
+@pytest.mark.parametrize("values", [2, 9, 10_000])  # many ties, some, hardly any
+def test_placements_are_the_share_of_the_other_class_that_is_ordered_correctly(values):
+    rng = np.random.default_rng(values)
+    table, labels = rng.integers(0, values, (50, 3, 2)).astype(float), rng.random(50) < 0.4
+    found = placements(table, labels)
+    for column in product(range(3), range(2)):
+        own = table[:, *column]
+        for row in range(50):
+            others = own[labels != labels[row]]
+            below = ((others < own[row]) + 0.5 * (others == own[row])).mean()
+            assert found.share[row, *column] == pytest.approx(below if labels[row] else 1 - below)
+        counts = np.unique(own, return_counts=True)[1]
+        assert found.ties[column] == (counts.astype(float) ** 3 - counts).sum()

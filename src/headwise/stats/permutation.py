@@ -274,10 +274,10 @@ def _shares_by(table: Floats, strata: Ints | None, alpha: float) -> Callable[[Fl
 def _shuffled(wrong: Labels, shuffles: int, strata: Ints | None, generator: np.random.Generator) -> Floats:
     """(shuffle, example). All strata in one sort: there may be as many as pairs of answers."""
     strata = np.zeros(len(wrong), dtype=np.int64) if strata is None else strata
-    by_stratum = np.argsort(strata, kind="stable")
     out = np.empty((shuffles, len(wrong)))
-    for row in out:
-        row[by_stratum] = wrong[np.lexsort((generator.random(len(wrong)), strata))]
+    keys = generator.random(out.shape)
+    keys += strata
+    out[:, np.argsort(strata, kind="stable")] = wrong[np.argsort(keys, axis=1)]
     return out
 
 

@@ -23,7 +23,7 @@ tested and is NaN everywhere, not 1. Values that are all equal were tested and f
 A change smaller than `ROUNDING` counts as none: it is the rounding of float32. A cell with fewer than `MIN_PAIRS` examples
 is not tested and is NaN everywhere.
 
-Cost: four sorts per cell, 500 answers x 2,700 cells in about a second (cells with the same missing answers go through
+Cost: one sort per cell, 500 answers x 2,700 cells in about a fifth of a second (cells with the same missing answers go through
 scipy together, so only scattered NaN are slow); one sort of all cells for the paired test, where scipy takes ten
 milliseconds per cell.
 
@@ -42,10 +42,10 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.dims import EXAMPLE, FEATURE, PART, STATISTIC
-from headwise.stats.auroc import Auroc, auroc
+from headwise.stats.auroc import Auroc, auroc_from
 from headwise.stats.intervals import mean_interval
 from headwise.stats.multiple_testing import q_values
-from headwise.stats.ranks import ranks
+from headwise.stats.ranks import Placements, placements, ranks
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_labels, as_named
 
 Floats = NDArray[np.float64]
@@ -115,7 +115,8 @@ def mann_whitney_maps(
     wrong = as_labels(labels, rows=array.sizes[EXAMPLE], min_per_class=min_per_class)
 
     def compare(part: Floats, rows: Ints) -> tuple[Floats, Auroc]:
-        return _mann_whitney(part, wrong[rows]), auroc(part, wrong[rows])
+        placed = placements(part, wrong[rows])
+        return _mann_whitney(part, wrong[rows], placed), auroc_from(placed, wrong[rows])
 
     dataset = compare_cells(array, wrong, compare, maps=maps, min_per_cell=min_per_cell)
     dataset["rank_biserial"] = 2 * dataset["auroc"] - 1
@@ -169,15 +170,19 @@ def missing_patterns(table: Floats) -> Iterator[tuple[Ints, Ints]]:
         yield np.flatnonzero(~missing[:, cells[0]]), cells
 
 
-def _mann_whitney(part: Floats, wrong: Labels) -> Floats:
+def _mann_whitney(part: Floats, wrong: Labels, placed: Placements) -> Floats:
     """Scipy's p of each column. Given many columns, scipy checks for ties in all of them at once, and takes the normal
     approximation everywhere if there are any; so columns with ties are passed separately where that matters.
     """
     p = np.empty(part.shape[1])
-    if min(wrong.sum(), (~wrong).sum()) > _MAX_EXACT_MANN_WHITNEY:
-        return scipy.stats.mannwhitneyu(part[wrong], part[~wrong], axis=0).pvalue
-    ordered = np.sort(part, axis=0)
-    tied = (ordered[1:] == ordered[:-1]).any(axis=0)
+    n_wrong, n_right = int(wrong.sum()), int((~wrong).sum())
+    if min(n_wrong, n_right) > _MAX_EXACT_MANN_WHITNEY:
+        n, pairs = n_wrong + n_right, n_wrong * n_right
+        u = np.round(2 * n_right * placed.share[wrong].sum(axis=0)) / 2
+        deviation = np.sqrt(pairs / 12 * ((n + 1) - placed.ties / (n * (n - 1))))
+        with np.errstate(divide="ignore"):
+            return np.minimum(2 * scipy.special.ndtr((0.5 - np.abs(u - pairs / 2)) / deviation), 1.0)
+    tied = placed.ties > 0
     for columns in (tied, ~tied):
         if columns.any():
             p[columns] = scipy.stats.mannwhitneyu(part[wrong][:, columns], part[~wrong][:, columns], axis=0).pvalue

@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,12 +29,14 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART, RANK, SITE, TOKEN
 from headwise.core.errors import DataError
 from headwise.core.parsing import parse_attribute
+from headwise.core.progress import StepCount
 from headwise.core.provenance import Provenance, public_name
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments.activations import Activations
 from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum
 from headwise.model import Model
+from headwise.probes.batched_logistic.parallel_map import parallel_map
 from headwise.probes.features import KS
 from headwise.seam import Structure
 from headwise.stats import (
@@ -46,7 +48,7 @@ from headwise.stats import (
 )
 from headwise.studies.inputs import StudyInputs, require_both_classes
 from headwise.studies.passes import Observed, choose_sizes, read_together
-from headwise.studies.question_controls import question_controls
+from headwise.studies.question_controls import QuestionControls, question_controls
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
 from headwise.studies.spectral.spec import SPEC, SpectralOptions
@@ -196,35 +198,32 @@ def head_tests(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptio
     values = values.assign_coords({FEATURE: list(FEATURE_INFO), PART: list(PARTS)})
     values = values.transpose(EXAMPLE, PART, FEATURE, LAYER, HEAD)
     wrong, lengths = answers["label"].values == "wrong", answers["answer_tokens"].values
-    tests = mann_whitney_maps(values, wrong, maps=MAPS)
-    null = permutation_null(values, wrong, maps=MAPS, shuffles=options.shuffles, seed=options.seed)
     controls = question_controls(answers, options.seed)
     length = np.unique(lengths, return_inverse=True)[1]
-    within, strict, matched = (
-        van_elteren_maps(values, wrong, strata, maps=MAPS) for strata in (controls.strata, controls.strict, length)
+
+    def tested(work: tuple[int, int]) -> xr.Dataset:
+        one = values.isel({PART: [work[0]], FEATURE: [work[1]]})
+        return _map_tests(one, wrong, controls, length, options)
+
+    def combined(feature: str) -> xr.DataArray:
+        return mann_whitney_maps(readings[feature].isel({RANK: slice(0, TOP_K)}), wrong, maps=(RANK,))["p"]
+
+    works: list[Any] = [(part, feature) for part in range(len(PARTS)) for feature in range(len(FEATURE_INFO))]
+    found = parallel_map(
+        lambda work: combined(work) if isinstance(work, str) else tested(work),
+        [*works, *RANKED],
+        torch.device("cpu"),
+        StepCount("head tests", len(works) + len(RANKED)),
     )
-    dataset = xr.Dataset(
-        {
-            **_named(tests, null, wrong, np.zeros_like(length), ""),
-            **_named(within, _null(values, wrong, controls.strata, options), wrong, controls.strata, "_within"),
-            "p_strict": strict["p"],
-            "q_strict": strict["q"],
-            "null_p_strict": _null(values, wrong, controls.strict, options)["p"],
-            "p_matched": matched["p"],
-            "q_matched": matched["q"],
-            "share_matched": (matched["p"] < ALPHA).sum((LAYER, HEAD)) / matched["p"].notnull().sum((LAYER, HEAD)),
-            "per_example": values,
-        }
-    ).astype(np.float32)
+    by_part = [found[start : start + len(FEATURE_INFO)] for start in range(0, len(works), len(FEATURE_INFO))]
+    dataset = xr.concat([xr.concat(row, dim=FEATURE) for row in by_part], dim=PART).transpose(..., LAYER, HEAD)
+    dataset = dataset.assign(per_example=values.astype(np.float32))
     for name, method in COMBINATIONS.items():
-        combined = xr.full_like(tests["p"], np.nan)  # NaN for features without ranks
-        for feature in RANKED:
-            ranks = readings[feature].isel({RANK: slice(0, TOP_K)})
-            p = mann_whitney_maps(ranks, wrong, maps=(RANK,))["p"]
-            combined.loc[{PART: "whole", FEATURE: feature}] = combine_ranks(p, method).transpose(LAYER, HEAD)
-        dataset[name] = combined.astype(np.float32)
-    for name in ("share_matched", *COMBINATIONS):
-        dataset[name].attrs.pop("definition", None)  # xarray passes on that of p, from which they are computed
+        whole = xr.full_like(dataset["p"], np.nan)  # NaN for features without ranks
+        for feature, p in zip(RANKED, found[len(works) :], strict=True):
+            whole.loc[{PART: "whole", FEATURE: feature}] = combine_ranks(p, method).transpose(LAYER, HEAD)
+        whole.attrs.pop("definition", None)  # that of p
+        dataset[name] = whole
     dataset = dataset.assign(
         wrong=(EXAMPLE, wrong),
         answer_tokens=(EXAMPLE, lengths),
@@ -233,26 +232,58 @@ def head_tests(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptio
         stratum_strict=(EXAMPLE, controls.strict),
     )
     counts = {"correct": int((~wrong).sum()), "wrong": int(wrong.sum())}
-    strata = {
-        name: {"kind": kind, "strata": found.attrs["n_strata"], "answers": found.attrs["n_used"]}
-        for name, kind, found in (
-            ("within", controls.kind, within),
-            ("strict", controls.strict_kind, strict),
-            ("matched", "length", matched),
+    kinds = {"within": controls.kind, "strict": controls.strict_kind, "matched": "length"}
+    strata = {name: {"kind": kind, **json.loads(found[0].attrs[name])} for name, kind in kinds.items()}
+    return (
+        dataset.drop_attrs(deep=False)
+        .assign_coords(
+            {
+                EXAMPLE: answers[EXAMPLE].values,
+                "label": (FEATURE, list(labels)),
+                "definition": (FEATURE, list(definitions)),
+            }
         )
-    }
-    return dataset.assign_coords(
-        {EXAMPLE: answers[EXAMPLE].values, "label": (FEATURE, list(labels)), "definition": (FEATURE, list(definitions))}
-    ).assign_attrs(
-        title="Which heads differ when the answer is wrong",
-        record=json.dumps(["p", "q", "effect", "q_within", "effect_within"]),
-        counts=json.dumps(counts),
-        strata=json.dumps(strata),
+        .assign_attrs(
+            title="Which heads differ when the answer is wrong",
+            record=json.dumps(["p", "q", "effect", "q_within", "effect_within"]),
+            counts=json.dumps(counts),
+            strata=json.dumps(strata),
+        )
     )
 
 
-def _null(values: xr.DataArray, wrong: np.ndarray, strata: np.ndarray, options: SpectralOptions) -> xr.Dataset:
-    return permutation_null(values, wrong, within=strata, maps=MAPS, shuffles=options.shuffles, seed=options.seed)
+def _map_tests(
+    values: xr.DataArray, wrong: np.ndarray, controls: QuestionControls, length: np.ndarray, options: SpectralOptions
+) -> xr.Dataset:
+    """All tests of one map (of several, separately): plain, within strata, strict, of equal length."""
+    tests, everyone = mann_whitney_maps(values, wrong, maps=MAPS), np.zeros_like(length)
+    within, strict, matched = (
+        van_elteren_maps(values, wrong, strata, maps=MAPS) for strata in (controls.strata, controls.strict, length)
+    )
+
+    def null(strata: np.ndarray | None) -> xr.Dataset:
+        return permutation_null(values, wrong, within=strata, maps=MAPS, shuffles=options.shuffles, seed=options.seed)
+
+    share = (matched["p"] < ALPHA).sum((LAYER, HEAD)) / matched["p"].notnull().sum((LAYER, HEAD))
+    dataset = xr.Dataset(
+        {
+            **_named(tests, null(None), wrong, everyone, ""),
+            **_named(within, null(controls.strata), wrong, controls.strata, "_within"),
+            "p_strict": strict["p"],
+            "q_strict": strict["q"],
+            "null_p_strict": null(controls.strict)["p"],
+            "p_matched": matched["p"],
+            "q_matched": matched["q"],
+            "share_matched": share.drop_attrs(),  # xarray passes on those of p
+        }
+    ).astype(np.float32)
+    used = {"within": within, "strict": strict, "matched": matched}
+    return dataset.assign_attrs(
+        {
+            name: json.dumps({"strata": one.attrs["n_strata"], "answers": one.attrs["n_used"]})
+            for name, one in used.items()
+        }
+    )
 
 
 def _named(
