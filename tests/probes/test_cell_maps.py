@@ -35,8 +35,10 @@ def refit(z: torch.Tensor, wrong: np.ndarray, train: np.ndarray, test: np.ndarra
     return (gram[test][:, train] @ alpha).numpy()
 
 
-def test_one_step_is_a_refit_on_the_other_folds(planted):
+@pytest.mark.parametrize("width", [WIDTH, 2 * WIDTH])  # by the columns' matrix, and by the rows'
+def test_one_step_is_a_refit_on_the_other_folds(planted, width):
     features, wrong, fold_of = planted
+    features = torch.cat([features, features.flip(0)], dim=2)[:, :, :width]
     step = OneStepProbes(features.double(), fold_of)
     labels = torch.from_numpy(wrong)
     scores, inside = step.out_of_fold(labels[:, None])[..., 0].numpy(), step.inside(labels).numpy()
@@ -50,6 +52,17 @@ def test_one_step_is_a_refit_on_the_other_folds(planted):
         assert np.isnan(inside[1, cell, outer]).all()
     single = OneStepProbes(features, fold_of).out_of_fold(labels[:, None])[..., 0]
     np.testing.assert_allclose(single, scores, atol=1e-4)
+
+
+def test_two_divisions_share_one_pass_over_the_rows(planted):
+    features, wrong, fold_of = planted
+    other = np.random.default_rng(1).integers(0, 4, N)
+    labels = torch.from_numpy(wrong)
+    both, alone = OneStepProbes(features.double(), fold_of, other), OneStepProbes(features.double(), other)
+    torch.testing.assert_close(both.out_of_fold(labels[:, None], 1), alone.out_of_fold(labels[:, None]))
+    torch.testing.assert_close(both.inside(labels, 1), alone.inside(labels), equal_nan=True)
+    z = standardise_rows(features.double())
+    torch.testing.assert_close(both.gram, z.mT @ z)
 
 
 def test_areas_are_scikit_learns(planted):
@@ -154,12 +167,10 @@ def test_folds_that_divide_strata_would_be_biased_and_whole_ones_are_not():
     for seed in range(6):
         topic, wrong, features = with_topics(seed)
         strata = Strata.make(topic, wrong, folds=5, shuffles=3, seed=0)
-        probes = OneStepProbes(torch.from_numpy(features), assign_folds(wrong, folds=5))
+        probes = OneStepProbes(torch.from_numpy(features), assign_folds(wrong, folds=5), strata.fold_of)
         labels = torch.from_numpy(wrong)[:, None]
         divided.append(float(device_auroc_within(probes.out_of_fold(labels), labels, topic).mean()))
-        whole.append(
-            float(device_auroc_within(probes.with_folds(strata.fold_of).out_of_fold(labels), labels, topic).mean())
-        )
+        whole.append(float(device_auroc_within(probes.out_of_fold(labels, 1), labels, topic).mean()))
         assert all(len(set(strata.fold_of[topic == one])) == 1 for one in range(12))
     assert np.mean(divided) < 0.47
     assert np.mean(whole) == pytest.approx(0.5, abs=0.02)

@@ -17,82 +17,185 @@ So one inverse per cell gives the out-of-fold scores of any number of shuffled l
 of folds left out together, which is what nested choice needs. On random labels the AUROC of such a probe is distributed as
 that of the converged one (tested).
 
-Cost: one Gram matrix and one inverse per cell, n x n. Runs on the device of its input, in float32 (float64 where the input
-is).
+**More rows than columns.** Above twice as many rows as columns the same scores come from the normal equations, whose matrix is
+as large as a vector and is a sum over rows. With φ = (√k z, 1) and the sums G_F = Σ φ φ', b_F = Σ φ (y - ȳ) over the rows of F,
+
+    score of F without F  =  φ_F · (G + I - G_F)^-1 (b - b_F)
+
+Two divisions into folds (those of a map, and those of whole strata) share one pass over the rows: every G_F is a sum of the
+matrices of rows that are in the same fold of both.
+
+Cost per cell: n³ + 2 n² d with n up to 2 d rows; n d² above, and two products n d x label sets. Runs on the device of its
+input, in float32 (float64 where the input is).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from copy import copy
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.probes.batched_logistic.problems import gram_matrix
+
 CURVATURE = 0.03  # of the logistic loss
-RESOLUTION = 1e-5  # of one-step scores in float32, whose unit is one label; closer ones are equal
+RESOLUTION = 1e-5  # of one-step scores, whose unit is one label; closer ones are equal
 
 Ints = NDArray[np.int64]
 
 
 class OneStepProbes:
-    """One-step probes of many cells on the same rows. `features`: (cell, row, width)."""
+    """One-step probes of many cells on the same rows. `features`: (cell, row, width); `divisions`: each (row,) folds."""
 
-    def __init__(self, features: Tensor, fold_of: Ints):
+    def __init__(self, features: Tensor, *divisions: Ints):
         z = standardise_rows(features)
-        gram = torch.bmm(z, z.transpose(1, 2)).mul_(CURVATURE) + 1.0  # (cell, row, row)
-        gram.diagonal(dim1=1, dim2=2).add_(1.0)
-        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-        self._set_folds(fold_of)
+        self.divisions = [_Division.of(number, fold_of, z.device) for number, fold_of in enumerate(divisions)]
+        rows, width = z.shape[1:]
+        self._form: _Form = _Normal(z, self.divisions) if rows > 2 * width else _Dual(z)
 
-    def _set_folds(self, fold_of: Ints) -> None:
-        self.fold_of = torch.as_tensor(fold_of, device=self._inverse.device)
-        self.folds = int(self.fold_of.max()) + 1
+    @property
+    def fold_of(self) -> Tensor:
+        """(row,): the folds of the first division."""
+        return self.divisions[0].fold_of
 
-    def with_folds(self, fold_of: Ints) -> OneStepProbes:
-        """The same cells and rows with other folds; the inverse does not depend on them."""
-        other = copy(self)
-        other._set_folds(fold_of)
-        return other
+    @property
+    def gram(self) -> Tensor | None:
+        """(cell, width, width): the products of the standardised columns, where they were needed."""
+        return self._form.gram
 
-    def out_of_fold(self, labels: Tensor) -> Tensor:
+    def out_of_fold(self, labels: Tensor, division: int = 0) -> Tensor:
         """Scores (cell, row, label set) of every row by a probe that was fitted without its fold; labels (row, set)."""
-        scores = torch.empty((len(self._inverse), *labels.shape), dtype=self._inverse.dtype, device=labels.device)
-        target, dual = self._fit(labels)
-        for fold in range(self.folds):
-            self._leave_out(self.fold_of == fold, target, dual, scores)
+        target, folds = self._target(labels), self.divisions[division]
+        scores = target.new_empty((self._form.cells, *labels.shape))
+        for part in self._form.left_out([(fold,) for fold in range(len(folds.rows))], target, folds):
+            scores[:, part.rows] = part.scores
         return scores
 
-    def inside(self, labels: Tensor) -> Tensor:
+    def inside(self, labels: Tensor, division: int = 0) -> Tensor:
         """Scores (outer fold, cell, row) by probes that saw neither the outer fold nor the row's own; labels (row,).
 
         NaN inside the outer fold.
         """
-        cells, rows = self._inverse.shape[:2]
-        found = torch.full((self.folds, cells, rows), torch.nan, dtype=self._inverse.dtype, device=labels.device)
-        target, dual = self._fit(labels[:, None])
-        both = torch.empty((cells, rows, 1), dtype=self._inverse.dtype, device=labels.device)
-        for one, other in combinations(range(self.folds), 2):
-            self._leave_out((self.fold_of == one) | (self.fold_of == other), target, dual, both)
-            for outer, inner in ((one, other), (other, one)):
-                own = self.fold_of == inner
-                found[outer][:, own] = both[:, own, 0]
+        target, folds = self._target(labels[:, None]), self.divisions[division]
+        found = target.new_full((len(folds.rows), self._form.cells, len(labels)), torch.nan)
+        for part in self._form.left_out(list(combinations(range(len(folds.rows)), 2)), target, folds):
+            outer = next(fold for fold in part.left_out if fold != part.fold)
+            found[outer][:, part.rows] = part.scores[..., 0]
         return found
 
-    def _fit(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        target = labels.to(self._inverse.dtype)
-        target = target - target.mean(dim=0)
-        return target, self._inverse @ target  # (row, set), (cell, row, set)
+    def _target(self, labels: Tensor) -> Tensor:
+        target = labels.to(self._form.dtype)
+        return target - target.mean(dim=0)
 
-    def _leave_out(self, rows: Tensor, target: Tensor, dual: Tensor, into: Tensor) -> None:
-        index = rows.nonzero()[:, 0]
-        block = self._inverse[:, index][:, :, index]  # symmetric and positive: of an inverse that is
-        lower = torch.linalg.cholesky(block)  # MKL's LU, which `solve` takes, fails now and then with several threads
-        into[:, index] = target[index] - torch.cholesky_solve(dual[:, index], lower)
+
+class _Division(NamedTuple):
+    """The rows in folds."""
+
+    number: int
+    fold_of: Tensor
+    rows: list[Tensor]  # of each fold
+
+    @classmethod
+    def of(cls, number: int, fold_of: Ints, device: torch.device) -> _Division:
+        folds = range(int(fold_of.max()) + 1)
+        return cls(
+            number,
+            torch.as_tensor(fold_of, device=device),
+            [torch.as_tensor(np.flatnonzero(fold_of == fold), device=device) for fold in folds],
+        )
+
+
+class _Scores(NamedTuple):
+    """Scores of rows of one fold by probes that saw none of the folds ``left_out``."""
+
+    left_out: tuple[int, ...]
+    fold: int
+    rows: Tensor
+    scores: Tensor  # (cell, row, set)
+
+
+class _Form(Protocol):
+    """How scores without some folds are computed."""
+
+    cells: int
+    dtype: torch.dtype
+    gram: Tensor | None
+
+    def left_out(self, groups: Sequence[tuple[int, ...]], target: Tensor, division: _Division) -> Iterator[_Scores]:
+        """For each group of folds, the scores of its rows without it; targets (row, set)."""
+        ...
+
+
+class _Dual:
+    """By the inverse over rows."""
+
+    gram = None
+
+    def __init__(self, z: Tensor):
+        self.cells, self.dtype = len(z), z.dtype
+        gram = torch.bmm(z, z.transpose(1, 2)).mul_(CURVATURE) + 1.0  # (cell, row, row)
+        gram.diagonal(dim1=1, dim2=2).add_(1.0)
+        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
+
+    def left_out(self, groups: Sequence[tuple[int, ...]], target: Tensor, division: _Division) -> Iterator[_Scores]:
+        fitted = self._inverse @ target
+        for group in groups:
+            rows = torch.cat([division.rows[fold] for fold in group])
+            block = self._inverse[:, rows][:, :, rows]  # symmetric and positive: of an inverse that is
+            lower = torch.linalg.cholesky(
+                block
+            )  # MKL's LU, which `solve` takes, fails now and then with several threads
+            scores = target[rows] - torch.cholesky_solve(fitted[:, rows], lower)
+            for fold, part in zip(
+                group, scores.split([len(division.rows[fold]) for fold in group], dim=1), strict=True
+            ):
+                yield _Scores(group, fold, division.rows[fold], part)
+
+
+class _Normal:
+    """By the normal equations over columns. Rows in the same fold of every division lie next to each other: a block."""
+
+    def __init__(self, z: Tensor, divisions: Sequence[_Division]):
+        self.cells, self.dtype, width = len(z), z.dtype, z.shape[2]
+        folds = np.stack([one.fold_of.cpu().numpy() for one in divisions], axis=1)  # (row, division)
+        codes, block_of = np.unique(folds, axis=0, return_inverse=True)
+        self._order = torch.as_tensor(np.argsort(block_of.ravel(), kind="stable"), device=z.device)
+        ends = np.cumsum(np.bincount(block_of.ravel())).tolist()
+        self._blocks = list(zip([0, *ends], ends, codes.tolist(), strict=False))
+        self._phi = z.new_ones(*z.shape[:2], width + 1)
+        self._phi[:, :, :width] = z[:, self._order]
+        self._phi[:, :, :width] *= CURVATURE**0.5
+        self._grams = [self._phi.new_zeros(len(one.rows), len(z), width + 1, width + 1) for one in divisions]
+        for start, stop, code in self._blocks:
+            gram = gram_matrix(self._phi[:, start:stop])
+            for grams, fold in zip(self._grams, code, strict=True):
+                grams[fold] += gram
+        self._whole = self._grams[0].sum(dim=0)
+        self.gram = self._whole[:, :width, :width] / CURVATURE
+        self._whole.diagonal(dim1=1, dim2=2).add_(1.0)
+
+    def left_out(self, groups: Sequence[tuple[int, ...]], target: Tensor, division: _Division) -> Iterator[_Scores]:
+        number, aims = division.number, target[self._order]
+        products = self._phi.new_zeros(len(division.rows), self.cells, self._phi.shape[2], target.shape[1])
+        for start, stop, code in self._blocks:
+            products[code[number]] += self._phi[:, start:stop].mT @ aims[start:stop]
+        everything = products.sum(dim=0)
+        weights = []
+        for group in groups:
+            matrix, right = self._whole.clone(), everything.clone()
+            for fold in group:
+                matrix -= self._grams[number][fold]
+                right -= products[fold]
+            weights.append(torch.cholesky_solve(right, torch.linalg.cholesky(matrix)))
+        for start, stop, code in self._blocks:
+            own = [index for index, group in enumerate(groups) if code[number] in group]
+            scores = self._phi[:, start:stop] @ torch.cat([weights[index] for index in own], dim=2)
+            for index, part in zip(own, scores.split(target.shape[1], dim=2), strict=True):
+                yield _Scores(groups[index], code[number], self._order[start:stop], part)
 
 
 def standardise_rows(features: Tensor) -> Tensor:
@@ -106,18 +209,18 @@ def standardise_rows(features: Tensor) -> Tensor:
 def device_auroc(scores: Tensor, labels: Tensor, fold_of: Tensor, folds: Iterable[int] | None = None) -> Tensor:
     """AUROC, mean over folds: scores (..., row, set), labels (row, set) -> (..., set).
 
-    `stats.auroc_rows` on the device of the scores, where a null of thousands of label sets lies. In float32, scores are
-    equal that differ by less than rounding, which depends on an answer's own label.
+    `stats.auroc_rows` on the device of the scores, where a null of thousands of label sets lies. Scores are equal that differ
+    by less than rounding, which depends on an answer's own label.
 
     >>> labels = torch.tensor([[True], [False], [True], [False]])
     >>> device_auroc(torch.tensor([[[3.0], [1.0], [0.0], [2.0]]]), labels, torch.tensor([0, 0, 1, 1])).tolist()
     [[0.5]]
     """
-    values = []
-    for fold in sorted(set(fold_of.tolist())) if folds is None else folds:
-        won, pairs = _pairs(scores[..., fold_of == fold, :], labels[fold_of == fold])
-        values.append(won / pairs)
-    return torch.stack(values).mean(dim=0)
+    if folds is not None:
+        chosen = torch.isin(fold_of, torch.as_tensor(list(folds), device=fold_of.device))
+        scores, labels, fold_of = scores[..., chosen, :], labels[chosen], fold_of[chosen]
+    won, pairs = _pairs(scores, labels, fold_of)
+    return (won / pairs).mean(dim=-1)
 
 
 def device_auroc_within(scores: Tensor, labels: Tensor, strata: Ints) -> Tensor:
@@ -129,34 +232,52 @@ def device_auroc_within(scores: Tensor, labels: Tensor, strata: Ints) -> Tensor:
     >>> device_auroc_within(torch.tensor([[[3.0], [1.0], [0.0], [0.0]]]), labels, np.array([0, 0, 1, 1])).tolist()
     [[0.75]]
     """
-    won = pairs = torch.zeros((), device=scores.device)
-    for stratum in np.unique(strata):
-        rows = torch.as_tensor(np.flatnonzero(strata == stratum), device=labels.device)
-        if len(rows) > 1:
-            more = _pairs(scores.index_select(-2, rows), labels[rows])
-            won, pairs = won + more[0], pairs + more[1]
-    return won / pairs
+    won, pairs = _pairs(scores, labels, torch.as_tensor(strata, device=labels.device))
+    return won.sum(dim=-1) / pairs.sum(dim=-1)
 
 
-def _pairs(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs of a wrong and a right row in which the wrong one is higher, ties counting half, (..., set); and all (set,).
+def _pairs(scores: Tensor, labels: Tensor, part_of: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each part of the rows, the pairs of a wrong and a right row in which the wrong one is higher, and all pairs.
 
-    Sorted in both directions of the rows: a stable sort orders equal scores as the rows are, so a tied pair is won once.
+    Ties count half; (..., set, part) and (set, part). One whole number is sorted for each row, made of its part, its score in
+    units of `RESOLUTION` and its label; a second order, with wrong rows first among equal ones, shares the ties.
     """
-    scores = rounded(scores)
-    values, order = scores.sort(dim=-2, stable=True)
-    won = _won(order, labels)
-    if bool((values[..., 1:, :] == values[..., :-1, :]).any()):
-        won = (won + _won(scores.flip(-2).argsort(dim=-2, stable=True), labels.flip(0))) / 2
-    wrong = labels.sum(dim=0)
-    return won, (wrong * (~labels).sum(dim=0)).double()
+    part_of = torch.unique(part_of, return_inverse=True)[1]
+    ends = torch.bincount(part_of).cumsum(dim=0)
+    units = rounded(scores).mT.to(torch.int64)  # (..., set, row)
+    units = units - units.amin()
+    keys = (units + part_of * (units.amax() + 1)) * 2 + labels.mT
+    above = _sorted(keys)
+    won = _won(above & 1, ends) + _won(_sorted(above ^ 1) & 1 ^ 1, ends)
+    wrong = _by_part(labels.mT.to(torch.int64).index_select(-1, part_of.argsort(stable=True)).cumsum(dim=-1), ends)
+    right = ends.diff(prepend=ends.new_zeros(1)) - wrong
+    return won.double() / 2, (wrong * right).double()
 
 
-def _won(order: Tensor, labels: Tensor) -> Tensor:
-    ordered = labels.expand(order.shape).gather(-2, order)  # labels from the lowest score up
-    return ((~ordered).cumsum(dim=-2) * ordered).sum(dim=-2).double()
+def _sorted(keys: Tensor) -> Tensor:
+    """Along the last dim; numpy sorts whole numbers many times as fast as torch does on a CPU."""
+    if keys.device.type == "cpu":
+        return torch.from_numpy(np.sort(keys.numpy(), axis=-1))
+    return keys.sort(dim=-1).values
+
+
+def _won(wrong: Tensor, ends: Tensor) -> Tensor:
+    """(..., part): pairs of a wrong row and a right one below it; wrong (..., row) is 1 or 0 in rising order, part by part."""
+    right_below = (1 - wrong).cumsum(dim=-1)
+    before = _at_ends(right_below, ends)[..., :-1]
+    return _by_part((right_below * wrong).cumsum(dim=-1), ends) - before * _by_part(wrong.cumsum(dim=-1), ends)
+
+
+def _at_ends(running: Tensor, ends: Tensor) -> Tensor:
+    """(..., 1 + part): 0, then a running sum (..., row) at the end of each part."""
+    return torch.nn.functional.pad(running[..., ends - 1], (1, 0))
+
+
+def _by_part(running: Tensor, ends: Tensor) -> Tensor:
+    """(..., part): the sums of each part from a running sum."""
+    return _at_ends(running, ends).diff(dim=-1)
 
 
 def rounded(scores: Any) -> Any:
-    """Scores in units of `RESOLUTION`; those in float64 as they are."""
-    return scores if isinstance(scores, Tensor) and scores.dtype == torch.float64 else (scores / RESOLUTION).round()
+    """Scores in units of `RESOLUTION`."""
+    return (scores / RESOLUTION).round()

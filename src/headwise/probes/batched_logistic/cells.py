@@ -72,12 +72,13 @@ def fit_cells(
     device: str | torch.device | None = None,
     tolerance: float = TOLERANCE,
     max_steps: int = MAX_STEPS,
+    gram: Tensor | None = None,
 ) -> CellFits:
     """Fit and evaluate a probe at every cell of ``features`` (cell, row, feature).
 
     ``wrong``: True for wrong answers, (row,) or (set, row). ``folds``: the fold of every row. ``weights``: None,
     "balanced" to give both classes the same weight, or the weight of every row. ``device``: where to work; None is where the
-    features are.
+    features are. ``gram`` (cell, feature, feature): the products of standardised columns over all rows, where they are known.
     """
     labels = np.atleast_2d(np.asarray(wrong, dtype=bool))  # (set, row)
     fold_of = np.unique(np.asarray(folds), return_inverse=True)[1]
@@ -89,7 +90,8 @@ def fit_cells(
 
     def fit(cells: slice) -> tuple[Any, ...]:
         points = make_points(_load(features, cells, device), train_rows, standardise=standardise)
-        found = minimise(points, problems, c=c, tolerance=tolerance, max_steps=max_steps)
+        known = None if gram is None else gram[cells].to(device)
+        found = minimise(points, problems, c=c, tolerance=tolerance, max_steps=max_steps, gram=known)
         return _evaluate(points, found, labels, trains, coefficients=coefficients)
 
     parts = parallel_map(fit, _blocks(tuple(features.shape), len(problems.labels), device), device)

@@ -101,6 +101,17 @@ def _averaging(subsets: Tensor, dtype: torch.dtype) -> Tensor:
     return subsets.to(dtype) / subsets.sum(dim=1, keepdim=True)
 
 
+def gram_matrix(x: Tensor) -> Tensor:
+    """X'X of every cell, (cell, row, column) -> (cell, column, column): a quarter of the columns at a time."""
+    width = x.shape[2]
+    found = x.new_empty(len(x), width, width)
+    for start in range(0, width, step := max(64, -(-width // 4))):
+        stop = min(start + step, width)
+        found[:, start:stop, start:] = x[:, :, start:stop].mT @ x[:, :, start:]
+        found[:, stop:, start:stop] = found[:, start:stop, stop:].mT
+    return found
+
+
 # ---- problems -------------------------------------------------------------------------------------------------------
 
 
