@@ -110,6 +110,7 @@ class CellMap(NamedTuple):
         names = ("score", "value", "low", "high", "null", "inner")
         shapes = ((cells, rows), (cells,), (cells,), (cells,), (cells, shuffles), (folds, cells))
         arrays: dict[str, Any] = {name: np.full(shape, np.nan) for name, shape in zip(names, shapes, strict=True)}
+        arrays["score"] = arrays["score"].astype(np.float32)  # what probes compute
         return cls(**arrays, pairs=np.empty((0, 2)))
 
 

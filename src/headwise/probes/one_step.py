@@ -280,4 +280,5 @@ def _by_part(running: Tensor, ends: Tensor) -> Tensor:
 
 def rounded(scores: Any) -> Any:
     """Scores in units of `RESOLUTION`."""
-    return (scores / RESOLUTION).round()
+    exact = scores if isinstance(scores, Tensor) else np.asarray(scores, dtype=np.float64)
+    return (exact / RESOLUTION).round()

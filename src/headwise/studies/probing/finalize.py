@@ -17,43 +17,34 @@ A pure function of readings and labels; no model is needed.
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
-from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
-from headwise.probes.cell_maps import CellMap, Strata, concatenate, nested, probe_cells, significance
+from headwise.probes.cell_maps import CellMap, Strata, nested, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import auroc_by_fold, auroc_rows, delong_test
-from headwise.stats.blas import single_threaded_blas
 from headwise.stats.permutation import permuted_labels
+from headwise.studies.probing.fitting import EXACT_COLUMNS, LAST_COLUMN, FittedProbes, ShardReader, fit_probes
 from headwise.studies.probing.positions import EXACT, POSITIONS, Positions
 from headwise.studies.probing.reading import ProbedAnswer
 from headwise.studies.probing.spec import ProbingOptions
 from headwise.studies.probing.table import LOGPROB_NAMES, Judged, baseline_scores, detector_table
-from headwise.studies.probing.transfer import transfer
+from headwise.studies.probing.transfer import TransferPlan, transfer
 from headwise.studies.question_controls import question_controls
 
 __all__ = ["finalize"]
 
 FRAME_MARGIN = 0.02  # below the best AUROC: layers within it are framed
-_EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Labels = NDArray[np.bool_]
-LayerFeatures = Callable[[int], Tensor]  # layer -> (cell, row, width)
 Variables = dict[str, Any]
 Coordinates = dict[str, Any]
 
@@ -81,14 +72,28 @@ def finalize(
     has_exact = np.ones(len(wrong), dtype=bool) if has_exact is None else has_exact
     judged = Judged(wrong, fold_of, has_exact, strata)
     permuted = permuted_labels(wrong, fold_of, sets=options.shuffles, seed=options.seed)
-    differs = np.stack([one.published != one.positions[_EXACT_COLUMNS] for one in probed])
-    probes = _fit(shards, judged, permuted, differs, paper=options.paper, device=device)
-    small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
+    differs = np.stack([one.published != one.positions[EXACT_COLUMNS] for one in probed])
+    reader = ShardReader(shards, device)
     layers, heads = shards[0].sizes[LAYER], shards[0].sizes[HEAD]
+    plan = TransferPlan.of(
+        np.array(topics),
+        lambda: reader.read("activation", 0, layers // 2)[0].double().cpu().numpy(),
+        wrong,
+        options.seed,
+    )
+    probes = fit_probes(reader, judged, permuted, differs, plan, paper=options.paper)
+    small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     scores = baseline_scores(small, answer_tokens)
     table, detectors, references = detector_table(probes.first_site, probes.heads, scores, controls.features, judged)
-    across, groups = transfer(
-        shards, np.array(topics), wrong, scores[LOGPROB_NAMES["mean_exact"]], options.seed, device
+    across, groups = (
+        ({}, {})
+        if plan is None
+        else transfer(
+            plan,
+            probes.transfer,
+            lambda layer: reader.read("activation", 0, layer)[LAST_COLUMN],
+            scores[LOGPROB_NAMES["mean_exact"]],
+        )
     )
     variables = _maps(probes, judged, layers, heads) | {
         "wrong": ((EXAMPLE,), wrong),
@@ -123,81 +128,6 @@ def finalize(
     )
 
 
-# ---- probes ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FittedProbes:
-    """All probes that were fitted. Cells are in the order layer, then token or head."""
-
-    sites: Mapping[str, CellMap]
-    heads: CellMap
-    published: CellMap  # layer, then the four exact-answer tokens
-    paper: Floats | None  # (layer, token)
-
-    @property
-    def first_site(self) -> CellMap:
-        """The site of the table and of the published spans."""
-        return next(iter(self.sites.values()))
-
-
-def _fit(
-    shards: Sequence[xr.Dataset],
-    judged: Judged,
-    permuted: Labels,
-    differs: Labels,
-    *,
-    paper: bool,
-    device: torch.device,
-) -> FittedProbes:
-    """`differs` (answer, exact-answer token): where the published span is not the label-blind one."""
-    wrong, fold_of = judged.wrong, judged.fold_of
-    other = torch.from_numpy(differs.T.copy())[..., None].to(device)
-    layers, sites = shards[0].sizes[LAYER], [str(site) for site in shards[0][SITE].values]
-
-    def stacked(name: str, *index: int) -> Tensor:
-        """(cell, row, width) in float32, from (row, ..., cell, width) of every shard."""
-        values = np.concatenate([shard[name][(slice(None), *index)].values for shard in shards]).astype(np.float32)
-        return torch.from_numpy(np.ascontiguousarray(values.transpose(1, 0, 2))).to(device)
-
-    def cells(features: LayerFeatures, permuted: Labels | None) -> CellMap:
-        strata = None if permuted is None else judged.strata
-        return concatenate([probe_cells(features(layer), wrong, fold_of, permuted, strata) for layer in range(layers)])
-
-    def site(index: int) -> LayerFeatures:
-        return lambda layer: stacked("activation", index, layer)
-
-    def published(layer: int) -> Tensor:
-        return torch.where(other, stacked("published", layer), site(0)(layer)[_EXACT_COLUMNS])
-
-    return FittedProbes(
-        {name: cells(site(index), permuted) for index, name in enumerate(sites)},
-        cells(lambda layer: stacked("z", layer), permuted),
-        cells(published, None),
-        _paper_protocol(site(0), published, wrong, layers) if paper else None,
-    )
-
-
-@single_threaded_blas
-def _paper_protocol(features: LayerFeatures, published: LayerFeatures, wrong: Labels, layers: int) -> Floats:
-    """(layer, token) AUROC on the held-out fifth."""
-    train, test = train_test_split(np.arange(len(wrong)), test_size=0.2, random_state=0)
-    found = np.full((layers, len(POSITIONS)), np.nan)
-    if len(set(wrong[train])) < 2 or len(set(wrong[test])) < 2:
-        return found  # no AUROC with one class
-    for layer in range(layers):
-        own = features(layer).cpu().numpy()
-        own[_EXACT_COLUMNS] = published(layer).cpu().numpy()
-        for token, values in enumerate(own):
-            if not np.isfinite(values).all():
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                probe = LogisticRegression().fit(values[train], wrong[train])
-            found[layer, token] = roc_auc_score(wrong[test], probe.decision_function(values[test]))
-    return found
-
-
 # ---- maps -----------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +156,7 @@ def _maps(probes: FittedProbes, judged: Judged, layers: int, heads: int) -> Vari
             found[f"{prefix}_{name}".rstrip("_")] = ((LAYER, HEAD), _compact(values.reshape(layers, heads)))
         found[f"{prefix}_best_high"], found[f"{prefix}_best_p"] = ((), against.best_high), ((), against.best_p)
     published = np.full((layers, len(POSITIONS)), np.nan)  # NaN at tokens that do not depend on the exact answer
-    published[:, _EXACT_COLUMNS] = probes.published.value.reshape(layers, len(EXACT))
+    published[:, EXACT_COLUMNS] = probes.published.value.reshape(layers, len(EXACT))
     found["published"] = ((LAYER, TOKEN), _compact(published))
     if probes.paper is not None:
         found["paper"] = ((LAYER, TOKEN), _compact(probes.paper))
@@ -282,7 +212,7 @@ def _with_exact(score: Floats, judged: Judged) -> Floats:
 
 def _framed_layers(values: Floats, best_high: float) -> tuple[int, int]:
     """First and last layer within 0.02 of the best, at the exact answer; -1 where that is chance."""
-    best = np.nan_to_num(values[:, _EXACT_COLUMNS], nan=-1.0).max(axis=1)  # (layer,)
+    best = np.nan_to_num(values[:, EXACT_COLUMNS], nan=-1.0).max(axis=1)  # (layer,)
     if not best.max() > best_high:
         return -1, -1
     near = np.flatnonzero(best >= best.max() - FRAME_MARGIN)

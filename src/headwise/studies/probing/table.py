@@ -143,15 +143,13 @@ def _probe_row(cells: CellMap, allowed: Labels | None, judged: Judged) -> _Row:
 
 def _question_row(features: Floats, judged: Judged) -> _Row:
     def fitted(fold_of: Ints) -> Floats:
-        return fit_cells(features[None].astype(np.float32), judged.wrong, fold_of).scores[0]
+        scores = fit_cells(features[None].astype(np.float32), judged.wrong, fold_of).scores[0]
+        return np.round(
+            scores, 4
+        )  # without the rounding of float32, so that answers with equal features have equal scores
 
     strata = judged.strata
-    return _Row(QUESTION, fitted(judged.fold_of), None if strata is None else _rounded(fitted(strata.fold_of)))
-
-
-def _rounded(score: Floats) -> Floats:
-    """Without the rounding of float32, so that answers with equal features have equal scores."""
-    return np.round(score, 4)
+    return _Row(QUESTION, fitted(judged.fold_of), None if strata is None else fitted(strata.fold_of))
 
 
 def _strongest(rows: Mapping[str, _Row], judged: Judged, names: Iterable[str]) -> str:
