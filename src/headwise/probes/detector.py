@@ -48,7 +48,7 @@ from headwise.probes.features import (
     select,
 )  # fmt: skip
 from headwise.probes.linear import COMPONENTS, fit_linear
-from headwise.probes.projection import project
+from headwise.probes.projection import coordinates_for, project
 from headwise.probes.stacking import Platt, fit_platt, fit_stacker, stacked_out_of_fold
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups
 
@@ -250,10 +250,12 @@ class Detector(BinaryClassifier):
             mean = float(values.mean())
             return FittedBlock((), "", 0, np.array(mean), np.array(1.0)), mean, values
         best = available[0]
-        if len(available) > 1:  # chosen without the PCA, which drops nothing up to 512 answers, and is slow
-            best = choose(sweep(choice_points(array, name, available), labels, fold_of), labels, fold_of)
+        coordinates = coordinates_for(len(labels) - int(np.bincount(fold_of).max()), self.components)
+        if len(available) > 1:
+            candidates = choice_points(array, name, available, coordinates)
+            best = choose(sweep(candidates, labels, fold_of), labels, fold_of)
         part = select(array, kind, best)
-        projected = project(as_table(part, name))
+        projected = project(as_table(part, name), coordinates)
         score = out_of_fold(projected.points, labels, fold_of, components=self.components)
         linear = fit_linear(projected.points, labels, components=self.components)
         shape, dims = part.shape[1:], tuple(str(dim) for dim in part.dims if dim != EXAMPLE)

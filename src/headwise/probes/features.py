@@ -98,17 +98,21 @@ def as_table(features: xr.DataArray, name: str) -> NDArray[Any]:
 
 
 def choice_points(
-    features: xr.DataArray, name: str, available: Sequence[int], done: Callable[[], object] = lambda: None
+    features: xr.DataArray,
+    name: str,
+    available: Sequence[int],
+    coordinates: int | None = None,
+    done: Callable[[], object] = lambda: None,
 ) -> list[tuple[int, Floats | Callable[[], Floats]]]:
     """Every choice and its points (example, coordinate), or what computes them: the k share their products."""
     kind = choice_kind(features)
     if kind == "k":
         slices = [slice(*ends) for ends in pairwise([0, *available])]
-        found = growing_points([as_table(features.isel({RANK: part}), name) for part in slices], done)
+        found = growing_points([as_table(features.isel({RANK: part}), name) for part in slices], coordinates, done)
         return list(zip(available, found, strict=True))
 
     def points(choice: int) -> Floats:
-        return project(as_table(select(features, kind, choice), name)).points
+        return project(as_table(select(features, kind, choice), name), coordinates).points
 
     return [(choice, partial(points, choice)) for choice in available]
 

@@ -121,9 +121,12 @@ class _Scores(NamedTuple):
 class _Form(Protocol):
     """How scores without some folds are computed."""
 
-    cells: int
-    dtype: torch.dtype
-    gram: Tensor | None
+    @property
+    def cells(self) -> int: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def gram(self) -> Tensor | None: ...
 
     def left_out(self, groups: Sequence[tuple[int, ...]], target: Tensor, division: _Division) -> Iterator[_Scores]:
         """For each group of folds, the scores of its rows without it; targets (row, set)."""

@@ -10,7 +10,9 @@ features by β = X' U Λ^-1/2 w. Directions with less than n · 2e-16 of the lar
 **Many answers.** The classifier's own PCA retains 512 directions of its training rows, so more than that are hardly needed.
 
 - Up to `COORDINATES` = 768 answers, or columns: everything is retained, and the projection is exact.
-- Above, the 768 directions of largest variance. The PCA of 512 inside each training fold follows, as published.
+- Above, the directions of largest variance: 768; or as many as the classifier's PCA retains, where every training fold has more
+  answers than that. All folds then share one PCA, which saw the tested answers but no label; the published protocol takes one
+  in each training fold, which costs an eigendecomposition and a matrix of its own for each fold and k.
 - Above `LANDMARKS` = 2,048 answers the directions are those of 2,048 rows, evenly spaced (Nyström; Williams and Seeger, NIPS
   2000). With X_m these rows, Z = X X_m' U Λ^-1/2: cost n instead of n².
 
@@ -24,7 +26,7 @@ the other: `growing_points` adds columns, and all k cost as much as the largest.
 summed in float64; where the smallest retained direction is not above 1e-6 of the largest, everything is done again in float64.
 
 Cost, one core: 500 x 27,000 takes 0.2 s, 4,000 x 27,000 with five k 15-20 s: 9 s for the products, 2 s for the
-eigendecomposition of each k. Products and these decompositions run on a GPU where torch sees one.
+eigendecomposition of each k. Products run on a GPU where torch sees one, decompositions in parallel, one per core.
 """
 
 from __future__ import annotations
@@ -38,8 +40,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headwise.probes.batched_logistic.parallel_map import parallel_map, single_torch_thread
+
 Floats = NDArray[np.float64]
 
+CPU = torch.device("cpu")
 COORDINATES = 768
 LANDMARKS = 2048
 _COLUMNS_PER_BLOCK = 4096  # held at a time
@@ -63,18 +68,24 @@ def product_device() -> torch.device:
     return torch.device("cuda" if not worker and torch.cuda.is_available() else "cpu")
 
 
-def project(table: NDArray[Any]) -> Projection:
-    """The rows of a table (example, feature) in at most `COORDINATES` coordinates; exactly, up to so many rows or columns."""
+def coordinates_for(smallest_fold: int, components: int | None) -> int:
+    """How many coordinates to retain for a classifier whose PCA retains so many, on training folds of this size or more."""
+    return COORDINATES if components is None or smallest_fold <= components else min(components, COORDINATES)
+
+
+def project(table: NDArray[Any], coordinates: int | None = None) -> Projection:
+    """The rows of a table (example, feature) in at most so many coordinates; exactly, up to so many rows or columns."""
     rows, width = table.shape
+    coordinates = coordinates or COORDINATES
     mean = table.mean(axis=0, dtype=np.float64)
-    if width <= min(rows, COORDINATES):
+    if width <= min(rows, coordinates):
         return Projection(table - mean, lambda weights: weights, mean)
     if width <= min(rows, LANDMARKS):
-        points, vectors = principal(table - mean, COORDINATES)
+        points, vectors = principal(table - mean, coordinates)
         return Projection(points, lambda weights: vectors @ weights, mean)
     chosen = _landmarks(rows)
     for dtype in _precisions(table):
-        found = _embedding(_cross_products(table, mean, chosen, dtype), chosen)
+        found = _embedding(_cross_products(table, mean, chosen, dtype), chosen, coordinates)
         if found.resolved:
             break
 
@@ -86,28 +97,30 @@ def project(table: NDArray[Any]) -> Projection:
     return Projection(found.points, to_features, mean)
 
 
-def growing_points(parts: Sequence[NDArray[Any]], done: Callable[[], object] = lambda: None) -> list[Floats]:
+def growing_points(
+    parts: Sequence[NDArray[Any]], coordinates: int | None = None, done: Callable[[], object] = lambda: None
+) -> list[Floats]:
     """The points of the first table, of the first two side by side, and so on; tables are (example, feature).
 
     ``done`` is called after each.
     """
+    coordinates = coordinates or COORDINATES
     rows, widths = len(parts[0]), np.cumsum([part.shape[1] for part in parts])
     narrow = int((widths <= min(rows, LANDMARKS)).sum())  # these are projected by their columns
     found = list[Floats]()
     for count in range(narrow):
-        found.append(project(np.concatenate(parts[: count + 1], axis=1)).points)
+        found.append(project(np.concatenate(parts[: count + 1], axis=1), coordinates).points)
         done()
     if narrow == len(parts):
         return found
     chosen = _landmarks(rows)
     means = [part.mean(axis=0, dtype=np.float64) for part in parts]
     for dtype in _precisions(parts[-1]):
-        total, wide = torch.zeros((), dtype=torch.float64, device=product_device()), list[_Embedding]()
-        for index, (part, mean) in enumerate(zip(parts, means, strict=True)):
+        total, products = torch.zeros((), dtype=torch.float64), list[Tensor]()
+        for part, mean in zip(parts, means, strict=True):
             total = _cross_products(part, mean, chosen, dtype) + total
-            if index >= narrow:
-                wide.append(_embedding(total, chosen))
-                done()
+            products.append(total)
+        wide = parallel_map(lambda cross: _embedding(cross, chosen, coordinates), products[narrow:], CPU, done)
         if all(one.resolved for one in wide):
             break
     return found + [one.points for one in wide]
@@ -116,7 +129,9 @@ def growing_points(parts: Sequence[NDArray[Any]], done: Callable[[], object] = l
 def principal(centred: Floats, components: int) -> tuple[Floats, Floats]:
     """The centred rows along their directions of largest variance, and these directions (feature, component)."""
     table = torch.from_numpy(np.ascontiguousarray(centred, dtype=np.float64))
-    values, vectors = torch.linalg.eigh(table.mT @ table)
+    gram = table.mT @ table
+    with single_torch_thread():  # on a busy machine threads that wait for each other take ten times as long
+        values, vectors = torch.linalg.eigh(gram)
     vectors = vectors[:, _largest(values, components, len(table))]
     return (table @ vectors).numpy(), vectors.numpy()
 
@@ -127,29 +142,32 @@ class _Embedding(NamedTuple):
     resolved: bool  # whether every direction is above what the products' precision can tell from 0
 
 
-def _embedding(cross: Tensor, chosen: NDArray[np.int64]) -> _Embedding:
+def _embedding(cross: Tensor, chosen: NDArray[np.int64], coordinates: int) -> _Embedding:
     """From the products of all centred rows with the landmarks, (example, landmark)."""
     rows = len(cross)
-    gram = cross[torch.from_numpy(chosen).to(cross.device)]
-    values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
-    largest = _largest(values, COORDINATES if rows > COORDINATES else None, rows)
+    gram = cross[torch.from_numpy(chosen)]
+    with single_torch_thread():
+        values, vectors = torch.linalg.eigh((gram + gram.mT) / 2)
+    largest = _largest(values, coordinates if rows > coordinates else None, rows)
     values, vectors = values[largest], vectors[:, largest]
     lengths = values.clamp(min=torch.finfo(values.dtype).tiny).sqrt()
     points = vectors * lengths if len(chosen) == rows else cross @ (vectors / lengths)
     resolved = rows <= COORDINATES or bool(values[-1] > _RESOLVED * values[0])
-    return _Embedding(points.cpu().numpy(), (vectors / lengths).cpu().numpy(), resolved)
+    return _Embedding(points.numpy(), (vectors / lengths).numpy(), resolved)
 
 
 def _cross_products(table: NDArray[Any], mean: Floats, chosen: NDArray[np.int64], dtype: torch.dtype) -> Tensor:
-    """(example, landmark) float64: of the centred rows."""
+    """(example, landmark) float64: of the centred rows; taken on a GPU where there is one."""
     device = product_device()
     total = torch.zeros(len(table), len(chosen), dtype=torch.float64, device=device)
     index = torch.from_numpy(chosen).to(device)
     for part in _blocks(table.shape[1]):
-        block = torch.from_numpy(np.ascontiguousarray(table[:, part])).to(device, torch.float64)
-        block = (block - torch.from_numpy(mean[part]).to(device)).to(dtype)
-        total += block @ block[index].mT
-    return total
+        block = torch.from_numpy(np.ascontiguousarray(table[:, part])).to(device, dtype)
+        block = block - torch.from_numpy(mean[part]).to(
+            device, dtype
+        )  # not in place: the block may be the table itself
+        total += block @ (block if len(chosen) == len(block) else block[index]).mT
+    return total.cpu()
 
 
 def _precisions(table: NDArray[Any]) -> Iterator[torch.dtype]:

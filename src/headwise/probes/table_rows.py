@@ -22,6 +22,7 @@ from headwise.probes.crossvalidation import (
 )  # fmt: skip
 from headwise.probes.features import Choice, choice_kind, choice_points, choices, default_choice, select
 from headwise.probes.generalisation import scores_by_layer, scores_by_size, transfer
+from headwise.probes.projection import coordinates_for
 from headwise.probes.stacking import brier, cross_validate_stack, fit_platt, stacked_out_of_fold
 from headwise.stats import auroc, auroc_by_fold
 from headwise.stats.stratified import auroc_within
@@ -65,7 +66,8 @@ class Supervised(NamedTuple):
 def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequence[int]) -> Supervised:
     """The detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's protocol."""
     kind, available = choice_kind(array), choices(array, name, ks)
-    candidates = choice_points(array, name, available, context.done)
+    smallest = len(context.labels) - int(np.bincount(context.fold_of).max())
+    candidates = choice_points(array, name, available, coordinates_for(smallest, context.components), context.done)
     evaluated = cross_validate(
         candidates, context.labels, context.fold_of,
         inner=context.inner, seed=context.seed, groups=context.groups, components=context.components, done=context.done,

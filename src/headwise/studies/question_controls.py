@@ -36,6 +36,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from headwise.core.dims import EXAMPLE
 from headwise.corpora import packaged_questions
+from headwise.stats.blas import single_threaded_blas
 
 __all__ = ["QuestionControls", "question_controls"]
 
@@ -57,6 +58,7 @@ class QuestionControls:
 
     Examples:
         >>> from headwise.corpora import packaged_questions
+    from headwise.stats.blas import single_threaded_blas
         >>> items = packaged_questions().sample(480).items
         >>> columns = {"question": [i.question for i in items], "topic": [i.topic for i in items]}
         >>> columns |= {"difficulty": [i.difficulty for i in items], "answer_tokens": [9] * 480, "prompt_tokens": [40] * 480}
@@ -89,6 +91,7 @@ class QuestionControls:
         return f"{self.strict_kind} ({_strata_count(self.strict)})"
 
 
+@single_threaded_blas
 def question_controls(answers: xr.Dataset, seed: int = 0) -> QuestionControls:
     """Strata and question-only features of these answers, made without their labels.
 

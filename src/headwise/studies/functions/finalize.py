@@ -279,7 +279,11 @@ def _by_layer(data: ProbeData, rows: NDArray[np.int64], positive: Flags, seed: i
     fold_of = question_folds(positive.astype(np.int64), data.groups[rows], seed)
     z = torch.from_numpy(data.z[rows][:, data.there]).transpose(0, 1).contiguous()  # (head, row, width)
     probes, target = OneStepProbes(z, fold_of), torch.from_numpy(positive)[:, None]
-    both = [fold for fold in range(probes.folds) if 0 < positive[fold_of == fold].sum() < (fold_of == fold).sum()]
+    both = [
+        fold
+        for fold in range(len(probes.divisions[0].rows))
+        if 0 < positive[fold_of == fold].sum() < (fold_of == fold).sum()
+    ]
     areas = device_auroc(probes.out_of_fold(target), target, probes.fold_of, both)[:, 0].numpy()
     on_map = data.on_map(areas.astype(np.float64))
     usable = np.isfinite(on_map).any(axis=1)

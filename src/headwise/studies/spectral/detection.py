@@ -35,7 +35,7 @@ from headwise.instruments.spectrum import PARTS
 from headwise.probes.detector import Detector
 from headwise.probes.generalisation import group_topics
 from headwise.probes.table import TableOptions, detector_table
-from headwise.studies.question_controls import question_controls
+from headwise.studies.question_controls import QuestionControls, question_controls
 
 NAME = "detection"
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
@@ -77,12 +77,14 @@ def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray
     }
 
 
-def finalize(readings: xr.Dataset, answers: xr.Dataset, seed: int) -> xr.Dataset:
+def finalize(
+    readings: xr.Dataset, answers: xr.Dataset, seed: int, controls: QuestionControls | None = None
+) -> xr.Dataset:
     """The table of detectors, from the readings and the labels of the answers."""
     wrong = answers["label"].values == "wrong"
     middle = readings["hidden"].isel({LAYER: readings.sizes[LAYER] // 2}).values.astype(np.float64)
     topics = group_topics(answers["topic"].values.astype(str), middle, wrong)  # small ones merged with similar ones
-    controls = question_controls(answers, seed)
+    controls = controls or question_controls(answers, seed)
     names = tuple(controls.features)
     every = {ALL_QUESTION: names} if len(names) > 1 else {}
     table = detector_table(

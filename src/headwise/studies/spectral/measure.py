@@ -181,8 +181,9 @@ def finalize(
     readings = xr.concat(shards, dim=EXAMPLE, data_vars="all")
     labels, found = np.unique(answers["label"].values.astype(str), return_counts=True)
     counts = dict(zip(labels.tolist(), found.tolist(), strict=True))
-    table = detection.finalize(readings, judged, options.seed)
-    maps = head_tests(readings, judged, options)
+    controls = question_controls(judged, options.seed)
+    table = detection.finalize(readings, judged, options.seed, controls)
+    maps = head_tests(readings, judged, options, controls)
     return {
         detection.NAME: table.assign_attrs(counts=json.dumps({**counts, "judged": judged.sizes[EXAMPLE]})),
         SPEC.name: maps.assign_attrs(
@@ -191,14 +192,16 @@ def finalize(
     }
 
 
-def head_tests(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions) -> xr.Dataset:
+def head_tests(
+    readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptions, controls: QuestionControls | None = None
+) -> xr.Dataset:
     """The tests of every head and feature, from the readings and the labels of the answers."""
     sources, labels, definitions = zip(*FEATURE_INFO.values(), strict=True)
     values = xr.concat([readings[source] for source in sources], dim=FEATURE)
     values = values.assign_coords({FEATURE: list(FEATURE_INFO), PART: list(PARTS)})
     values = values.transpose(EXAMPLE, PART, FEATURE, LAYER, HEAD)
     wrong, lengths = answers["label"].values == "wrong", answers["answer_tokens"].values
-    controls = question_controls(answers, options.seed)
+    controls = controls or question_controls(answers, options.seed)
     length = np.unique(lengths, return_inverse=True)[1]
 
     def tested(work: tuple[int, int]) -> xr.Dataset:
@@ -209,7 +212,7 @@ def head_tests(readings: xr.Dataset, answers: xr.Dataset, options: SpectralOptio
         return mann_whitney_maps(readings[feature].isel({RANK: slice(0, TOP_K)}), wrong, maps=(RANK,))["p"]
 
     works: list[Any] = [(part, feature) for part in range(len(PARTS)) for feature in range(len(FEATURE_INFO))]
-    found = parallel_map(
+    found: list[Any] = parallel_map(
         lambda work: combined(work) if isinstance(work, str) else tested(work),
         [*works, *RANKED],
         torch.device("cpu"),
