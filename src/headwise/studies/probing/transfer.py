@@ -40,7 +40,7 @@ Labels = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
-class _Fit(NamedTuple):
+class _TransferFit(NamedTuple):
     """One probe: fitted on some rows, to score others."""
 
     name: tuple[str, str, int]  # trained on, tested on, fold: of the diagonal, else -1
@@ -55,7 +55,7 @@ class TransferPlan(NamedTuple):
     seed: int
     group_of: NDArray[np.str_]
     names: list[str]
-    fits: list[_Fit]
+    fits: list[_TransferFit]
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class TransferPlan(NamedTuple):
                 if other == name:
                     fits += _inside(name, wrong, test, seed)
                 elif _rarer_class(wrong, train) >= MIN_PER_CLASS_IN_GROUP:
-                    fits.append(_Fit((other, name, -1), train, test))
+                    fits.append(_TransferFit((other, name, -1), train, test))
         return cls(wrong, seed, group_of, names, fits)
 
     @property
@@ -149,7 +149,7 @@ def _rarer_class(wrong: Labels, rows: Labels) -> int:
     return int(min((wrong & rows).sum(), (~wrong & rows).sum()))
 
 
-def _inside(name: str, wrong: Labels, rows: Labels, seed: int) -> list[_Fit]:
+def _inside(name: str, wrong: Labels, rows: Labels, seed: int) -> list[_TransferFit]:
     """The folds inside a group."""
     indices = np.flatnonzero(rows)
     fold_of = assign_folds(wrong[indices], folds=min(FOLDS, _rarer_class(wrong, rows)), seed=seed)
@@ -157,7 +157,7 @@ def _inside(name: str, wrong: Labels, rows: Labels, seed: int) -> list[_Fit]:
     for fold in np.unique(fold_of).tolist():
         train, test = np.zeros(len(wrong), dtype=bool), np.zeros(len(wrong), dtype=bool)
         train[indices[fold_of != fold]], test[indices[fold_of == fold]] = True, True
-        found.append(_Fit((name, name, fold), train, test))
+        found.append(_TransferFit((name, name, fold), train, test))
     return found
 
 
