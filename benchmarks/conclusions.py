@@ -53,7 +53,9 @@ class Answers:
         generator = np.random.default_rng(0)
         items = packaged_questions().items
         chosen = [items[index % len(items)] for index in generator.permutation(max(count, len(items)))[:count]]
-        self.latent = (generator.standard_normal((count, FACTORS)) * (1 + np.arange(FACTORS)) ** -0.7).astype(np.float32)
+        self.latent = (generator.standard_normal((count, FACTORS)) * (1 + np.arange(FACTORS)) ** -0.7).astype(
+            np.float32
+        )
         signal = self.latent[:, :TELLING] @ generator.standard_normal(TELLING)
         difficulty = np.array([item.difficulty for item in chosen])
         wrong = generator.random(count) < 1 / (1 + np.exp(-1.5 * signal - 0.8 * (difficulty - difficulty.mean())))
@@ -174,7 +176,10 @@ def measure(answers: Answers, study: str, folder: Path, device: torch.device) ->
 def table(study: str, clocks: dict[int, Clock]) -> str:
     """Markdown: one row per part."""
     counts = list(clocks)
-    lines = [f"| {study} | " + " | ".join(f"n = {n:,}" for n in counts) + " | ratio |", "|---|" + "---|" * (len(counts) + 1)]
+    lines = [
+        f"| {study} | " + " | ".join(f"n = {n:,}" for n in counts) + " | ratio |",
+        "|---|" + "---|" * (len(counts) + 1),
+    ]
     parts = list(dict.fromkeys(part for clock in clocks.values() for part in clock.wall))
 
     def row(name: str, wall: list[float], cpu: list[float]) -> str:
@@ -182,10 +187,13 @@ def table(study: str, clocks: dict[int, Clock]) -> str:
         ratio = f"{wall[-1] / wall[-2]:.2f}" if len(wall) > 1 and wall[-2] > 0.05 else ""
         return f"| {name} | " + " | ".join(cells) + f" | {ratio} |"
 
-    for part in parts:
-        lines.append(row(part, *([getattr(one, kind).get(part, 0.0) for one in clocks.values()] for kind in ("wall", "cpu"))))
-    sums = ([sum(getattr(one, kind).values()) for one in clocks.values()] for kind in ("wall", "cpu"))
-    lines += [row("**all**", *sums), "| longest silence | " + " | ".join(f"{one.silent:.1f}" for one in clocks.values()) + " | |"]
+    def of_part(kind: str, part: str) -> list[float]:
+        return [getattr(one, kind).get(part, 0.0) for one in clocks.values()]
+
+    lines += [row(part, of_part("wall", part), of_part("cpu", part)) for part in parts]
+    walls, spents = ([sum(getattr(one, kind).values()) for one in clocks.values()] for kind in ("wall", "cpu"))
+    silences = " | ".join(f"{one.silent:.1f}" for one in clocks.values())
+    lines += [row("**all**", walls, spents), f"| longest silence | {silences} | |"]
     return "\n".join(lines)
 
 
@@ -225,7 +233,9 @@ def main() -> None:
             clocks = {}
             for count in given.answers:
                 answers = Answers(count, *map(int, given.shape.split("x")), given.ranks)
-                clocks[count], found = measure(answers, study, given.folder or Path(temporary), torch.device(given.device))
+                clocks[count], found = measure(
+                    answers, study, given.folder or Path(temporary), torch.device(given.device)
+                )
                 print(study, count, f"{sum(clocks[count].wall.values()):.1f} s", flush=True)
             print(table(study, clocks) + "\n", flush=True)
             for name, dataset in found.items():
