@@ -28,7 +28,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from headwise.atlas.encoding import pack, unpack
+from headwise.atlas import pack, unpack
 from headwise.core.progress import reporting
 from headwise.core.provenance import Provenance
 from headwise.corpora import packaged_questions

@@ -32,9 +32,9 @@ And without intervals: gain_p, gain_detectable, pooled, precision, recall, brier
 fold); score, probability (detector, example), all out of fold. Unsupervised scores are averaged over the same folds, so that
 rows can be compared with each other; ``pooled`` is their plain AUROC. NaN is "does not apply".
 
-Cost, two cores, rows as in the study `detection` with all details (two of 27,000 columns, a hidden state of 30 layers;
-``benchmarks/detectors.py``): 500 answers 10 s, 1,000 30 s, 2,000 56 s, 4,000 78 s, never silent for more than 3 s. Layers and
-k are fitted in parallel, one per core; large products run on a GPU where torch sees one.
+Cost, rows as in the study `detection` with all details (two of 27,000 columns, a hidden state of 30 layers): about n
+(``benchmarks/conclusions.py``). Layers and k are fitted in parallel, one per core; large products run on a GPU where torch sees
+one.
 Progress is reported through `core.progress`; ``fits`` and ``unconverged`` in the attributes count the regressions.
 """
 
@@ -78,7 +78,7 @@ class TableOptions:
     inner: int = 3  # folds inside the training folds, for choices, stacking and calibration
     seed: int = 0  # of the folds
     ks: Sequence[int] = KS  # numbers of eigenvalues to try
-    components: int | None = COMPONENTS  # of the PCA inside each fold; None: no such PCA
+    components: int | None = COMPONENTS  # of the PCA; None: no such PCA
     sizes: Sequence[int] = (50, 100, 200, 400, 800, 1600)  # those that the training folds have
     details: Sequence[str] | None = None  # feature sets with layers, sizes and transfer; None: all
     reference: str | None = None  # the row that gains are measured from; None: the strongest question-only row
