@@ -8,7 +8,7 @@ dict (it travels as JSON):
     {"do": "full", "at": 17}                  from change 17 on there is no space left
     {"do": "closed", "at": 17}                from change 17 on nothing may be changed
     {"do": "chmod", "at": 17}                 the same for real: the folder loses its permission to be written to
-    {"do": "kill", "when": "finalize spectral"}     as a study is finalized; also "measure profile 3", "finalized profile"
+    {"do": "kill", "when": "finalize profile"}     as a study is finalized; also "measure profile 3", "finalized profile"
     {"do": "kill", "request": 40}             just before request 40 to an object store
     {"do": "cut", "bytes": 900}               killed by the kernel at byte 900 of the first file that is so long
     {"do": "limit", "bytes": 900}             no file may be longer than 900 bytes: writing fails in mid-file

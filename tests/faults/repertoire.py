@@ -119,7 +119,7 @@ def hurt_shard(experiment: Experiment, dice: random.Random) -> Round:
         verb(file, **({"seed": dice.random()} if verb is damage.flip else {}))
 
     case = experiment.disturb(
-        {"do": "kill", "when": "measure answers 2", "then": verb.__name__}, between=strike, hurt=hurt
+        {"do": "kill", "when": "measure answers+spectral 2", "then": verb.__name__}, between=strike, hurt=hurt
     )
     return Round(faults=2).judge(case)
 

@@ -25,13 +25,13 @@ def test_a_worker_dies_then_the_driver(experiment: Experiment) -> None:
     run = cluster.start(experiment, atlas)
     assert cluster.wait_for(run, lambda: shards(atlas, "profile")), run.wait().err
     assert cluster.kill(run, "worker")  # replaced: the build goes on
-    assert cluster.wait_for(run, lambda: shards(atlas, "answers")), run.wait().err
+    assert cluster.wait_for(run, lambda: shards(atlas, "answers+spectral")), run.wait().err
     run.signal(signal.SIGKILL)
     ended = run.wait()
     assert ended.code == -signal.SIGKILL
     case = experiment.again(atlas, ended, {"did": "killed a worker, then the driver"})
     assert not case.faults
-    assert {study for study, _ in case.second.measured} <= {"answers", "spectral"}
+    assert {study for study, _ in case.second.measured} <= {"answers+spectral"}
 
 
 def test_an_example_that_kills_every_worker_is_quarantined(experiment: Experiment) -> None:

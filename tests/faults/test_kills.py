@@ -41,9 +41,9 @@ def test_the_kinds_are_those_that_matter(experiment: Experiment) -> None:
 @pytest.mark.parametrize(
     ("moment", "left", "rest"),
     [
-        ("measure answers 2", {("answers", 0), ("answers", 1)}, 4),
-        ("finalize spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
-        ("finalized spectral", {("spectral", 0), ("spectral", 1), ("spectral", 2)}, 0),
+        ("measure answers+spectral 2", {("answers+spectral", 0), ("answers+spectral", 1)}, 1),
+        ("finalize answers+spectral", {("answers+spectral", number) for number in range(3)}, 0),
+        ("finalized answers+spectral", {("answers+spectral", number) for number in range(3)}, 0),
     ],
 )
 def test_at_a_moment_of_a_study(experiment: Experiment, moment: str, left: set, rest: int) -> None:

@@ -77,7 +77,7 @@ def test_permission_lost_for_real(experiment: Experiment) -> None:
     number = max(
         n
         for n, (event, path) in enumerate(experiment.changes("profile"))
-        if path.endswith(".zip") and event == "rename"
+        if path.endswith(".shard") and event == "rename"
     )
     first = experiment.run(atlas, {"do": "chmod", "at": number}, "profile", obeying=True)
     assert first.code == 2, first.err

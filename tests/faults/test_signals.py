@@ -19,7 +19,7 @@ RESUMABLE = "headwise: interrupted; finished measurements are stored, and the sa
 def moments(experiment: Experiment) -> list[int]:
     """A commit, a chunk being written, and each step of the swap."""
     changes = experiment.changes("profile")
-    wanted = [("rename", ".zip"), ("open", "/c/"), ("rename", "profile")]
+    wanted = [("rename", ".shard"), ("open", "/c/"), ("rename", "profile")]
     places = [
         max(number for number, (event, path) in enumerate(changes) if event == kind and part in path)
         for kind, part in wanted

@@ -100,6 +100,30 @@ def test_a_killed_build_goes_on_with_its_shards(given: dict[str, Any], tmp_path:
     assert {"spectral", "detection", "probing"} <= set(built.studies)
 
 
+def test_a_build_killed_while_it_stores_measures_nothing_twice(
+    given: dict[str, Any], one_by_one: Atlas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, studies = Atlas.add, ["answers", "spectral", "probing"]
+
+    def killed(atlas: Atlas, study: str, dataset: Any) -> None:
+        if study == "probing":
+            raise KeyboardInterrupt
+        add(atlas, study, dataset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Atlas, "add", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build(studies=studies, output=tmp_path / "atlas", **given)
+    assert Atlas.open(tmp_path / "atlas").studies == ["answers", "detection", "spectral"]
+    created = Atlas.open(tmp_path / "atlas").provenance("answers").created
+    rows = passes_of(given["model"], monkeypatch)
+    built = build(studies=studies, output=tmp_path / "atlas", **given)
+    assert sum(rows) <= 6, "only the model's structure is found again"
+    assert built.studies == one_by_one.studies
+    assert built.provenance("answers").created == created, "what was stored is left as it is"
+    assert not list((tmp_path / "atlas" / ".shards").glob("*"))
+
+
 def test_a_study_that_is_refused_does_not_stop_the_other(
     given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

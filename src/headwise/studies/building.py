@@ -196,22 +196,25 @@ class _Build:
     def _make_together(self, session: EngineSession, group: Sequence[str]) -> bool:
         """Measure several studies in one pass; False where the first of them has to be made by itself.
 
-        That is where one of them is refused or in the atlas already, has passes of its own (answers that are generated), or
-        where a killed build has left shards of one.
+        That is where one of them is refused, has passes of its own (answers that are generated), or is in the atlas already
+        (unless a build was killed while it stored them), or where a killed build has left shards of one.
         """
         needs = {need for name in group for need in all_studies()[name].depends_on} - set(group)
-        present = self._atlas is not None and any(name in self._atlas for name in group)
-        if len(group) < 2 or present or needs & set(self._left):
+        present = [name for name in group if self._atlas is not None and name in self._atlas]
+        if len(group) < 2 or len(present) == len(group) or needs & set(self._left) or set(present) & set(self._redo):
             return False
         try:
             job = session.prepare(group, {need: self._open_atlas()[need] for need in needs})
         except HeadwiseError:  # refused again, with its message, when its turn comes
             return False
         atlas = self._open_atlas()
-        if any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values()):
+        begun = bool(atlas.location.keys(shard_prefix(job.provenance)))
+        if not begun and (present or any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values())):
             return False
+        for name in present:
+            _is_stored(atlas, job.parts[name])  # else refused
         try:
-            self._measure(session, atlas, job)
+            self._measure(session, atlas, job, present)
         except ShardsFailedError:
             return False
         for name in group:
@@ -250,12 +253,15 @@ class _Build:
         self._atlas = self._atlas or Atlas.create(self._output)
         return self._atlas
 
-    def _measure(self, session: EngineSession, atlas: Atlas, job: StudyJob) -> None:
+    def _measure(self, session: EngineSession, atlas: Atlas, job: StudyJob, present: Collection[str] = ()) -> None:
+        """Measure and store; of several studies only those that are not ``present``."""
         store = ShardStore(atlas.location, job.provenance, examples=job.examples, size=job.shard_size)
         datasets, artifacts = session.run(job, store, _Together(self._listener, tuple(job.parts) or (job.study,)))
         for key, content in artifacts.items():
             atlas.location.write(key, content)
         for study, dataset in datasets.items():  # the study's own comes last: once it is there, all is
+            if study in present:
+                continue
             own = {} if job.parts else replace(job.provenance, study=study).to_attrs()
             atlas.add(study, dataset.assign_attrs(own))
         store.clear()
