@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from torch import nn
 from torch.nn.functional import linear
 
 from headwise.core import cpu
-from headwise.model import linear as fast
+from headwise.kernels.linear import MIN_ROWS, prefers_onednn
 from headwise.model import load
-from headwise.model.linear import MIN_ROWS, OneDnnLinear
+from headwise.model.linear import FastLinear, use_fastest_linear
 
 pytestmark = pytest.mark.skipif(
     not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")),
@@ -24,25 +25,27 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A processor of AMD, and MKL."""
     info = tmp_path / "cpuinfo"
     info.write_text("vendor_id\t: AuthenticAMD\nmodel name\t: Planted\nflags\t\t: fpu avx512f\n")
     monkeypatch.setattr(cpu, "CPUINFO", info)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    return info
+    prefers_onednn.cache_clear()
+    yield info
+    prefers_onednn.cache_clear()
 
 
-def layer(bias: bool) -> OneDnnLinear:
+def layer(bias: bool) -> FastLinear:
     torch.manual_seed(0)
     found = nn.Linear(96, 160, bias=bias)
-    found.__class__ = OneDnnLinear
+    found.__class__ = FastLinear
     return found
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(40, 96), (3, 20, 96), (1, 96), (2, 4, 96)])
-def test_the_products_are_those_of_float64_up_to_rounding(bias: bool, shape: tuple[int, ...]):
+def test_the_products_are_those_of_float64_up_to_rounding(amd: Path, bias: bool, shape: tuple[int, ...]):
     one, x = layer(bias), torch.randn(*shape)
     exact = linear(x.double(), one.weight.double(), None if one.bias is None else one.bias.double())
     with torch.no_grad():
@@ -51,7 +54,7 @@ def test_the_products_are_those_of_float64_up_to_rounding(bias: bool, shape: tup
         assert torch.allclose(one(transposed).double(), exact, atol=1e-5)
 
 
-def test_gradients_other_dtypes_and_few_rows_go_through_torch(monkeypatch: pytest.MonkeyPatch):
+def test_gradients_other_dtypes_and_few_rows_go_through_torch(amd: Path, monkeypatch: pytest.MonkeyPatch):
     one, x = layer(True), torch.randn(MIN_ROWS, 96)
     one(x).sum().backward()
     assert one.weight.grad is not None
@@ -66,7 +69,7 @@ def test_a_model_from_a_folder_uses_it_and_keeps_its_weights(amd: Path, tmp_path
     plain.save_pretrained(tmp_path / "model")
     found = load(tmp_path / "model").hf
     ids = torch.randint(0, 20, (2, 30))
-    assert {type(one) for one in found.modules() if isinstance(one, nn.Linear)} == {OneDnnLinear}
+    assert {type(one) for one in found.modules() if isinstance(one, nn.Linear)} == {FastLinear}
     assert [*found.state_dict()] == [*plain.state_dict()]
     with torch.no_grad():
         expected = plain(ids).logits
@@ -76,7 +79,8 @@ def test_a_model_from_a_folder_uses_it_and_keeps_its_weights(amd: Path, tmp_path
 
 def test_other_processors_and_models_in_memory_are_left_alone(amd: Path):
     hf = tiny_model()[0]
-    assert OneDnnLinear not in map(type, load(hf).hf.modules())  # somebody else's
+    assert FastLinear not in map(type, load(hf).hf.modules())  # somebody else's
     amd.write_text("vendor_id\t: GenuineIntel\n")
-    fast.use_fastest_linear(hf)
-    assert OneDnnLinear not in map(type, hf.modules())
+    prefers_onednn.cache_clear()
+    use_fastest_linear(hf)
+    assert FastLinear not in map(type, hf.modules())

@@ -32,6 +32,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from headwise.kernels.linear import linear
+
 Comparison = Callable[[Tensor, Tensor], Tensor]
 
 SKETCH_STEP = 4  # every fourth token is in the sketch
@@ -77,7 +79,7 @@ def ov_logit_blocks(output: Tensor, unembedding: Tensor, budget: int | None = No
         step = COLUMNS[device.type]
         for start in range(0, vocabulary, step):
             block = unembedding[start : start + step].to(device=device, dtype=torch.float32)
-            product[:, start : start + step] = some @ block.T
+            product[:, start : start + step] = linear(some, block)
         yield slice(first, first + len(some) // width), product.view(-1, width, vocabulary)
 
 
