@@ -117,7 +117,8 @@ def fit_probes(
     wrong, fold_of = judged.wrong, judged.fold_of
     sites = [str(site) for site in reader.shards[0][SITE].values]
     on_cpu = reader.device.type == "cpu"
-    other = torch.from_numpy(differs.T.copy())[..., None].to(reader.device)
+    other_on_host = torch.from_numpy(differs.T.copy())[..., None]
+    other = other_on_host.to(reader.device)
 
     def work(one: _Work) -> _Done:
         count = one.layers.stop - one.layers.start
@@ -135,9 +136,10 @@ def fit_probes(
         return _Done(cells, published, found, areas)
 
     def paper_alone(layer: int) -> Floats:
+        """In a forked process, which cannot use the GPU."""
         own = on_host.read("activation", 0, layer)
         exact = own[EXACT_COLUMNS]
-        own[EXACT_COLUMNS] = torch.where(other.cpu(), on_host.read("published", layer), exact)
+        own[EXACT_COLUMNS] = torch.where(other_on_host, on_host.read("published", layer), exact)
         return _paper_protocol(own.numpy(), wrong)
 
     works = [_Work("activation", site, part) for site in range(len(sites)) for part in reader.groups("activation")]
