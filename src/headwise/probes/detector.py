@@ -22,7 +22,7 @@ folds that had no part in any choice, is for ``table`` to say.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from sklearn.utils.validation import validate_data
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER
 from headwise.core.errors import DataError
+from headwise.core.progress import StepCount
 from headwise.probes import detector_file
 from headwise.probes.crossvalidation import assign_folds, choose, out_of_fold, sweep
 from headwise.probes.estimator import BinaryClassifier, InputError, as_input_errors
@@ -119,7 +120,10 @@ class Detector(BinaryClassifier):
             arrays = as_feature_sets(given, len(wrong))
             groups = as_groups(groups, len(wrong))
             fold_of = assign_folds(wrong, folds=self.folds, seed=self.seed, groups=groups)
-            fitted = {name: self._fit_block(array, name, wrong, fold_of, len(arrays)) for name, array in arrays.items()}
+            done = StepCount("detector", sum(3 * len(choices(array, name, self.ks)) for name, array in arrays.items()))
+            fitted = {
+                name: self._fit_block(array, name, wrong, fold_of, len(arrays), done) for name, array in arrays.items()
+            }
             _check_same_heads({name: block for name, (block, _, _) in fitted.items()})
         blocks = {name: block for name, (block, _, _) in fitted.items()}
         if len(blocks) == 1:
@@ -240,7 +244,7 @@ class Detector(BinaryClassifier):
         return terms
 
     def _fit_block(
-        self, array: xr.DataArray, name: str, labels: Labels, fold_of: Ints, sets: int
+        self, array: xr.DataArray, name: str, labels: Labels, fold_of: Ints, sets: int, done: Callable[[], object]
     ) -> tuple[FittedBlock, float, Floats]:
         """A fitted block, its intercept, and its out-of-fold scores."""
         kind = choice_kind(array)
@@ -252,8 +256,8 @@ class Detector(BinaryClassifier):
         best = available[0]
         coordinates = coordinates_for(len(labels) - int(np.bincount(fold_of).max()), self.components)
         if len(available) > 1:
-            candidates = choice_points(array, name, available, coordinates)
-            best = choose(sweep(candidates, labels, fold_of), labels, fold_of)
+            candidates = choice_points(array, name, available, coordinates, done)
+            best = choose(sweep(candidates, labels, fold_of, done=done), labels, fold_of)
         part = select(array, kind, best)
         projected = project(as_table(part, name), coordinates)
         score = out_of_fold(projected.points, labels, fold_of, components=self.components)

@@ -97,7 +97,7 @@ def steps(array: xr.DataArray, name: str, ks: Sequence[int], detailed: bool) -> 
     """How many steps of about the same cost a feature set has."""
     kind, available = choice_kind(array), choices(array, name, ks)
     curves = 2 + (array.sizes[LAYER] if LAYER in array.dims and kind != "layer" else 0)
-    return len(available) * (3 if kind == "k" else 2) + (curves if detailed else 0)
+    return len(available) * (4 if kind == "k" else 2) + (curves if detailed else 0)
 
 
 def details(
