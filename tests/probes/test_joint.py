@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from headwise.core.errors import DataError
+from headwise.core.progress import reporting
 from headwise.probes.joint import (
     JointNetwork,
     JointTraining,
@@ -162,3 +163,11 @@ def test_what_cannot_be_fitted_is_refused(change, says):
 def test_a_training_of_nothing_is_refused():
     with pytest.raises(DataError, match="max_epochs=0"):
         JointTraining(max_epochs=0)
+
+
+def test_every_fitted_probe_is_reported():
+    x, labels, trains, groups = planted()
+    heard: list[tuple[str, int, int]] = []
+    with reporting(lambda *given: heard.append(given)):
+        fit_joint(x, labels, trains, groups, classes=3, seeds=2, shuffles=1)
+    assert heard == [("joint probes", done, 3) for done in range(4)]

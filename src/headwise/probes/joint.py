@@ -45,6 +45,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headwise.core.errors import DataError
+from headwise.core.progress import StepCount
 from headwise.stats.permutation import permuted_rows
 
 __all__ = ["JointFits", "JointNetwork", "JointTraining", "choose_epochs", "fit_joint", "importance", "train"]
@@ -107,8 +108,10 @@ def fit_joint(
         with torch.no_grad():
             logits = network.logits(x[~train_rows])
         held_out, inside = (importance(network, x[rows], own[rows]).cpu().numpy() for rows in (~train_rows, train_rows))
+        fitted()
         return logits.cpu().numpy(), held_out, inside
 
+    fitted = StepCount("joint probes", seeds + shuffles)
     permuted = [_permuted_labels(y, train_rows, seed + number) for number in range(shuffles)]
     found = [fit(y, number) for number in range(seeds)]
     null = [fit(own, 1000 + number) for number, own in enumerate(permuted)]
