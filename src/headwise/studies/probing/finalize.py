@@ -26,6 +26,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, SITE, TOKEN
+from headwise.core.progress import StepCount
 from headwise.probes.cell_maps import CellMap, Strata, nested, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import auroc_by_fold, auroc_rows, delong_test
@@ -82,9 +83,11 @@ def finalize(
         options.seed,
     )
     probes = fit_probes(reader, judged, permuted, differs, plan, paper=options.paper)
+    summarised = StepCount("tables and maps", 3)
     small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     scores = baseline_scores(small, answer_tokens)
     table, detectors, references = detector_table(probes.first_site, probes.heads, scores, controls.features, judged)
+    summarised()
     across, groups = (
         ({}, {})
         if plan is None
@@ -95,7 +98,10 @@ def finalize(
             scores[LOGPROB_NAMES["mean_exact"]],
         )
     )
-    variables = _maps(probes, judged, layers, heads) | {
+    summarised()
+    maps = _maps(probes, judged, layers, heads)
+    summarised()
+    variables = maps | {
         "wrong": ((EXAMPLE,), wrong),
         "fold_of": ((EXAMPLE,), fold_of),
         "has_exact": ((EXAMPLE,), has_exact),
