@@ -70,7 +70,7 @@ def fit_subsets(
         shifted = make_points(table, torch.from_numpy(subsets), standardise=False)
         found = minimise(shifted, problems, tolerance=TOLERANCE)
         if not bool(found.converged.all()):
-            _log.warning("%d of %d logistic regressions did not converge", int((~found.converged).sum()), len(subsets))
+            _log.info("%d of %d logistic regressions did not converge", int((~found.converged).sum()), len(subsets))
         intercepts = found.intercepts[0] - found.weights[0] @ shifted.mean[0]
     parts = (found.weights[0].numpy(), intercepts.tolist(), found.converged[0].tolist())
     return [LinearScore(*each) for each in zip(*parts, strict=True)]
