@@ -41,7 +41,7 @@ WHOLE = (  # all that these packages list is public
     "headwise.notebook",
     "headwise.training",
 )
-INSIDE = {"headwise.atlas.encoding.pack", "headwise.atlas.encoding.unpack"}  # described in the docs of the store
+INSIDE = {"headwise.atlas.packing.pack", "headwise.atlas.packing.unpack"}  # described in the docs of the store
 
 
 @cache

@@ -61,7 +61,7 @@ def test_the_rest_is_made_and_the_next_run_makes_what_was_left(tiny: Model, pass
     given = {"data": passages, "questions": questions, "output": tmp_path / "atlas", "options": SMALL}
     names = ["answers", "spectral", "profile"]
     with pytest.raises(EngineError) as raised:
-        build(tiny, names, engine=Poisoned("answers"), **given)
+        build(tiny, names, engine=Poisoned("answers+spectral", "answers"), **given)
     assert str(raised.value) == (
         "2 of 3 studies could not be finished (answers: examples 20 to 39 (3 tries; worker 3 failed: ValueError: poison). "
         "spectral: needs answers). All else is done and kept; the same command tries only these again."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import torch
@@ -19,9 +20,15 @@ class FastLinear(nn.Linear):
 
 
 def use_fastest_linear(hf: Any) -> None:
-    """Let the float32 linear layers of a model on a CPU use oneDNN where it is faster; adds and copies no weights."""
+    """Let the float32 linear layers of a model on a CPU use oneDNN where it is faster; adds and copies no weights.
+
+    Layers whose weights are loaded for each pass are among them, so that numbers do not depend on where the weights are.
+    """
     if not prefers_onednn():
         return
     for module in hf.modules():
-        if type(module) is nn.Linear and module.weight.device.type == "cpu" and module.weight.dtype == torch.float32:
+        place = module.weight.device.type if type(module) is nn.Linear else ""
+        if place in ("cpu", "meta") and module.weight.dtype == torch.float32:
             module.__class__ = FastLinear
+            if "_old_forward" in vars(module):  # what accelerate calls once it has loaded the weights
+                module._old_forward = MethodType(FastLinear.forward, module)

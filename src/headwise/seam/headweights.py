@@ -35,6 +35,7 @@ from headwise.model import (
     unembedding,
     without_hooks,
 )
+from headwise.model.linear import use_fastest_linear
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
 from headwise.seam.layout import HeadColumns, LayoutFinder
 from headwise.seam.structure import Structure, require_head
@@ -329,6 +330,7 @@ class FirstBlock:
         tracer = _trace_first_call(hf, block)
         name = next(name for name, module in block.named_modules() if module is tracer.module)
         self.block = materialize(block).to(device=device, dtype=torch.float32).eval()
+        use_fastest_linear(self.block)  # as in a loaded model: the numbers do not depend on where the weights are
         parent, _, last = name.rpartition(".")
         setattr(self.block.get_submodule(parent), last, _ZeroAttention(tracer.output))
         self.args = tuple(_moved(one, device) for one in tracer.args[1:])

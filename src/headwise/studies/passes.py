@@ -119,13 +119,13 @@ def _in_order(
         rows = [row_of[name] for name in order[start : start + part.sizes[EXAMPLE]]]
         start += len(rows)
         for name, values in part.data_vars.items():
-            assert values.dims[0] == EXAMPLE, f"{name} has no example in front"
+            axis = values.dims.index(EXAMPLE)
             whole = arrays.get(str(name))
             if whole is None:
-                whole = np.empty((len(names), *values.shape[1:]), values.dtype)
+                whole = np.empty((*values.shape[:axis], len(names), *values.shape[axis + 1 :]), values.dtype)
             elif (wider := np.result_type(whole, values.dtype)) != whole.dtype:  # half precision did not suffice here
                 whole = whole.astype(wider)
-            whole[rows] = values.values
+            np.moveaxis(whole, axis, 0)[rows] = np.moveaxis(values.values, axis, 0)
             arrays[str(name)] = whole
         if first is None:
             first = part.isel({EXAMPLE: slice(0)})

@@ -58,7 +58,6 @@ class QuestionControls:
 
     Examples:
         >>> from headwise.corpora import packaged_questions
-    from headwise.stats.blas import single_threaded_blas
         >>> items = packaged_questions().sample(480).items
         >>> columns = {"question": [i.question for i in items], "topic": [i.topic for i in items]}
         >>> columns |= {"difficulty": [i.difficulty for i in items], "answer_tokens": [9] * 480, "prompt_tokens": [40] * 480}

@@ -50,9 +50,7 @@ class StudyRun:
     finalize: Callable[[Sequence[xr.Dataset]], Mapping[str, xr.Dataset]]  # all shards, in order, to Datasets by name
     write_artifacts: WriteArtifacts | None = None  # writes files next to the maps, such as a fitted detector
     reader: PassReader | None = None  # reads texts that other studies may read in the same forward pass
-    known: xr.Dataset | None = (
-        None  # its Dataset as far as it is known before any pass; other studies are prepared from it
-    )
+    known: xr.Dataset | None = None  # what is known of its Dataset before any pass; other studies are prepared from it
     parts: Mapping[str, StudyRun] = field(default_factory=dict)  # the runs that this one joins (`passes.join_runs`)
 
 

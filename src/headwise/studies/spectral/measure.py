@@ -236,7 +236,9 @@ def head_tests(
     )
     counts = {"correct": int((~wrong).sum()), "wrong": int(wrong.sum())}
     kinds = {"within": controls.kind, "strict": controls.strict_kind, "matched": "length"}
-    strata = {name: {"kind": kind, **json.loads(found[0].attrs[name])} for name, kind in kinds.items()}
+    strata = {
+        name: {"kind": kind, **parse_attribute(found[0].attrs, name, dict[str, int])} for name, kind in kinds.items()
+    }
     return (
         dataset.drop_attrs(deep=False)
         .assign_coords(
