@@ -2,7 +2,8 @@
 
     make demo > demo.log; python benchmarks/demo.py demo.log
 
-Bars and lines are those of `headwise build`, one per study, with its time; nothing is measured here.
+Bars and lines are those of `headwise build`, one per study, with its time; nothing is measured here. Studies that share their
+forward passes, which the log names together ("spectral+probing: detectors ..."), have one time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from page import PAGE, made_by, write_section
 
 BAR = re.compile(r"^(\w+)\b.*?(\d+)(?:/| of )(\d+)\s+\w+,\s+(?:done in )?(\d+):(\d\d):(\d\d)\b")
 
+JOINT = re.compile(r"^(\w+(?:\+\w+)+): ", re.MULTILINE)
+
 
 def parts(log: str) -> dict[str, tuple[int, int]]:
     r"""Study -> examples, seconds, of the bars and lines that came to their end; the last one of a study counts.
@@ -23,12 +26,15 @@ def parts(log: str) -> dict[str, tuple[int, int]]:
     {'profile': (100, 97)}
     >>> parts("profile: 60 of 100 examples, 0:01:00 elapsed\nprofile: 100 of 100 examples, done in 0:01:37")
     {'profile': (100, 97)}
+    >>> parts("a+b: probes, 1 of 9 steps\na: 5 of 5 examples, done in 0:00:09\nb: 5 of 5 examples, done in 0:00:09")
+    {'a+b': (5, 9)}
     """
     found = {}
+    shared = {name: joint for joint in JOINT.findall(log) for name in joint.split("+")}
     for line in log.splitlines():
         if (bar := BAR.match(line)) and bar[2] == bar[3]:
             hours, minutes, seconds = map(int, bar.groups()[3:])
-            found[bar[1]] = int(bar[2]), 3600 * hours + 60 * minutes + seconds
+            found[shared.get(bar[1], bar[1])] = int(bar[2]), 3600 * hours + 60 * minutes + seconds
     return found
 
 
