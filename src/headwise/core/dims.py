@@ -53,6 +53,7 @@ CIRCUIT_SIZE = "circuit_size"  # one of several sizes of a circuit, from the sma
 RULE = "rule"  # a way to drop attention weights at inference, and how far
 AMOUNT = "amount"  # how much of a direction is added to a head
 ABLATION = "ablation"  # what a head's output is replaced by: "mean" or "resample"
+SHARE = "share"  # how much of an answer has been written: 0.5 is half of its tokens
 TOKEN_CLASS = "token_class"  # a kind of token that is predicted, such as "repeated" or "name"
 
 DIMS = frozenset(
@@ -63,7 +64,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
-        ABLATION, TOKEN_CLASS,
+        ABLATION, SHARE, TOKEN_CLASS,
     )
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Observers of attention heads: what each requests from a layer, what it costs, and what it reads."""
 
 from headwise.instruments.activations import Activations
+from headwise.instruments.answer_rows import ROW_STATISTICS, SHARES, AnswerRows, RunningAnswerRows
 from headwise.instruments.drop_effects import AttentionDropEffects
 from headwise.instruments.outputs import HeadOutputs, HeadValues, RawHeadOutputs
 from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, MapComparison, PatternStatistics
@@ -11,9 +12,12 @@ from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum, Attentio
 __all__ = [
     "PARTS",
     "PATTERN_STATISTICS",
+    "ROW_STATISTICS",
+    "SHARES",
     "STATISTICS",
     "TOP_K",
     "Activations",
+    "AnswerRows",
     "AnswerSpectrum",
     "AttentionDropEffects",
     "AttentionReceived",
@@ -25,5 +29,6 @@ __all__ = [
     "PooledMaps",
     "Profile",
     "RawHeadOutputs",
+    "RunningAnswerRows",
     "Spectrum",
 ]  # fmt: skip

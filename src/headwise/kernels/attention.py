@@ -83,6 +83,34 @@ class AttentionMask:
             visible = visible & self.key_valid[:, None, None, :]
         return visible
 
+    def rows(self, index: Tensor | None) -> Tensor | None:
+        """`matrix` of chosen queries (batch, n), (batch or 1, 1 or head, n, key) bool; -1: no query, which sees nothing.
+
+        None: every query sees every key, as far as that is known without reading a tensor. Without ``index``, of all queries.
+        """
+        reaches = self.window is None or self.window >= self.keys
+        last = self.keys - 1 if self.queries == 1 and index is None else self.keys
+        if self.explicit is None and self.key_valid is None and reaches and self.offset >= last:
+            return None
+        if index is None:
+            return self._cached("matrix", 0, self.matrix)
+        return self._rows(index)
+
+    def _rows(self, index: Tensor) -> Tensor:
+        chosen = index.clamp(min=0)
+        if self.explicit is not None:
+            mask = self.explicit.expand(len(index), -1, -1, -1)
+            rows = mask.gather(2, chosen[:, None, :, None].expand(-1, mask.shape[1], -1, self.keys))
+        else:
+            lag = (chosen + self.offset)[..., None] - torch.arange(self.keys, device=self.device)  # (batch, n, key)
+            rows = lag >= 0
+            if self.window is not None:
+                rows = rows & (lag < self.window)
+            if self.key_valid is not None:
+                rows = rows & self.key_valid[:, None]
+            rows = rows[:, None]
+        return rows & (index >= 0)[:, None, :, None]
+
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """The range [low, high) of keys outside of which no query of [start, stop) sees anything."""
         if self.explicit is not None:

@@ -16,6 +16,7 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 | key_weights     | sum_j a_ij m_j for given key weights m (batch, key)                | batch head query, each   |
 | token_matches   | sum of a_ij over earlier keys j < own(i) with the query's id       | batch head query, each   |
 | count_above     | how many a_ij > threshold                                          | batch head query, each   |
+| row_logs        | log a_ij itself, where each example has one query (a decode step)  | batch head 1 key         |
 
 Any number of offsets, counts, weights and matches can be requested, by range, threshold or name; results have the same keys.
 Rows of queries that are not valid, or see no key, are NaN in every result with a query dim (the keys of `top`: -1) and add
@@ -78,6 +79,7 @@ class ReductionRequest:
     entropy: bool = False
     distance: bool = False
     row_max: bool = False
+    row_logs: bool = False
     top: int = 0
     offsets: frozenset[Range] = frozenset()
     count_above: frozenset[float] = frozenset()
@@ -103,7 +105,12 @@ class ReductionRequest:
         return ReductionRequest(**merged)
 
     def __bool__(self) -> bool:
-        return any(bool(getattr(self, name)) for name in _REQUESTS)
+        return self.row_logs or self.streams
+
+    @property
+    def streams(self) -> bool:
+        """Whether anything is requested besides the row of a decode step, which the forward pass computes itself."""
+        return any(bool(getattr(self, name)) for name in _REQUESTS if name != "row_logs")
 
 
 _REQUESTS = tuple(one.name for one in fields(ReductionRequest) if one.init)
@@ -119,6 +126,7 @@ class Reductions:
     distance_mean: Tensor | None = None
     distance_variance: Tensor | None = None
     row_max: Tensor | None = None
+    row_logs: Tensor | None = None
     top_weights: Tensor | None = None
     top_keys: Tensor | None = None
     offsets: dict[Range, Tensor] = field(default_factory=dict)

@@ -7,18 +7,24 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
+from torch import Tensor
+
 from headwise.kernels import blocked
 from headwise.kernels.attention import Attention
 from headwise.kernels.contract import ReductionRequest, Reductions
+from headwise.kernels.rows import row_logs
 
 
-def reduce(attention: Attention, request: ReductionRequest) -> Reductions:
-    """All requested reductions, the fastest way this device has."""
-    fused = triton_module("headwise.kernels.fused") if attention.q.is_cuda else None
-    if fused is not None and fused.can_reduce(attention, request):
-        found: Reductions = fused.reduce(attention, request)
-        return found
-    return blocked.reduce(attention, request)
+def reduce(attention: Attention, request: ReductionRequest, logs: Tensor | None = None) -> Reductions:
+    """All requested reductions, the fastest way this device has; ``logs``: the row of a decode step, where it is known."""
+    found = Reductions()
+    if request.streams:
+        fused = triton_module("headwise.kernels.fused") if attention.q.is_cuda else None
+        fits = fused is not None and fused.can_reduce(attention, request)
+        found = fused.reduce(attention, request) if fused is not None and fits else blocked.reduce(attention, request)
+    if request.row_logs:
+        found.row_logs = row_logs(attention) if logs is None else logs
+    return found
 
 
 @cache

@@ -50,6 +50,9 @@ def reduce_weights(a: Tensor, attention: Attention, request: ReductionRequest) -
         out.distance_variance = rows((p * (lag - mean[..., None]) ** 2).sum(dim=-1))
     if request.row_max:
         out.row_max = rows(a.amax(dim=-1))
+    if request.row_logs:
+        assert queries == 1
+        out.row_logs = a.log()
     if request.top:
         weights, index = torch.nn.functional.pad(a, (0, max(0, request.top - keys))).topk(request.top, dim=-1)
         none = weights <= VANISHING

@@ -4,7 +4,8 @@ An observed decoder has its `forward` replaced by a `PatchedForward`, once, howe
 of it is a `Pass`, which reads the context of the pass from the arguments, receives every layer at the seam as an
 `AttentionCall`, applies the interventions, runs the instruments, and finally checks that every layer was seen exactly once.
 
-z comes from a fused kernel, and all requested reductions come from one streamed computation.
+z comes from a fused kernel, and all requested reductions come from one streamed computation. Where an instrument requests the
+row of a decode step, z is taken from that row instead (`kernels.rows`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
 from headwise.kernels.attention import Attention, AttentionMask
-from headwise.kernels.contract import ReductionRequest
+from headwise.kernels.contract import ReductionRequest, Reductions
 from headwise.kernels.dispatch import reduce
+from headwise.kernels.rows import WIDE, row_logs, row_output
 from headwise.model.gate import gate_of
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import CURRENT, installed
@@ -117,11 +119,19 @@ class Pass:
         scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
         if mask is None and q.shape[2] > 1:
             k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]  # an empty static cache is longer than its content
-        z, lse = attention_output(module, q, k, v, mask, scale, options)
         parsed = self._parsed(mask, q.shape[2], k.shape[2], q.device)
-        attention = Attention(q, k, scale, parsed, options.get("softcap"), options.get("s_aux"), lse, gate_of(module))
+        attention = Attention(q, k, scale, parsed, options.get("softcap"), options.get("s_aux"), gate=gate_of(module))
+        logs = None
+        if self.request.row_logs:
+            with torch.no_grad():
+                logs = row_logs(attention)
+        if logs is not None and q.dtype in WIDE and not torch.is_grad_enabled():
+            z = row_output(logs, v)
+        else:
+            z, lse = attention_output(module, q, k, v, mask, scale, options)
+            attention = replace(attention, lse=lse)
         self.seen[layer] += 1
-        call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z)
+        call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z, Reductions(row_logs=logs))
         if q.device.type in ASYNC_DEVICES and not self.intervenes:
             self.side_stream.submit(call, self._observe)
             return z
@@ -140,7 +150,7 @@ class Pass:
     def _reduce(self, call: AttentionCall) -> None:
         if self.request:
             with torch.no_grad():
-                call.reductions = reduce(call.attention, self.request)
+                call.reductions = reduce(call.attention, self.request, call.reductions.row_logs)
 
     def _run_instruments(self, call: AttentionCall) -> None:
         with torch.no_grad():

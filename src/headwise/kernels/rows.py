@@ -1,0 +1,67 @@
+"""Chosen rows of attention: one query of a decode step, or the few queries that emit an answer.
+
+    log a_j = s_j - log(exp(sink) + sum_j exp(s_j))        s_j = scale * q . k_j, soft-capped where the family caps
+    z       = sum_j a_j v_j
+
+A decode step has one query per example, and its row is as small as a reduction of it. In float32 and float64 the step's output
+is taken from the row, which then replaces the fused kernel instead of running next to it; in half precision the output stays
+the fused kernel's, with whose rounding the model otherwise runs. Hidden keys and closed gates have log a = -inf.
+
+Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen queries x keys numbers per head.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headwise.kernels.attention import Attention
+
+WIDE = (torch.float32, torch.float64)  # in which the output may be taken from the row
+
+
+def row_logs(attention: Attention, index: Tensor | None = None) -> Tensor:
+    """The log a_ij of chosen queries, (batch, head, n, key), in float32 or wider.
+
+    Args:
+        attention: of one layer.
+        index: (batch, n) queries; -1: none, whose row is -inf. None: all queries.
+
+    Examples:
+        >>> from headwise.kernels import AttentionMask
+        >>> q, k = torch.zeros(1, 2, 1, 4), torch.ones(1, 1, 3, 4)
+        >>> row_logs(Attention(q, k, 0.5, AttentionMask(1, 3, 2, q.device))).exp()[0, :, 0]
+        tensor([[0.3333, 0.3333, 0.3333],
+                [0.3333, 0.3333, 0.3333]])
+    """
+    batch, kv_heads, keys, width = attention.k.shape
+    q, k = attention.q, attention.k
+    if index is not None:
+        q = q.gather(2, index.clamp(min=0)[:, None, :, None].expand(-1, q.shape[1], -1, width))
+    rows = q.shape[2]
+    if q.dtype not in WIDE:
+        q, k = q.float(), k.float()
+    q = (q * attention.scale).reshape(batch, kv_heads, attention.group * rows, width)  # heads of a group share keys
+    logits = (q @ k.transpose(-1, -2)).view(batch, kv_heads * attention.group, rows, keys)
+    if attention.softcap is not None:
+        logits = torch.tanh(logits / attention.softcap) * attention.softcap
+    visible = attention.mask.rows(index)
+    if visible is not None:
+        logits = logits.masked_fill(~visible, -torch.inf)
+    closed = None if attention.gate is None else logits + attention.gate <= 0
+    if attention.sinks is None:
+        logs = logits.log_softmax(dim=-1)
+    else:
+        sinks = attention.sinks.to(logits.dtype).view(1, -1, 1, 1)
+        logs = logits - torch.logaddexp(logits.logsumexp(dim=-1, keepdim=True), sinks)
+    if visible is not None:  # a row without keys would be -inf - -inf
+        logs = logs.masked_fill(~visible, -torch.inf)
+    return logs if closed is None else logs.masked_fill(closed, -torch.inf)
+
+
+def row_output(logs: Tensor, v: Tensor) -> Tensor:
+    """z, (batch, query, head, value width), of whole rows and the values (batch, kv_head, key, value width)."""
+    batch, heads, rows, keys = logs.shape
+    kv_heads = v.shape[1]
+    weights = logs.exp().to(v.dtype).view(batch, kv_heads, heads // kv_heads * rows, keys)
+    return (weights @ v).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
