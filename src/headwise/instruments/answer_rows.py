@@ -230,6 +230,15 @@ class RunningAnswerRows(Instrument):
             raise SeamError("RunningAnswerRows has read no row yet; run the model inside `with observe(...)`")
         return self._sums / self.rows[:, None]
 
+    def select(self, lines: Tensor) -> None:
+        """Retain these examples of the batch, as the KV cache does when others have ended; between two passes."""
+        self._real, self._own, self._previous = self._real[lines], self._own[lines], self._previous[lines]
+        self._first, self._prompt_tokens = self._first[lines], self._prompt_tokens[lines]
+        if self.rows is not None and self._sums is not None and self.last is not None:
+            self.rows, self._sums, self.last = self.rows[lines], self._sums[:, :, lines], self.last[:, :, lines]
+        if self.active is not None:
+            self.active = self.active[lines]
+
     def requested(self, context: ForwardContext) -> ReductionRequest:
         """The row of a decode step."""
         return ReductionRequest(row_logs=context.valid.shape[1] == 1)
