@@ -123,18 +123,18 @@ def test_whole_sequences_give_the_same(family, side):
     mask = torch.cat([prompt()["attention_mask"], torch.ones(2, NEW, dtype=torch.long)], dim=1).bool()
     rows = [ids[example][mask[example]] for example in range(2)]
     batch = padded(rows, side)
-    shares = (0.0, 0.5, 1.0)
-    instrument = AnswerRows(torch.tensor(LENGTHS), torch.tensor([NEW, NEW]), shares=shares)
+    counts = (1, 3, 6)
+    instrument = AnswerRows(torch.tensor(LENGTHS), torch.tensor([NEW, NEW]), counts=torch.tensor([counts, counts]))
     with torch.no_grad(), observe(model, instrument) as seen:
         model(**batch)
     found = seen["answer_rows"]
     for name_index, name in enumerate(ROW_STATISTICS):
-        for share, rows_read in zip(shares, (1, 3, 6), strict=True):
-            got = found[name].sel(share=share).values  # (example, layer, head)
+        for prefix, rows_read in enumerate(counts):
+            got = found[name].isel(prefix=prefix).values  # (example, layer, head)
             running = means[rows_read - 1][name_index].numpy()
             np.testing.assert_allclose(got, running, rtol=2e-4, atol=2e-4, err_msg=name)
     assert found["row_self"].sizes["token"] == NEW
-    np.testing.assert_allclose(np.log(found["row_self"]).mean("token"), found["self_log"].sel(share=1.0), atol=1e-4)
+    np.testing.assert_allclose(np.log(found["row_self"]).mean("token"), found["self_log"].isel(prefix=-1), atol=1e-4)
 
 
 def test_answers_of_unlike_length_and_long_rows_in_slices(monkeypatch):
@@ -210,11 +210,11 @@ def test_a_sparse_model_gives_the_same_as_its_gated_maps():
     put_gate(model, -0.3)
     ids, means = generate(model, RunningAnswerRows())
     mask = torch.cat([prompt()["attention_mask"], torch.ones(2, NEW, dtype=torch.long)], dim=1)
-    rows = AnswerRows(torch.tensor(LENGTHS), torch.tensor([NEW, NEW]), shares=(1.0,))
+    rows = AnswerRows(torch.tensor(LENGTHS), torch.tensor([NEW, NEW]))
     with torch.no_grad(), observe(model, rows):
         model(input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
     for index, name in enumerate(ROW_STATISTICS):
-        got = rows.result()[name].sel(share=1.0).values
+        got = rows.result()[name].isel(prefix=-1).values
         np.testing.assert_allclose(got, means[-1][index].numpy(), rtol=1e-4, atol=1e-4, err_msg=name)
 
 

@@ -54,6 +54,7 @@ RULE = "rule"  # a way to drop attention weights at inference, and how far
 AMOUNT = "amount"  # how much of a direction is added to a head
 ABLATION = "ablation"  # what a head's output is replaced by: "mean" or "resample"
 SHARE = "share"  # how much of an answer has been written: 0.5 is half of its tokens
+PREFIX = "prefix"  # a beginning of an answer
 TOKEN_CLASS = "token_class"  # a kind of token that is predicted, such as "repeated" or "name"
 
 DIMS = frozenset(
@@ -64,7 +65,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
-        ABLATION, SHARE, TOKEN_CLASS,
+        ABLATION, SHARE, PREFIX, TOKEN_CLASS,
     )
 )  # fmt: skip
 

@@ -30,7 +30,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, SHARE, TOKEN
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, PREFIX, TOKEN
 from headwise.core.errors import DataError, SeamError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels.blocked import FLOOR
@@ -100,15 +100,25 @@ def _at(values: Tensor, key: Tensor, missing: float) -> Tensor:
     return torch.where((key >= 0)[:, None], values.gather(-1, index)[..., 0], missing)
 
 
+def tokens_of_shares(lengths: Tensor, shares: Sequence[float] = SHARES) -> Tensor:
+    """(example, share): how many tokens of each answer make these shares of it, at least one.
+
+    >>> tokens_of_shares(torch.tensor([1, 8]), (0.0, 0.3, 1.0)).tolist()
+    [[1, 1, 1], [1, 3, 8]]
+    """
+    return torch.stack([(lengths * share).ceil().long().clamp(min=1) for share in shares], dim=-1)
+
+
 class AnswerRows(HeadReadings):
-    """Means over the rows that emit an answer, after several shares of it; reads whole sequences.
+    """Means over the rows that emit the beginnings of an answer; reads whole sequences.
 
     Also ``row_self``, the weight on its own token in every single row (RAUQ needs it), NaN after the last.
 
     Args:
         prompts: (example,), the number of prompt tokens of each example.
         lengths: (example,), the number of answer tokens, at least 1.
-        shares: shares of the answer's tokens, rounded up to whole tokens and to at least one.
+        counts: (example, prefix), how many tokens each of the beginnings has; default: the shares `SHARES` of the answer,
+            rounded up to whole tokens and to at least one.
         width: rows of ``row_self``; default: the longest answer.
 
     Examples:
@@ -119,18 +129,19 @@ class AnswerRows(HeadReadings):
         >>> with hw.observe(model, AnswerRows(asked, ids["input_ids"].shape[1] - asked)) as seen:
         ...     _ = model(**ids)
         >>> dict(seen["answer_rows"].entropy.sizes)
-        {'example': 1, 'layer': 3, 'head': 6, 'share': 5}
+        {'example': 1, 'layer': 3, 'head': 6, 'prefix': 5}
     """
 
     name = "answer_rows"
     whole_sequences = True
-    extra_dims = {**dict.fromkeys(ROW_STATISTICS, (SHARE,)), "row_self": (TOKEN,)}
+    extra_dims = {**dict.fromkeys(ROW_STATISTICS, (PREFIX,)), "row_self": (TOKEN,)}
 
-    def __init__(self, prompts: Tensor, lengths: Tensor, *, shares: Sequence[float] = SHARES, width: int | None = None):
+    def __init__(self, prompts: Tensor, lengths: Tensor, *, counts: Tensor | None = None, width: int | None = None):
         super().__init__()
         if bool((lengths < 1).any()) or bool((prompts < 1).any()):
             raise DataError("an example has an empty prompt or an empty answer, which no row emits; leave it out")
-        self.prompts, self.lengths, self.shares = prompts, lengths, tuple(shares)
+        self.prompts, self.lengths = prompts, lengths
+        self.counts = tokens_of_shares(lengths) if counts is None else counts
         self.width = int(lengths.max()) if width is None else width
 
     def on_forward_start(self, context: ForwardContext) -> None:
@@ -151,8 +162,7 @@ class AnswerRows(HeadReadings):
         self._keys = RowKeys(
             own, previous, order[:, 0], prompt.float(), (valid & ~prompt).float(), prompts, answers, visible
         )
-        counts = [(lengths * share).ceil().long().clamp(min=1) for share in self.shares]
-        self._counts = torch.stack(counts, dim=-1)  # (batch, share) rows
+        self._counts = self.counts.to(device)
         self._exists = row < lengths[:, None]
 
     def measure(self, call: AttentionCall) -> dict[str, Tensor]:
@@ -181,10 +191,6 @@ class AnswerRows(HeadReadings):
         rows, cells = self._keys.own.shape[1], call.batch * call.heads * call.attention.k.shape[2]
         step = max(1, _CELLS // cells)
         return (slice(start, start + step) for start in range(0, rows, step))
-
-    def result(self) -> xr.Dataset:
-        """All passes so far."""
-        return super().result().assign_coords({SHARE: np.array(self.shares)})
 
 
 class RunningAnswerRows(Instrument):
