@@ -50,6 +50,7 @@ from headwise.model import Model
 from headwise.studies.branches import Branches
 
 Ids = tuple[int, ...]
+Chooser = Callable[[Tensor, Sequence[int]], Tensor]  # from logits (line, vocabulary) and the row of each line to tokens
 CACHE = "past_key_values"
 POSITIONS = ("answer", "decode", "everywhere")  # where an intervention starts to act
 MIN_PREFIX_TOKENS = 8  # a shorter prefix is not worth a copy
@@ -86,6 +87,68 @@ class _DecoderState:
         """Retain these lines of the batch."""
         self.cache.batch_select_indices(lines)
         self.mask, self.position = self.mask[lines], self.position[lines]
+
+
+class DecodedTokens(NamedTuple):
+    """The next token of every row that has not ended."""
+
+    rows: list[int]
+    tokens: list[int]
+    logprobs: list[float]  # of the tokens, before any sampling
+
+
+class Decoding:
+    """Rows that are being continued, a token per step; those that have ended leave the batch. Made by `PrefixCachedDecoder`.
+
+    Args:
+        decoder: whose model runs.
+        logits: (line, 1, vocabulary), of the last token of each prompt.
+        state: what has been read.
+        choose: from logits (line, vocabulary) and the row of each line to tokens (line,).
+        scored: whether log-probabilities are wanted; NaN otherwise.
+        on_select: called with the lines that are retained.
+    """
+
+    def __init__(
+        self, decoder: PrefixCachedDecoder, logits: Tensor, state: _DecoderState | Branches, choose: Chooser, *,
+        scored: bool = True, on_select: Callable[[Tensor], None] | None = None,
+    ):  # fmt: skip
+        self._decoder, self._logits, self._state = decoder, logits, state
+        self._choose, self._scored, self._on_select = choose, scored, on_select
+        self.rows = list(range(len(logits)))  # the row of each line of the batch, ended ones included
+        self._running = set(self.rows)
+
+    def end(self, row: int) -> None:
+        """This row has no further token."""
+        self._running.discard(row)
+
+    def __iter__(self) -> Iterator[DecodedTokens]:
+        while self._running:
+            last = self._logits[:, -1].float()
+            chosen = self._choose(last, self.rows)
+            if self._scored:
+                scores = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist()
+            else:
+                scores = [nan] * len(self.rows)
+            every = zip(self.rows, chosen.tolist(), scores, strict=True)
+            yield DecodedTokens(*map(list, zip(*(one for one in every if one[0] in self._running), strict=True)))
+            if not self._running:
+                return
+            self._logits = self._decoder._step(self._leave(chosen), self._state)
+
+    def _leave(self, chosen: Tensor) -> Tensor:
+        """The chosen tokens of the lines that remain, once enough have ended."""
+        share = 1.0 if isinstance(self._state, Branches) else COMPACT_AT  # branches leave without a copy of the cache
+        if not self._decoder._selectable or len(self._running) > share * len(self.rows):
+            return chosen
+        lines = [line for line, row in enumerate(self.rows) if row in self._running]
+        self.rows = [self.rows[line] for line in lines]
+        retained = torch.tensor(lines, device=chosen.device)
+        self._state.select(retained)
+        self._decoder._follow(retained)
+        if self._on_select is not None:
+            self._on_select(retained)
+        return chosen[retained]
 
 
 class _Prefilled(NamedTuple):
@@ -250,6 +313,11 @@ class PrefixCachedDecoder:
         whole = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
         self._append([row[len(start) :] for row, start in zip(whole, before, strict=True)], state)
 
+    def _follow(self, lines: Tensor) -> None:
+        """These lines of the running batch are retained."""
+        if self._row_of_batch is not None:
+            self._row_of_batch = self._row_of_batch[lines]
+
     def _cached_part(self, prompts: Sequence[Ids]) -> list[Ids]:
         return list(prompts) if self.where == "decode" else [prompt[:-1] for prompt in prompts]
 
@@ -277,41 +345,42 @@ class PrefixCachedDecoder:
             rows, order = order[:count], order[count:]
             yield rows
 
+    def begin(
+        self, prompts: Sequence[Ids], longest: int, choose: Chooser, on_select: Callable[[Tensor], None] | None = None
+    ) -> Decoding:
+        """Read prompts, to be continued step by step.
+
+        Args:
+            prompts: a batch of them.
+            longest: tokens of the longest prompt with its answer.
+            choose: from logits (line, vocabulary) and the row of each line to tokens (line,).
+            on_select: called with the lines that are retained when others leave the batch.
+        """
+        return Decoding(self, *self._read(prompts, keep=1, longest=longest), choose, on_select=on_select)
+
+    @property
+    def pads(self) -> bool:
+        """Whether prompts of different length can be in one batch."""
+        return self._pads
+
     def _decode(
         self, logits: Tensor, state: _DecoderState | Branches, limit: int, ends: Any, choose: Any, scored: bool = True
     ) -> list[Reply]:
         """Answers of all rows of a batch that has been read; with log-probabilities where they are `scored`."""
-        there = list(range(len(logits)))  # the row of each line of the batch
-        tokens: list[list[int]] = [[] for _ in there]
-        scores: list[list[float]] = [[] for _ in there]
-        finished, generating = [False] * len(there), set(there)
-        while generating:
-            last = logits[:, -1].float()
-            chosen = choose(last, there)
-            gained = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist() if scored else [nan] * len(there)
-            for line, token in enumerate(chosen.tolist()):
-                row = there[line]
-                if row not in generating:
-                    continue
+        decoding = Decoding(self, logits, state, choose, scored=scored)
+        tokens: list[list[int]] = [[] for _ in decoding.rows]
+        scores: list[list[float]] = [[] for _ in decoding.rows]
+        finished = [False] * len(decoding.rows)
+        for step in decoding:
+            for row, token, score in zip(*step, strict=True):
                 if ends(tuple(tokens[row]), token):
                     finished[row] = True
-                    generating.discard(row)
+                    decoding.end(row)
                     continue
                 tokens[row].append(token)
-                scores[row].append(gained[line])
+                scores[row].append(score)
                 if len(tokens[row]) == limit:
-                    generating.discard(row)
-            if not generating:
-                break
-            share = 1.0 if isinstance(state, Branches) else COMPACT_AT  # branches leave without a copy of the cache
-            if self._selectable and len(generating) <= share * len(there):
-                lines = [line for line, row in enumerate(there) if row in generating]
-                there = [there[line] for line in lines]
-                chosen, retained = chosen[lines], torch.tensor(lines, device=chosen.device)
-                state.select(retained)
-                if self._row_of_batch is not None:
-                    self._row_of_batch = self._row_of_batch[retained]
-            logits = self._step(chosen, state)
+                    decoding.end(row)
         return [Reply(tuple(a), tuple(b), c) for a, b, c in zip(tokens, scores, finished, strict=True)]
 
     @torch.no_grad()
@@ -414,7 +483,7 @@ def _is_selectable(cache: Any) -> bool:
     )
 
 
-def _chooser(temperature: float, seeds: Sequence[int] | None) -> Callable[[Tensor, Sequence[int]], Tensor]:
+def _chooser(temperature: float, seeds: Sequence[int] | None) -> Chooser:
     """A function from logits (batch, vocabulary) and the row of each line to tokens (batch,)."""
     if not temperature:
         return lambda logits, rows: logits.argmax(-1)
