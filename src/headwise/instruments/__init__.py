@@ -7,6 +7,7 @@ from headwise.instruments.outputs import HeadOutputs, HeadValues, RawHeadOutputs
 from headwise.instruments.pattern_statistics import PATTERN_STATISTICS, MapComparison, PatternStatistics
 from headwise.instruments.patterns import Patterns, PooledMaps
 from headwise.instruments.profile import STATISTICS, Profile
+from headwise.instruments.running_spectrum import RunningSpectrum
 from headwise.instruments.spectrum import PARTS, TOP_K, AnswerSpectrum, AttentionReceived, Spectrum
 
 __all__ = [
@@ -30,5 +31,6 @@ __all__ = [
     "Profile",
     "RawHeadOutputs",
     "RunningAnswerRows",
+    "RunningSpectrum",
     "Spectrum",
 ]  # fmt: skip
