@@ -6,10 +6,13 @@ The interpreter must be chosen before Triton is loaded, so a test file runs itse
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
 import torch
+
+from headwise.kernels import Attention
 
 HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -21,6 +24,21 @@ interprets = pytest.mark.skipif(
     not HAS_TRITON or INTERPRETED or DEVICE.type == "cuda", reason="needs Triton, and no GPU"
 )
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+
+
+def on_device(attention: Attention) -> Attention:
+    """The same layer on the device under test."""
+    mask = attention.mask
+    moved = {
+        name: None if getattr(mask, name) is None else getattr(mask, name).to(DEVICE)
+        for name in ("key_valid", "query_valid", "explicit")
+    }
+    parts = {name: getattr(attention, name) for name in ("q", "k", "sinks", "lse")}
+    return replace(
+        attention,
+        mask=replace(mask, device=DEVICE, **moved),
+        **{name: None if part is None else part.to(DEVICE) for name, part in parts.items()},
+    )
 
 
 def under_the_interpreter(file: str, *more: str) -> None:

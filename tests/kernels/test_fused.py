@@ -10,7 +10,7 @@ import pytest
 import torch
 from closeness import assert_reductions_close
 from layers import Setting, attention_of, condition_of, everything
-from triton_here import DEVICE, HAS_TRITON, INTERPRETED, interprets, needs_triton, runs, under_the_interpreter
+from triton_here import HAS_TRITON, INTERPRETED, interprets, needs_triton, on_device, runs, under_the_interpreter
 
 from headwise.kernels import Attention, ReductionRequest, dispatch, reference
 
@@ -45,20 +45,6 @@ INTERPRETED_WITH_LSE = (
     "cached keys, left padding",
     "sinks",
 )
-
-
-def on_device(attention: Attention) -> Attention:
-    mask = attention.mask
-    moved = {
-        name: None if getattr(mask, name) is None else getattr(mask, name).to(DEVICE)
-        for name in ("key_valid", "query_valid", "explicit")
-    }
-    parts = {name: getattr(attention, name) for name in ("q", "k", "sinks", "lse")}
-    return replace(
-        attention,
-        mask=replace(mask, device=DEVICE, **moved),
-        **{name: None if part is None else part.to(DEVICE) for name, part in parts.items()},
-    )
 
 
 def all_but_top(attention: Attention) -> ReductionRequest:

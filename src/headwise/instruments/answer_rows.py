@@ -15,8 +15,9 @@ answer of n tokens has n rows, and all of them exist when its last token has bee
 is written, one row per decode step on a KV cache of any kind: full, static, sliding window, quantised. Both call
 `row_statistics`, so a detector that is fitted on the first can be used with the second.
 
-Cost: `AnswerRows`, one QK^T product for the answer's rows alone. `RunningAnswerRows`: the row of a step replaces its fused
-attention (`kernels.rows`), and the layers are reduced together at the end of the step.
+Cost: `AnswerRows`, one QK^T product for the answer's rows alone. `RunningAnswerRows`: on a GPU one kernel per layer computes
+the step's output together with the sums of its row (`kernels.decode`); elsewhere the row replaces the step's fused attention
+(`kernels.rows`), and the layers are reduced together at the end of the step.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, PREFIX, TOKEN
 from headwise.core.errors import DataError, SeamError
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels.blocked import FLOOR
-from headwise.kernels.contract import ReductionRequest
-from headwise.kernels.rows import row_logs
+from headwise.kernels import AttentionMask
+from headwise.kernels.contract import ReductionRequest, RowMarks, RowSums
+from headwise.kernels.rows import RowKeys, row_logs, row_sums
 from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
 ROW_STATISTICS = ("self_log", "entropy", "sink", "previous", "lookback")
@@ -44,60 +45,17 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of an answer's tokens; 0.0: the first to
 _CELLS = 2**24  # weights held at a time
 
 
-class RowKeys(NamedTuple):
-    """Which keys of a layer mean what to the rows that are read. A key of -1 is not (or no longer) among them."""
-
-    own: Tensor  # (batch, row) the row's own token
-    previous: Tensor  # (batch, row) the real token before it
-    first: Tensor  # (batch,) the first real token
-    prompt: Tensor  # (batch, key) float: 1 for prompt tokens
-    answer: Tensor  # (batch, key) float: 1 for answer tokens
-    prompts: Tensor  # (batch,) tokens of the prompt
-    answers: Tensor  # (batch, row) answer tokens that the row can see
-    visible: Tensor  # (batch, 1 or head, row) float: keys that the row can see
-
-    def of_rows(self, rows: slice) -> RowKeys:
-        """Some of the rows."""
-        return self._replace(
-            own=self.own[:, rows],
-            previous=self.previous[:, rows],
-            answers=self.answers[:, rows],
-            visible=self.visible[..., rows],
-        )
-
-
-def row_statistics(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> Tensor:
-    """(statistic, ..., batch, head, row), in the order of `ROW_STATISTICS`.
+def row_statistics(sums: RowSums, prompts: Tensor, answers: Tensor) -> Tensor:
+    """(statistic, ...), in the order of `ROW_STATISTICS`, from sums over rows.
 
     Args:
-        logs: (..., batch, head, row, key) log-weights; the dims in front may be layers.
-        keys: which keys mean what.
-        mass: whether rows may sum to less than 1 (a learned sink, closed gates), so that the entropy needs their sum.
+        sums: each (...).
+        prompts: tokens of the prompts, aligned with the last dims of the sums.
+        answers: answer tokens that the row can see, likewise.
     """
-    logs = logs.clamp(min=FLOOR)
-    weights = torch.where(logs > FLOOR, logs.exp(), 0.0)
-    entropy = -torch.einsum("...k,...k->...", weights, logs)
-    if mass:
-        total = weights.sum(dim=-1)
-        entropy = torch.where(total > 0, entropy / total.clamp(min=1e-30) + total.clamp(min=1e-30).log(), 0.0)
-    on = weights @ torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)[:, None]  # (..., row, 2)
-    x = on[..., 0] / keys.prompts.clamp(min=1)[:, None, None]
-    y = on[..., 1] / keys.answers.clamp(min=1)[:, None]
-    return torch.stack(
-        [
-            _at(logs, keys.own, FLOOR),
-            entropy / keys.visible.clamp(min=2).log(),
-            _at(weights, keys.first[:, None].expand_as(keys.own), 0.0),
-            _at(weights, keys.previous, 0.0),
-            x / (x + y).clamp(min=1e-30),
-        ]
-    )
-
-
-def _at(values: Tensor, key: Tensor, missing: float) -> Tensor:
-    """(..., batch, head, row): the entry of one key (batch, row) in each row; ``missing`` where the key is -1."""
-    index = key.clamp(min=0)[:, None, :, None].expand(*values.shape[:-1], 1)
-    return torch.where((key >= 0)[:, None], values.gather(-1, index)[..., 0], missing)
+    x, y = sums.prompt / prompts.clamp(min=1), sums.answer / answers.clamp(min=1)
+    entropy = sums.entropy / sums.visible.clamp(min=2).log()
+    return torch.stack([sums.own, entropy, sums.first, sums.previous, x / (x + y).clamp(min=1e-30)])
 
 
 def tokens_of_shares(lengths: Tensor, shares: Sequence[float] = SHARES) -> Tensor:
@@ -157,11 +115,9 @@ class AnswerRows(HeadReadings):
         previous = torch.where(place > 0, order.gather(1, (place - 1).clamp(min=0)), -1)
         position = valid.cumsum(dim=1) - 1
         prompt = valid & (position < prompts[:, None])
-        answers = row.expand(len(own), -1)
         visible = torch.empty(0)  # differs between layers
-        self._keys = RowKeys(
-            own, previous, order[:, 0], prompt.float(), (valid & ~prompt).float(), prompts, answers, visible
-        )
+        self._keys = RowKeys(own, previous, order[:, 0], prompt.float(), (valid & ~prompt).float(), visible)
+        self._prompts = prompts
         self._counts = self.counts.to(device)
         self._exists = row < lengths[:, None]
 
@@ -173,12 +129,13 @@ class AnswerRows(HeadReadings):
         keys = keys._replace(visible=seen.gather(2, keys.own[:, None].expand(-1, seen.shape[1], -1)))
         mass = call.attention.sinks is not None or call.attention.gate is not None
         parts = [
-            row_statistics(row_logs(call.attention, keys.own[:, rows]), keys.of_rows(rows), mass=mass)
+            row_sums(row_logs(call.attention, keys.own[:, rows]), keys.of_rows(rows), mass=mass)
             for rows in self._slices(call)
         ]
-        rows = torch.cat(parts, dim=-1).masked_fill(
-            ~self._exists.to(device)[:, None], 0.0
-        )  # (statistic, batch, head, row)
+        sums = RowSums(*(torch.cat(ones, dim=-1) for ones in zip(*parts, strict=True)))
+        answers = torch.arange(keys.own.shape[1], device=device)
+        rows = row_statistics(sums, self._prompts.to(device)[:, None, None], answers)  # (statistic, batch, head, row)
+        rows = rows.masked_fill(~self._exists.to(device)[:, None], 0.0)
         counts = self._counts.to(device)
         index = (counts - 1)[:, None].expand(*rows.shape[:3], -1)
         means = rows.cumsum(dim=-1).gather(-1, index) / counts[:, None]
@@ -191,6 +148,15 @@ class AnswerRows(HeadReadings):
         rows, cells = self._keys.own.shape[1], call.batch * call.heads * call.attention.k.shape[2]
         step = max(1, _CELLS // cells)
         return (slice(start, start + step) for start in range(0, rows, step))
+
+
+class _Held(NamedTuple):
+    """The row of a layer, until it is read."""
+
+    logs: Tensor  # (batch, head, 1, key)
+    mask: AttentionMask
+    query: Tensor  # (batch, 1) its index in the pass
+    mass: bool  # see `row_sums`
 
 
 class RunningAnswerRows(Instrument):
@@ -214,6 +180,7 @@ class RunningAnswerRows(Instrument):
 
     name = "answer_rows"
     stream_safe = False  # the state is read between passes
+    only_row_sums = True
 
     def __init__(self, prompts: int | None = None):
         self.prompts = prompts
@@ -221,13 +188,16 @@ class RunningAnswerRows(Instrument):
         self.last: Tensor | None = None  # (statistic, layer, batch, head) of the last row
         self.active: Tensor | None = None  # (batch,) bool: examples whose rows still count; None: all
         self._sums: Tensor | None = None  # like `last`
-        self._real = torch.zeros(0, 0, dtype=torch.bool)  # (batch, token so far)
-        self._own = self._previous = torch.zeros(0, dtype=torch.long)  # (batch,) the row's token, the one before it
-        self._held: dict[int, tuple[AttentionCall, Tensor]] = {}
+        self._real: list[Tensor] = []  # (batch, token), which tokens are real, in order
+        self._tokens = 0  # in the KV cache, padding included
+        self._places = torch.zeros(0, 4, dtype=torch.long)  # see `RowMarks`
+        self._prompt_tokens = self._answer_tokens = torch.zeros(0, dtype=torch.long)  # (batch,)
+        self._held: dict[int, _Held] = {}
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Store the numbers of layers and heads."""
         self._shape = (structure.card.layers, structure.card.heads)
+        self._marks = RowMarks(*self._shape)
 
     @property
     def means(self) -> Tensor:
@@ -238,8 +208,9 @@ class RunningAnswerRows(Instrument):
 
     def select(self, lines: Tensor) -> None:
         """Retain these examples of the batch, as the KV cache does when others have ended; between two passes."""
-        self._real, self._own, self._previous = self._real[lines], self._own[lines], self._previous[lines]
-        self._first, self._prompt_tokens = self._first[lines], self._prompt_tokens[lines]
+        self._real = [torch.cat(self._real, dim=1)[lines]]
+        self._places = self._places[lines]
+        self._prompt_tokens, self._answer_tokens = self._prompt_tokens[lines], self._answer_tokens[lines]
         if self.rows is not None and self._sums is not None and self.last is not None:
             self.rows, self._sums, self.last = self.rows[lines], self._sums[:, :, lines], self.last[:, :, lines]
         if self.active is not None:
@@ -247,58 +218,75 @@ class RunningAnswerRows(Instrument):
 
     def requested(self, context: ForwardContext) -> ReductionRequest:
         """The row of a decode step."""
-        return ReductionRequest(row_logs=context.valid.shape[1] == 1)
+        return ReductionRequest(row_sums=self._marks if context.valid.shape[1] == 1 else None)
 
     def on_forward_start(self, context: ForwardContext) -> None:
         """Locate the row of this pass: that of the last real token."""
         self._held.clear()
         valid, cached = context.valid, context.cached
         batch, queries = valid.shape
-        known = self._real.shape[1] == cached and len(self._real) == batch
+        known = self._tokens == cached and len(self._places) == batch
         if cached and not known:
             if bool((context.before != cached).any()):
                 raise SeamError(
                     "the KV cache holds padding that was read before this observation began; begin it before the prompt, "
                     "or run the prompts without padding"
                 )
-            self._real = torch.ones(batch, cached, dtype=torch.bool, device=valid.device)
+            self._real = [torch.ones(batch, cached, dtype=torch.bool, device=valid.device)]
         elif not cached:
-            self._real = valid[:, :0]
-        self._real = torch.cat([self._real, valid], dim=1)
-        total = cached + queries
+            self._real = []
+        self._real.append(valid)
+        self._tokens = cached + queries
         decodes = queries == 1 and cached > 0 and self.rows is not None and known
-        if decodes and self.prompts is not None and total <= self.prompts:
+        if decodes and self.prompts is not None and self._tokens <= self.prompts:
             decodes = False  # the last part of a prompt
         if decodes:
-            self._previous, self._own = self._own, torch.where(valid[:, 0], cached, self._own)
+            own, _, first, end = self._places.unbind(dim=1)
+            self._places = torch.stack([torch.where(valid[:, 0], cached, own), own, first, end], dim=1)
+            self._answer_tokens = self._answer_tokens + valid[:, 0]
         else:
-            token = torch.arange(total, device=valid.device)
-            places = torch.where(self._real, token, -1).topk(min(2, total), dim=1).values
-            self._own = places[:, 0]
-            self._previous = places[:, 1] if total > 1 else torch.full_like(self._own, -1)
-            self._first = self._real.int().argmax(dim=1)
-            self._prompt_total, self._prompt_tokens = total, self._real.sum(dim=1)
-            self.rows = self._sums = None
-        self._index = (self._own - cached)[:, None]
+            self._start()
+        self._marks.step(self._places, self._tokens)
+        self._before = cached
+
+    def _start(self) -> None:
+        """A new answer: all tokens so far are its prompt."""
+        real = torch.cat(self._real, dim=1)
+        self._real = [real]
+        token = torch.arange(self._tokens, device=real.device)
+        places = torch.where(real, token, -1).topk(min(2, self._tokens), dim=1).values
+        own, previous = places[:, 0], places[:, 1] if self._tokens > 1 else torch.full_like(places[:, 0], -1)
+        first, end = real.int().argmax(dim=1), torch.full_like(own, self._tokens)
+        self._places = torch.stack([own, previous, first, end], dim=1)
+        self._prompt_tokens = real.sum(dim=1)
+        self._answer_tokens = torch.zeros_like(self._prompt_tokens)
+        self.rows = self._sums = None
 
     def on_layer(self, call: AttentionCall) -> None:
-        """Hold the row of a layer until all are read together."""
-        logs = call.reductions.row_logs
+        """Hold the row of a layer until all are read together, unless a kernel has summed it."""
+        if call.reductions.row_sums is not None:
+            return
+        attention, logs = call.attention, call.reductions.row_logs
+        query = (self._places[:, :1] - self._before).to(call.z.device)  # (batch, 1)
         if logs is None:
-            logs = row_logs(call.attention, self._index.to(call.z.device))
-        self._held[call.layer] = call, logs
-        if sum(one.numel() for _, one in self._held.values()) > _CELLS:
+            logs = row_logs(attention, query)
+        mass = attention.sinks is not None or attention.gate is not None
+        self._held[call.layer] = _Held(logs, attention.mask, query, mass)
+        if sum(one.logs.numel() for one in self._held.values()) > _CELLS:
             self._reduce()
 
     def on_forward_end(self, context: ForwardContext) -> None:
         """Add this row to the means."""
         self._reduce()
+        self._collect()
         assert self.last is not None
-        active = torch.ones_like(self._own, dtype=torch.bool) if self.active is None else self.active
         if self._sums is None or self.rows is None:
-            self._sums, self.rows = torch.zeros_like(self.last), torch.zeros_like(self._own)
-        self._sums = torch.where(active[:, None], self._sums + self.last, self._sums)
-        self.rows = self.rows + active.to(self.rows.device)
+            self._sums, self.rows = torch.zeros_like(self.last), torch.zeros_like(self._answer_tokens)
+        if self.active is None:
+            self._sums, self.rows = self._sums + self.last, self.rows + 1
+            return
+        self._sums = torch.where(self.active[:, None], self._sums + self.last, self._sums)
+        self.rows = self.rows + self.active.to(self.rows.device)
 
     def result(self) -> xr.Dataset:
         """Means over the rows of the running answer."""
@@ -314,41 +302,33 @@ class RunningAnswerRows(Instrument):
     def _reduce(self) -> None:
         """Read the layers that are held: those of one shape and mask together."""
         groups: dict[tuple[object, ...], list[int]] = {}
-        for layer, (call, logs) in self._held.items():
-            mask = call.attention.mask
-            groups.setdefault((logs.shape, logs.device, id(mask)), []).append(layer)
-        home = self._own.device
-        layers, heads = self._shape
-        batch = len(self._own)
+        for layer, held in self._held.items():
+            groups.setdefault((held.logs.shape, held.logs.device, id(held.mask), held.mass), []).append(layer)
         for members in groups.values():
-            call, sample = self._held[members[0]]
-            attention = call.attention
-            mass = attention.sinks is not None or attention.gate is not None
-            stacked = sample[None] if len(members) == 1 else torch.stack([self._held[layer][1] for layer in members])
-            found = row_statistics(stacked, self._keys(call), mass=mass)[..., 0].float().to(home)
-            if len(members) == layers and found.shape[3] == heads:
-                self.last = found
-                continue
-            fits = self.last is not None and self.last.shape[2] == batch
-            if self.last is None or not fits:
-                self.last = torch.full((len(ROW_STATISTICS), layers, batch, heads), torch.nan, device=home)
-            self.last[:, members, :, : found.shape[3]] = found
+            logs, mask, query, mass = self._held[members[0]]
+            stacked = logs[None] if len(members) == 1 else torch.stack([self._held[layer].logs for layer in members])
+            seen = mask.n_visible_keys(len(query))
+            visible = seen.gather(2, query.clamp(min=0)[:, None].expand(-1, seen.shape[1], -1))
+            sums = row_sums(stacked, RowKeys.of_step(self._marks, visible, mask.keys), mass=mass)
+            self._store(RowSums(*(one[..., 0] for one in sums)), members)
         self._held.clear()
 
-    def _keys(self, call: AttentionCall) -> RowKeys:
-        """Which keys of this layer mean what: a sliding window's cache holds only the last ones."""
-        mask, total = call.attention.mask, self._real.shape[1]
-        gone = max(0, total - mask.keys)
-        device = call.z.device
-        real = torch.nn.functional.pad(self._real[:, gone:], (0, max(0, mask.keys - total)))
-        prompt = real.clone()
-        prompt[:, max(0, self._prompt_total - gone) :] = False
-        seen = mask.n_visible_keys(call.batch)
-        index = self._index.clamp(min=0).to(device)
-        answers = (self._real[:, self._prompt_total :].sum(dim=1))[:, None]
-        visible = seen.gather(2, index[:, None].expand(-1, seen.shape[1], -1))
-        keys = RowKeys(
-            (self._own - gone)[:, None], (self._previous - gone)[:, None], self._first - gone, prompt.float(),
-            (real & ~prompt).float(), self._prompt_tokens, answers, visible,
-        )  # fmt: skip
-        return RowKeys(*(one.to(device) for one in keys))
+    def _collect(self) -> None:
+        """Read the layers whose rows a kernel has summed."""
+        for device, layers in self._marks.written.items():
+            sums = self._marks.on(device)[1]  # (layer, batch, head, 7)
+            every = len(layers) == len(sums)
+            self._store(RowSums(*(sums if every else sums[layers]).unbind(dim=-1)), layers)
+
+    def _store(self, sums: RowSums, members: list[int]) -> None:
+        """The statistics of some layers, from sums (layer, batch, head)."""
+        home, device = self._places.device, sums.own.device
+        prompts, answers = (one.to(device)[:, None] for one in (self._prompt_tokens, self._answer_tokens))
+        found = row_statistics(sums, prompts, answers).float().to(home)
+        (layers, heads), batch = self._shape, len(self._places)
+        if len(members) == layers and found.shape[3] == heads:
+            self.last = found
+            return
+        if self.last is None or self.last.shape[2] != batch:
+            self.last = torch.full((len(ROW_STATISTICS), layers, batch, heads), torch.nan, device=home)
+        self.last[:, members, :, : found.shape[3]] = found

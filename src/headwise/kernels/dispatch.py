@@ -11,20 +11,29 @@ from torch import Tensor
 
 from headwise.kernels import blocked
 from headwise.kernels.attention import Attention
-from headwise.kernels.contract import ReductionRequest, Reductions
+from headwise.kernels.contract import ReductionRequest, Reductions, RowMarks
 from headwise.kernels.rows import row_logs
 
 
-def reduce(attention: Attention, request: ReductionRequest, logs: Tensor | None = None) -> Reductions:
-    """All requested reductions, the fastest way this device has; ``logs``: the row of a decode step, where it is known."""
+def reduce(attention: Attention, request: ReductionRequest, row: Reductions | None = None) -> Reductions:
+    """All requested reductions, the fastest way this device has; ``row``: those of a decode step's row that are known."""
     found = Reductions()
     if request.streams:
         fused = triton_module("headwise.kernels.fused") if attention.q.is_cuda else None
         fits = fused is not None and fused.can_reduce(attention, request)
         found = fused.reduce(attention, request) if fused is not None and fits else blocked.reduce(attention, request)
-    if request.row_logs:
-        found.row_logs = row_logs(attention) if logs is None else logs
+    if row is not None:
+        found.row_logs, found.row_sums = row.row_logs, row.row_sums
+    if request.row and found.row_logs is None and (request.row_logs or found.row_sums is None):
+        found.row_logs = row_logs(attention)
     return found
+
+
+def decode(attention: Attention, v: Tensor, marks: RowMarks, layer: int) -> Tensor | None:
+    """The z of a decode step from the kernel that sums its row, too; None where this device or that kernel cannot."""
+    module = triton_module("headwise.kernels.decode") if attention.q.is_cuda else None
+    z: Tensor | None = None if module is None else module.decode(attention, v, marks, layer)
+    return z
 
 
 @cache

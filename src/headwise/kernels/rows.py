@@ -5,17 +5,23 @@
 
 A decode step has one query per example, and its row is as small as a reduction of it. In float32 and float64 the step's output
 is taken from the row, which then replaces the fused kernel instead of running next to it; in half precision the output stays
-the fused kernel's, with whose rounding the model otherwise runs. Hidden keys and closed gates have log a = -inf.
+the fused kernel's, with whose rounding the model otherwise runs. On a GPU `decode` computes output and `row_sums` in one sweep
+instead; what is here serves every other device, and what that kernel does not support. Hidden keys and closed gates have
+log a = -inf.
 
 Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen queries x keys numbers per head.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from headwise.kernels.attention import Attention
+from headwise.kernels.blocked import FLOOR
+from headwise.kernels.contract import RowMarks, RowSums
 
 WIDE = (torch.float32, torch.float64)  # in which the output may be taken from the row
 
@@ -65,3 +71,65 @@ def row_output(logs: Tensor, v: Tensor) -> Tensor:
     kv_heads = v.shape[1]
     weights = logs.exp().to(v.dtype).view(batch, kv_heads, heads // kv_heads * rows, keys)
     return (weights @ v).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
+
+
+class RowKeys(NamedTuple):
+    """Which keys of a layer mean what to some rows. A key of -1 is not (or no longer) among them."""
+
+    own: Tensor  # (batch, row) the row's own token
+    previous: Tensor  # (batch, row) the real token before it
+    first: Tensor  # (batch,) the first real token
+    prompt: Tensor  # (batch, key) float: 1 for prompt tokens
+    answer: Tensor  # (batch, key) float: 1 for answer tokens
+    visible: Tensor  # (batch, 1 or head, row) float: keys that the row can see
+
+    def of_rows(self, rows: slice) -> RowKeys:
+        """Some of the rows."""
+        chosen = {"own": self.own[:, rows], "previous": self.previous[:, rows], "visible": self.visible[..., rows]}
+        return self._replace(**chosen)
+
+    @classmethod
+    def of_step(cls, marks: RowMarks, visible: Tensor, keys: int) -> RowKeys:
+        """Of a decode step in a layer with so many keys: a sliding window's cache holds only the last ones.
+
+        Args:
+            marks: of the step.
+            visible: (batch, 1 or head, 1) float.
+            keys: of this layer, unused places of a static cache included.
+        """
+        gone = max(0, marks.tokens - keys)
+        places = marks.places.to(visible.device) - gone
+        prompt = (torch.arange(keys, device=places.device) < places[:, 3:]).float()
+        return cls(places[:, :1], places[:, 1:2], places[:, 2], prompt, 1 - prompt, visible)
+
+
+def row_sums(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowSums:
+    """The sums of rows, each (..., batch, head, row).
+
+    Args:
+        logs: (..., batch, head, row, key) log-weights; the dims in front may be layers.
+        keys: which keys mean what.
+        mass: whether rows may sum to less than 1 (a learned sink, closed gates), so that the entropy needs their sum.
+    """
+    logs = logs.clamp(min=FLOOR)
+    weights = torch.where(logs > FLOOR, logs.exp(), 0.0)
+    entropy = -torch.einsum("...k,...k->...", weights, logs)
+    if mass:
+        total = weights.sum(dim=-1)
+        entropy = torch.where(total > 0, entropy / total.clamp(min=1e-30) + total.clamp(min=1e-30).log(), 0.0)
+    on = weights @ torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)[:, None]  # (..., row, 2)
+    return RowSums(
+        _at(logs, keys.own, FLOOR),
+        entropy,
+        _at(weights, keys.first[:, None].expand_as(keys.own), 0.0),
+        _at(weights, keys.previous, 0.0),
+        on[..., 0],
+        on[..., 1],
+        keys.visible.to(weights.dtype),
+    )
+
+
+def _at(values: Tensor, key: Tensor, missing: float) -> Tensor:
+    """(..., batch, head, row): the entry of one key (batch, row) in each row; ``missing`` where the key is -1."""
+    index = key.clamp(min=0)[:, None, :, None].expand(*values.shape[:-1], 1)
+    return torch.where((key >= 0)[:, None], values.gather(-1, index)[..., 0], missing)

@@ -5,7 +5,17 @@ of it is a `Pass`, which reads the context of the pass from the arguments, recei
 `AttentionCall`, applies the interventions, runs the instruments, and finally checks that every layer was seen exactly once.
 
 z comes from a fused kernel, and all requested reductions come from one streamed computation. Where an instrument requests the
-row of a decode step, z is taken from that row instead (`kernels.rows`).
+row of a decode step, z is taken from that row instead: on a GPU from the kernel that sums it (`kernels.decode`), which differs
+from SDPA by rounding, on other devices from the row itself in float32 and float64 (`kernels.rows`).
+
+What a decode step costs in Python counts: a small batch waits for it, not for the GPU. So nothing in it reads a tensor back,
+its masks are taken as they are (one query sees what its row of the mask says), and where nothing but `row_sums` is requested a
+layer is one launch.
+
+transformers compiles `generate` on a static cache into CUDA graphs. Under observation it does not: a graph would replay the
+launches of one step without its Python, the contexts, positions and interventions of the step included. `observe` therefore
+disables the compilation inside `generate`, and the decoder's forward is excluded from any other `torch.compile`. Static caches
+work, without their graphs.
 """
 
 from __future__ import annotations
@@ -17,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -25,12 +36,12 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.contract import ReductionRequest, Reductions
-from headwise.kernels.dispatch import reduce
+from headwise.kernels.dispatch import decode, reduce
 from headwise.kernels.rows import WIDE, row_logs, row_output
 from headwise.model.gate import gate_of
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import CURRENT, installed
-from headwise.seam.mask import forward_context, parse_mask
+from headwise.seam.mask import forward_context, parse_mask, parse_row
 from headwise.seam.outputs import attention_output
 from headwise.seam.structure import (
     Structure,
@@ -67,14 +78,20 @@ class Pass:
             raise SeamError("nested observations were given different valid tokens; give valid to one of them")
         valid = given[0] if given else None
         context = forward_context(0, arguments, valid)
-        all_real = valid is None and arguments.get("attention_mask") is None  # known without waiting for a GPU
-        self.valid = None if all_real or bool(context.valid.all()) else context.valid
+        self.all_real = valid is None and arguments.get("attention_mask") is None  # known without waiting for a GPU
+        self.context = context
         self.observers = [(one, replace(context, index=one.passes)) for one in observations]
         self.seen: Counter[int] = Counter()
         self.intervenes = any(one.interventions for one in observations)
         self.side_stream = SideStream(all(one.stream_safe for one, _ in self._instruments()))
         self.masks: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
         self.request = ReductionRequest()
+        self.needs_layers = True  # whether anything needs to see a layer whose row a kernel has summed
+
+    @cached_property
+    def valid(self) -> Tensor | None:
+        """The real tokens; None: all are."""
+        return None if self.all_real or bool(self.context.valid.all()) else self.context.valid
 
     def run(self, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the decoder's own forward."""
@@ -82,6 +99,8 @@ class Pass:
         for instrument, context in self._instruments():
             instrument.on_forward_start(context)
             self.request = self.request | instrument.requested(context)
+        only_sums = all(instrument.only_row_sums for instrument, _ in self._instruments())
+        self.needs_layers = self.intervenes or self.request.streams or not only_sums
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
@@ -121,17 +140,21 @@ class Pass:
             k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]  # an empty static cache is longer than its content
         parsed = self._parsed(mask, q.shape[2], k.shape[2], q.device)
         attention = Attention(q, k, scale, parsed, options.get("softcap"), options.get("s_aux"), gate=gate_of(module))
-        logs = None
-        if self.request.row_logs:
+        row = Reductions()
+        z = self._summed_row(layer, attention, v, row) if self.request.row_sums is not None else None
+        if z is not None and not self.needs_layers:
+            self.seen[layer] += 1
+            return z
+        if z is None and self.request.row:
             with torch.no_grad():
-                logs = row_logs(attention)
-        if logs is not None and q.dtype in WIDE and not torch.is_grad_enabled():
-            z = row_output(logs, v)
-        else:
+                row.row_logs = row_logs(attention)
+            if q.dtype in WIDE and not torch.is_grad_enabled():
+                z = row_output(row.row_logs, v)
+        if z is None:
             z, lse = attention_output(module, q, k, v, mask, scale, options)
             attention = replace(attention, lse=lse)
         self.seen[layer] += 1
-        call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z, Reductions(row_logs=logs))
+        call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z, row)
         if q.device.type in ASYNC_DEVICES and not self.intervenes:
             self.side_stream.submit(call, self._observe)
             return z
@@ -143,6 +166,16 @@ class Pass:
         self._run_instruments(call)
         return call.z
 
+    def _summed_row(self, layer: int, attention: Attention, v: Tensor, row: Reductions) -> Tensor | None:
+        """The z of a decode step from the kernel that sums its row, too; None where that kernel cannot be used."""
+        marks = self.request.row_sums
+        if marks is None or self.request.row_logs or torch.is_grad_enabled():
+            return None
+        z = decode(attention, v, marks, layer)
+        if z is not None:
+            row.row_sums = marks.on(z.device)[1][layer, :, : attention.q.shape[1]]
+        return z
+
     def _observe(self, call: AttentionCall) -> None:
         self._reduce(call)
         self._run_instruments(call)
@@ -150,7 +183,7 @@ class Pass:
     def _reduce(self, call: AttentionCall) -> None:
         if self.request:
             with torch.no_grad():
-                call.reductions = reduce(call.attention, self.request, call.reductions.row_logs)
+                call.reductions = reduce(call.attention, self.request, call.reductions)
 
     def _run_instruments(self, call: AttentionCall) -> None:
         with torch.no_grad():
@@ -165,10 +198,16 @@ class Pass:
         """The parsed mask; parsed once for all layers of a pass that share it."""
         key = (id(mask), queries, keys, device)
         if key not in self.masks:
-            valid = None if self.valid is None else self.valid.to(device)
-            parsed = parse_mask(mask, queries, keys, device)
-            refuse_unlike_padding(self.structure, valid, parsed.query_valid)
-            self.masks[key] = (mask, parsed.with_valid_queries(valid))  # holds the mask, so that its id stays unique
+            row = None if self.request.streams else parse_row(mask, queries, keys, device)
+            if row is not None:
+                valid = None if self.all_real else self.context.valid.to(device)
+                parsed = row.with_valid_queries(valid)
+            else:
+                valid = None if self.valid is None else self.valid.to(device)
+                parsed = parse_mask(mask, queries, keys, device)
+                refuse_unlike_padding(self.structure, valid, parsed.query_valid)
+                parsed = parsed.with_valid_queries(valid)
+            self.masks[key] = (mask, parsed)  # holds the mask, so that its id stays unique
         return self.masks[key][1]
 
 

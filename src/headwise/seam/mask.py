@@ -45,6 +45,17 @@ def parse_mask(mask: Tensor | None, queries: int, keys: int, device: torch.devic
     return AttentionMask(queries, keys, offset, device, explicit=mask).with_valid_queries(real)
 
 
+def parse_row(mask: Tensor | None, queries: int, keys: int, device: torch.device) -> AttentionMask | None:
+    """The mask of a single query, taken as it is and without reading it; None where `parse_mask` has to read it.
+
+    The query of a decode step is the last token, so its row can show it nothing later.
+    """
+    if queries != 1 or (mask is not None and (mask.dtype != torch.bool or mask.shape[1] != 1)):
+        return None
+    explicit = None if mask is None else mask[..., :keys]
+    return AttentionMask(queries, keys, keys - queries, device, explicit=explicit)
+
+
 def _boolean(mask: Tensor) -> Tensor:
     if mask.dtype == torch.bool:
         return mask
