@@ -7,22 +7,28 @@ measuring and by the reading half. In reading order:
 - ``intervals``: Student's t, Satterthwaite, Wilson; ``correlation``: Pearson with a bootstrap interval, Spearman;
 - ``multiple_testing``: Benjamini-Hochberg, combined p-values; ``rank_tests``: Mann-Whitney and Wilcoxon, all heads at once;
 - ``stratified``: the same within strata, such as topics (van Elteren); ``power``: what difference could have been seen;
+- ``conformal``: thresholds with a guarantee; ``reliability``: do probabilities mean what they say; ``drift``: are new answers
+  still like those of the calibration;
 - ``permutation``: shuffled labels; ``blas``: one thread for small matrices.
 """
 
 from headwise.stats.auroc import Auroc, AurocDifference, auroc, auroc_by_fold, auroc_rows, delong_test
+from headwise.stats.conformal import Threshold, false_alarm_threshold, risk_threshold
 from headwise.stats.correlation import Correlation, correlation, correlation_table, rank_vectors, spearman
+from headwise.stats.drift import Drift, Shift, drift_test
 from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
 from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
 from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
+from headwise.stats.reliability import Reliability, reliability
 from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
-    "Auroc", "AurocDifference", "Correlation", "ShuffleTest", "auroc", "auroc_by_fold", "auroc_rows",
-    "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test",
-    "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc", "minimum_detectable_gain",
-    "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "shuffle_test",
-    "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
+    "Auroc", "AurocDifference", "Correlation", "Drift", "Reliability", "Shift", "ShuffleTest", "Threshold", "auroc",
+    "auroc_by_fold", "auroc_rows", "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation",
+    "correlation_table", "delong_test", "drift_test", "false_alarm_threshold", "mann_whitney_maps", "mean_interval",
+    "minimum_detectable_auroc", "minimum_detectable_gain", "minimum_detectable_share", "paired_changes",
+    "permutation_null", "rank_p", "rank_vectors", "reliability", "risk_threshold", "shuffle_test", "spearman",
+    "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

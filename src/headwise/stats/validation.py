@@ -35,15 +35,7 @@ def as_labels(labels: Any, *, rows: int | None = None, min_per_class: int = MIN_
     >>> as_labels([0, 1, 1], min_per_class=1)
     array([False,  True,  True])
     """
-    found = np.asarray(labels)
-    if found.ndim != 1:
-        raise DataError(f"Labels must be one per answer, but have the shape {found.shape}; give a list of true/false.")
-    if rows is not None and len(found) != rows:
-        raise DataError(f"There are {rows} answers but {len(found)} labels; give one label per answer.")
-    if found.dtype != bool:
-        if found.dtype.kind not in "iuf" or not np.isin(found, (0, 1)).all():
-            raise DataError("Labels must be true (wrong) or false (right); leave out refused and unlabelled answers.")
-        found = found.astype(bool)
+    found = as_flags(labels, rows=rows)
     wrong, right = int(found.sum()), int((~found).sum())
     if min(wrong, right) == 0:
         which = "right" if wrong == 0 else "wrong"
@@ -56,6 +48,24 @@ def as_labels(labels: Any, *, rows: int | None = None, min_per_class: int = MIN_
             f"There are {wrong} wrong and {right} right answers, and at least {min_per_class} of each are needed; use "
             "more questions, or ones of another difficulty."
         )
+    return found
+
+
+def as_flags(labels: Any, *, rows: int | None = None) -> Labels:
+    """The same, but the answers may all be of one class.
+
+    >>> as_flags([0, 0])
+    array([False, False])
+    """
+    found = np.asarray(labels)
+    if found.ndim != 1:
+        raise DataError(f"Labels must be one per answer, but have the shape {found.shape}; give a list of true/false.")
+    if rows is not None and len(found) != rows:
+        raise DataError(f"There are {rows} answers but {len(found)} labels; give one label per answer.")
+    if found.dtype != bool:
+        if found.dtype.kind not in "iuf" or not np.isin(found, (0, 1)).all():
+            raise DataError("Labels must be true (wrong) or false (right); leave out refused and unlabelled answers.")
+        found = found.astype(bool)
     return found
 
 
