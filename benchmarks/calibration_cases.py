@@ -9,7 +9,9 @@ from calibration import Case
 
 MAPS, FEW, DETECTORS = "Maps of heads", "Maps against few shuffles", "Detectors"
 MEANS, BETWEEN = "Means, shares and correlations", "Studies and atlases against each other"
+THRESHOLDS, ABOVE = "Thresholds, probabilities and logs", "a new correct answer is above it"
 SOME_Q, OUTSIDE, SMALL_P = "some q < 0.05", "the interval misses the true value", "p < 0.05"
+TOO_RISKY = "the true risk is larger"
 
 CASES = (
     Case(MAPS, "mann_whitney_maps", "90 heads, hardly alike, 120 answers", SOME_Q,
@@ -112,6 +114,34 @@ CASES = (
     Case(BETWEEN, "change_error, from intervals", "means of two samples of 40", SOME_Q,
          partial(draws._change, kind=draws.intervals), 100, 2000,
          limit=0.08, why="a normal test with intervals of 40 values"),
+    Case(THRESHOLDS, "false_alarm_threshold", "5 % false alarms, 99 correct answers", ABOVE,
+         partial(draws.false_alarm, size=99), 2000, 20000),
+    Case(THRESHOLDS, "false_alarm_threshold", "5 % false alarms, 150 correct answers, many scores equal", ABOVE,
+         partial(draws.false_alarm, size=150, digits=1), 2000, 20000),
+    Case(THRESHOLDS, "risk_threshold", "risk 20 %, 1,000 answers, AUROC .75, 40 % wrong", TOO_RISKY,
+         partial(draws.risky, size=1000, risk=0.2, base=0.4, area=0.75), 300, 4000),
+    Case(THRESHOLDS, "risk_threshold", "risk 5 %, 300 answers, AUROC .95, 30 % wrong", TOO_RISKY,
+         partial(draws.risky, size=300, risk=0.05, base=0.3, area=0.95), 300, 4000),
+    Case(THRESHOLDS, "risk_threshold", "risk 20 %, 400 answers, 20.5 % wrong at any score", TOO_RISKY,
+         partial(draws.risky, size=400, risk=0.2, base=0.205, area=0.5), 300, 4000),
+    Case(THRESHOLDS, "risk_threshold", "risk 16.5 %, 400 answers, five different scores", TOO_RISKY,
+         draws.risky_levels, 300, 4000),
+    Case(THRESHOLDS, "reliability", "200 answers, probabilities that are right", SMALL_P,
+         partial(draws.reliable, size=200, what="p"), 100, 2000),
+    Case(THRESHOLDS, "reliability, with groups", "100 questions with five similar answers each", SMALL_P,
+         partial(draws.reliable_groups, grouped=True), 100, 2000),
+    Case(THRESHOLDS, "reliability, ECE", "200 answers, probabilities that are right", OUTSIDE,
+         partial(draws.reliable, size=200, what="ece"), 100, 2000),
+    Case(THRESHOLDS, "reliability, ECE", "500 answers, too confident, ECE .15", OUTSIDE,
+         partial(draws.reliable, size=500, what="ece", slope=0.4), 100, 2000),
+    Case(THRESHOLDS, "reliability, Brier's score", "200 answers, too confident", OUTSIDE,
+         partial(draws.reliable, size=200, what="brier", slope=0.4), 100, 2000),
+    Case(THRESHOLDS, "drift_test", "200 answers against 200, four quantities", SOME_Q,
+         partial(draws.undrifted, before=200, after=200), 300, 4000),
+    Case(THRESHOLDS, "drift_test", "500 answers against 1,500, four quantities, ten windows", SOME_Q,
+         partial(draws.undrifted, before=500, after=1500), 100, 2000),
+    Case(THRESHOLDS, "drift_test, difference of shares", "share .1, 100 answers against 300", OUTSIDE,
+         draws.share_shift, 500, 10000, limit=0.06, why="counts are whole, so the coverage varies around 95 %"),
     Case(FEW, "pooled null, superseded", "20 shuffles, 270 heads", SOME_Q,
          partial(draws.superseded_pool, shuffles=20), 60, 1000, broken=True),
     Case(FEW, "pooled null, superseded", "40 shuffles, 270 heads", SOME_Q,
@@ -124,4 +154,8 @@ CASES = (
          partial(draws.transferred, refits=0), 150, 600, broken=True),
     Case(MAPS, "permutation_test, not within layers", "four maps that rise with depth", SOME_Q,
          partial(draws.agreement, depth=True, within=False), 40, 400, broken=True),
+    Case(THRESHOLDS, "reliability, without groups", "100 questions with five similar answers each", SMALL_P,
+         partial(draws.reliable_groups, grouped=False), 60, 600, broken=True),
+    Case(THRESHOLDS, "drift_test of answers that repeat", "40 questions asked five times each, against 40 others", SOME_Q,
+         draws.repeated, 100, 1000, broken=True),
 )  # fmt: skip

@@ -31,6 +31,8 @@ from headwise.stats import (
     combine_ranks,
     correlation,
     delong_test,
+    drift_test,
+    false_alarm_threshold,
     mann_whitney_maps,
     mean_interval,
     minimum_detectable_auroc,
@@ -38,6 +40,8 @@ from headwise.stats import (
     permutation_null,
     rank_p,
     rank_vectors,
+    reliability,
+    risk_threshold,
     shuffle_test,
     sum_of_means_half_width,
     t_half_width,
@@ -404,3 +408,79 @@ def intervals(random: Generator) -> tuple[xr.Dataset, Column]:
     half = t_half_width(values)
     mean = values.mean(axis=0)
     return xr.Dataset(), Column("spectral.x", "spectral", "X", mean, low=mean - half, high=mean + half)
+
+
+# ---- thresholds, probabilities and logs -----------------------------------------------------------------------------
+
+
+def false_alarm(random: Generator, size: int, digits: int = 9) -> float:
+    """The share of new correct answers above the threshold of 5 %."""
+    scores = random.normal(size=(2, 1000)).round(digits)
+    return float((scores[1] > false_alarm_threshold(scores[0, :size], 0.05).value).mean())
+
+
+def risky(random: Generator, size: int, risk: float, base: float, area: float) -> float:
+    """Whether more of the answers let through are wrong than promised."""
+    apart = norm.ppf(area) * np.sqrt(2)
+    wrong = random.random(size) < base
+    value = risk_threshold(random.normal(size=size) + apart * wrong, wrong, risk).value
+    if value == -np.inf:
+        return 0.0
+    let_wrong, let_right = base * norm.cdf(value - apart), (1 - base) * norm.cdf(value)
+    return float(let_wrong / (let_wrong + let_right) > risk)
+
+
+def risky_levels(random: Generator) -> float:
+    """The same where the third of five scores lies just above the risk."""
+    share, wrong_at = np.array([0.3, 0.25, 0.2, 0.15, 0.1]), np.array([0.1, 0.18, 0.25, 0.4, 0.6])
+    level = random.choice(5, 400, p=share)
+    value = risk_threshold(level, random.random(400) < wrong_at[level], 0.165).value
+    through = np.arange(5) <= value
+    return float(through.any() and (share * wrong_at)[through].sum() / share[through].sum() > 0.165)
+
+
+def reliable(random: Generator, size: int, what: str, slope: float = 1.0) -> float:
+    """Probabilities p of answers that are wrong with a probability of 1/2 + slope (p - 1/2); ECE is |1 - slope| / 4."""
+    p = random.random(size)
+    made = reliability(p, random.random(size) < 0.5 + slope * (p - 0.5), draws=400, seed=int(random.integers(2**31)))
+    if what == "p":
+        return found(made.p)
+    if what == "ece":
+        return missed(abs(1 - slope) / 4, made.ece_low, made.ece_high)
+    brier = 0.25 - (2 * slope - 1) / 12  # the mean of q (1 - q) + (p - q)² with q = 1/2 + slope (p - 1/2)
+    return missed(brier, made.brier_low, made.brier_high)
+
+
+def reliable_groups(random: Generator, grouped: bool) -> float:
+    """Right probabilities, but the answers to a question are mostly wrong together."""
+    question = np.repeat(np.arange(100), 5)
+    p = random.random(100)[question]
+    luck = np.where(random.random(500) < 0.7, random.random(100)[question], random.random(500))
+    made = reliability(p, luck < p, groups=question if grouped else None, draws=400, seed=int(random.integers(2**31)))
+    return found(made.p)
+
+
+def logged(random: Generator, size: int) -> dict[str, Floats]:
+    """Four quantities of a log, some of which go together."""
+    score = random.normal(size=size)
+    length = random.poisson(30, size) + np.round(5 * score)
+    return {"score": score, "alarm": score > 1.3, "unusual": random.random(size) < 0.03, "length": length}
+
+
+def undrifted(random: Generator, before: int, after: int) -> float:
+    """Whether any quantity or window drifts where nothing does."""
+    new = logged(random, after)
+    return float(drift_test(logged(random, before), new, follow="score", shares=("alarm", "unusual")).drifted)
+
+
+def repeated(random: Generator) -> float:
+    """The same where questions are asked again."""
+    before, after = ({"score": np.repeat(random.normal(size=40), 5) + 0.2 * random.normal(size=200)} for _ in range(2))
+    return float(drift_test(before, after, follow="score").drifted)
+
+
+def share_shift(random: Generator) -> float:
+    """Newcombe's interval of no difference."""
+    before, after = ({"score": random.normal(size=n), "alarm": random.random(n) < 0.1} for n in (100, 300))
+    shift = drift_test(before, after, follow="score", shares=("alarm",)).shifts[1]
+    return missed(0.0, shift.low, shift.high)
