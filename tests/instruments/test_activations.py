@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from families import FAMILIES, padded, texts, tiny
+from families import FAMILIES, HYBRID, SCALED, padded, texts, tiny
+from transformers import DynamicCache, StaticCache
 from watchers import Call
 
 from headwise.core.errors import DataError, SeamError
@@ -129,3 +130,50 @@ def test_half_precision_is_the_rounded_value_and_larger_ones_are_scaled():
     assert read().dtype == torch.float32
     np.testing.assert_allclose(read()[0], large[0], rtol=5e-4)
     np.testing.assert_array_equal(read()[1], large[1].half().float())
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *HYBRID, *SCALED])
+def test_each_token_of_a_generation(family):
+    """One pass per emitted token: its hidden state is that of the whole sequence, also in a padded batch."""
+    model, batch, new = tiny(family), padded(ROWS, "left"), 5
+    names = ("residual",) if family == "qwen3_next" else ("residual", "attention_out")  # it gates its heads' outputs
+    sites = Activations(names)
+    with torch.no_grad(), observe(model, sites):
+        ids = model.generate(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=new,
+            min_new_tokens=new, do_sample=False,
+        )  # fmt: skip
+    found = sites.result().activation.values.reshape(new, 2, len(names), -1, 48)  # pass, example, site, layer, width
+    mask = torch.nn.functional.pad(batch["attention_mask"], (0, new - 1), value=1)
+    rows = [ids[i, :-1][mask[i].bool()] for i in range(2)]
+    whole = Activations(names, torch.tensor([[len(row) - 1 + i for i in range(new)] for row in ROWS]))
+    with torch.no_grad(), observe(model, whole):
+        model(**padded(rows))
+    expected = whole.result().activation.transpose("token", "example", "site", "layer", "width").values
+    scale = float(np.nanstd(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * scale)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text"])
+def test_decode_steps_after_padding_on_the_right_and_a_prompt_in_parts(family, kind):
+    """ "last" is the last real token of each pass; a part that is all padding has none."""
+    model, batch, step = tiny(family), padded(ROWS, "right"), torch.tensor([[9], [17]])
+    held = (
+        DynamicCache(config=model.config) if kind == "dynamic" else StaticCache(config=model.config, max_cache_len=20)
+    )
+    mask = torch.nn.functional.pad(batch["attention_mask"], (0, 1), value=1)
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    ids = torch.cat([batch["input_ids"], step], dim=1)
+    parts, whole = Activations(), Activations(positions=torch.tensor([[7, 11, 12], [7, -1, 12]]))
+    with torch.no_grad():
+        with observe(model, parts):
+            for part in (slice(0, 8), slice(8, 12), slice(12, 13)):
+                inputs = {"input_ids": ids[:, part], "position_ids": places[:, part]}
+                model(**inputs, attention_mask=mask[:, : part.stop], past_key_values=held)
+        with observe(model, whole):
+            model(input_ids=ids, attention_mask=mask, position_ids=places)
+    found = parts.result().activation.values.reshape(3, 2, -1, 48)  # pass, example, layer, width
+    expected = whole.result().activation.isel(site=0).transpose("token", "example", "layer", "width").values
+    assert np.isnan(found[1, 1]).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * float(np.nanstd(expected)))

@@ -11,6 +11,9 @@ Modules are found by property: the output projection by tracing z (`seam.project
 with matrices that does not contain the attention. Families without exactly one such child (OPT) have no `mlp_*` sites.
 Layers without attention heads are NaN in `attention_out`.
 
+While a text is generated every pass adds its examples once more: with ``"last"`` (the default) pass p of a batch of n holds at
+p n to p n + n - 1 the hidden states that emitted each example's next token, and they are those of the whole sequence.
+
 Cost: nothing beyond the pass; only the chosen tokens are stored.
 """
 

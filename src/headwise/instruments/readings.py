@@ -71,8 +71,9 @@ class HeadReadings(Instrument):
         """Discard the remains of a failed pass."""
         if self.whole_sequences and context.cached:
             raise SeamError(
-                f"{type(self).__name__} needs complete sequences, but this pass has a KV cache of {context.cached} tokens; "
-                "run prompt and answer together in one forward pass (use_cache=False)"
+                f"{type(self).__name__} needs complete sequences, but this pass has a KV cache of {context.cached} tokens, "
+                "whose rows of attention are gone; run prompt and answer together in one forward pass (use_cache=False), or "
+                "read the text while it is generated with RunningSpectrum or RunningAnswerRows"
             )
         self._layers.clear()
 

@@ -58,7 +58,7 @@ _SHARE = 8  # ... and by an eighth of the tokens so far
 class RunningSpectrum(Instrument):
     """`Spectrum` of everything that was read so far: eigenvalues and mean log-diagonal, after any pass of a generation.
 
-    A pass without tokens in the KV cache starts anew; every pass on top of them continues. Also ``tokens``, how many each
+    A pass without tokens in the KV cache starts a new text; every pass on top of them continues. Also ``tokens``, how many each
     example has.
 
     Args:
@@ -82,7 +82,7 @@ class RunningSpectrum(Instrument):
         self.active: Tensor | None = None  # (batch,) bool: examples whose tokens still count; None: all
         self._real = torch.zeros(0, 0, dtype=torch.bool)  # (batch, token): tokens that count
         self._tallies: list[_Tally] = []
-        self._held: dict[int, _Rows] = {}
+        self._held: dict[int, _NewRows] = {}
         self._cache: weakref.ref[Any] | None = None  # of the running pass
         self._keys: weakref.ref[Tensor] | None = None  # a tensor that the last pass left in the cache
 
@@ -122,10 +122,10 @@ class RunningSpectrum(Instrument):
         gated = call.attention.gate is not None
         if mask.queries == 1:
             assert found.row_logs is not None
-            self._held[call.layer] = _Rows(mask, found.row_logs[:, :, 0], None, gated)
+            self._held[call.layer] = _NewRows(mask, found.row_logs[:, :, 0], None, gated)
         else:
             assert found.column_sums is not None and found.log_diagonal is not None
-            self._held[call.layer] = _Rows(mask, found.column_sums, found.log_diagonal, gated)
+            self._held[call.layer] = _NewRows(mask, found.column_sums, found.log_diagonal, gated)
 
     def on_forward_end(self, context: ForwardContext) -> None:
         """Add the rows of this pass: of layers with one mask together."""
@@ -241,7 +241,7 @@ class RunningSpectrum(Instrument):
             )
 
 
-class _Rows(NamedTuple):
+class _NewRows(NamedTuple):
     """The new rows of one layer."""
 
     mask: AttentionMask
@@ -274,7 +274,7 @@ class _Tally:
         lines = lines.to(self.sums.device)
         return _Tally(self.layers, self.sums[:, lines], self.logs[:, lines], self.queries[lines])
 
-    def add(self, rows: list[_Rows], context: ForwardContext, active: Tensor | None) -> None:
+    def add(self, rows: list[_NewRows], context: ForwardContext, active: Tensor | None) -> None:
         """Add the rows of one pass; `rows` in the order of the layers."""
         mask, cached = rows[0].mask, context.cached
         total, gone = cached + mask.queries, _gone(mask, context)

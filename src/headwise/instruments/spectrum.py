@@ -36,8 +36,8 @@ do not attend to themselves. A row whose gates are all closed counts as 0 in loo
 later tokens, NaN for the last token.
 
 Cost: one streamed pass, about 1.1x a plain forward pass at 1,024 tokens on a CPU. Requires complete sequences: a pass on
-top of a KV cache is refused, because its column sums would miss the earlier rows. Examples with fewer than k tokens are
-padded with NaN.
+top of a KV cache is refused, because its column sums would miss the earlier rows (`RunningSpectrum` carries them from the
+prompt on). Examples with fewer than k tokens are padded with NaN.
 """
 
 from __future__ import annotations
