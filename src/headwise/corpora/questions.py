@@ -215,7 +215,7 @@ def parse_question_line(line: str, number: int, where: str) -> Question:
     answer = row.get("response", row.get("answer"))
     if isinstance(answer, list):
         raise DataError(f'{where} has a list where one response is expected; give a text as "response"')
-    return Question(cell_text(row.get("id")) or str(number), text, (), response=_response(answer))
+    return Question(cell_text(row.get("id")) or str(number), text, (), response=given_response(answer))
 
 
 def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -245,7 +245,7 @@ def _question(path: Path, number: int, given: Mapping[str, Any], one_means: str 
         return None
     several: list[Cells] = [row.get("answers"), row.get("answer"), row.get("gold"), row.get("golds")]
     answers = next((_answers(value) for value in several if not _empty(value)), ())
-    response, label = _response(row.get("response")), _label(row, where, one_means)
+    response, label = given_response(row.get("response")), given_label(row, where, one_means)
     if not answers and label is None:
         raise DataError(
             f"{where} has no right answer and no label, so its response cannot be judged; fill one of the two"
@@ -266,7 +266,8 @@ def _question(path: Path, number: int, given: Mapping[str, Any], one_means: str 
     )
 
 
-def _response(value: Cell) -> str | None:
+def given_response(value: Cell) -> str | None:
+    """A cell as a response: None where there is none."""
     return None if value is None or value != value else str(value).strip()
 
 
@@ -283,7 +284,8 @@ def _answers(value: Cells) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in map(cell_text, several) if text))
 
 
-def _label(row: QuestionRow, where: str, one_means: str | None) -> str | None:
+def given_label(row: QuestionRow, where: str, one_means: str | None) -> str | None:
+    """What a row says of its response: correct, wrong, refused, or None."""
     for column, true_is_correct in BOOLEAN_LABELS.items():
         given = row.get(column)
         if not _empty(given):

@@ -25,6 +25,7 @@ from headwise.core.memory import in_bytes, room_for
 from headwise.core.parsing import convert, parse
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow")
+GZIP = b"\x1f\x8b"  # how such a file begins
 BLOCK = 16 * 2**20  # bytes that are unpacked at a time
 CELL_BYTES = 64  # of a cell as a Python object, at least
 Cell = str | int | float | bool | None
@@ -50,7 +51,7 @@ def read_rows(path: Path) -> list[Row]:
         if path.suffix in (".parquet", ".arrow"):
             return _arrow(path)
         if path.name.endswith((".jsonl", ".jsonl.gz", ".json", ".json.gz")):
-            return _json(path)
+            return json_rows(read_text(path), path)
     raise DataError(f"{path} has the suffix {path.suffix!r}; rows are read from {', '.join(SUFFIXES)}")
 
 
@@ -74,8 +75,14 @@ def typed_row(row: object, kind: type[T] | Any, where: str) -> T:
     return found
 
 
-def _json(path: Path) -> list[Row]:
-    text = (_unpacked(path) if path.suffix == ".gz" else path.read_bytes()).decode("utf-8-sig")
+def read_text(path: Path) -> str:
+    """The text of a file, or of the file in a .gz; refused before it takes more than there is memory."""
+    content = path.read_bytes()
+    return (_unpacked(path) if content.startswith(GZIP) else content).decode("utf-8-sig")
+
+
+def json_rows(text: str, path: Path) -> list[Row]:
+    """The rows of a text: one JSON object per line, or a JSON list of them; `path` names it in messages."""
     if text.lstrip().startswith("["):  # one list instead of lines
         lines = [(1, text)]
     else:
