@@ -1,11 +1,12 @@
 """Under `generate`: greedy, with a cache, a left-padded batch. A decode step is a pass."""
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from families import FAMILIES, HYBRID, SCALED, build, padded, texts, tiny
-from transformers import StaticCache
+from transformers import CompileConfig, StaticCache
 from watchers import Recorder
 
 from headwise.core.errors import SeamError
@@ -50,6 +51,32 @@ def test_generation_is_observed_and_not_changed(family):
         for layer, z in zs.items():
             expected = whole.zs[0][layer][:, 12 + step - 1]
             torch.testing.assert_close(z[:, -1], expected, rtol=1e-3, atol=1e-3 * float(expected.std()))
+
+
+def test_generation_on_a_static_cache_is_not_compiled():
+    """transformers would compile its steps on a GPU: graphs, which run no Python of ours."""
+    model, recorder = build("llama"), Recorder()
+    compiling = CompileConfig(backend="eager", mode=None)
+    compiling._compile_all_devices = True
+    options = {"cache_implementation": "static", "compile_config": compiling}
+    with torch.no_grad(), observe(model, recorder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ids = generate(model, **options)
+    assert len(recorder.contexts) == NEW
+    assert not hasattr(model, "_compiled_call")
+    assert model.generation_config.disable_compile is None
+    assert torch.equal(ids, generate(model))
+
+
+def test_a_compiled_model_is_observed():
+    """Its decoder runs as it is under observation."""
+    model, recorder = build("llama"), Recorder()
+    compiled = torch.compile(model, backend="eager")
+    with torch.no_grad():
+        plain = compiled(**prompt()).logits
+        with observe(model, recorder):
+            torch.testing.assert_close(compiled(**prompt()).logits, plain)
+    assert len(recorder.contexts) == 1
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text"])

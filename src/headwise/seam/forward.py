@@ -222,6 +222,7 @@ class PatchedForward:
         functools.update_wrapper(self, self.own)
         self.names = tuple(inspect.signature(self.own).parameters)
 
+    @torch.compiler.disable
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.observations:
             return self.own(*args, **kwargs)
@@ -233,6 +234,7 @@ class PatchedForward:
         with ExitStack() as stack:
             decoder, before = self.structure.decoder, vars(self.structure.decoder).get("forward")
             stack.enter_context(installed(self.structure.hf))
+            stack.enter_context(_uncompiled(self.structure.hf))
             decoder.forward = self
             stack.callback(self._restore, before)
             return stack.pop_all()
@@ -245,6 +247,20 @@ class PatchedForward:
             del decoder.forward
         else:
             decoder.forward = before
+
+
+@contextmanager
+def _uncompiled(hf: nn.Module) -> Iterator[None]:
+    """Let `generate` run the model as it is, where it would compile the steps on a static cache."""
+    config: Any = getattr(hf, "generation_config", None)
+    before = getattr(config, "disable_compile", None)
+    if config is not None:
+        config.disable_compile = True
+    try:
+        yield
+    finally:
+        if config is not None:
+            config.disable_compile = before
 
 
 _ACTIVE: dict[int, tuple[PatchedForward, ExitStack]] = {}  # id(decoder) -> the patch that is on it
