@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwise.core.errors import EngineError, ModelError, did_you_mean
+from headwise.core.errors import DataError, EngineError, ModelError, did_you_mean
 
 if TYPE_CHECKING:
     from headwise.engines import Engine
@@ -161,6 +162,24 @@ OneMeansOption = Annotated[
         rich_help_panel=INPUTS,
     ),
 ]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="RATE",
+        help="Raise an alarm above the score that this share of correct answers exceeds: 10%, or 0.1.",
+        show_default=False,
+    ),
+]
+RiskOption = Annotated[
+    str | None,
+    typer.Option(
+        "--risk",
+        metavar="RATE",
+        help="Raise an alarm above the score below which at most this share of answers is wrong: 20%, or 0.2.",
+        show_default=False,
+    ),
+]
 EngineOption = Annotated[
     str,
     typer.Option(
@@ -216,6 +235,26 @@ def at_most(limit: int | None) -> int | None:
     (500, None, 20)
     """
     return DEFAULT_LIMIT if limit is None else limit or None
+
+
+def parse_rate(option: str, text: str | None) -> float | None:
+    """A share between nothing and everything, typed as a percentage or as a fraction; None stays None.
+
+    >>> parse_rate("--at", "10%"), parse_rate("--at", "0.1"), parse_rate("--at", "2.5 %")
+    (0.1, 0.1, 0.025)
+    """
+    if text is None:
+        return None
+    number = text.strip().removesuffix("%").strip()
+    percent = text.strip().endswith("%")
+    try:
+        rate = float(number) / (100 if percent else 1)
+    except ValueError:
+        rate = math.nan
+    if 0 < rate < 1:
+        return rate
+    meant = f"did you mean {number}%?" if not percent and 1 < rate < 100 else "write 10% or 0.1, for example."
+    raise DataError(f"{option} takes a rate between 0 and 1 (0% and 100%), not {text!r}; {meant}")
 
 
 def split(names: str | None) -> list[str] | None:

@@ -152,8 +152,12 @@ def read_evaluation_log(path: str | Path, *, verdict: str | None = None, one_mea
         )
     require_unique_ids([one.question for one in answers], "samples")
     if kind == "rows":
+        if verdict is not None:
+            raise DataError(f"{path} holds rows, whose only verdict is their label; omit --verdict (verdict=)")
         label = "label" if any(one.question.label for one in answers) else ""
         return EvaluationLog(kind, tuple(answers), label, (label,) if label else (), left_out=left_out)
+    if one_means is not None:
+        raise DataError(f"{path} is a log of {kind}, which says what is right; omit --one-means (one_means=)")
     chosen, usable = _verdict(answers, verdict, path)
     labelled = [replace(one, question=replace(one.question, label=_label(one.values.get(chosen)))) for one in answers]
     return EvaluationLog(kind, tuple(labelled), chosen, usable, model, left_out)
