@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.seam import HeadWeights, Instrument, Intervention, check, observe, run
     from headwise.studies import AnswerScorer, StudyOptions, StudySpec, build, detect, plan
     from headwise.training import sparsify
+    from headwise.watching import Watch, watch
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __getattr__, __dir__ = lazy_exports(
         ".seam": "HeadWeights Instrument Intervention check observe run",
         ".studies": "AnswerScorer StudyOptions StudySpec build detect plan",
         ".training": "sparsify",
+        ".watching": "Watch watch",
     },
     deprecated={  # names of version 0.1, for one release
         "Mean": "MeanAblation", "Resample": "ResampleAblation", "Scale": "ScaleHeads", "Sites": "Activations",
@@ -56,6 +58,6 @@ __getattr__, __dir__ = lazy_exports(
 __all__ = [
     "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadWeights", "HeadwiseError", "Instrument", "Intervention",
     "MeanAblation", "Model", "ModelCard", "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum",
-    "Steer", "StudyOptions", "StudySpec", "build", "check", "compare", "detect", "load", "observe", "plan", "run", "sparsify",
-    "studies",
+    "Steer", "StudyOptions", "StudySpec", "Watch", "build", "check", "compare", "detect", "load", "observe", "plan", "run",
+    "sparsify", "studies", "watch",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, PREFIX, TOKEN
 from headwise.core.errors import DataError, SeamError
@@ -142,7 +143,7 @@ class AnswerRows(HeadReadings):
         own = rows[SELF_LOG].exp().masked_fill(~self._exists.to(device)[:, None], torch.nan)
         width = (0, self.width - own.shape[-1])
         found = {name: means[index] for index, name in enumerate(ROW_STATISTICS)}
-        return {**found, "row_self": torch.nn.functional.pad(own, width, value=torch.nan)}
+        return {**found, "row_self": pad(own, width, value=torch.nan)}
 
     def _slices(self, call: AttentionCall) -> Iterator[slice]:
         rows, cells = self._keys.own.shape[1], call.batch * call.heads * call.attention.k.shape[2]
@@ -215,6 +216,27 @@ class RunningAnswerRows(Instrument):
             self.rows, self._sums, self.last = self.rows[lines], self._sums[:, :, lines], self.last[:, :, lines]
         if self.active is not None:
             self.active = self.active[lines]
+
+    def join(self, other: RunningAnswerRows) -> None:
+        """Add the examples of another batch, as the KV cache does, the shorter one padded on the left; between two passes."""
+        both = (self, other)
+        self._real, other._real = ([torch.cat(one._real, dim=1)] for one in both)
+        total = max(one._tokens for one in both)
+        pads = [total - one._tokens for one in both]
+        real = [pad(one._real[0], (before, 0)) for one, before in zip(both, pads, strict=True)]
+        self._real = [torch.cat(real)]
+        places = [
+            torch.where(one._places >= 0, one._places + before, one._places)
+            for one, before in zip(both, pads, strict=True)
+        ]
+        self._tokens, self._places = total, torch.cat(places)
+        self._prompt_tokens = torch.cat([one._prompt_tokens for one in both])
+        self._answer_tokens = torch.cat([one._answer_tokens for one in both])
+        if any(one.rows is None or one._sums is None or one.last is None for one in both):
+            raise SeamError("only answers of which a row has been read can join each other")
+        self.rows = torch.cat([one.rows for one in both if one.rows is not None])
+        self._sums = torch.cat([one._sums for one in both if one._sums is not None], dim=2)
+        self.last = torch.cat([one.last for one in both if one.last is not None], dim=2)
 
     def requested(self, context: ForwardContext) -> ReductionRequest:
         """The row of a decode step."""

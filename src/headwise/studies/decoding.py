@@ -38,12 +38,16 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import repeat
 from math import nan
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+from transformers.cache_utils import DynamicLayer
 
 from headwise.core.errors import StudyError
 from headwise.model import Model
@@ -88,6 +92,22 @@ class _DecoderState:
         self.cache.batch_select_indices(lines)
         self.mask, self.position = self.mask[lines], self.position[lines]
 
+    def join(self, other: _DecoderState) -> None:
+        """Add the lines of another state, the shorter ones padded on the left."""
+        width = max(self.mask.shape[1], other.mask.shape[1])
+        for own, new in zip(self.cache.layers, other.cache.layers, strict=True):
+            own.keys, own.values = (
+                torch.cat([_left_padded_cache(one, width) for one in pair])
+                for pair in ((own.keys, new.keys), (own.values, new.values))
+            )
+        self.mask = torch.cat([pad(one, (width - one.shape[1], 0)) for one in (self.mask, other.mask)])
+        self.position = torch.cat([self.position, other.position])
+
+
+def _left_padded_cache(values: Tensor, width: int) -> Tensor:
+    """Keys or values (batch, kv_head, token, width) with zeros before them, which the mask hides."""
+    return pad(values, (0, 0, width - values.shape[2], 0))
+
 
 class DecodedTokens(NamedTuple):
     """The next token of every row that has not ended."""
@@ -117,24 +137,46 @@ class Decoding:
         self._choose, self._scored, self._on_select = choose, scored, on_select
         self.rows = list(range(len(logits)))  # the row of each line of the batch, ended ones included
         self._running = set(self.rows)
+        self._rows = len(self.rows)  # so far
+        self._joining: list[tuple[int, Ids, Callable[[int], AbstractContextManager[None]]]] = []
 
     def end(self, row: int) -> None:
         """This row has no further token."""
         self._running.discard(row)
 
+    @property
+    def running(self) -> bool:
+        """Whether a row of the batch goes on."""
+        return any(row in self._running for row in self.rows)
+
+    def join(self, prompt: Ids, around: Callable[[int], AbstractContextManager[None]]) -> None:
+        """Another prompt joins as the next row, after the step that runs; it is read inside ``around(lines so far)``."""
+        self._joining.append((self._rows, prompt, around))
+        self._running.add(self._rows)
+        self._rows += 1
+
     def __iter__(self) -> Iterator[DecodedTokens]:
-        while self._running:
+        while self.running:
             last = self._logits[:, -1].float()
             chosen = self._choose(last, self.rows)
-            if self._scored:
-                scores = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist()
-            else:
-                scores = [nan] * len(self.rows)
-            every = zip(self.rows, chosen.tolist(), scores, strict=True)
+            scores = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist() if self._scored else repeat(nan)
+            every = zip(self.rows, chosen.tolist(), scores, strict=False)
             yield DecodedTokens(*map(list, zip(*(one for one in every if one[0] in self._running), strict=True)))
-            if not self._running:
+            if not self.running:
                 return
             self._logits = self._decoder._step(self._leave(chosen), self._state)
+            self._join()
+
+    def _join(self) -> None:
+        """Read the prompts that join."""
+        for row, prompt, around in self._joining:
+            with around(len(self.rows)):
+                logits, state = self._decoder._read([prompt], keep=1, longest=len(prompt))
+            assert isinstance(self._state, _DecoderState)
+            self._state.join(state)
+            self._logits = torch.cat([self._logits, logits])
+            self.rows.append(row)
+        self._joining.clear()
 
     def _leave(self, chosen: Tensor) -> Tensor:
         """The chosen tokens of the lines that remain, once enough have ended."""
@@ -195,6 +237,7 @@ class PrefixCachedDecoder:
         self._caches, self._selectable = cache is not None, _is_selectable(cache)
         positioned = "position_ids" in accepted and all(layer.kind in ("full", "window") for layer in layers)
         self._pads = positioned and self._selectable
+        self._plain = all(type(layer) is DynamicLayer for layer in getattr(cache, "layers", ()))
         self._window = min((layer.window for layer in layers if layer.window), default=None)
         self._batch, self._batch_tokens = batch, batch_tokens
         self._share_prompts = share_prompts and self._selectable
@@ -362,6 +405,11 @@ class PrefixCachedDecoder:
     def pads(self) -> bool:
         """Whether prompts of different length can be in one batch."""
         return self._pads
+
+    @property
+    def joins(self) -> bool:
+        """Whether a prompt can join a batch that is being continued: every layer's cache holds all of its keys."""
+        return self._pads and self._window is None and self._plain
 
     def _decode(
         self, logits: Tensor, state: _DecoderState | Branches, limit: int, ends: Any, choose: Any, scored: bool = True

@@ -32,6 +32,7 @@ BUILT_IN = (
     "sparsity",
     "answers",
     "spectral",
+    "streaming",
     "probing",
     "samples",
     "transfer",
