@@ -2,8 +2,9 @@
 
 In reading order: ``columns`` (what each study says of a head as a number), ``neighbours``, ``head_facts`` and
 ``report_builder`` (everything known of one head), ``permutation`` and ``study_agreement`` (do studies agree?),
-``comparison`` (what changed between two atlases?). Pure functions from an atlas to dataclasses, figures and descriptions,
-without torch. Names are loaded when first used: a report on one head does not load the comparison of atlases.
+``comparison`` (what changed between two atlases?), ``drift_log`` and ``drift`` (has a log of scored answers drifted?). Pure
+functions from an atlas, or a log, to dataclasses, figures and descriptions, without torch. Names are loaded when first used: a
+report on one head does not load the comparison of atlases.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.analysis.comparison import Comparison, compare
     from headwise.analysis.comparison_panels import comparison_figure
     from headwise.analysis.comparison_words import describe_comparison
+    from headwise.analysis.drift import DriftReport, describe_drift, drift_report
+    from headwise.analysis.drift_log import AnswerLog, read_log, reference_of
     from headwise.analysis.head_facts import HeadReport
     from headwise.analysis.head_text import describe_head
     from headwise.analysis.neighbours import Neighbour, Neighbourhood
@@ -35,6 +38,8 @@ __getattr__, __dir__ = lazy_exports(
         ".comparison": "Comparison compare",
         ".comparison_panels": "comparison_figure",
         ".comparison_words": "describe_comparison",
+        ".drift": "DriftReport describe_drift drift_report",
+        ".drift_log": "AnswerLog read_log reference_of",
         ".head_facts": "HeadReport",
         ".head_text": "describe_head",
         ".neighbours": "Neighbour Neighbourhood",
@@ -43,7 +48,9 @@ __getattr__, __dir__ = lazy_exports(
 )
 
 __all__ = [
-    "AGREEMENT", "Agreement", "Column", "Columns", "Comparison", "HeadReport", "HeadReports", "Neighbour", "Neighbourhood",
-    "agreement", "agreement_figure", "columns_of", "compare", "comparison_figure", "default_columns", "describe_agreement",
-    "describe_comparison", "describe_head", "head_report", "head_reports", "percentiles", "with_percentiles",
+    "AGREEMENT", "Agreement", "AnswerLog", "Column", "Columns", "Comparison", "DriftReport", "HeadReport",
+    "HeadReports", "Neighbour", "Neighbourhood", "agreement", "agreement_figure", "columns_of", "compare",
+    "comparison_figure", "default_columns", "describe_agreement", "describe_comparison", "describe_drift",
+    "describe_head", "drift_report", "head_report", "head_reports", "percentiles", "read_log", "reference_of",
+    "with_percentiles",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from headwise.cli.build import build
 from headwise.cli.check import check
 from headwise.cli.compare import compare
 from headwise.cli.detect import detect
+from headwise.cli.drift import drift
 from headwise.cli.export import export
 from headwise.cli.heads import head, heads
 from headwise.cli.plan import plan, studies
@@ -56,7 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VERBS = (
-    build, plan, check, studies, show, describe, heads, head, compare, report, serve, answers, detect, sparsify, export,
+    build, plan, check, studies, show, describe, heads, head, compare, report, serve, answers, detect, drift, sparsify, export,
 )  # fmt: skip
 for verb in VERBS:
     name_values(verb)

@@ -30,6 +30,7 @@ VERB_SYNONYMS = {
     "head": ("dossier",),
     "answers": ("questions", "labels"),
     "detect": ("score", "predict", "judge"),
+    "drift": ("monitor", "shift"),
     "sparsify": ("train", "prune", "finetune"),
     "compare": ("diff", "against"),
     "report": ("html", "page"),
