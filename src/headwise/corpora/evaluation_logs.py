@@ -425,7 +425,10 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> byt
     packed = copy.copy(info)  # read as if it were not packed
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
     packed.CRC = None  # type: ignore[assignment]  # zipfile then has nothing to compare
-    content = bytes(numcodecs.Zstd().decode(archive.read(packed), out=bytearray(info.file_size)))
+    try:
+        content = bytes(numcodecs.Zstd().decode(archive.read(packed), out=bytearray(info.file_size)))
+    except (RuntimeError, ValueError) as error:  # no Zstandard, or more than declared
+        raise zipfile.BadZipFile(f"{info.filename}: {error}") from error
     if zlib.crc32(content) != info.CRC:
         raise zipfile.BadZipFile(f"the checksum of {info.filename} is wrong")
     return content
