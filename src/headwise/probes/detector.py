@@ -102,13 +102,16 @@ class Detector(BinaryClassifier):
     ) -> None:
         self.ks, self.components, self.folds, self.seed, self.min_per_class = ks, components, folds, seed, min_per_class
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None, about: Mapping[str, Any] | None = None) -> Detector:
+    def fit(
+        self, X: Any, y: Any, *, groups: Any = None, calibrate_on: Any = None, about: Mapping[str, Any] | None = None
+    ) -> Detector:
         """Fit on one feature set, or on several by name.
 
         Args:
             X: (example, ...), or several of them by name.
             y: (example,), True for wrong answers; or any two classes, of which the second is detected.
             groups: (example,), examples that belong together and stay in one fold.
+            calibrate_on: (example,) bool, those whose out-of-fold scores the probability is fitted on; None: all.
             about: what it was fitted on, to be saved with it.
 
         Returns:
@@ -139,7 +142,8 @@ class Detector(BinaryClassifier):
                 name: replace(block, weights=block.weights * factor)
                 for (name, block), factor in zip(blocks.items(), share, strict=True)
             }
-        self.blocks_, self.intercept_, self.calibration_ = blocks, intercept, fit_platt(score, wrong)
+        chosen = slice(None) if calibrate_on is None else np.asarray(calibrate_on, dtype=bool)
+        self.blocks_, self.intercept_, self.calibration_ = blocks, intercept, fit_platt(score[chosen], wrong[chosen])
         counts = {"n_wrong": int(wrong.sum()), "n_right": int((~wrong).sum()), "folds": self.folds, "seed": self.seed}
         ranges = {name: [float(part.min()), float(part.max())] for name, part in _totals(self._terms(given)).items()}
         self.about_ = {**counts, **(about or {}), SEEN: ranges}

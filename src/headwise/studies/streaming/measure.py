@@ -18,7 +18,8 @@ AUROCs are out of fold: in every fold one detector is fitted on beginnings of th
 beginnings of the fold's own. AUROCs within strata come from folds that divide no stratum. The answers of a fold have one
 detector, so its scores can be compared.
 
-The detector that is stored is fitted on two answers in three. The third gives, without any choice made on it, the reliability
+The probability of a beginning is that of the same text as a whole answer. The detector that is stored is fitted on two answers
+in three. The third gives, without any choice made on it, the reliability
 of its probabilities and the scores from which thresholds are taken: `highest`, the largest score of an answer while it was
 written, after 1, 2, 4, ... tokens and at its end, which is when an alarm is checked (`stats.conformal`).
 
@@ -222,7 +223,9 @@ def fit_detector(
     shares = np.arange(len(SHARES))
     given = feature_sets(readings.isel({EXAMPLE: np.flatnonzero(chosen)}), shares)
     labels, groups = (np.repeat(each, len(shares)) for each in (wrong[chosen], np.arange(chosen.sum())))
-    return Detector(folds=options.folds, seed=options.seed).fit(given, labels, groups=groups, about=about)
+    whole = np.tile(shares == shares[-1], int(chosen.sum()))  # the probability is that of a whole answer
+    detector = Detector(folds=options.folds, seed=options.seed)
+    return detector.fit(given, labels, groups=groups, calibrate_on=whole, about=about)
 
 
 def fitted_scores(detector: Detector, readings: xr.Dataset) -> dict[str, Floats]:
@@ -370,7 +373,6 @@ def _calibrated(
     count, ends = len(names), ("brier", "brier_low", "brier_high", "ece", "ece_low", "ece_high", "ece_null")
     found: dict[str, NDArray[Any]] = {name: np.full((count, len(wrong)), np.nan) for name in ("highest", "probability")}
     found |= {name: np.full(count, np.nan) for name in ("slope", "offset", *ends)}
-    shares = slice(0, len(SHARES))
     for row, name in enumerate(names):
         if name not in beginnings or name in (LENGTH, HEADS):
             continue  # not known while the answer is written; a part of another score
@@ -378,7 +380,7 @@ def _calibrated(
         if name == FITTED:
             platt = fitted.calibration_
         else:
-            platt = fit_platt(score[~out, shares].ravel(), np.repeat(wrong[~out], len(SHARES)))
+            platt = fit_platt(score[~out, len(SHARES) - 1], wrong[~out])
         rows = out if name == FITTED else np.ones_like(out)
         found["highest"][row, rows] = score[rows, len(SHARES) - 1 :].max(axis=1)
         found["probability"][row, out] = platt(score[out, len(SHARES) - 1])
