@@ -49,6 +49,8 @@ MAY_IMPORT = {
     "analysis": {"atlas", "describe", "figures", "present", "specs", "study heads", "study words"},
     "web": {"atlas", "describe", "figures", "analysis", "present", "specs"},
     "exports": {"atlas", "figures", "present", "study figures"},
+    # answers, scored
+    "watching": {"atlas", "corpora", "engines", "instruments", "model", "probes", "seam", "specs", "studies"},
     # a loaded model, served
     "live": {
         "atlas",
@@ -61,8 +63,10 @@ MAY_IMPORT = {
         "seam",
         "specs",
         "studies",
+        "watching",
     },
-    "server": {"atlas", "figures", "analysis", "specs", "web"},
+    "server": {"atlas", "figures", "analysis", "specs", "watching", "web"},
+    "inspect_scorer": set(),  # loads `headwise.AnswerScorer` with the first answer
     "notebook": {"atlas", "figures", "instruments", "model", "seam", "study figures"},
     # the command line
     "cli": {
@@ -78,7 +82,7 @@ MAY_IMPORT = {
         "seam",
         "server",
     }
-    | {"specs", "studies", "training", "web"},
+    | {"specs", "studies", "training", "watching", "web"},
 }
 SPEC_MODULES = ("spec", "registry", "cost", "head_sets", "__init__")
 READING_HALF = (

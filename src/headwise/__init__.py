@@ -28,9 +28,9 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.interventions import MeanAblation, ResampleAblation, ScaleHeads, Steer
     from headwise.model import Model, ModelCard, load
     from headwise.seam import HeadWeights, Instrument, Intervention, check, observe, run
-    from headwise.studies import AnswerScorer, StudyOptions, StudySpec, build, detect, plan
+    from headwise.studies import StudyOptions, StudySpec, build, plan
     from headwise.training import sparsify
-    from headwise.watching import Watch, watch
+    from headwise.watching import AnswerScorer, Watch, detect, watch
 
 __version__ = "0.1.0"
 
@@ -46,9 +46,9 @@ __getattr__, __dir__ = lazy_exports(
         ".interventions": "MeanAblation ResampleAblation ScaleHeads Steer",
         ".model": "Model ModelCard load",
         ".seam": "HeadWeights Instrument Intervention check observe run",
-        ".studies": "AnswerScorer StudyOptions StudySpec build detect plan",
+        ".studies": "StudyOptions StudySpec build plan",
         ".training": "sparsify",
-        ".watching": "Watch watch",
+        ".watching": "AnswerScorer Watch detect watch",
     },
     deprecated={  # names of version 0.1, for one release
         "Mean": "MeanAblation", "Resample": "ResampleAblation", "Scale": "ScaleHeads", "Sites": "Activations",

@@ -10,7 +10,7 @@ from answered import rows, write
 
 import headwise.model
 import headwise.studies.runner
-import headwise.studies.spectral.scoring
+import headwise.watching.scoring
 from headwise.cli.preflight import refuse_ignored_options
 from headwise.core.errors import StudyError
 
@@ -22,7 +22,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def loaded(*given: object, **how: object) -> None:
         raise AssertionError("a model was loaded before the refusal")
 
-    for module in (headwise.model, headwise.studies.runner, headwise.studies.spectral.scoring):
+    for module in (headwise.model, headwise.studies.runner, headwise.watching.scoring):
         for name in ("load", "open_stored"):
             monkeypatch.setattr(module, name, loaded, raising=False)
 
@@ -143,7 +143,7 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
     [
         (
             "--studies profile,relations --questions ones.jsonl",
-            "--questions is for causal, answers, spectral, probing and samples, but this build measures only profile, "
+            "--questions is for causal, answers, spectral, streaming, probing and samples, but this build measures only profile, "
             "relations; add one of them to --studies, or omit --questions.",
         ),
         ("--studies profile --limit 20", "omit --limit"),

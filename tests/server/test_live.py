@@ -60,7 +60,7 @@ def test_an_answer_is_scored_with_all_heads(live, session, atlas):
     assert 0 <= scored["probability"] <= 1
     assert (len(scored["head_contributions"]), len(scored["head_contributions"][0])) == (3, 4)
     assert scored["figure"]["panels"][0]["type"] == "Heatmap"
-    from headwise.studies.spectral.scoring import AnswerScorer
+    from headwise.watching.scoring import AnswerScorer
 
     plain = AnswerScorer.open(atlas, session.model).score(asked["question"], asked["answer"])
     assert scored["probability"] == pytest.approx(plain.probability, rel=1e-5)

@@ -17,7 +17,7 @@ from headwise.core.errors import DataError
 
 if TYPE_CHECKING:
     from headwise.corpora.evaluation_logs import EvaluationLog
-    from headwise.studies.spectral.scoring import AnswerScorer, Score
+    from headwise.watching.scoring import AnswerScorer, Score
 
 
 def detect(
@@ -58,6 +58,15 @@ def detect(
         ),
     ] = None,
     one_means: OneMeansOption = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            "--score",
+            help='Which of the atlas\'s scores, such as "Heads + log-probability"; by default the one that its study streaming '
+            "chose.",
+            show_default=False,
+        ),
+    ] = None,
     at: AtOption = None,
     risk: RiskOption = None,
     model: Annotated[
@@ -84,8 +93,7 @@ def detect(
     if data != "-":
         refuse_missing_file("--data", data)
     refuse_missing_file("--log", log)
-    thresholds = {"at": parse_rate("--at", at), "risk": parse_rate("--risk", risk)}
-    given = {name: rate for name, rate in thresholds.items() if rate is not None}
+    rates = {"at": parse_rate("--at", at), "risk": parse_rate("--risk", risk)}
     from headwise.atlas import Atlas
 
     opened = Atlas.open(atlas)  # reports a missing atlas before anything heavier is loaded
@@ -103,16 +111,17 @@ def detect(
         items = [parse_question_line(line, number, f"line {number} of standard input") for number, line in lines]
     else:
         items = list(read_questions(str(data), one_means=one_means).items)
-    from headwise.studies.spectral.scoring import AnswerScorer
+    from headwise.watching.scoring import AnswerScorer
 
-    scorer = AnswerScorer.open(atlas, model, **given)
+    scorer = AnswerScorer.open(atlas, model, score=score, at=rates["at"], risk=rates["risk"])
+    echo(f"scored by {scorer.note}.", err=True)
     if read is not None:
-        _note_differences(read, scorer, opened.provenance("spectral").model["id"])
+        _note_differences(read, scorer, opened.provenance("answers").model["id"])
     scores = scorer.scores(items)
     labels: dict[str, Any] = {} if read is None else {one.question.id: one.question.label for one in read.answers}
-    for score in scores:
-        label = labels.get(score.id)
-        echo(json.dumps(score.to_dict() | ({"label": label} if label else {}), ensure_ascii=False))
+    for one in scores:
+        label = labels.get(one.id)
+        echo(json.dumps(one.to_dict() | ({"label": label} if label else {}), ensure_ascii=False))
     if read is not None:
         echo(_agreement(read, scores), err=True)
 
@@ -197,5 +206,9 @@ detect.examples = examples(  # type: ignore[attr-defined]
     ('headwise detect atlas --ask "What is the capital of Norway?"', "score the model's answer"),
     ('headwise detect atlas --ask "What is the capital of Norway?" --answer "Oslo."', "score a given answer"),
     "headwise detect atlas --data answers.jsonl > scores.jsonl",
+    (
+        'headwise detect atlas --ask "What is the capital of Norway?" --at 10%',
+        "an alarm for at most 10 % of correct answers",
+    ),
     ("headwise detect atlas --log samples_triviaqa.jsonl > scores.jsonl", "answers that lm-eval logged"),
 )

@@ -40,7 +40,7 @@ from headwise.live.response_schemas import AnswerScore, Continuation, RunResult,
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import text_of
 from headwise.studies.decoding import Ids
-from headwise.studies.spectral.scoring import AnswerScorer, Score
+from headwise.watching.scoring import AnswerScorer, Score
 
 __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result", "token_infos"]
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headwise.studies.samples.spec import SamplingOptions
     from headwise.studies.sparsity.spec import SparsityOptions
     from headwise.studies.spec import StudyOptions, StudySpec, option
-    from headwise.studies.spectral.scoring import AnswerScorer, Score, detect
     from headwise.studies.spectral.spec import SpectralOptions
+    from headwise.studies.streaming.spec import StreamingOptions
     from headwise.studies.transfer.spec import TransferOptions
 
 
@@ -60,15 +60,14 @@ __getattr__, __dir__ = lazy_exports(
         ".samples.spec": "SamplingOptions",
         ".sparsity.spec": "SparsityOptions",
         ".spec": "StudyOptions StudySpec option",
-        ".spectral.scoring": "AnswerScorer Score detect",
         ".spectral.spec": "SpectralOptions",
+        ".streaming.spec": "StreamingOptions",
         ".transfer.spec": "TransferOptions",
     },
     otherwise=_options,
 )
 
 __all__ = [
-    "AnswerScorer",
     "AnsweringOptions",
     "CausalOptions",
     "CircuitsOptions",
@@ -81,15 +80,14 @@ __all__ = [
     "RelationValidationOptions",
     "RelationsOptions",
     "SamplingOptions",
-    "Score",
     "SparsityOptions",
     "SpectralOptions",
+    "StreamingOptions",
     "StudyOptions",
     "StudyRun",
     "StudySpec",
     "TransferOptions",
     "build",
-    "detect",
     "option",
     "plan",
 ]  # fmt: skip

@@ -1,5 +1,4 @@
 """Studies `spectral` and `detection`: does a head's attention differ in wrong answers, and does that detect them?
 
-`measure` reads the attention, `finalize` tests every head, `detection` fits detectors on the same readings, `scoring` applies
-the detector of an atlas to new answers.
+`measure` reads the attention, `finalize` tests every head, `detection` fits detectors on the same readings.
 """

@@ -377,10 +377,7 @@ def _calibrated(
         if name not in beginnings or name in (LENGTH, HEADS):
             continue  # not known while the answer is written; a part of another score
         score = beginnings[name]
-        if name == FITTED:
-            platt = fitted.calibration_
-        else:
-            platt = fit_platt(score[~out, len(SHARES) - 1], wrong[~out])
+        platt = fitted.calibration_ if name == FITTED else fit_platt(score[~out, len(SHARES) - 1], wrong[~out])
         rows = out if name == FITTED else np.ones_like(out)
         found["highest"][row, rows] = score[rows, len(SHARES) - 1 :].max(axis=1)
         found["probability"][row, out] = platt(score[out, len(SHARES) - 1])
