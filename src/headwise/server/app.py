@@ -2,6 +2,7 @@
 
     app = create_app(["atlas"])                                              # pages only
     app = create_app(["atlas"], open_session=lambda: LiveSession(load()))    # with a model, loaded in the background
+    app = create_app(["atlas"], api=ApiSettings("name", open_model))         # with OpenAI's API for it (`openai_routes`)
 
 Everything a URL can choose is a key of a dict made at start (atlases, files) or a path that `web.content` knows. Requests are
 handled in threads, so none waits for another; the model has its own thread (`model_host`).
@@ -40,9 +41,11 @@ from headwise.atlas.head_table import harmless_csv
 from headwise.core.dims import parse_head
 from headwise.core.errors import HeadwiseError, translate_content_errors
 from headwise.figures import to_payload
+from headwise.server.api_metrics import CountedRequests
 from headwise.server.guard import LOOPBACK, Guard
 from headwise.server.live_routes import live_routes
 from headwise.server.model_host import JobQueue, LiveModel, ModelHost
+from headwise.server.openai_routes import API_NAMES, Api, ApiSettings
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 from headwise.server.responses import (
     NotFoundError,
@@ -150,23 +153,32 @@ def _has_head(atlas: ServedAtlas, name: str) -> bool:
 
 def create_app(
     atlases: Iterable[str | Path], *, open_session: Callable[[], LiveModel] | None = None,
-    hosts: tuple[str, ...] = LOOPBACK, queue: JobQueue | None = None,
-) -> Guard:  # fmt: skip
+    hosts: tuple[str, ...] = LOOPBACK, queue: JobQueue | None = None, api: ApiSettings | None = None,
+) -> Guard | CountedRequests:  # fmt: skip
     """The application for some atlases; ``hosts`` are the names under which it may be reached."""
-    registry, queue = AtlasRegistry(atlases), queue or JobQueue()
+    registry = AtlasRegistry(atlases, reserved=API_NAMES if api is not None else ())
+    queue = queue or JobQueue()
     host = ModelHost(open_session, list(registry.atlases.values()), queue)
+    served_api = None if api is None else Api(api, queue)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         queue.close()
+        if served_api is not None:
+            served_api.batching.close()
 
     app = FastAPI(title="Headwise", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     register_error_handlers(app, registry)
+    if served_api is not None:
+        served_api.add_to(app)
     app.include_router(live_routes(registry, host))
     _data_routes(app, registry)
     _page_routes(app, registry, live=open_session is not None)
-    return Guard(app, hosts=hosts)
+    if served_api is None:
+        return Guard(app, hosts=hosts)
+    guarded = Guard(app, hosts=hosts, max_body=served_api.settings.limits.body_bytes)
+    return CountedRequests(guarded, served_api.metrics)
 
 
 def _data_routes(app: FastAPI, registry: AtlasRegistry) -> None:

@@ -4,7 +4,7 @@
 |-----------------------------------------------------------------------|------|
 | a path with ``..``, ``\\``, an encoded slash or a NUL                | 404  |
 | a Host header that is not one of the server's names                   | 403  |
-| a Host, Origin, Content-Type or Content-Length header sent twice      | 400  |
+| a Host, Origin, Content-Type, Content-Length or Authorization header sent twice | 400 |
 | a POST from another origin                                            | 403  |
 | a POST whose content type is not JSON                                 | 415  |
 | a body over the limit, by Content-Length or while it is streamed      | 413  |
@@ -24,9 +24,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from headwise.server.openai_errors import API_PREFIX, error_content
+
 MAX_BODY_BYTES = 256 * 1024
 BODY_SECONDS = 15.0  # until the whole body must have arrived
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SINGLE_HEADERS = (b"host", b"origin", b"content-length", b"content-type", b"authorization")
+MODEL_NAMES = f"{API_PREFIX}models/"
 FORBIDDEN_BYTES = re.compile(rb"%2f|%5c|%00|\\", re.IGNORECASE)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -65,7 +69,7 @@ class Guard:
         send = _with_headers(send)
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         names = [name.lower() for name, _ in scope["headers"]]
-        doubled = any(names.count(name) > 1 for name in (b"host", b"origin", b"content-length", b"content-type"))
+        doubled = any(names.count(name) > 1 for name in SINGLE_HEADERS)
         refused = (400, "a header was sent twice") if doubled else self._refused(scope, headers)
         if refused is None and scope["method"] not in ("GET", "HEAD"):
             body = await self._body(headers, receive)
@@ -74,7 +78,7 @@ class Guard:
             else:
                 refused = body
         if refused is not None:
-            await _refuse(send, *refused)
+            await _refuse(send, scope["path"], *refused)
             return
         await self.app(scope, receive, send)
 
@@ -114,6 +118,8 @@ def _site(origin: str) -> str | None:
 
 def _is_forbidden_path(raw: bytes, path: str) -> bool:
     """Whether a path could resolve to another one."""
+    if path.startswith(MODEL_NAMES):  # a hub id has a slash; the name is compared, and resolves to nothing
+        raw = re.sub(b"%2f", b"/", raw, flags=re.IGNORECASE)
     steps = path.split("/")
     return (
         bool(FORBIDDEN_BYTES.search(raw))
@@ -170,8 +176,8 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-async def _refuse(send: Send, status: int, text: str) -> None:
-    body = json.dumps({"error": text}).encode()
+async def _refuse(send: Send, path: str, status: int, text: str) -> None:
+    body = json.dumps(error_content(text, status, path=path)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -45,6 +45,10 @@ log = logging.getLogger("headwise.server")
 class QueueFullError(HeadwiseError):
     """The job queue is full (docs/errors/explorer.md)."""
 
+    def __init__(self, text: str, retry_after: int = 5):
+        super().__init__(text)
+        self.retry_after = retry_after  # seconds
+
 
 class ModelNotReadyError(HeadwiseError):
     """No model is loaded, or not yet (docs/errors/explorer.md)."""
@@ -101,7 +105,7 @@ class ModelJob:
         except (Cancelled, HeadwiseError) as error:
             self.status = JobStatus("failed", error=str(error))
         except Exception as error:
-            self.status = JobStatus("failed", error=_unexpected_message(error))
+            self.status = JobStatus("failed", error=unexpected_message(error))
         finally:
             self.finished.set()
 
@@ -118,12 +122,20 @@ class JobQueue:
         self._worker = threading.Thread(target=self._work, name="headwise-model", daemon=True)
         self._worker.start()
 
-    def submit(self, work: Callable[[CancelToken], Any], *, seconds: float | None = None) -> ModelJob:
-        """Append a job."""
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that have not begun."""
+        with self._changed:
+            return sum(not job.cancel.cancelled for job in self._waiting)
+
+    def submit(
+        self, work: Callable[[CancelToken], Any], *, seconds: float | None = None, always: bool = False
+    ) -> ModelJob:
+        """Append a job; `always`: also to a full queue (loading a model, or a batch of requests with a queue of its own)."""
         job = ModelJob(work, self.seconds if seconds is None else seconds)
         with self._changed:
             self._waiting = deque(other for other in self._waiting if not other.cancel.cancelled)
-            if self._closed or len(self._waiting) >= self.max_waiting:
+            if self._closed or (len(self._waiting) >= self.max_waiting and not always):
                 raise QueueFullError(
                     f"the model is busy, and {self.max_waiting} others are waiting; try again in a moment"
                 )
@@ -198,7 +210,7 @@ class ModelHost:
         self.session = session
 
 
-def _unexpected_message(error: Exception) -> str:
+def unexpected_message(error: Exception) -> str:
     """A message for an unexpected error; the traceback goes to the log."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return OUT_OF_MEMORY

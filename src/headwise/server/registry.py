@@ -54,8 +54,9 @@ class ServedAtlas:
 class AtlasRegistry:
     """Served atlases by name."""
 
-    def __init__(self, paths: Iterable[str | Path]):
+    def __init__(self, paths: Iterable[str | Path], *, reserved: Iterable[str] = ()):
         self.atlases: dict[str, ServedAtlas] = {}
+        self._reserved = {*RESERVED_NAMES, *reserved}
         for path in paths:
             remote = is_url(path) or str(path).startswith("hf:/")
             atlas = Atlas.open(path if remote else Path(path).resolve())
@@ -82,7 +83,7 @@ class AtlasRegistry:
     def _unique_name(self, folder: str) -> str:
         """A name that no other atlas has, of characters that need no escape in a URL."""
         name = re.sub(r"[^\w.-]+", "-", folder).strip(".-") or ALIAS
-        taken = {*self.atlases, *RESERVED_NAMES}
+        taken = {*self.atlases, *self._reserved}
         return next(free for free in (name, *(f"{name}-{n}" for n in range(2, 1000))) if free not in taken)
 
 

@@ -3,12 +3,13 @@
 | error                                | status |
 |--------------------------------------|--------|
 | no such address                      | 404    |
-| the request is invalid               | 422    |
-| the job queue is full                | 503, with Retry-After |
+| the request is invalid               | 422; of the API 400 |
+| the job queue is full                | 503, of the API 429; with Retry-After |
 | no model is loaded, or not yet       | 503    |
 | an unexpected error                  | 500; the traceback goes to the server's log only |
 
-A 404 is a small HTML page for a browser (Accept: text/html) and JSON for programs.
+A 404 is a small HTML page for a browser (Accept: text/html) and JSON for programs. Errors of the API have a form of their own
+(`openai_errors`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from starlette.exceptions import HTTPException
 
 from headwise.core.errors import HeadwiseError
 from headwise.server.model_host import ModelNotReadyError, QueueFullError
+from headwise.server.openai_errors import API_PREFIX, ApiError, error_content
 from headwise.server.registry import AtlasRegistry, ServedAtlas
 
 
@@ -72,37 +74,52 @@ def register_error_handlers(app: FastAPI, registry: AtlasRegistry) -> None:
 
     @app.exception_handler(HeadwiseError)
     async def expected(request: Request, error: HeadwiseError) -> Response:
-        text = str(error)
+        text, api = str(error), request.url.path.startswith(API_PREFIX)
         for atlas in registry.atlases.values():
             text = atlas.redact(text)
+        if isinstance(error, ApiError):
+            return _error(request, text, error.status, param=error.param, code=error.code)
         if isinstance(error, NotFoundError):
             return _not_found(request, text)
-        if isinstance(error, QueueFullError | ModelNotReadyError):
-            return JSONResponse({"error": text}, 503, headers={"retry-after": "5"})
-        return JSONResponse({"error": text}, 422)
+        if isinstance(error, QueueFullError):
+            return _error(request, text, 429 if api else 503, retry_after=error.retry_after)
+        if isinstance(error, ModelNotReadyError):
+            return _error(request, text, 503, retry_after=5)
+        return _error(request, text, 400 if api else 422)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]  # of a query; bodies are read by `live_routes`
         where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-        return JSONResponse({"error": f"{where[:60]}: {first['msg'][:1].lower()}{first['msg'][1:]}"}, 422)
+        return _error(request, f"{where[:60]}: {first['msg'][:1].lower()}{first['msg'][1:]}", 422)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
             return _not_found(request, "there is nothing at this address")
         text = {405: "this address does not accept this method"}
-        return JSONResponse({"error": text.get(error.status_code, str(error.detail))}, error.status_code)
+        return _error(request, text.get(error.status_code, str(error.detail)), error.status_code)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": "something went wrong; see the server's log"}, 500)
+        return _error(request, "something went wrong; see the server's log", 500)
+
+
+def _error(
+    request: Request, text: str, status: int, *, param: str | None = None, code: str | None = None,
+    retry_after: int | None = None,
+) -> Response:  # fmt: skip
+    content = error_content(text, status, path=request.url.path, param=param, code=code)
+    headers = {} if retry_after is None else {"retry-after": str(retry_after)}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(content, status, headers=headers)
 
 
 def _not_found(request: Request, text: str) -> Response:
     wants_html = "text/html" in request.headers.get("accept", "")
-    if not wants_html or request.url.path.startswith(("/api/", "/assets/")):
-        return JSONResponse({"error": text}, 404)
+    if not wants_html or request.url.path.startswith(("/api/", "/assets/", API_PREFIX)):
+        return _error(request, text, 404)
     sentence = f"{text[:1].upper()}{text[1:].split(';')[0]}."
     link = '<a href="/">List of served atlases.</a>'
     return plain_page("Not found", f"<p>{html.escape(sentence)} {link}</p>", status=404)
