@@ -14,8 +14,8 @@ from headwise.core.errors import HeadwiseError
 
 DOCS = Path(__file__).parents[2] / "docs"
 ERRORS = DOCS / "errors"
-# need Triton, Ray or a notebook, and define no error
-WITHOUT = ("headwise.kernels.", "headwise.engines.ray", "headwise.notebook.")
+# need Triton, Ray, a notebook or Inspect, and define no error
+WITHOUT = ("headwise.kernels.", "headwise.engines.ray", "headwise.notebook.", "headwise.inspect_scorer")
 
 
 def classes() -> list[type[HeadwiseError]]:
