@@ -15,7 +15,7 @@ from transformers.cache_utils import QuantizedLayer
 from watchers import Call, float64_softmax
 
 from headwise.core.errors import DataError, SeamError
-from headwise.instruments import RunningSpectrum, Spectrum
+from headwise.instruments import RunningAnswerRows, RunningSpectrum, Spectrum
 from headwise.model.gate import put_gate
 from headwise.seam import observe
 from headwise.seam.outputs import eager_weights
@@ -210,6 +210,25 @@ def test_a_sparse_model():
     ids = generate(model, running)
     rows = [ids[example, 12 - length : -1] for example, length in enumerate(LENGTHS)]
     assert_same(running, whole(model, padded(rows)))
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "gpt_oss"])
+def test_together_with_answer_rows_each_reads_what_it_reads_alone(family):
+    """Both take the row of a decode step, in one form or the other."""
+    model, alone, rows, both = (
+        tiny(family),
+        RunningSpectrum(K),
+        RunningAnswerRows(),
+        (RunningSpectrum(K), RunningAnswerRows()),
+    )
+    generate(model, alone)
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, **prompt()}
+    with torch.no_grad():
+        for instruments in ((rows,), both):
+            with observe(model, *instruments):
+                model.generate(**options)
+    assert_same(both[0], alone.result())
+    torch.testing.assert_close(both[1].means, rows.means, rtol=1e-4, atol=1e-4)
 
 
 class Rounding(QuantizedLayer):

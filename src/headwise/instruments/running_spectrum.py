@@ -25,9 +25,11 @@ example:
 | another number of examples                         | some left the batch: say which, with `RunningSpectrum.select`      |
 | keys missing in a layer without a window           | which keys were evicted (H2O, sink caches) cannot be seen from here |
 
-Cost: in a decode step an exponential and an addition per key besides the row, with all layers together; memory: 2 float32
-numbers per head and token (a KV cache in half precision has 4 x width per *key-value* head and token). The eigenvalues are
-sorted only when they are read.
+Cost: in a decode step an exponential and an addition per key besides the row, with all layers together. The default model at
+512 tokens takes 1.06 to 1.08 times a plain step on two CPU cores (0.03 to 0.04 for any observation, 0.02 for the row, 0.02
+here), and a prompt what it takes for `Spectrum`. Memory: 2 float32 numbers per head and token, and an eighth more in reserve (a KV
+cache in half precision takes 4 bytes x the width of a head per *key-value* head and token). The eigenvalues are sorted only
+when they are read.
 """
 
 from __future__ import annotations
