@@ -82,7 +82,7 @@ def known_scores(atlas: Atlas) -> dict[str, WatchedScore]:
     dataset = atlas[STUDY]
     default = str(dataset.attrs["default"])
     found = {}
-    for name in dataset[DETECTOR].values.astype(str):
+    for name in map(str, dataset[DETECTOR].values):
         row = dataset.sel({DETECTOR: name})
         if not np.isfinite(float(row["slope"])):
             continue  # its length, or what the question tells: not scores of a text that is being written
