@@ -16,7 +16,7 @@ from headwise.kernels import Attention
 
 HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 runs = pytest.mark.skipif(
     not HAS_TRITON or not (INTERPRETED or DEVICE.type == "cuda"), reason="run by the test of the interpreter"
 )

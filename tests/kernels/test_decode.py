@@ -90,7 +90,7 @@ def assert_right(attention: Attention, v: torch.Tensor, marks: RowMarks, layer: 
     marks.step(marks.places.to(DEVICE), marks.tokens)
     z = decode(moved, v.to(DEVICE), marks, layer)
     assert z is not None
-    sums = marks.on(DEVICE)[1].cpu()
+    sums = marks.on(z.device)[1].cpu()
     assert bool(sums[[one for one in range(3) if one != layer]].isnan().all())
     marks.step(marks.places.cpu(), marks.tokens)
     exact_z, exact = expected(attention, v, marks, torch.float64)

@@ -30,13 +30,13 @@ def launched(monkeypatch):
     """The layers whose row the kernel summed, in order."""
     layers: list[int] = []
 
-    def counted(attention: Any, v: Any, marks: Any, layer: int) -> Any:
-        z = host.decode(attention, v, marks, layer)
-        if z is not None:
-            layers.append(layer)
-        return z
+    def counted(self: Any, layer: int, *given: Any) -> Any:
+        layers.append(layer)
+        return call(self, layer, *given)
 
-    monkeypatch.setattr(forward, "decode", counted)
+    call = host.Launch.__call__
+    monkeypatch.setattr(host.Launch, "__call__", counted)
+    monkeypatch.setattr(forward, "decode_step", lambda marks, device: host.DecodeStep(marks))
     return layers
 
 
@@ -50,7 +50,7 @@ def generate(model: Any, *instruments: Any, static: bool = False) -> torch.Tenso
 
 def without_kernel(monkeypatch, model: Any, *instruments: Any, **kwargs: Any) -> torch.Tensor:
     with monkeypatch.context() as patch:
-        patch.setattr(forward, "decode", lambda *args: None)
+        patch.setattr(forward, "decode_step", lambda *args: None)
         return generate(model, *instruments, **kwargs)
 
 

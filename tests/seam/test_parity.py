@@ -27,7 +27,15 @@ def inputs(side: str) -> dict[str, torch.Tensor]:
 def test_check_passes_with_small_errors(family):
     report = check(tiny(family))
     assert report.passed, [c for c in report.checks if not c.passed]
-    assert [c.name for c in report.checks] == ["layers", "logits", "reductions", "heads", "causality", "padding"]
+    assert [c.name for c in report.checks] == [
+        "layers",
+        "logits",
+        "reductions",
+        "heads",
+        "causality",
+        "padding",
+        "decoding",
+    ]
     assert report.refused == {}
     for one in report.checks:
         assert one.error is None or one.error <= 2e-5, one

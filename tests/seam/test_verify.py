@@ -9,6 +9,7 @@ import torch
 from families import build, tiny
 
 from headwise.kernels import blocked
+from headwise.kernels.rows import row_logs, row_output
 from headwise.seam import Structure, check, forward, mask, outputs, projection, verify
 from headwise.seam.mask import parse_mask
 
@@ -32,6 +33,7 @@ def test_a_report_can_be_read_by_a_program():
         "heads",
         "causality",
         "padding",
+        "decoding",
     ]
     assert all(one["error"] < one["limit"] for one in found["checks"] if one["error"] is not None)
 
@@ -114,7 +116,25 @@ def test_every_reduction_is_checked():
     """A new reduction must be added to the check."""
     wanted = verify.everything(torch.zeros(2, 9, dtype=torch.long))
     asked = {name for name, field in wanted.__dataclass_fields__.items() if field.init}
-    assert all(getattr(wanted, name) for name in asked - {"count_above", "row_logs"})
+    of_a_step = {"row_logs", "row_sums"}  # checked by `decoding`
+    assert all(getattr(wanted, name) for name in asked - {"count_above"} - of_a_step)
+
+
+def test_a_wrong_row_of_a_decode_step_is_found(monkeypatch):
+    monkeypatch.setattr(forward, "row_logs", lambda *args: row_logs(*args) + EPS)
+    assert failed(tiny("llama")) == {"decoding"}
+
+
+def test_a_wrong_output_of_a_decode_step_is_found(monkeypatch):
+    monkeypatch.setattr(forward, "row_output", lambda logs, v: row_output(logs, v) * (1 + EPS))
+    assert failed(tiny("llama")) == {"decoding"}
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral", "gemma2", "gemma3_text", "gpt_oss", "jamba"])
+def test_steps_on_a_cache_pass_in_every_kind_of_family(family):
+    report = check(tiny(family))
+    assert report.passed, report
+    assert report.checks[-1].error is not None
 
 
 def test_logs_that_eager_cannot_hold_are_no_error():

@@ -8,16 +8,19 @@ kv head, soft-capped logits, learned sinks, any mask that is the same for all he
 content. Not supported: gates, float64, masks that differ between heads, gradients; `decode` then returns None, and the row is
 computed as in `rows`.
 
-A launch in Python costs as much as the kernel for short contexts. So a kernel that was compiled once is launched directly,
-without Triton's inspection of every argument; where an argument breaks what it was compiled for, through Triton as usual.
+Half of a step's time with few examples is Python. So layers with the same shapes, strides and mask share what a launch needs
+(`Launch`), and a kernel that was compiled once is launched directly, without Triton's inspection of every argument; where a
+tensor is not as aligned as those it was compiled for, through Triton as usual.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
 from headwise.kernels import triton_decode
@@ -30,9 +33,9 @@ MAX_WIDTH = 256  # of a head
 MAX_GROUP = 64  # query heads per kv head
 MAX_SPLITS = 64  # stretches of keys; the last program merges them
 LONGEST_SPLIT = 1024  # keys: from here on more programs balance better than they cost
-PROGRAMS_PER_PROCESSOR = 2
+PROGRAMS_PER_PROCESSOR = 1  # at least, where keys are many enough
 ALIGNED = 16  # bytes of a pointer and numbers of a stride: what the direct launch relies on
-WARPS, STAGES = 4, 3
+WARPS, STAGES = 4, 3  # with tiles of 64 keys, the fastest of a dozen settings on an H200
 
 _COMPILED: dict[tuple[Any, ...], Any] = {}  # kernels by all that they were compiled for
 
@@ -46,7 +49,50 @@ def decode(attention: Attention, v: Tensor, marks: RowMarks, layer: int) -> Tens
         marks: which keys mean what, and where the sums go.
         layer: whose sums they are.
     """
-    q, k = attention.q, attention.k
+    launch = prepare(attention, v, marks)
+    return None if launch is None else launch(layer, attention.q, attention.k, v, attention.sinks)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What layers with the same shapes, strides, mask and scale have in common in one step."""
+
+    device: torch.device
+    dtype: torch.dtype
+    shape: tuple[int, int, int, int]  # of z
+    grid: tuple[int, int, int]
+    arguments: tuple[Any, ...]  # of the kernel, after those that differ between layers
+    sums_of_a_layer: int  # numbers in them
+    written: list[int]  # layers, of the marks
+    key: tuple[Any, ...] | None  # of the compiled kernel; None: the strides are not aligned
+    direct: Callable[..., None] | None  # launches the compiled kernel, where there is one yet
+    stream: int
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
+        """The z of one layer."""
+        z = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        given = (q, k, v, z, sinks, layer * self.sums_of_a_layer)
+        unaligned = (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNED
+        if self.direct is not None and not unaligned:
+            self.direct(*given, *self.arguments, stream=self.stream)
+        else:
+            self._through_triton(given, keep=not unaligned)
+        self.written.append(layer)
+        return z
+
+    def _through_triton(self, given: tuple[Any, ...], *, keep: bool) -> None:
+        with torch.cuda.device(self.device if self.device.type == "cuda" else -1):
+            kernel = triton_decode.decode_kernel[self.grid]
+            compiled = kernel(*given, *self.arguments, num_warps=WARPS, num_stages=STAGES)
+        if keep and self.key is not None and compiled is not None:  # None: Triton's interpreter
+            _COMPILED[self.key] = compiled
+            if self.device.index == torch.cuda.current_device():
+                object.__setattr__(self, "direct", compiled[self.grid])
+
+
+def prepare(attention: Attention, v: Tensor, marks: RowMarks) -> Launch | None:
+    """The launch of a layer and of those like it; None where the kernel does not support it."""
+    q, k, sinks = attention.q, attention.k, attention.sinks
     batch, heads, queries, width = q.shape
     kv_heads, keys = k.shape[1:3]
     group, value_width = heads // kv_heads, v.shape[3]
@@ -60,43 +106,81 @@ def decode(attention: Attention, v: Tensor, marks: RowMarks, layer: int) -> Tens
         or group > MAX_GROUP
         or len(marks.places) != batch
         or (visible is not None and (visible.shape[1] != 1 or visible.stride(3) != 1))
+        or not q.stride(3) == k.stride(3) == v.stride(3) == 1
     ):
-        return None
-    q_b, q_h, _, q_d = q.stride()
-    k_b, k_h, k_t, k_d = k.stride()
-    v_b, v_h, v_t, v_d = v.stride()
-    if not q_d == k_d == v_d == 1:
         return None
     device = q.device
     places, sums = marks.on(device)
-    block = _block(width, value_width, q.dtype)
     high = min(keys, marks.tokens)
+    block = _block(width, value_width, q.dtype)
     splits, span = _split(device, batch * kv_heads, high, block)
-    value_block = max(16, triton.next_power_of_2(value_width))
+    heads_block, value_block = _power_of_two(group), max(16, _power_of_two(value_width))
     partial, arrived = _scratch(marks, device, batch * kv_heads, splits * group * (value_block + 8))
-    z = torch.empty(batch, 1, heads, value_width, dtype=q.dtype, device=device)
-    heads_block = triton.next_power_of_2(group)
-    visible_b = 0 if visible is None or len(visible) == 1 else visible.stride(0)
-    strides = (q_b, q_h, k_b, k_h, k_t, v_b, v_h, v_t)
-    sinks = attention.sinks
+    strides = (*q.stride()[:2], *k.stride()[:3], *v.stride()[:3])
     constants = (
         group, width, value_width, attention.softcap is not None, visible is not None, sinks is not None,
-        max(16, heads_block), heads_block, block, max(16, triton.next_power_of_2(width)), value_block,
+        max(16, heads_block), heads_block, block, max(16, _power_of_two(width)), value_block,
         "ieee" if q.dtype == torch.float32 else "tf32",
     )  # fmt: skip
     arguments = (
-        q, k, v, z, None if visible is None else visible.view(torch.uint8), sinks, places, sums, partial, arrived, *strides,
-        visible_b, sums.stride(1), layer * sums.stride(0), high, max(0, marks.tokens - keys), span,
-        attention.scale * LOG2E.value, attention.softcap or 1.0, *constants,
+        None if visible is None else visible.view(torch.uint8), places, sums, partial, arrived, *strides,
+        0 if visible is None or len(visible) == 1 else visible.stride(0), sums.stride(1),
+        high, max(0, marks.tokens - keys), span, attention.scale * LOG2E.value, attention.softcap or 1.0, *constants,
     )  # fmt: skip
-    _launch((splits, kv_heads, batch), arguments, (q, k, v), strides, (q.dtype, sinks is None or sinks.dtype, constants))
-    marks.written.setdefault(device, []).append(layer)
-    return z
+    grid = (splits, kv_heads, batch)
+    aligned = all(one % ALIGNED == 0 and one < 2**31 for one in strides)
+    key = (device, q.dtype, None if sinks is None else sinks.dtype, constants) if aligned else None
+    here = device.type == "cuda" and device.index == torch.cuda.current_device()
+    compiled = _COMPILED.get(key) if key is not None and here else None
+    return Launch(
+        device, q.dtype, (batch, 1, heads, value_width), grid, arguments, sums.stride(0), marks.written.setdefault(device, []),
+        key, None if compiled is None else compiled[grid], torch.cuda.current_stream(device).cuda_stream if here else 0,
+    )  # fmt: skip
+
+
+class DecodeStep:
+    """All layers of one decode step, of which those that are alike are prepared once.
+
+    Args:
+        marks: which keys mean what, and where the sums go.
+    """
+
+    def __init__(self, marks: RowMarks):
+        self.marks = marks
+        self._launches: dict[tuple[Any, ...], Launch] = {}
+
+    def again(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, alike: tuple[Any, ...]
+    ) -> Tensor | None:
+        """The z of a layer like one before it; None where there was none. ``alike``: all but shapes that must be the same."""
+        launch = self._launches.get(self._key(q, k, v, sinks, alike))
+        return None if launch is None else launch(layer, q, k, v, sinks)
+
+    def first(self, layer: int, attention: Attention, v: Tensor, alike: tuple[Any, ...]) -> Tensor | None:
+        """The z of a layer unlike those before it; None where the kernel does not support it."""
+        launch = prepare(attention, v, self.marks)
+        if launch is None:
+            return None
+        self._launches[self._key(attention.q, attention.k, v, attention.sinks, alike)] = launch
+        return launch(layer, attention.q, attention.k, v, attention.sinks)
+
+    def _key(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, alike: tuple[Any, ...]) -> tuple[Any, ...]:
+        shapes = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride())
+        return (*shapes, q.dtype, k.dtype, v.dtype, q.device, sinks is None, alike)
 
 
 def _block(width: int, value_width: int, dtype: torch.dtype) -> int:
     """Keys per tile."""
     return 32 if dtype == torch.float32 or max(width, value_width) > 128 else 64
+
+
+def _power_of_two(number: int) -> int:
+    """The next one.
+
+    >>> [_power_of_two(number) for number in (1, 3, 64, 80)]
+    [1, 4, 64, 128]
+    """
+    return 1 << (number - 1).bit_length()
 
 
 def _split(device: torch.device, units: int, keys: int, block: int) -> tuple[int, int]:
@@ -107,14 +191,9 @@ def _split(device: torch.device, units: int, keys: int, block: int) -> tuple[int
     return -(-keys // span), span
 
 
-_PROCESSORS: dict[torch.device, int] = {}
-
-
+@cache
 def _processors(device: torch.device) -> int:
-    if device not in _PROCESSORS:
-        cuda = device.type == "cuda"
-        _PROCESSORS[device] = torch.cuda.get_device_properties(device).multi_processor_count if cuda else 8
-    return _PROCESSORS[device]
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 8
 
 
 def _scratch(marks: RowMarks, device: torch.device, units: int, each: int) -> tuple[Tensor, Tensor]:
@@ -126,28 +205,3 @@ def _scratch(marks: RowMarks, device: torch.device, units: int, each: int) -> tu
         arrived = torch.zeros(units, dtype=torch.int32, device=device)
     marks.scratch[device] = partial, arrived
     return partial, arrived
-
-
-def _launch(
-    grid: tuple[int, int, int],
-    arguments: tuple[Any, ...],
-    tensors: tuple[Tensor, ...],
-    strides: tuple[int, ...],
-    kind: tuple[Any, ...],
-) -> None:
-    """Launch on the device of the tensors: directly where they are as aligned as those the kernel was compiled for."""
-    device = tensors[0].device
-    if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            return _launch(grid, arguments, tensors, strides, kind)
-    aligned = all(one % ALIGNED == 0 and one < 2**31 for one in strides)
-    aligned = aligned and all(one.data_ptr() % ALIGNED == 0 for one in tensors)
-    key = (device, kind)
-    compiled = _COMPILED.get(key) if aligned else None
-    if compiled is not None:
-        compiled[grid](*arguments)
-        return None
-    compiled = triton_decode.decode_kernel[grid](*arguments, num_warps=WARPS, num_stages=STAGES)
-    if aligned and compiled is not None:  # None: Triton's interpreter
-        _COMPILED[key] = compiled
-    return None

@@ -6,13 +6,17 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+import torch
 
 from headwise.kernels import blocked
 from headwise.kernels.attention import Attention
 from headwise.kernels.contract import ReductionRequest, Reductions, RowMarks
 from headwise.kernels.rows import row_logs
+
+if TYPE_CHECKING:
+    from headwise.kernels.decode import DecodeStep
 
 
 def reduce(attention: Attention, request: ReductionRequest, row: Reductions | None = None) -> Reductions:
@@ -29,11 +33,11 @@ def reduce(attention: Attention, request: ReductionRequest, row: Reductions | No
     return found
 
 
-def decode(attention: Attention, v: Tensor, marks: RowMarks, layer: int) -> Tensor | None:
-    """The z of a decode step from the kernel that sums its row, too; None where this device or that kernel cannot."""
-    module = triton_module("headwise.kernels.decode") if attention.q.is_cuda else None
-    z: Tensor | None = None if module is None else module.decode(attention, v, marks, layer)
-    return z
+def decode_step(marks: RowMarks, device: torch.device) -> DecodeStep | None:
+    """The kernel that computes output and row of a decode step; None where this device has none."""
+    module = triton_module("headwise.kernels.decode") if device.type == "cuda" else None
+    step: DecodeStep | None = None if module is None else module.DecodeStep(marks)
+    return step
 
 
 @cache

@@ -35,8 +35,8 @@ def _vectors(at, d, D: tl.constexpr):
 
 @triton.jit(do_not_specialize=UNSPECIALISED)
 def decode_kernel(
-    Q, K, V, Z, VISIBLE, SINKS, MARKS, OUT, PARTIAL, ARRIVED,
-    q_b, q_h, k_b, k_h, k_t, v_b, v_h, v_t, visible_b, out_b, out_at, high, gone, span, qk_scale, softcap,
+    Q, K, V, Z, SINKS, out_at, VISIBLE, MARKS, OUT, PARTIAL, ARRIVED,
+    q_b, q_h, k_b, k_h, k_t, v_b, v_h, v_t, visible_b, out_b, high, gone, span, qk_scale, softcap,
     GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VISIBLE: tl.constexpr,
     HAS_SINKS: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
     PRECISION: tl.constexpr,

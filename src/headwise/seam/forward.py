@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.contract import ReductionRequest, Reductions
-from headwise.kernels.dispatch import decode, reduce
+from headwise.kernels.dispatch import decode_step, reduce
 from headwise.kernels.rows import WIDE, row_logs, row_output
 from headwise.model.gate import gate_of
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
@@ -54,6 +54,9 @@ from headwise.seam.structure import (
 
 ASYNC_DEVICES = ("cuda",)  # launches return before the work is done
 MAX_DEFERRED_BYTES = 2**28  # larger calls keep a GPU busy without deferring
+
+if TYPE_CHECKING:
+    from headwise.kernels.decode import DecodeStep
 
 Observe = Callable[[AttentionCall], None]
 CallAndEvent = tuple[AttentionCall, torch.cuda.Event | None]
@@ -86,7 +89,10 @@ class Pass:
         self.side_stream = SideStream(all(one.stream_safe for one, _ in self._instruments()))
         self.masks: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
         self.request = ReductionRequest()
-        self.needs_layers = True  # whether anything needs to see a layer whose row a kernel has summed
+        self.step: DecodeStep | None = (
+            None  # the kernel that computes output and row of a decode step, where there is one
+        )
+        self.needs_layers = True  # whether anything needs to see a layer whose row it has summed
 
     @cached_property
     def valid(self) -> Tensor | None:
@@ -101,6 +107,9 @@ class Pass:
             self.request = self.request | instrument.requested(context)
         only_sums = all(instrument.only_row_sums for instrument, _ in self._instruments())
         self.needs_layers = self.intervenes or self.request.streams or not only_sums
+        marks = self.request.row_sums
+        if marks is not None and not self.request.row_logs and not torch.is_grad_enabled():
+            self.step = decode_step(marks, self.context.valid.device)
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
@@ -136,15 +145,23 @@ class Pass:
         options = dict(options)
         scale = options.pop("scaling", None)
         scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+        alike = (id(mask), scale, options.get("softcap"), id(getattr(module, "config", None)))
+        if self.step is not None and not self.needs_layers:
+            z = self.step.again(layer, q, k, v, options.get("s_aux"), alike)
+            if z is not None:
+                self.seen[layer] += 1
+                return z
         if mask is None and q.shape[2] > 1:
             k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]  # an empty static cache is longer than its content
         parsed = self._parsed(mask, q.shape[2], k.shape[2], q.device)
         attention = Attention(q, k, scale, parsed, options.get("softcap"), options.get("s_aux"), gate=gate_of(module))
         row = Reductions()
-        z = self._summed_row(layer, attention, v, row) if self.request.row_sums is not None else None
+        z = None if self.step is None else self.step.first(layer, attention, v, alike)
         if z is not None and not self.needs_layers:
             self.seen[layer] += 1
             return z
+        if z is not None and self.request.row_sums is not None:
+            row.row_sums = self.request.row_sums.on(z.device)[1][layer, :, : q.shape[1]]
         if z is None and self.request.row:
             with torch.no_grad():
                 row.row_logs = row_logs(attention)
@@ -166,22 +183,12 @@ class Pass:
         self._run_instruments(call)
         return call.z
 
-    def _summed_row(self, layer: int, attention: Attention, v: Tensor, row: Reductions) -> Tensor | None:
-        """The z of a decode step from the kernel that sums its row, too; None where that kernel cannot be used."""
-        marks = self.request.row_sums
-        if marks is None or self.request.row_logs or torch.is_grad_enabled():
-            return None
-        z = decode(attention, v, marks, layer)
-        if z is not None:
-            row.row_sums = marks.on(z.device)[1][layer, :, : attention.q.shape[1]]
-        return z
-
     def _observe(self, call: AttentionCall) -> None:
         self._reduce(call)
         self._run_instruments(call)
 
     def _reduce(self, call: AttentionCall) -> None:
-        if self.request:
+        if self.request.streams:
             with torch.no_grad():
                 call.reductions = reduce(call.attention, self.request, call.reductions)
 

@@ -138,15 +138,17 @@ def _real_tokens(
     mask: Tensor | None, batch: int, queries: int, cached: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """(batch, query) bool and (batch,) long: which tokens are real, and how many real ones came before."""
-    real = torch.ones(batch, queries, dtype=torch.bool, device=device)
+    if mask is not None and mask.ndim == 2:
+        mask = mask.to(device).bool()
+        here = mask[:, cached : cached + queries] if mask.shape[1] >= cached + queries else mask[:, -queries:]
+        here = here.expand(batch, queries)
+        if mask.shape[1] > queries:
+            return here, mask[:, :cached].sum(dim=1).expand(batch)
+        return here, torch.full((batch,), cached, device=device)
     before = torch.full((batch,), cached, device=device)
     if mask is None:
-        return real, before
+        return torch.ones(batch, queries, dtype=torch.bool, device=device), before
     mask = mask.to(device)
-    if mask.ndim == 2:
-        mask = mask.bool()
-        here = mask[:, cached : cached + queries] if mask.shape[1] >= cached + queries else mask[:, -queries:]
-        return real & here, mask[:, :cached].sum(dim=1).expand(batch) if mask.shape[1] > queries else before
     parsed = parse_mask(mask, queries, mask.shape[-1], device)
     real = parsed.valid_queries(batch)
     if cached:

@@ -8,6 +8,7 @@
 | heads          | sum over heads of z_h W_O^h, plus the bias, with the output of the attention block                  |
 | causality      | zero ablation of all heads of a layer changes the logits, for every layer                           |
 | padding        | reductions of a text alone with those of the same text in a padded batch                            |
+| decoding       | row and output of a step on a KV cache, after a padded prompt, with those from eager weights        |
 
 All run on a few dozen random tokens: seconds for a small model. Errors are largest absolute differences (for logits and
 attention outputs divided by the standard deviation of the expected values). In a sparse model, rounding may open or close a
@@ -28,8 +29,9 @@ from torch import Tensor, nn
 from headwise.core.errors import HeadwiseError, SeamError
 from headwise.core.markup import card, table
 from headwise.kernels.blocked import FLOOR
-from headwise.kernels.contract import Match, ReductionRequest, Reductions
+from headwise.kernels.contract import Match, ReductionRequest, Reductions, RowMarks, RowSums
 from headwise.kernels.reference import reduce_weights
+from headwise.kernels.rows import RowKeys, row_output, row_sums
 from headwise.model import Model
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import routed
@@ -52,7 +54,7 @@ class Check:
         ('layers', True, '3 of 3 layers have heads, and each was observed once per pass')
     """
 
-    name: str  # layers, logits, reductions, heads, causality or padding
+    name: str  # layers, logits, reductions, heads, causality, padding or decoding
     passed: bool  # whether the error is below the limit
     message: str  # what was compared, or why it failed
     error: float | None = None  # the largest difference
@@ -66,7 +68,7 @@ class CheckReport:
     Examples:
         >>> report = hw.check(model)
         >>> report.passed, [one.name for one in report.checks]
-        (True, ['layers', 'logits', 'reductions', 'heads', 'causality', 'padding'])
+        (True, ['layers', 'logits', 'reductions', 'heads', 'causality', 'padding', 'decoding'])
     """
 
     model: str  # its id
@@ -132,6 +134,54 @@ class _AllReductions(Instrument):
         return xr.Dataset()
 
 
+class _DecodeStep(Instrument):
+    """Row sums and output of a decode step, with those from the family's own eager weights. Half of the prompt is the answer.
+
+    Args:
+        structure: of the model.
+        first: (batch,) the first real token of each example.
+    """
+
+    name = "decode_step"
+
+    def __init__(self, structure: Structure, first: Tensor):
+        self.first = first
+        self.marks = RowMarks(structure.card.layers, structure.card.heads)
+        self.errors: dict[str, float] = {}  # what of which layer -> largest difference
+
+    def on_forward_start(self, context: ForwardContext) -> None:
+        own, first = torch.full_like(self.first, context.cached), self.first
+        places = torch.stack([own, own - 1, first, (first + own) // 2], dim=1)
+        self.marks.step(places, context.cached + 1)
+
+    def requested(self, context: ForwardContext) -> ReductionRequest:
+        return ReductionRequest(row_sums=self.marks)
+
+    def on_layer(self, call: AttentionCall) -> None:
+        attention, found = call.attention, call.reductions
+        mass = attention.sinks is not None or attention.gate is not None
+        keys = RowKeys.of_step(self.marks, attention.mask.n_visible_keys(call.batch), attention.mask.keys)
+        weights = eager_weights(call).double()
+        expected = [one[..., 0] for one in row_sums(weights.log(), keys, mass=mass)]
+        if found.row_sums is not None:
+            got = list(found.row_sums.unbind(dim=-1))
+        else:
+            assert found.row_logs is not None
+            got = [one[..., 0] for one in row_sums(found.row_logs, keys, mass=mass)]
+        z = row_output(weights.log(), call.v.double())
+        decided = torch.ones(call.batch, call.heads, dtype=torch.bool, device=z.device)
+        if attention.gate is not None:
+            decided = ~(gate_logits(call).abs() < UNDECIDED).any(dim=(-2, -1))
+        for name, mine, exact in zip(RowSums._fields, got, expected, strict=True):
+            visible = decided[:, : exact.shape[1]]
+            self.errors[f"{name} in layer {call.layer}"] = _relative(mine[visible], exact[visible])
+        output = ((call.z.double() - z) / z.std())[:, 0][decided]
+        self.errors[f"output of layer {call.layer}"] = float(output.abs().max()) if bool(decided.any()) else 0.0
+
+    def result(self) -> xr.Dataset:
+        return xr.Dataset()
+
+
 class _ZeroLayer(Intervention):
     """Zero ablation of all heads of one layer."""
 
@@ -188,6 +238,7 @@ def check(model: Model | nn.Module) -> CheckReport:
         heads ok
         causality ok
         padding ok
+        decoding ok
     """
     structure = Structure.of(model)
     report = CheckReport(structure.card.id)
@@ -201,6 +252,7 @@ def check(model: Model | nn.Module) -> CheckReport:
         ("heads", lambda: _check_heads(structure, ids, mask, 5e-2 if half else 1e-4)),
         ("causality", lambda: _check_causality(structure, ids, mask)),
         ("padding", lambda: _check_padding(structure, ids, mask, 5e-2 if half else 1e-4)),
+        ("decoding", lambda: _check_decoding(structure, ids, mask, 5e-2 if half else 1e-4)),
     ]
     with torch.no_grad():
         for name, step in steps:
@@ -326,6 +378,25 @@ def _check_causality(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     if dead:
         return Check("causality", False, f"switching off all heads of layer {dead[0]} changes no logit")
     return Check("causality", True, "switching a layer's heads off changes the logits, in every layer")
+
+
+def _check_decoding(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
+    mask = mask.flip(1).long()  # padded on the left: the last tokens are real
+    prompt = structure.decoder(input_ids=ids[:, :-1], attention_mask=mask[:, :-1], use_cache=True)
+    cache = getattr(prompt, "past_key_values", None)
+    if cache is None:
+        return Check("decoding", True, "the model returns no KV cache, so it has no decode steps")
+    seen = _DecodeStep(structure, mask.argmax(dim=1))
+    with observe(structure, seen):
+        structure.decoder(input_ids=ids[:, -1:], attention_mask=mask, past_key_values=cache, use_cache=True)
+    where, worst = max(seen.errors.items(), key=lambda one: one[1])
+    return Check(
+        "decoding",
+        worst <= limit,
+        f"row and output of a decode step compared with those from eager weights (largest error: {where})",
+        worst,
+        limit,
+    )
 
 
 def _check_padding(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
