@@ -54,7 +54,7 @@ def test_unknown_and_false_are_two_things(written):
         ('{"value": 1}', "missing required field `score`"),
         ('{"score": "s", "value": NaN}', r"value`"),
         ('{"score": "s", "value": 1e999}', r"value`"),
-        ('{"score": "s", "value": "high"}', r"Expected `float`, got `str` - at `\$.value`"),
+        ('{"score": "s", "value": "high"}', r"Expected `float \\| null`, got `str` - at `\$.value`"),
         ('{"score": "s", "value": true}', r"at `\$.value`"),
         ('{"score": "s", "value": 1, "alarm": "no"}', r"at `\$.alarm`"),
         ('{"score": "s", "value": 1, "unusual": "spectral"}', r"at `\$.unusual`"),

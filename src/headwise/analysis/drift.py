@@ -1,6 +1,6 @@
 """Has a log of scored answers drifted from the answers that its threshold was set on? Tests, and the report in words.
 
-    drift_report(read_log("week-2.jsonl"), reference_of("week-1.jsonl"))
+    drift_report(read_log("week-2.jsonl"), read_log("week-1.jsonl"))
 
 Compared are the score, the share of alarms, the share of unusual answers and the length of the answers, as far as both logs
 have them; the score in windows, too, which say where the change began. The tests are those of `stats.drift`. No labels are

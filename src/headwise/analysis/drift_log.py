@@ -3,9 +3,10 @@
     {"id": "q17", "question": "...", "answer": "Oslo.", "score": "detector", "value": 1.7, "probability": 0.85,
      "alarm": true, "unusual": [], "time": "2026-03-01T12:00:05Z"}
 
-``score`` names what the ``value`` is, larger for answers more likely wrong; a log has one score. The other fields may be
-missing or null, and further ones are left unread. Rows stand in the order in which the answers were given. A row that does not
-fit is refused with its line: a report on half a log would look like one on all of it.
+``score`` names what the ``value`` is, larger for answers more likely wrong; a log has one score. A null value is that of an
+empty answer, and is left out. The other fields may be missing or null, and further ones are left unread. Rows stand in the order
+in which the answers were given. A row that does not fit is refused with its line: a report on half a log would look like one on
+all of it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.core.errors import DataError
+from headwise.atlas import Atlas
+from headwise.core.dims import DETECTOR
+from headwise.core.errors import AtlasError, DataError, did_you_mean
 from headwise.core.parsing import Finite, parse
 
 Floats = NDArray[np.float64]
+STUDY = "streaming"  # whose held-out answers are a reference
 
 
 class LogRow(msgspec.Struct, frozen=True):
     """A row of a log."""
 
     score: str
-    value: Finite
+    value: Finite | None
     id: str | int | None = None
     question: str | None = None
     answer: str | None = None
@@ -105,6 +109,7 @@ def read_log(path: str | Path) -> AnswerLog:
                     f"line {number} of {path} has the score {rows[-1].score!r}, and those before it {rows[0].score!r}; scores "
                     "of different kinds cannot be compared, so write one log for each."
                 )
+    rows = [row for row in rows if row.value is not None]
     if not rows:
         raise DataError(
             f"{path} contains no scored answers; give a log that headwise detect or the server has written."
@@ -112,21 +117,48 @@ def read_log(path: str | Path) -> AnswerLog:
     return _columns(path.name, rows)
 
 
-def reference_of(path: str | Path) -> AnswerLog:
+def reference_of(path: str | Path, score: str) -> AnswerLog:
     """The answers that new ones are compared with.
 
     Args:
-        path: another log of the same score.
+        path: another log of the same score; or an atlas, whose answers that were held out of the score are taken.
+        score: which one, for an atlas.
 
     Returns:
         Its columns.
 
     Examples:
         >>> _ = (folder / "calibration.jsonl").write_text('{"score": "detector", "value": 1.5}')
-        >>> len(reference_of(folder / "calibration.jsonl"))
+        >>> len(reference_of(folder / "calibration.jsonl", "detector"))
         1
     """
-    return read_log(path)
+    return _held_out(Atlas.open(path), score) if Path(path).is_dir() else read_log(path)
+
+
+def _held_out(atlas: Atlas, score: str) -> AnswerLog:
+    """Scores of whole answers in the study `streaming`: those whose probability is judged, from it."""
+    if STUDY not in atlas.studies:
+        raise AtlasError(
+            f"{atlas.location} has no scores to compare with; build them with headwise build --studies {STUDY} -o "
+            f"{atlas.location}, or give another log."
+        )
+    dataset = atlas[STUDY]
+    names = [str(name) for name in dataset[DETECTOR].values]
+    if score not in names:
+        raise DataError(
+            f"The log has the score {score!r}, which {atlas.location} does not know. {did_you_mean(score, names)}"
+        )
+    one = dataset.sel({DETECTOR: score})
+    p = one["probability"].values.astype(np.float64)
+    known = np.isfinite(p) & (p > 0) & (p < 1)
+    if not known.any():
+        raise DataError(f"{atlas.location} has no held-out answers for the score {score!r}; give another log.")
+    value = (np.log(p[known] / (1 - p[known])) - float(one["offset"])) / float(one["slope"])
+    nothing = np.full(len(value), math.nan)
+    return AnswerLog(
+        f"the held-out answers of {atlas.location}", score, value, alarm=nothing, unusual=nothing, length=nothing,
+        time=("",) * len(value),
+    )  # fmt: skip
 
 
 def _row(line: str, where: str) -> LogRow:

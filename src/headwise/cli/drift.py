@@ -26,7 +26,7 @@ def drift(
         Path | None,
         typer.Option(
             "--reference",
-            help="What to compare with: another log of the same score, such as that of the answers a threshold was set on. "
+            help="What to compare with: the atlas whose score it is (its held-out answers), or another log of the same score. "
             "Default: the first half of LOG.",
             show_default=False,
         ),
@@ -47,13 +47,14 @@ def drift(
     if reference is not None and first is not None:
         raise DataError("--reference and --first both say what to compare with; omit one of them.")
     refuse_missing_file("LOG", log)
-    refuse_missing_file("--reference", reference)
+    if reference is None or not reference.is_dir():
+        refuse_missing_file("--reference", reference)
     from headwise.analysis.drift import describe_drift, drift_report
     from headwise.analysis.drift_log import read_log, reference_of
 
     new = read_log(log)
     if reference is not None:
-        before = reference_of(reference)
+        before = reference_of(reference, new.score)
     else:
         size = len(new) // 2 if first is None else first
         if size >= len(new):
@@ -65,7 +66,8 @@ def drift(
 
 
 drift.examples = examples(  # type: ignore[attr-defined]
-    ("headwise drift answers.jsonl --reference calibration.jsonl", "new answers against those of the calibration"),
+    ("headwise drift answers.jsonl --reference atlas", "new answers against those that the atlas held out"),
+    ("headwise drift answers.jsonl --reference last-week.jsonl", "against those of another log"),
     ("headwise drift answers.jsonl", "the second half of a log against the first"),
     ("headwise drift answers.jsonl --first 500 --json", "all after the first 500, for a program"),
 )
