@@ -212,6 +212,16 @@ def test_a_sparse_model():
     assert_same(running, whole(model, padded(rows)))
 
 
+def test_layers_in_slices(monkeypatch):
+    """Where the rows of all layers are large, they are added one layer at a time."""
+    model, running, sliced = tiny("gemma2"), RunningSpectrum(K), RunningSpectrum(K)
+    generate(model, running)
+    monkeypatch.setattr("headwise.instruments.running_spectrum._CELLS", 1)
+    generate(model, sliced)
+    for name in NAMES:
+        torch.testing.assert_close(sliced.readings()[name], running.readings()[name], equal_nan=True)
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt_oss"])
 def test_together_with_answer_rows_each_reads_what_it_reads_alone(family):
     """Both take the row of a decode step, in one form or the other."""
