@@ -4,9 +4,9 @@
      "alarm": true, "unusual": [], "time": "2026-03-01T12:00:05Z"}
 
 ``score`` names what the ``value`` is, larger for answers more likely wrong; a log has one score. A null value is that of an
-empty answer, and is left out. The other fields may be missing or null, and further ones are left unread. Rows stand in the order
-in which the answers were given. A row that does not fit is refused with its line: a report on half a log would look like one on
-all of it.
+empty answer, and is left out. The other fields may be missing or null, and further ones are left unread. Rows stand in the
+order in which the answers were given. A row that does not fit is refused with its line: a report on half a log would look like
+one on all of it.
 """
 
 from __future__ import annotations
