@@ -110,11 +110,11 @@ def detect(
         lines = ((number, line) for number, line in enumerate(_standard_input(), start=1) if line.strip())
         items = [parse_question_line(line, number, f"line {number} of standard input") for number, line in lines]
     else:
-        items = list(read_questions(str(data), one_means=one_means).items)
+        items = list(read_questions(str(data), one_means=one_means, judged=False).items)
     from headwise.watching.scoring import AnswerScorer
 
     scorer = AnswerScorer.open(atlas, model, score=score, at=rates["at"], risk=rates["risk"])
-    echo(f"scored by {scorer.note}.", err=True)
+    echo(f"scored by {scorer.note}", err=True)
     if read is not None:
         _note_differences(read, scorer, opened.provenance("answers").model["id"])
     scores = scorer.scores(items)
@@ -182,17 +182,22 @@ def _agreement(log: EvaluationLog, scores: Sequence[Score]) -> str:
     if not log.verdict:
         return f"{count}; the log does not say which are wrong, so there is no AUROC."
     label_of = {one.question.id: one.question.label for one in log.answers}
-    judged = [score for score in scores if label_of[score.id] in (CORRECT, WRONG) and not np.isnan(score.probability)]
+    judged = [score for score in scores if label_of[score.id] in (CORRECT, WRONG) and not np.isnan(score.value)]
     wrong = np.array([label_of[score.id] == WRONG for score in judged], dtype=bool)
     others = [name for name in log.verdicts if name != log.verdict]
     choice = f"{log.verdict} (--verdict takes {', '.join(others)} instead)" if others else log.verdict
-    count = f"{count}, {int(wrong.sum())} wrong and {int((~wrong).sum())} correct according to {choice}"
+    said = f"{count}, {int(wrong.sum())} wrong and {int((~wrong).sum())} correct according to {choice}"
+    if any(score.alarm is not None for score in judged):
+        alarms = np.array([bool(score.alarm) for score in judged])
+        said += (
+            f"; alarms for {int((alarms & wrong).sum())} of the wrong and {int((alarms & ~wrong).sum())} of the correct"
+        )
     if wrong.all() or not wrong.any():
-        return f"{count}; an AUROC needs wrong and correct answers."
+        return f"{said}; an AUROC needs wrong and correct answers."
     texts = np.array([score.question for score in judged])
     groups = np.unique(texts, return_inverse=True)[1].astype(np.int64)  # answers to one question are not independent
-    found = auroc([score.probability for score in judged], wrong, groups=groups)
-    return f"{count}. AUROC {float(found.value):.2f} (95% interval {float(found.low):.2f} to {float(found.high):.2f})."
+    found = auroc([score.value for score in judged], wrong, groups=groups)
+    return f"{said}. AUROC {float(found.value):.2f} (95% interval {float(found.low):.2f} to {float(found.high):.2f})."
 
 
 def _standard_input() -> list[str]:

@@ -166,12 +166,13 @@ class QuestionRow(TypedDict, total=False):
 BOOLEANS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
-def read_questions(path: str | Path, *, one_means: str | None = None) -> Questions:
+def read_questions(path: str | Path, *, one_means: str | None = None, judged: bool = True) -> Questions:
     """A user's questions: a .jsonl, .csv or .parquet file.
 
     Args:
         path: the file. Fields: question, answers; and id, topic, difficulty, context, response, label where known.
         one_means: "correct" or "wrong": the meaning of 1 (or true) in the column `label`.
+        judged: whether answers will be judged, so that each question needs right answers or a label.
 
     Returns:
         The questions, named after the file.
@@ -188,8 +189,8 @@ def read_questions(path: str | Path, *, one_means: str | None = None) -> Questio
     rows = read_rows(path)
     if not rows:
         raise DataError(f"{path} contains no rows; give at least one question")
-    _require_fields(path, rows)
-    items = [_question(path, number, row, one_means) for number, row in enumerate(rows, start=1)]
+    _require_fields(path, rows, judged)
+    items = [_question(path, number, row, one_means, judged) for number, row in enumerate(rows, start=1)]
     usable = [item for item in items if item is not None]
     if not usable:
         raise DataError(f"no row of {path} has a question; fill the field 'question' in at least one")
@@ -218,7 +219,7 @@ def parse_question_line(line: str, number: int, where: str) -> Question:
     return Question(cell_text(row.get("id")) or str(number), text, (), response=given_response(answer))
 
 
-def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]], judged: bool) -> None:
     fields = list(dict.fromkeys(" ".join(str(name).split())[:80] for row in rows for name in row))
     listed = ", ".join(fields[:12]) + (" ..." if len(fields) > 12 else "")
 
@@ -230,14 +231,16 @@ def _require_fields(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     if "question" not in fields:
         raise DataError(f"{path} has no field 'question'; it has {listed}. {advice('question')}")
     labelled = "label" in fields or any(name in fields for name in BOOLEAN_LABELS)
-    if not any(name in fields for name in ANSWER_FIELDS) and not ("response" in fields and labelled):
+    if judged and not any(name in fields for name in ANSWER_FIELDS) and not ("response" in fields and labelled):
         raise DataError(
             f"{path} has no right answers (a field 'answers', 'answer' or 'gold'), and no 'response' with a 'label'; "
             f"it has {listed}. {advice('answers')}"
         )
 
 
-def _question(path: Path, number: int, given: Mapping[str, Any], one_means: str | None) -> Question | None:
+def _question(
+    path: Path, number: int, given: Mapping[str, Any], one_means: str | None, judged: bool
+) -> Question | None:
     where = f"row {number} of {path}"
     row: QuestionRow = typed_row(given, QuestionRow, where)
     text = cell_text(row.get("question"))
@@ -246,7 +249,7 @@ def _question(path: Path, number: int, given: Mapping[str, Any], one_means: str 
     several: list[Cells] = [row.get("answers"), row.get("answer"), row.get("gold"), row.get("golds")]
     answers = next((_answers(value) for value in several if not _empty(value)), ())
     response, label = given_response(row.get("response")), given_label(row, where, one_means)
-    if not answers and label is None:
+    if judged and not answers and label is None:
         raise DataError(
             f"{where} has no right answer and no label, so its response cannot be judged; fill one of the two"
         )

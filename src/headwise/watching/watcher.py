@@ -96,8 +96,8 @@ class Watch:
     @property
     def note(self) -> str:
         """Which score is watched, how good it is, and what the threshold guarantees."""
-        parts = [f"{self.watched.name}: {self.watched.note}" if self.watched.note else self.watched.name]
-        return ". ".join([*parts, *([self.guarantee.statement] if self.guarantee else [])])
+        what = f"{self.watched.name}: {self.watched.note}." if self.watched.note else f"{self.watched.name}."
+        return what if self.guarantee is None else f"{what} {self.guarantee.statement}"
 
     # ---- answers that Headwise generates ---------------------------------------------------------------------------
 
