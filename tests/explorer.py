@@ -35,6 +35,15 @@ def atlas(model: Any, tmp_path_factory: Any) -> Path:
 
 
 @pytest.fixture(scope="session")
+def scored_atlas(model: Any, tmp_path_factory: Any) -> Path:
+    """An atlas with scores of answers that are being generated. Tests only read it."""
+    folder = tmp_path_factory.mktemp("scored")
+    questions = write(folder / "answers.jsonl", rows(60))
+    build(model, ["profile", "streaming"], data=tiny_passages(6), questions=questions, output=folder / "scored")
+    return folder / "scored"
+
+
+@pytest.fixture(scope="session")
 def session(model: Any, atlas: Path) -> LiveSession:
     return LiveSession(model)
 
@@ -95,6 +104,27 @@ def until(true: Any, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+class Stepwise(LiveSession):
+    """A session that generates a token only when `let` is released once for it."""
+
+    def __init__(self, model: Any):
+        super().__init__(model)
+        self.let, self.ended = threading.Semaphore(0), threading.Event()
+
+    def run(self, text: str, *, on_event: Any, **options: Any) -> Any:
+        """As ever, token by token."""
+
+        def hold(event: Any) -> None:
+            on_event(event)
+            assert event["event"] != "token" or self.let.acquire(timeout=20), "nobody asked for the next token"
+
+        self.ended.clear()
+        try:
+            return super().run(text, on_event=hold, **options)
+        finally:
+            self.ended.set()
+
+
 class Slow:
     """A session whose runs take until `go` is set or they are cancelled."""
 
@@ -109,6 +139,9 @@ class Slow:
 
     def scoring_unavailable(self, atlas):
         return None
+
+    def score_choices(self, atlas):
+        return [], "there are no scores"
 
     def validate(self, text, **options):
         return None

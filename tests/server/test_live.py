@@ -6,7 +6,7 @@ import time
 
 import httpx
 import pytest
-from explorer import Slow, client_of, until
+from explorer import Slow, Stepwise, client_of, until
 from wire_maps import opened
 
 from headwise.core.errors import ModelError
@@ -138,6 +138,66 @@ def test_what_goes_wrong_inside_tells_no_path(busy, slow, caplog):
     answer = client.post("/api/small/live/run", json={"text": "broken"})
     assert "something went wrong" in answer.text and "secret" not in answer.text and "Traceback" not in answer.text
     assert '"done"' in client.post("/api/small/live/run", json={"text": "next"}).text
+
+
+@pytest.fixture
+def stepwise(running, model, scored_atlas):
+    session = Stepwise(model)
+    where = running(create_app([scored_atlas], open_session=lambda: session))
+    with httpx.Client(base_url=where, timeout=20) as client:
+        until(lambda: client.get("/api/scored/live").json()["state"] == "ready")
+        yield client, session
+
+
+def test_a_token_is_sent_before_the_next_is_generated(stepwise):
+    client, session = stepwise
+    asked = {"text": TEXT, "mode": "question", "max_new_tokens": 4}
+    events = []
+    with client.stream("POST", "/api/scored/live/run", json=asked) as answer:
+        for line in answer.iter_lines():
+            events.append(json.loads(line))
+            if events[-1]["event"] == "token":
+                assert not session.ended.is_set()
+                session.let.release()
+    tokens = [event for event in events if event["event"] == "token"]
+    kinds = [event["event"] for event in events]
+    assert [event["index"] for event in tokens] == [0, 1, 2, 3]
+    assert kinds.index("answered") > kinds.index("token") and kinds[-1] == "done"
+    result = events[-1]["result"]
+    assert [event["scores"] for event in tokens] == [step["scores"] for step in result["steps"]]
+    status = client.get("/api/scored/live").json()
+    assert [one["name"] for one in status["scores"]] == list(tokens[0]["scores"]) and not status["scores_unavailable"]
+
+
+def test_a_client_that_leaves_in_the_middle_of_an_answer_leaves_nothing_on_the_model(stepwise, model):
+    client, session = stepwise
+    implementation = model.hf.config._attn_implementation
+    asked = {"text": TEXT, "mode": "question", "max_new_tokens": 64}
+    with client.stream("POST", "/api/scored/live/run", json=asked) as answer:
+        for line in answer.iter_lines():
+            event = json.loads(line)
+            if event["event"] == "token":
+                if event["index"] == 2:
+                    break
+                session.let.release()
+    time.sleep(0.5)  # until the server knows
+    session.let.release(100)
+    assert session.ended.wait(10)
+    until(lambda: not any(one._forward_hooks or one._forward_pre_hooks for one in model.hf.modules()))
+    assert model.hf.config._attn_implementation == implementation
+    assert not session.history._runs  # it did not run to its end
+    session.let.release(100)
+    done = client.post("/api/scored/live/run", json={**asked, "max_new_tokens": 3})
+    assert lines(done)[-1]["event"] == "done"
+
+
+def test_without_scores_the_command_is_named_and_no_path(live, atlas):
+    status = live.get("/api/small/live").json()
+    assert status["scores"] == [] and "headwise build --studies streaming -o small" in status["scores_unavailable"]
+    assert str(atlas.parent) not in status["scores_unavailable"]
+    body = live.post("/api/small/live/run", json={"text": TEXT, "mode": "text", "max_new_tokens": 3})
+    tokens = [event for event in lines(body) if event["event"] == "token"]
+    assert len(tokens) == 3 and all(event["scores"] == {} for event in tokens)
 
 
 def test_a_job_over_its_time_is_stopped():

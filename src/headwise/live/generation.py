@@ -1,4 +1,4 @@
-"""From typed text to tokens, and from tokens to an answer: prompts, prefill, teacher forcing and greedy decoding.
+"""From typed text to tokens, and from tokens to an answer: prompts and greedy decoding, token by token.
 
 | mode     | the tokens                                                    | the answer ends            |
 |----------|---------------------------------------------------------------|----------------------------|
@@ -6,44 +6,43 @@
 | chat     | the text as the user's turn, nothing added                    | with the model's turn      |
 | text     | the text itself, to be continued                              | with a special token       |
 
-    state = prefill(model, prompt.ids)              # one forward pass over the prompt
-    state.logprobs                                  # (vocabulary,) log-probabilities of the next token
-    teacher_force(model, state, answer)             # (token, vocabulary): before each token of a given answer
-    generate(model, state, limit, ends, cancel)     # greedy decoding
+    decoding = decoder.begin([prompt.ids], longest, most_likely)    # one forward pass over the prompt
+    logprobs_of(decoding)                                           # (vocabulary,) of the next token
+    generate(model, decoding, limit, ends, cancel)                  # greedy decoding
+    decoding.fork().teacher_force(answer)                           # the logits before each token of a given answer
 
 Only answers in question mode can be scored: the detector was fitted on answers to that prompt. A prompt over the limit is
-refused before any forward pass. The prompt's KV cache is copied before each use, so one prefill serves a given answer and a
-new one; models without a KV cache read all tokens again at each step.
+refused before any forward pass.
 
-`studies.decoding` answers many prompts at once and returns tokens; here one prompt is answered with the whole distribution
-before every token, and can be cancelled between two tokens.
+The loop is that of the studies (`studies.decoding`). Here one prompt is answered; every token is reported when it is there,
+with the whole distribution it was taken from and the scores of the answer so far; between two tokens it can be cancelled.
 
 Cost: a forward pass over the prompt, one step per token. Head changes are applied by the `observe` around these calls.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from headwise.core.cancellation import CancelToken
 from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora import Question, has_chat_template, question_prompt
-from headwise.live.response_schemas import GeneratedToken, NextTokens
+from headwise.live.answer_scores import AnswerScores
+from headwise.live.response_schemas import AnswerSoFar, GeneratedToken, LiveEvent, NextTokens
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import ending, ending_ids
-from headwise.studies.decoding import CACHE, Ids
+from headwise.studies.decoding import Decoding, Ids
 
 PROMPT_MODES = ("question", "chat", "text")
 MAX_PROMPT_TOKENS = 4096
 MAX_CHARACTERS_PER_TOKEN = 32  # on average; longer texts are refused before tokenising
 TOP_TOKENS = 12  # shown of a distribution
+
+OnEvent = Callable[[LiveEvent], None]
 
 
 @dataclass(frozen=True)
@@ -55,15 +54,6 @@ class LivePrompt:
     ids: Ids
 
 
-@dataclass
-class DecoderState:
-    """A prompt after its forward pass."""
-
-    ids: Ids
-    cache: Any  # KV cache; None where the model has none
-    logprobs: Tensor  # (vocabulary,) of the next token, float32 on the CPU
-
-
 @dataclass(frozen=True)
 class Generation:
     """Generated tokens and the distributions they were taken from."""
@@ -71,6 +61,8 @@ class Generation:
     ids: Ids
     finished: bool
     before: list[Tensor]  # (vocabulary,) log-probabilities, one per token
+    steps: list[GeneratedToken]  # the same for display
+    scores: dict[str, AnswerSoFar]  # of the whole answer
 
     @property
     def logprob(self) -> float:
@@ -125,48 +117,57 @@ def ends_of(model: Model, mode: str) -> Callable[[Ids, int], bool]:
     return lambda so_far, token: token in stops
 
 
-def prefill(model: Model, ids: Ids) -> DecoderState:
-    """One forward pass over a prompt."""
-    logits, cache = _forward(model, ids, None, 1)
-    return DecoderState(tuple(ids), cache, logits[-1])
+def most_likely(logits: Tensor, rows: Sequence[int]) -> Tensor:
+    """(line,) tokens from (line, vocabulary) logits."""
+    return logits.argmax(-1)
 
 
-def teacher_force(model: Model, state: DecoderState, answer: Ids) -> Tensor:
-    """(len(answer), vocabulary): log-probabilities before each token of a given answer."""
-    rows = [state.logprobs]
-    if len(answer) > 1:
-        given = answer[:-1]
-        if state.cache is None:
-            logits, _ = _forward(model, state.ids + given, None, len(given))
-        else:
-            logits, _ = _forward(model, given, copy.deepcopy(state.cache), len(given))
-        rows += list(logits)
-    return torch.stack(rows)
+def logprobs_of(decoding: Decoding) -> Tensor:
+    """(vocabulary,) log-probabilities of the next token, float32 on the CPU."""
+    return decoding.logits[0].log_softmax(-1).cpu()
 
 
 def generate(
-    model: Model, state: DecoderState, limit: int, ends: Callable[[Ids, int], bool], cancel: CancelToken
-) -> Generation:
-    """At most `limit` tokens by greedy decoding; the state's cache is consumed."""
+    model: Model, decoding: Decoding, limit: int, ends: Callable[[Ids, int], bool], cancel: CancelToken, *,
+    scores: AnswerScores | None = None, on_event: OnEvent | None = None, part: str = "answer",
+) -> Generation:  # fmt: skip
+    """Continue a prompt that has been read.
+
+    Args:
+        model: whose tokenizer names the tokens.
+        decoding: of the prompt.
+        limit: tokens of the answer at most.
+        ends: ``ends(so_far, token)``: whether a token ends the answer.
+        cancel: cancels from another thread.
+        scores: of the answer so far; None: there are none.
+        on_event: called with every token, and at the end.
+        part: whose answer it is, for these events.
+
+    Returns:
+        The tokens, with what they were taken from.
+    """
     tokens: list[int] = []
     before: list[Tensor] = []
-    finished = False
-    logprobs, cache = state.logprobs, state.cache
-    while len(tokens) < limit:
+    steps: list[GeneratedToken] = []
+    finished, found = False, {}
+    for step in decoding if limit else ():
         cancel.check()
-        token = int(logprobs.argmax())
+        token, found = step.tokens[0], scores.step(step) if scores is not None else {}
         if ends(tuple(tokens), token):
             finished = True
             break
+        logprobs = logprobs_of(decoding)
         tokens.append(token)
         before.append(logprobs)
+        steps.append(_described(model, token, logprobs, found))
         cancel.report_progress(len(tokens) / limit)
+        if on_event is not None:
+            on_event({"event": "token", "part": part, "index": len(tokens) - 1, "limit": limit, **steps[-1]})
         if len(tokens) == limit:
             break
-        new = (token,) if cache is not None else state.ids + tuple(tokens)
-        logits, cache = _forward(model, new, cache, 1)
-        logprobs = logits[-1]
-    return Generation(tuple(tokens), finished, before)
+    if on_event is not None and limit:
+        on_event({"event": "answered", "part": part, "finished": finished, "scores": found})
+    return Generation(tuple(tokens), finished, before, steps, found)
 
 
 def next_tokens(model: Model, logprobs: Tensor) -> NextTokens:
@@ -183,13 +184,13 @@ def next_tokens(model: Model, logprobs: Tensor) -> NextTokens:
     }
 
 
-def steps_of(model: Model, generation: Generation) -> list[GeneratedToken]:
-    """Every generated token with its distribution."""
-    texts = readable_tokens(model.tokenizer, generation.ids)
-    return [
-        {"text": text, "id": token, "logprob": float(row[token]), "distribution": next_tokens(model, row)}
-        for text, token, row in zip(texts, generation.ids, generation.before, strict=True)
-    ]
+def _described(model: Model, token: int, logprobs: Tensor, scores: dict[str, AnswerSoFar]) -> GeneratedToken:
+    """A token with its distribution."""
+    (text,) = readable_tokens(model.tokenizer, [token])
+    return {
+        "text": text, "id": token, "logprob": float(logprobs[token]), "distribution": next_tokens(model, logprobs),
+        "scores": scores,
+    }  # fmt: skip
 
 
 def supports_logits_to_keep(model: Model) -> bool:
@@ -207,15 +208,3 @@ def _model_input(
     chat = has_chat_template(model) if chat is None else chat
     shots = (0 if chat else 5) if few_shot is None else few_shot
     return question_prompt(Question("asked", text.strip(), ()), few_shot=shots, chat=chat)
-
-
-def _forward(model: Model, ids: Ids, cache: Any, keep: int) -> tuple[Tensor, Any]:
-    """(keep, vocabulary) log-probabilities after the last tokens, on the CPU, and the KV cache."""
-    inputs: dict[str, Any] = {"input_ids": torch.tensor([list(ids)], device=model.device), "use_cache": True}
-    if cache is not None:
-        inputs[CACHE] = cache
-    if supports_logits_to_keep(model):
-        inputs["logits_to_keep"] = keep
-    out = model(**inputs)
-    logprobs = out.logits[0, -keep:].float().log_softmax(-1).cpu()
-    return logprobs, getattr(out, CACHE, None)

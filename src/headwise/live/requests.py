@@ -19,7 +19,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +34,9 @@ from headwise.figures import Axis, Figure, Heatmap, Scale, ScaleMark, Tiles, sca
 from headwise.figures.scale import scale_around
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import to_levels
+from headwise.live.answer_scores import LiveScore
 from headwise.live.effects import HeadFactors, NextTokenReading
-from headwise.live.generation import Generation, LivePrompt, next_tokens, steps_of
+from headwise.live.generation import Generation, LivePrompt, next_tokens
 from headwise.live.response_schemas import AnswerScore, Continuation, RunResult, TokenInfo, json_matrix, json_number
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import text_of
@@ -71,6 +72,7 @@ class PromptRun:
     limit: int  # maximum tokens of the answer; 0: no answer was requested
     next: Tensor  # (vocabulary,) log-probabilities at the prompt's end
     generation: Generation
+    scores: Mapping[str, LiveScore]  # of its answers
 
     @property
     def ids(self) -> Ids:
@@ -125,7 +127,8 @@ def run_result(model: Model, run: PromptRun, maps: xr.Dataset, profile: xr.Datas
         "finished": run.generation.finished,
         "logprob": run.generation.logprob if run.generation.ids else None,
         "next": next_tokens(model, run.next),
-        "steps": steps_of(model, run.generation),
+        "steps": run.generation.steps,
+        "scores": run.generation.scores,
         "figures": run_figures(maps["maps"].isel({EXAMPLE: 0}).values, numbers, uniform, len(run.ids)),
         "numbers": {name: json_matrix(numbers.sel({STATISTIC: name}).values) for name in names},
         "uniform": {name: json_number(float(uniform.sel({STATISTIC: name}).mean())) for name in names},
@@ -140,7 +143,8 @@ def continuation(model: Model, next_token: Tensor, generation: Generation) -> Co
         "tokens": token_infos(model, (), generation.ids),
         "finished": generation.finished,
         "next": next_tokens(model, next_token),
-        "steps": steps_of(model, generation),
+        "steps": generation.steps,
+        "scores": generation.scores,
     }
 
 
@@ -211,7 +215,7 @@ class AtlasScorers:
 
     def __init__(self, model: Model):
         self.model = model
-        self._open: dict[str, AnswerScorer | HeadwiseError] = {}
+        self._open: dict[tuple[str, str | None], AnswerScorer | HeadwiseError] = {}
 
     def unavailable(self, atlas: str | os.PathLike[str]) -> str | None:
         """The reason why this atlas cannot score answers; None where it can."""
@@ -227,23 +231,27 @@ class AtlasScorers:
             return None, None
         return found.options.few_shot, found.options.chat
 
-    def score(self, atlas: str | os.PathLike[str], question: str, answer: str | None) -> AnswerScore:
-        """Score an answer; without one the model generates it first."""
-        found = self._scorer(atlas)
+    def score(
+        self, atlas: str | os.PathLike[str], question: str, answer: str | None, name: str | None = None
+    ) -> AnswerScore:
+        """Score an answer by one of the atlas's scores, its default where no ``name`` is given; without an answer the model
+        generates it first.
+        """
+        found = self._scorer(atlas, name)
         if isinstance(found, HeadwiseError):
             raise found
         start = time.monotonic()
         score = found.score(question, answer)
         return _response(score, time.monotonic() - start)
 
-    def _scorer(self, atlas: str | os.PathLike[str]) -> AnswerScorer | HeadwiseError:
+    def _scorer(self, atlas: str | os.PathLike[str], name: str | None = None) -> AnswerScorer | HeadwiseError:
         path = os.fspath(atlas)
-        if path not in self._open:
+        if (path, name) not in self._open:
             try:
-                self._open[path] = AnswerScorer.open(path, self.model)
+                self._open[path, name] = AnswerScorer.open(path, self.model, score=name)
             except HeadwiseError as error:
-                self._open[path] = error
-        return self._open[path]
+                self._open[path, name] = error
+        return self._open[path, name]
 
 
 def _response(score: Score, seconds: float) -> AnswerScore:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 __all__ = [
-    "AnswerScore", "Continuation", "ControlEffect", "Effect", "GeneratedToken", "MapWindow", "NextTokens", "PackedArray",
-    "RunResult", "TokenInfo", "WhatIfResult", "json_matrix", "json_number", "pack_array",
+    "AnswerEnd", "AnswerScore", "AnswerSoFar", "Continuation", "ControlEffect", "Effect", "GeneratedToken", "LiveEvent",
+    "MapWindow", "NewToken", "NextTokens", "PackedArray", "RunResult", "ScoreChoice", "TokenInfo", "WhatIfResult",
+    "json_matrix", "json_number", "pack_array",
 ]  # fmt: skip
 
 ZLIB_LEVEL = 1  # a large map is sent over loopback, where time matters more than bytes
@@ -56,6 +57,24 @@ class NextTokens(TypedDict):
     entropy: float  # nats, of the whole distribution
 
 
+class ScoreChoice(TypedDict):
+    """A score of the atlas that can be shown."""
+
+    name: str
+    note: str  # how it compares
+    alarm: str  # what its threshold guarantees
+
+
+class AnswerSoFar(TypedDict):
+    """One score of an answer up to a token."""
+
+    score: float | None  # larger: more likely wrong
+    probability: float | None  # that the answer is wrong; null where the score is not calibrated for this prompt
+    heads: dict[str, float | None]  # that drive the score: log-odds that each adds
+    unusual: list[str]  # feature sets outside the range of the training answers
+    alarm: bool  # the threshold was passed, with this token or before
+
+
 class GeneratedToken(TypedDict):
     """One generated token and the distribution it was taken from."""
 
@@ -63,6 +82,28 @@ class GeneratedToken(TypedDict):
     id: int
     logprob: float
     distribution: NextTokens
+    scores: dict[str, AnswerSoFar]  # of the answer so far, by name; empty without an atlas that has some
+
+
+class NewToken(GeneratedToken):
+    """A token, sent when it is there."""
+
+    event: Literal["token"]
+    part: str  # "answer" of a run; "unchanged" or "changed" of a what-if
+    index: int
+    limit: int  # tokens of the answer at most
+
+
+class AnswerEnd(TypedDict):
+    """The end of an answer, sent when it is there; the rest of the job follows."""
+
+    event: Literal["answered"]
+    part: str
+    finished: bool
+    scores: dict[str, AnswerSoFar]
+
+
+LiveEvent = NewToken | AnswerEnd
 
 
 class RunResult(TypedDict):
@@ -82,6 +123,7 @@ class RunResult(TypedDict):
     logprob: float | None  # of the whole answer; null without one
     next: NextTokens  # at the end of the prompt
     steps: list[GeneratedToken]  # one per answer token
+    scores: dict[str, AnswerSoFar]  # of the whole answer
     figures: list[dict[str, Any]]  # {key, label, payload}: the grid of small maps ("maps"), then one map per statistic
     numbers: dict[str, list[list[float | None]]]  # profile statistic -> (layer, head)
     uniform: dict[str, float | None]  # the statistic under uniform attention on these tokens
@@ -109,6 +151,7 @@ class Continuation(TypedDict):
     finished: bool
     next: NextTokens
     steps: list[GeneratedToken]
+    scores: dict[str, AnswerSoFar]  # of the whole answer
 
 
 class Effect(TypedDict):

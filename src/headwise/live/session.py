@@ -6,9 +6,10 @@
     session.what_if(run["id"], {"L12H3": 0.0})                            # head off: the answer before and after
     session.score("What is the capital of Norway?", run["answer"], "atlas")
 
-Steps of a run: prefill and decoding (`generation`) where an answer is requested; then one forward pass over prompt and
-answer, which gives every head's small map (`pooled_maps`), the profile statistics, and every q and k (`AttentionStore`),
-so that a head's map needs no other pass. Results are JSON (`response_schemas`).
+Steps of a run: prefill and decoding (`generation`) where an answer is requested, with the atlas's scores of it after every
+token (`answer_scores`); then one forward pass over prompt and answer, which gives every head's small map (`pooled_maps`), the
+profile statistics, and every q and k (`AttentionStore`), so that a head's map needs no other pass. Results are JSON
+(`response_schemas`).
 
 Methods that run the model must be called from one thread at a time. `validate`, and `head_map` with ``run_model=False``, do
 not, and may be called from any thread. This module knows no web server.
@@ -21,6 +22,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +36,7 @@ from headwise.corpora import delimiter_ids, has_chat_template
 from headwise.instruments.profile import Profile
 from headwise.kernels.attention import Attention
 from headwise.live import generation as gen
+from headwise.live.answer_scores import AnswerScores, AtlasWatches, LiveScore
 from headwise.live.effects import (
     HeadFactors,
     NextTokenReading,
@@ -43,7 +46,16 @@ from headwise.live.effects import (
     read_factors,
     scale_interventions,
 )  # fmt: skip
-from headwise.live.generation import Generation, LivePrompt, ends_of, generate, prefill, read_prompt, teacher_force
+from headwise.live.generation import (
+    Generation,
+    LivePrompt,
+    OnEvent,
+    ends_of,
+    generate,
+    logprobs_of,
+    most_likely,
+    read_prompt,
+)
 from headwise.live.pooled_maps import (
     CAPACITY,
     AttentionStore,
@@ -57,10 +69,19 @@ from headwise.live.pooled_maps import (
     segment_starts,
 )
 from headwise.live.requests import AtlasScorers, PromptRun, RunHistory, continuation, run_result
-from headwise.live.response_schemas import AnswerScore, ControlEffect, MapWindow, RunResult, WhatIfResult, pack_array
+from headwise.live.response_schemas import (
+    AnswerScore,
+    ControlEffect,
+    MapWindow,
+    RunResult,
+    ScoreChoice,
+    WhatIfResult,
+    pack_array,
+)
 from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
-from headwise.studies.decoding import Ids
+from headwise.studies.decoding import Ids, PrefixCachedDecoder
+from headwise.watching.generation import Prompt
 
 SMALL_MAP_CELLS, LARGE_MAP_CELLS = 64, 512  # per side
 MAX_ANSWER_TOKENS = 128
@@ -91,6 +112,8 @@ class LiveSession:
         self.store = AttentionStore(capacity)
         self.history = RunHistory(self.store.remove)
         self.scorers = AtlasScorers(model)
+        self.watches = AtlasWatches(model)
+        self._decoder = PrefixCachedDecoder(model)
         self._structure = Structure(model)
         self._delimiters = delimiter_ids(model.tokenizer)
 
@@ -112,6 +135,10 @@ class LiveSession:
         """The reason why an atlas cannot score answers; None where it can."""
         return self.scorers.unavailable(atlas)
 
+    def score_choices(self, atlas: AtlasPath) -> tuple[list[ScoreChoice], str | None]:
+        """The atlas's scores of an answer that is being generated, the default first; or the reason why there are none."""
+        return self.watches.choices(atlas)
+
     def validate(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
         changes: Mapping[str, float] | None = None, atlas: AtlasPath | None = None,
@@ -126,6 +153,7 @@ class LiveSession:
     def run(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
         changes: Mapping[str, float] | None = None, atlas: AtlasPath | None = None, cancel: CancelToken | None = None,
+        on_event: OnEvent | None = None,
     ) -> RunResult:  # fmt: skip
         """Run a prompt (and generate an answer) while observing every head.
 
@@ -135,8 +163,9 @@ class LiveSession:
             answer: whether an answer is generated.
             max_new_tokens: of the answer.
             changes: head -> factor, applied from the start.
-            atlas: its question format is used, so that answers can be scored.
+            atlas: its question format is used, so that answers can be scored, and its scores, where it has some.
             cancel: cancels from another thread.
+            on_event: called with every token when it is there, in the thread that runs the model.
 
         Returns:
             Tokens, every head's small map and statistics, the most likely next tokens, the answer.
@@ -146,7 +175,8 @@ class LiveSession:
             text, mode=mode, answer=answer, max_new_tokens=max_new_tokens, changes=changes, atlas=atlas
         )
         name = secrets.token_urlsafe(9)
-        next_token, generated = self._answer(prompt, factors, limit, cancel)
+        scores = self._scores_for(prompt, atlas)
+        next_token, generated = self._answer(prompt, factors, limit, scores, cancel, on_event)
         small, profile = SmallMaps(SMALL_MAP_CELLS), Profile(self._delimiters)
         cancel.begin("observing every head")
         try:
@@ -155,7 +185,7 @@ class LiveSession:
         except BaseException:
             self.store.remove(name)
             raise
-        run = PromptRun(name, prompt, factors, limit, last if next_token is None else next_token, generated)
+        run = PromptRun(name, prompt, factors, limit, last if next_token is None else next_token, generated, scores)
         self.history.add(run)
         return run_result(self.model, run, small.result(), profile.result(), time.monotonic() - start)
 
@@ -201,7 +231,7 @@ class LiveSession:
 
     def what_if(
         self, run: str, changes: Mapping[str, float], *, draws: int = DEFAULT_DRAWS, seed: int = 0,
-        cancel: CancelToken | None = None,
+        cancel: CancelToken | None = None, on_event: OnEvent | None = None,
     ) -> WhatIfResult:  # fmt: skip
         """Answer and next token with heads scaled, compared with the unchanged model and with random heads.
 
@@ -211,6 +241,7 @@ class LiveSession:
             draws: number of random sets of heads, of the same size, as a control.
             seed: of the draws.
             cancel: cancels from another thread.
+            on_event: called with every token when it is there, in the thread that runs the model.
 
         Returns:
             Before, after, their distance, and the distances of the random heads.
@@ -221,8 +252,10 @@ class LiveSession:
             raise DataError('no head was changed; give at least one with a factor other than 1, such as {"L3H7": 0}')
         if not 0 <= draws <= MAX_DRAWS:
             raise DataError(f"{draws} random draws are not possible; give 0 to {MAX_DRAWS}")
-        before, original = self._unchanged(found, cancel)
-        after, changed = self._changed(found, factors, original, cancel, "with the heads scaled", answers=True)
+        before, original = self._unchanged(found, cancel, on_event)
+        after, changed = self._changed(
+            found, factors, original, cancel, "with the heads scaled", answers=True, on_event=on_event
+        )
         effect = effect_of(before, after)
         controls: list[ControlEffect] = []
         for draw in range(draws):
@@ -245,14 +278,16 @@ class LiveSession:
         }
 
     def score(
-        self, question: str, answer: str | None, atlas: AtlasPath, *, cancel: CancelToken | None = None
-    ) -> AnswerScore:
+        self, question: str, answer: str | None, atlas: AtlasPath, *, score: str | None = None,
+        cancel: CancelToken | None = None,
+    ) -> AnswerScore:  # fmt: skip
         """The probability that an answer is wrong, by the atlas's detector, and each head's contribution to it.
 
         Args:
             question: the question.
             answer: the answer; None: the model generates it first.
             atlas: whose detector is used.
+            score: which of its scores; None: its default.
             cancel: cancels from another thread.
 
         Returns:
@@ -262,7 +297,7 @@ class LiveSession:
         self.validate(f"{question} {answer or ''}", mode="question", max_new_tokens=MAX_ANSWER_TOKENS, atlas=atlas)
         cancel.begin("scoring the answer")
         with self._observe(cancel):
-            return self.scorers.score(atlas, question, answer)
+            return self.scorers.score(atlas, question, answer, score)
 
     # ---- forward passes ---------------------------------------------------------------------------------------------
 
@@ -275,17 +310,28 @@ class LiveSession:
         out = self.model(torch.tensor([ids], device=self.model.device), use_cache=False, **keep)
         return out.logits[0, -1].float().log_softmax(-1).cpu()
 
+    def _scores_for(self, prompt: LivePrompt, atlas: AtlasPath | None) -> dict[str, LiveScore]:
+        """The scores of an answer to this prompt: calibrated ones for questions alone."""
+        scores = self.watches.scores(atlas)
+        return scores if prompt.mode == "question" else {name: one.uncalibrated() for name, one in scores.items()}
+
     def _answer(
-        self, prompt: LivePrompt, factors: HeadFactors, limit: int, cancel: CancelToken
-    ) -> tuple[Tensor | None, Generation]:
+        self, prompt: LivePrompt, factors: HeadFactors, limit: int, scores: Mapping[str, LiveScore], cancel: CancelToken,
+        on_event: OnEvent | None, part: str = "answer",
+    ) -> tuple[Tensor | None, Generation]:  # fmt: skip
         """The next-token distribution at the prompt's end, and the answer; no forward pass where none is requested."""
         if not limit:
-            return None, Generation((), False, [])
-        with self._observe(cancel, *scale_interventions(factors)):
+            return None, Generation((), False, [], [], {})
+        ends = ends_of(self.model, prompt.mode)
+        running = AnswerScores(self.model, scores, Prompt(prompt.ids, limit, ends=ends))
+        with self._observe(cancel, *scale_interventions(factors), *running.instruments):
             cancel.begin("reading the prompt")
-            state = prefill(self.model, prompt.ids)
+            decoding = self._decoder.begin([prompt.ids], len(prompt.ids) + limit, most_likely)
+            next_token = logprobs_of(decoding)
             cancel.begin("generating the answer")
-            return state.logprobs, generate(self.model, state, limit, ends_of(self.model, prompt.mode), cancel)
+            return next_token, generate(
+                self.model, decoding, limit, ends, cancel, scores=running, on_event=on_event, part=part
+            )
 
     def _recompute(self, run: PromptRun, layer: int, cancel: CancelToken) -> Attention:
         """A layer's attention, by a forward pass that stops at that layer."""
@@ -297,28 +343,38 @@ class LiveSession:
             raise DataError(f"layer {layer} has no attention map")
         return instrument.found
 
-    def _unchanged(self, run: PromptRun, cancel: CancelToken) -> tuple[NextTokenReading, Generation]:
+    def _unchanged(
+        self, run: PromptRun, cancel: CancelToken, on_event: OnEvent | None
+    ) -> tuple[NextTokenReading, Generation]:
         """The unchanged model on a run's prompt: from the run itself, unless heads were scaled in it."""
         if not run.changes:
             return run.reading(), run.generation
-        next_token, generated = self._answer(run.prompt, {}, run.limit, cancel)
+        next_token, generated = self._answer(run.prompt, {}, run.limit, run.scores, cancel, on_event, "unchanged")
         if next_token is None:
             with self._observe(cancel):
                 next_token = self._forward(run.prompt.ids)
-        return PromptRun("", run.prompt, {}, run.limit, next_token, generated).reading(), generated
+        return replace(run, changes={}, next=next_token, generation=generated).reading(), generated
 
     def _changed(
         self, run: PromptRun, factors: HeadFactors, original: Generation, cancel: CancelToken, stage: str, *,
-        answers: bool,
+        answers: bool, on_event: OnEvent | None = None,
     ) -> tuple[NextTokenReading, Generation]:  # fmt: skip
-        """The changed model on the same prompt and the original answer, then its own answer."""
-        with self._observe(cancel, *scale_interventions(factors)):
+        """The changed model on the same prompt: its own answer, then how likely it finds the original one."""
+        prompt, limit = run.prompt, run.limit if answers else 0
+        ends = ends_of(self.model, prompt.mode)
+        scores = run.scores if limit else {}
+        running = AnswerScores(self.model, scores, Prompt(prompt.ids, max(limit, 1), ends=ends))
+        with self._observe(cancel, *scale_interventions(factors), *running.instruments):
             cancel.begin(stage)
-            state = prefill(self.model, run.prompt.ids)
-            answer = teacher_force(self.model, state, original.ids) if original.ids else state.logprobs[None][:0]
-            limit = run.limit if answers else 0
-            generated = generate(self.model, state, limit, ends_of(self.model, run.prompt.mode), cancel)
-        return NextTokenReading(state.logprobs, answer, original.ids), generated
+            longest = len(prompt.ids) + max(limit, len(original.ids))
+            decoding = self._decoder.begin([prompt.ids], longest, most_likely)
+            given = decoding.fork()
+            next_token = logprobs_of(decoding)
+            generated = generate(
+                self.model, decoding, limit, ends, cancel, scores=running, on_event=on_event, part="changed"
+            )
+            answer = given.teacher_force(original.ids).log_softmax(-1).cpu() if original.ids else next_token[None][:0]
+        return NextTokenReading(next_token, answer, original.ids), generated
 
     # ---- arguments --------------------------------------------------------------------------------------------------
 

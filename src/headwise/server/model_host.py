@@ -23,7 +23,7 @@ import logging
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,6 +61,8 @@ class LiveModel(Protocol):
     def info(self) -> Callable[[], dict[str, Any]]: ...
     @property
     def scoring_unavailable(self) -> Callable[..., str | None]: ...
+    @property
+    def score_choices(self) -> Callable[..., tuple[Sequence[Mapping[str, object]], str | None]]: ...
     @property
     def validate(self) -> Callable[..., Any]: ...
     @property
@@ -180,7 +182,7 @@ class ModelHost:
         self.queue = queue
         self.session: LiveModel | None = None
         self._atlases = atlases
-        self._scoring_unavailable: dict[str, str | None] = {}
+        self._scoring: dict[str, dict[str, Any]] = {}  # by atlas: what is known of scores before a prompt is typed
         self._open = open_session
         self._job = None if open_session is None else queue.submit(self._load, seconds=LOADING_SECONDS)
 
@@ -189,8 +191,7 @@ class ModelHost:
         if self._job is None:
             return {"state": "off", "message": OFF_MESSAGE}
         if self.session is not None:
-            unavailable = self._scoring_unavailable.get(atlas.name)
-            return {"state": "ready", "message": "", **self.session.info(), "scoring_unavailable": unavailable}
+            return {"state": "ready", "message": "", **self.session.info(), **self._scoring[atlas.name]}
         if self._job.status.event == "failed":
             return {"state": "failed", "message": self._job.status.error}
         return {"state": "loading", "message": "the model is being loaded"}
@@ -205,8 +206,14 @@ class ModelHost:
         assert self._open is not None
         session = self._open()
         for atlas in self._atlases:
-            reason = session.scoring_unavailable(atlas.atlas.location.address)
-            self._scoring_unavailable[atlas.name] = None if reason is None else atlas.redact(reason)
+            address = atlas.atlas.location.address
+            unavailable = session.scoring_unavailable(address)
+            choices, no_choices = session.score_choices(address)
+            self._scoring[atlas.name] = {
+                "scoring_unavailable": None if unavailable is None else atlas.redact(unavailable),
+                "scores": choices,
+                "scores_unavailable": None if no_choices is None else atlas.redact(no_choices),
+            }
         self.session = session
 
 

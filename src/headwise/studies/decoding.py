@@ -140,6 +140,29 @@ class Decoding:
         self._rows = len(self.rows)  # so far
         self._joining: list[tuple[int, Ids, Callable[[int], AbstractContextManager[None]]]] = []
 
+    @property
+    def logits(self) -> Tensor:
+        """(line, vocabulary), float32: what the next tokens are chosen from, or have just been."""
+        return self._logits[:, -1].float()
+
+    def fork(self) -> Decoding:
+        """The same prompts, to be continued in another way."""
+        assert isinstance(self._state, _DecoderState), "branches are not forked"
+        state = self._decoder._copy(self._state, None)
+        return Decoding(self._decoder, self._logits, state, self._choose, scored=self._scored)
+
+    def teacher_force(self, answer: Ids) -> Tensor:
+        """(token, vocabulary), float32: the logits before each token of a given answer to a single prompt, in one pass.
+
+        The answer is then part of what has been read; `fork` first to continue the prompt itself.
+        """
+        assert isinstance(self._state, _DecoderState) and len(self.rows) == 1, "one prompt has one answer"
+        found = [self.logits]
+        if len(answer) > 1:
+            self._logits = self._decoder._append([answer[:-1]], self._state, keep=len(answer) - 1)
+            found.append(self._logits[0].float())
+        return torch.cat(found)
+
     def end(self, row: int) -> None:
         """This row has no further token."""
         self._running.discard(row)
@@ -157,7 +180,7 @@ class Decoding:
 
     def __iter__(self) -> Iterator[DecodedTokens]:
         while self.running:
-            last = self._logits[:, -1].float()
+            last = self.logits
             chosen = self._choose(last, self.rows)
             scores = last.log_softmax(-1).gather(1, chosen[:, None])[:, 0].tolist() if self._scored else repeat(nan)
             every = zip(self.rows, chosen.tolist(), scores, strict=False)
@@ -454,14 +477,16 @@ class PrefixCachedDecoder:
         return logits, state
 
     @torch.no_grad()
-    def _append(self, rests: Sequence[Ids], state: _DecoderState) -> Tensor:
-        """Read more tokens of every row; logits of the last one."""
+    def _append(self, rests: Sequence[Ids], state: _DecoderState, keep: int = 1) -> Tensor:
+        """Read more tokens of every row; logits of the last `keep`."""
         device = self._model.device
         ids, seen = self._left_padded(rests)
         positions = state.position + seen.cumsum(1).to(device)
         state.mask = torch.cat([state.mask, seen.to(device)], dim=1)
-        state.position, state.ids = positions[:, -1:], ids.to(device)
-        return self._forward(state.ids, positions, state, keep=1)
+        new = ids.to(device)
+        state.position = positions[:, -1:]
+        state.ids = new if self._caches else torch.cat([state.ids, new], dim=1)
+        return self._forward(state.ids, positions, state, keep)
 
     def _left_padded(self, rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
         """(row, token) ids and mask, each row at the right end."""
