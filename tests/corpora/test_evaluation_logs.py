@@ -255,3 +255,32 @@ def test_an_entry_that_unpacks_to_more_than_it_declares_is_refused(tmp_path):
     raw[8:10] = raw[directory + 10 : directory + 12] = (93).to_bytes(2, "little")  # the method of the entry
     path.write_bytes(raw)
     assert "cannot be unpacked" in refusal(path)
+
+
+DEEP = "[" * 100_000
+VALUES = (
+    '{"a": 1}', '[["x"], {"b": 2}]', '"\\ud800"', "9" * 5000, "1e400", "-Infinity", "NaN", "null", "true", "[]", "{}", '""',
+    '"x"', '[null, 5, "\\udfff"]', "[[]]", '{"a": {"value": []}}', '[{"role": "user"}]', '{"choices": [{"message": {}}]}', DEEP,
+)  # fmt: skip
+DOCUMENT = HEADER | {"samples": [INSPECT]}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [SAMPLE, DOCUMENT, INSPECT, {"question": "a", "response": "b", "label": "wrong", "id": "c", "context": "d"}],
+)
+def test_every_value_in_every_field_is_read_or_refused(whole, tmp_path):
+    path = tmp_path / "log.json"
+    for field in [*whole, "choices", "messages", "attachments"]:
+        others = json.dumps({name: value for name, value in whole.items() if name != field})
+        for value in VALUES:
+            content = f'{others[:-1]}, "{field}": {value}}}'
+            path.write_text(
+                content if whole is not INSPECT else f'{{"eval": {{"model": "m"}}, "samples": [{content}]}}'
+            )
+            said = ""
+            try:
+                read_evaluation_log(path)
+            except DataError as refused:
+                said = str(refused)
+            assert "\n" not in said and len(said) < 1000, (field, value[:40])

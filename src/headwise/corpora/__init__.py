@@ -12,6 +12,7 @@ from headwise.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from headwise.corpora.circuit_tasks import CIRCUIT_TASKS, CircuitTask, PromptPair, TaskPairs, circuit_pairs
     from headwise.corpora.endpoint import Endpoint, ask_all, judge_all
+    from headwise.corpora.evaluation_logs import EvaluationLog, LoggedAnswer, read_evaluation_log
     from headwise.corpora.exact_answers import BLIND, PUBLISHED, decode_ids, exact_answer, find_span, token_span
     from headwise.corpora.hub import find_questions, hub_questions, read_hub_rows
     from headwise.corpora.matching import CORRECT, LABELS, REFUSED, WRONG, Verdict, judge
@@ -57,6 +58,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         ".circuit_tasks": "CIRCUIT_TASKS CircuitTask PromptPair TaskPairs circuit_pairs",
         ".endpoint": "Endpoint ask_all judge_all",
+        ".evaluation_logs": "EvaluationLog LoggedAnswer read_evaluation_log",
         ".exact_answers": "BLIND PUBLISHED decode_ids exact_answer find_span token_span",
         ".hub": "find_questions hub_questions read_hub_rows",
         ".matching": "CORRECT LABELS REFUSED WRONG Verdict judge",
@@ -74,11 +76,12 @@ __getattr__, __dir__ = lazy_exports(
 __all__ = [
     "BLIND", "CATEGORIES", "CIRCUIT_TASKS", "CORRECT", "FUNCTIONS", "HELD_OUT", "HIGH_ORDER", "LABELS", "LOW_ORDER",
     "MIN_PAIRS", "PUBLISHED", "REFUSED", "REPEATS", "SLOT", "TRAIN", "WRONG", "CircuitTask", "Endpoint",
-    "Example", "Passage", "Passages", "PromptPair", "Question", "Questions", "Relation", "Relations",
-    "SingleTokenPairs", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids", "answers_step", "ask_all",
-    "circuit_pairs", "decode_ids", "default_few_shot", "delimiter_ids", "exact_answer", "find_questions",
-    "find_span", "has_chat_template", "hub_questions", "judge", "judge_all", "judge_step", "packaged_passages",
-    "packaged_questions", "packaged_relations", "packaged_steps", "prompt_ids", "question_prompt", "read_hub_rows",
-    "read_passages", "read_questions", "read_relations", "read_steps", "repeated_random", "single_token_ids",
-    "single_token_pairs", "step_ids", "step_prompt", "token_span",
+    "EvaluationLog", "Example", "LoggedAnswer", "Passage", "Passages", "PromptPair", "Question", "Questions",
+    "Relation", "Relations", "SingleTokenPairs", "Step", "Steps", "TaskPairs", "Verdict", "answer_ids",
+    "answers_step", "ask_all", "circuit_pairs", "decode_ids", "default_few_shot", "delimiter_ids", "exact_answer",
+    "find_questions", "find_span", "has_chat_template", "hub_questions", "judge", "judge_all", "judge_step",
+    "packaged_passages", "packaged_questions", "packaged_relations", "packaged_steps", "prompt_ids",
+    "question_prompt", "read_evaluation_log", "read_hub_rows", "read_passages", "read_questions", "read_relations",
+    "read_steps", "repeated_random", "single_token_ids", "single_token_pairs", "step_ids", "step_prompt",
+    "token_span",
 ]  # fmt: skip

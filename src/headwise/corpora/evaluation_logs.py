@@ -1,6 +1,6 @@
 """Answers that a model gave elsewhere, in the logs of evaluations: what was asked, what it said, what the log made of it.
 
-Three kinds of log are told apart by what is in them, whatever they are called:
+The kind of a log is found by what is in it, whatever it is called:
 
     rows       .jsonl, .csv, .parquet   our own: fields question and response; optionally id, context, label
     lm-eval    samples_*.jsonl          what `lm_eval --log_samples` writes: doc, arguments, resps, one field per metric
@@ -82,7 +82,13 @@ REPEATED = "that repeat a question of one row"
 
 @dataclass(frozen=True)
 class LoggedAnswer:
-    """One answer of a log."""
+    """One answer of a log.
+
+    Examples:
+        >>> asked = Question("7", "2 + 2?", (), response="5", label="wrong")
+        >>> LoggedAnswer(asked, "Q: 2 + 2? A:", {"exact_match,none": 0.0}).question.response
+        '5'
+    """
 
     question: Question  # with the log's id, the response, and the log's own label where it has one
     prompt: Prompt | None = None  # what the model was shown, as a text or as the turns of a chat; None: unknown
@@ -185,19 +191,20 @@ def _json_log(
     first = set(rows[0]) if rows else set()
     if {"doc", "arguments", "resps"} <= first:
         return "lm-eval", "", _lm_eval_answers(rows, path, left_out)
-    if {"question", "response"} <= first:
-        return "rows", "", _own_rows(rows, path, one_means, left_out)
-    fields = ", ".join(" ".join(name.split())[:80] for name in list(rows[0] if rows else ())[:12]) or "no rows"
-    raise DataError(
-        f"{path} is no log that Headwise knows; it has {fields}. Give rows with question and response, a samples_*.jsonl of "
-        "lm_eval --log_samples, or a log of Inspect (.eval or .json)"
-    )
+    return "rows", "", _own_rows(rows, path, one_means, left_out)
 
 
 # ---- our own rows ---------------------------------------------------------------------------------------------------
 
 
 def _own_rows(rows: Sequence[Row], path: Path, one_means: str | None, left_out: Counter[str]) -> list[LoggedAnswer]:
+    fields = list(rows[0]) if rows else []
+    if not {"question", "response"} <= set(fields):
+        named = ", ".join(" ".join(name.split())[:80] for name in fields[:12]) or "no rows"
+        raise DataError(
+            f"{path} is no log that Headwise knows; it has {named}. Give rows with question and response, a samples_*.jsonl "
+            "of lm_eval --log_samples, or a log of Inspect (.eval or .json)"
+        )
     answers = []
     for number, given in enumerate(rows, start=1):
         where = f"row {number} of {path}"
