@@ -22,8 +22,8 @@ from triton_here import (
 )
 
 from headwise.kernels import Attention, AttentionMask
-from headwise.kernels.contract import RowMarks, RowSums
-from headwise.kernels.rows import RowKeys, row_logs, row_output, row_sums
+from headwise.kernels.contract import RowMarks, RowStatistics
+from headwise.kernels.rows import RowKeys, row_logs, row_output, row_statistics
 
 if HAS_TRITON:
     from headwise.kernels import decode as host
@@ -70,22 +70,23 @@ def marks_of(attention: Attention, forgotten: int = 0, unused: int = 0) -> RowMa
     assert visible is None or len(visible) in (1, batch)
     own = torch.full((batch,), keys - 1)
     end = torch.full((batch,), int(BOUNDARY * keys))
-    marks.step(torch.stack([own, own - 1, first, end], dim=1), keys)
+    numbers = torch.full((batch,), 13), torch.full((batch,), 5)
+    marks.step(torch.stack([own, own - 1, first, end, *numbers], dim=1), keys)
     return marks
 
 
 def expected(
     attention: Attention, v: torch.Tensor, marks: RowMarks, dtype: torch.dtype
-) -> tuple[torch.Tensor, RowSums]:
+) -> tuple[torch.Tensor, RowStatistics]:
     """From whole maps."""
     a = attention.weights(dtype=dtype)
     seen = attention.mask.n_visible_keys(len(a))
     keys = RowKeys.of_step(marks, seen, a.shape[3])
-    sums = row_sums(a.log(), keys, mass=attention.sinks is not None)
+    sums = row_statistics(a.log(), keys, mass=attention.sinks is not None)
     return row_output(a.log(), v.to(dtype)), sums
 
 
-def assert_right(attention: Attention, v: torch.Tensor, marks: RowMarks, layer: int = 1) -> None:
+def assert_right(attention: Attention, v: torch.Tensor, marks: RowMarks, layer: int = 1) -> RowStatistics:
     moved = on_device(attention)
     marks.step(marks.places.to(DEVICE), marks.tokens)
     z = decode(moved, v.to(DEVICE), marks, layer)
@@ -103,9 +104,10 @@ def assert_right(attention: Attention, v: torch.Tensor, marks: RowMarks, layer: 
         ).transpose(1, 2)
     assert z.dtype == attention.q.dtype
     assert_no_worse_than_twice(z.cpu(), exact_z, plain_z.cpu(), condition=condition, what="z")
-    for name, got, sure, plainly in zip(RowSums._fields, sums[layer].unbind(-1), exact, plain, strict=True):
+    for name, got, sure, plainly in zip(RowStatistics._fields, sums[layer].unbind(-1), exact, plain, strict=True):
         wide = sure.expand(*got.shape, 1)[..., 0]
         assert_no_worse_than_twice(got, wide, plainly.expand(*got.shape, 1)[..., 0], condition=condition, what=name)
+    return RowStatistics(*sums[layer].unbind(-1))
 
 
 @runs
@@ -128,9 +130,7 @@ def test_values_of_another_width():
 def test_a_window_that_has_forgotten_the_first_tokens():
     attention, v = ready(Setting(keys=70))
     marks = marks_of(attention, forgotten=50)
-    assert_right(attention, v, marks)
-    sums = marks.on(DEVICE)[1].cpu()
-    assert bool((sums[1, ..., RowSums._fields.index("first")] == 0).all())
+    assert bool((assert_right(attention, v, marks).sink == 0).all())
 
 
 @runs
@@ -172,8 +172,8 @@ def test_a_row_without_keys():
     marks.step(marks.places.to(DEVICE), marks.tokens)
     z = decode(on_device(attention), v.to(DEVICE), marks, 0)
     assert bool((z == 0).all())
-    sums = RowSums(*marks.on(DEVICE)[1][0].cpu().unbind(-1))
-    assert bool((sums.own == host.triton_decode.FLOOR.value).all())
+    sums = RowStatistics(*marks.on(DEVICE)[1][0].cpu().unbind(-1))
+    assert bool((sums.self_log == host.triton_decode.FLOOR.value).all())
     assert all(bool((one == 0).all()) for one in sums[1:])
 
 
@@ -195,15 +195,18 @@ def test_rows_of_a_step_know_the_marks():
     attention, _ = ready(Setting(batch=3, padding="left", keys=50))
     marks = marks_of(attention)
     keys = RowKeys.of_step(marks, attention.mask.n_visible_keys(3), 50)
-    got = row_sums(row_logs(attention), keys)
+    got = row_statistics(row_logs(attention), keys)
     a = attention.weights(dtype=torch.float64)[:, :, 0]
     first = marks.places[:, 2]
-    torch.testing.assert_close(got.own[..., 0].double(), a[..., -1].log(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(got.self_log[..., 0].double(), a[..., -1].log(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(got.previous[..., 0].double(), a[..., -2], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(got.first[2, :, 0].double(), a[2, :, first[2]], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(got.prompt[..., 0].double(), a[..., :30].sum(-1), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(got.answer[..., 0].double(), a[..., 30:].sum(-1), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(got.visible[..., 0, 0], torch.tensor([50.0, 42.0, 34.0]))
+    torch.testing.assert_close(got.sink[2, :, 0].double(), a[2, :, first[2]], rtol=1e-5, atol=1e-6)
+    x, y = a[..., :30].sum(-1) / 13, a[..., 30:].sum(-1) / 5
+    torch.testing.assert_close(got.lookback[..., 0].double(), x / (x + y), rtol=1e-5, atol=1e-6)
+    seen = torch.tensor([50.0, 42.0, 34.0]).log()[:, None]
+    torch.testing.assert_close(
+        got.entropy[..., 0].double(), -torch.special.xlogy(a, a).sum(-1) / seen, rtol=1e-5, atol=1e-5
+    )
 
 
 @interprets

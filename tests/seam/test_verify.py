@@ -116,7 +116,7 @@ def test_every_reduction_is_checked():
     """A new reduction must be added to the check."""
     wanted = verify.everything(torch.zeros(2, 9, dtype=torch.long))
     asked = {name for name, field in wanted.__dataclass_fields__.items() if field.init}
-    of_a_step = {"row_logs", "row_sums"}  # checked by `decoding`
+    of_a_step = {"row_logs", "row_statistics"}  # checked by `decoding`
     assert all(getattr(wanted, name) for name in asked - {"count_above"} - of_a_step)
 
 

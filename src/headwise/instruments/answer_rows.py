@@ -16,8 +16,8 @@ is written, one row per decode step on a KV cache of any kind: full, static, sli
 `row_statistics`, so a detector that is fitted on the first can be used with the second.
 
 Cost: `AnswerRows`, one QK^T product for the answer's rows alone. `RunningAnswerRows`: on a GPU one kernel per layer computes
-the step's output together with the sums of its row (`kernels.decode`); elsewhere the row replaces the step's fused attention
-(`kernels.rows`), and the layers are reduced together at the end of the step.
+the step's output together with the statistics of its row (`kernels.decode`); elsewhere the row replaces the step's fused
+attention (`kernels.rows`), and the layers are reduced together at the end of the step.
 """
 
 from __future__ import annotations
@@ -36,27 +36,14 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, PREFIX, TOKEN
 from headwise.core.errors import DataError, SeamError
 from headwise.instruments.readings import HeadReadings
 from headwise.kernels import AttentionMask
-from headwise.kernels.contract import ReductionRequest, RowMarks, RowSums
-from headwise.kernels.rows import RowKeys, row_logs, row_sums
+from headwise.kernels.contract import ReductionRequest, RowMarks, RowStatistics
+from headwise.kernels.rows import RowKeys, row_logs, row_statistics
 from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
-ROW_STATISTICS = ("self_log", "entropy", "sink", "previous", "lookback")
+ROW_STATISTICS = RowStatistics._fields
 SELF_LOG = ROW_STATISTICS.index("self_log")
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of an answer's tokens; 0.0: the first token alone
 _CELLS = 2**24  # weights held at a time
-
-
-def row_statistics(sums: RowSums, prompts: Tensor, answers: Tensor) -> Tensor:
-    """(statistic, ...), in the order of `ROW_STATISTICS`, from sums over rows.
-
-    Args:
-        sums: each (...).
-        prompts: tokens of the prompts, aligned with the last dims of the sums.
-        answers: answer tokens that the row can see, likewise.
-    """
-    x, y = sums.prompt / prompts.clamp(min=1), sums.answer / answers.clamp(min=1)
-    entropy = sums.entropy / sums.visible.clamp(min=2).log()
-    return torch.stack([sums.own, entropy, sums.first, sums.previous, x / (x + y).clamp(min=1e-30)])
 
 
 def tokens_of_shares(lengths: Tensor, shares: Sequence[float] = SHARES) -> Tensor:
@@ -117,8 +104,10 @@ class AnswerRows(HeadReadings):
         position = valid.cumsum(dim=1) - 1
         prompt = valid & (position < prompts[:, None])
         visible = torch.empty(0)  # differs between layers
-        self._keys = RowKeys(own, previous, order[:, 0], prompt.float(), (valid & ~prompt).float(), visible)
-        self._prompts = prompts
+        answers = row.expand(len(own), -1)
+        self._keys = RowKeys(
+            own, previous, order[:, 0], prompt.float(), (valid & ~prompt).float(), prompts, answers, visible
+        )
         self._counts = self.counts.to(device)
         self._exists = row < lengths[:, None]
 
@@ -130,12 +119,12 @@ class AnswerRows(HeadReadings):
         keys = keys._replace(visible=seen.gather(2, keys.own[:, None].expand(-1, seen.shape[1], -1)))
         mass = call.attention.sinks is not None or call.attention.gate is not None
         parts = [
-            row_sums(row_logs(call.attention, keys.own[:, rows]), keys.of_rows(rows), mass=mass)
+            row_statistics(row_logs(call.attention, keys.own[:, rows]), keys.of_rows(rows), mass=mass)
             for rows in self._slices(call)
         ]
-        sums = RowSums(*(torch.cat(ones, dim=-1) for ones in zip(*parts, strict=True)))
-        answers = torch.arange(keys.own.shape[1], device=device)
-        rows = row_statistics(sums, self._prompts.to(device)[:, None, None], answers)  # (statistic, batch, head, row)
+        rows = torch.stack(
+            [torch.cat(ones, dim=-1) for ones in zip(*parts, strict=True)]
+        )  # (statistic, batch, head, row)
         rows = rows.masked_fill(~self._exists.to(device)[:, None], 0.0)
         counts = self._counts.to(device)
         index = (counts - 1)[:, None].expand(*rows.shape[:3], -1)
@@ -157,7 +146,7 @@ class _Held(NamedTuple):
     logs: Tensor  # (batch, head, 1, key)
     mask: AttentionMask
     query: Tensor  # (batch, 1) its index in the pass
-    mass: bool  # see `row_sums`
+    mass: bool  # see `row_statistics`
 
 
 class RunningAnswerRows(Instrument):
@@ -181,7 +170,7 @@ class RunningAnswerRows(Instrument):
 
     name = "answer_rows"
     stream_safe = False  # the state is read between passes
-    only_row_sums = True
+    only_row_statistics = True
 
     def __init__(self, prompts: int | None = None):
         self.prompts = prompts
@@ -191,9 +180,9 @@ class RunningAnswerRows(Instrument):
         self._sums: Tensor | None = None  # like `last`
         self._real: list[Tensor] = []  # (batch, token), which tokens are real, in order
         self._tokens = 0  # in the KV cache, padding included
-        self._places = torch.zeros(0, 4, dtype=torch.long)  # see `RowMarks`
-        self._prompt_tokens = self._answer_tokens = torch.zeros(0, dtype=torch.long)  # (batch,)
+        self._places = torch.zeros(0, 6, dtype=torch.long)  # (batch, 6), see `RowMarks`
         self._held: dict[int, _Held] = {}
+        self._cells = 0  # weights in what is held
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Store the numbers of layers and heads."""
@@ -211,7 +200,6 @@ class RunningAnswerRows(Instrument):
         """Retain these examples of the batch, as the KV cache does when others have ended; between two passes."""
         self._real = [torch.cat(self._real, dim=1)[lines]]
         self._places = self._places[lines]
-        self._prompt_tokens, self._answer_tokens = self._prompt_tokens[lines], self._answer_tokens[lines]
         if self.rows is not None and self._sums is not None and self.last is not None:
             self.rows, self._sums, self.last = self.rows[lines], self._sums[:, :, lines], self.last[:, :, lines]
         if self.active is not None:
@@ -225,13 +213,10 @@ class RunningAnswerRows(Instrument):
         pads = [total - one._tokens for one in both]
         real = [pad(one._real[0], (before, 0)) for one, before in zip(both, pads, strict=True)]
         self._real = [torch.cat(real)]
-        places = [
-            torch.where(one._places >= 0, one._places + before, one._places)
-            for one, before in zip(both, pads, strict=True)
-        ]
-        self._tokens, self._places = total, torch.cat(places)
-        self._prompt_tokens = torch.cat([one._prompt_tokens for one in both])
-        self._answer_tokens = torch.cat([one._answer_tokens for one in both])
+        for one, before in zip(both, pads, strict=True):
+            tokens = one._places[:, :4]  # the others are numbers of tokens
+            one._places = torch.cat([torch.where(tokens >= 0, tokens + before, tokens), one._places[:, 4:]], dim=1)
+        self._tokens, self._places = total, torch.cat([one._places for one in both])
         if any(one.rows is None or one._sums is None or one.last is None for one in both):
             raise SeamError("only answers of which a row has been read can join each other")
         self.rows = torch.cat([one.rows for one in both if one.rows is not None])
@@ -240,11 +225,12 @@ class RunningAnswerRows(Instrument):
 
     def requested(self, context: ForwardContext) -> ReductionRequest:
         """The row of a decode step."""
-        return ReductionRequest(row_sums=self._marks if context.valid.shape[1] == 1 else None)
+        return ReductionRequest(row_statistics=self._marks if context.valid.shape[1] == 1 else None)
 
     def on_forward_start(self, context: ForwardContext) -> None:
         """Locate the row of this pass: that of the last real token."""
         self._held.clear()
+        self._cells = 0
         valid, cached = context.valid, context.cached
         batch, queries = valid.shape
         known = self._tokens == cached and len(self._places) == batch
@@ -263,9 +249,9 @@ class RunningAnswerRows(Instrument):
         if decodes and self.prompts is not None and self._tokens <= self.prompts:
             decodes = False  # the last part of a prompt
         if decodes:
-            own, _, first, end = self._places.unbind(dim=1)
-            self._places = torch.stack([torch.where(valid[:, 0], cached, own), own, first, end], dim=1)
-            self._answer_tokens = self._answer_tokens + valid[:, 0]
+            self._places = self._places[:, self._shift]  # the own token becomes the previous one
+            self._places[:, 0].masked_fill_(valid[:, 0], cached)
+            self._places[:, 5] += valid[:, 0]
         else:
             self._start()
         self._marks.step(self._places, self._tokens)
@@ -279,14 +265,13 @@ class RunningAnswerRows(Instrument):
         places = torch.where(real, token, -1).topk(min(2, self._tokens), dim=1).values
         own, previous = places[:, 0], places[:, 1] if self._tokens > 1 else torch.full_like(places[:, 0], -1)
         first, end = real.int().argmax(dim=1), torch.full_like(own, self._tokens)
-        self._places = torch.stack([own, previous, first, end], dim=1)
-        self._prompt_tokens = real.sum(dim=1)
-        self._answer_tokens = torch.zeros_like(self._prompt_tokens)
+        self._places = torch.stack([own, previous, first, end, real.sum(dim=1), torch.zeros_like(own)], dim=1)
+        self._shift = torch.tensor([0, 0, 2, 3, 4, 5], device=real.device)
         self.rows = self._sums = None
 
     def on_layer(self, call: AttentionCall) -> None:
-        """Hold the row of a layer until all are read together, unless a kernel has summed it."""
-        if call.reductions.row_sums is not None:
+        """Hold the row of a layer until all are read together, unless a kernel has read it."""
+        if call.reductions.row_statistics is not None:
             return
         attention, logs = call.attention, call.reductions.row_logs
         query = (self._places[:, :1] - self._before).to(call.z.device)  # (batch, 1)
@@ -294,7 +279,8 @@ class RunningAnswerRows(Instrument):
             logs = row_logs(attention, query)
         mass = attention.sinks is not None or attention.gate is not None
         self._held[call.layer] = _Held(logs, attention.mask, query, mass)
-        if sum(one.logs.numel() for one in self._held.values()) > _CELLS:
+        self._cells += logs.numel()
+        if self._cells > _CELLS:
             self._reduce()
 
     def on_forward_end(self, context: ForwardContext) -> None:
@@ -303,7 +289,7 @@ class RunningAnswerRows(Instrument):
         self._collect()
         assert self.last is not None
         if self._sums is None or self.rows is None:
-            self._sums, self.rows = torch.zeros_like(self.last), torch.zeros_like(self._answer_tokens)
+            self._sums, self.rows = torch.zeros_like(self.last), torch.zeros_like(self._places[:, 0])
         if self.active is None:
             self._sums, self.rows = self._sums + self.last, self.rows + 1
             return
@@ -331,22 +317,21 @@ class RunningAnswerRows(Instrument):
             stacked = logs[None] if len(members) == 1 else torch.stack([self._held[layer].logs for layer in members])
             seen = mask.n_visible_keys(len(query))
             visible = seen.gather(2, query.clamp(min=0)[:, None].expand(-1, seen.shape[1], -1))
-            sums = row_sums(stacked, RowKeys.of_step(self._marks, visible, mask.keys), mass=mass)
-            self._store(RowSums(*(one[..., 0] for one in sums)), members)
+            found = row_statistics(stacked, RowKeys.of_step(self._marks, visible, mask.keys), mass=mass)
+            self._store(torch.stack(found)[..., 0], members)
         self._held.clear()
+        self._cells = 0
 
     def _collect(self) -> None:
-        """Read the layers whose rows a kernel has summed."""
+        """Read the layers whose statistics a kernel has written."""
         for device, layers in self._marks.written.items():
-            sums = self._marks.on(device)[1]  # (layer, batch, head, 7)
-            every = len(layers) == len(sums)
-            self._store(RowSums(*(sums if every else sums[layers]).unbind(dim=-1)), layers)
+            found = self._marks.on(device)[1].movedim(-1, 0)  # (statistic, layer, batch, head)
+            self._store(found if len(layers) == self._shape[0] else found[:, layers], layers)
 
-    def _store(self, sums: RowSums, members: list[int]) -> None:
-        """The statistics of some layers, from sums (layer, batch, head)."""
-        home, device = self._places.device, sums.own.device
-        prompts, answers = (one.to(device)[:, None] for one in (self._prompt_tokens, self._answer_tokens))
-        found = row_statistics(sums, prompts, answers).float().to(home)
+    def _store(self, found: Tensor, members: list[int]) -> None:
+        """Statistics (statistic, layer, batch, head) of some layers."""
+        home = self._places.device
+        found = found.float().to(home)
         (layers, heads), batch = self._shape, len(self._places)
         if len(members) == layers and found.shape[3] == heads:
             self.last = found

@@ -17,7 +17,7 @@ With a_ij the weight that query i puts on key j, own(i) the key of the query's o
 | token_matches   | sum of a_ij over earlier keys j < own(i) with the query's id       | batch head query, each   |
 | count_above     | how many a_ij > threshold                                          | batch head query, each   |
 | row_logs        | log a_ij itself, where each example has one query (a decode step)  | batch head 1 key         |
-| row_sums        | of that row: what `RowSums` lists, for the keys that are marked    | batch head 7             |
+| row_statistics        | of that row: what `RowStatistics` lists | batch head 5             |
 
 Any number of offsets, counts, weights and matches can be requested, by range, threshold or name; results have the same keys.
 Rows of queries that are not valid, or see no key, are NaN in every result with a query dim (the keys of `top`: -1) and add
@@ -26,8 +26,8 @@ Weights up to `VANISHING` count as 0: `count_above` does not count them, and `to
 fewer than k others. Everything is float32, accumulated in float32 whatever the dtype of q and k. Only what is requested is
 computed.
 
-`row_sums` come from the kernel that computes the step's output (`decode`); where that kernel cannot be used, `row_logs` come
-back instead, of which `rows.row_sums` makes the same numbers, for many layers together.
+`row_statistics` come from the kernel that computes the step's output (`decode`); where that kernel cannot be used, `row_logs`
+come back instead, of which `rows.row_statistics` makes the same numbers, for many layers together.
 """
 
 from __future__ import annotations
@@ -75,22 +75,22 @@ class Match:
 Range = tuple[int, int]
 
 
-class RowSums(NamedTuple):
-    """Numbers of one row of attention, each of the same shape. In the kernel's result they are the last dim, in this order."""
+class RowStatistics(NamedTuple):
+    """What is read of one row of attention, each of the same shape. In the kernel's result they are the last dim, in order."""
 
-    own: Tensor  # log weight on the row's own token, at least `FLOOR`
-    entropy: Tensor  # of the row scaled to sum to 1
-    first: Tensor  # weight on the first token
+    self_log: Tensor  # log weight on the row's own token, at least `FLOOR`
+    entropy: Tensor  # of the row scaled to sum to 1, over the log of its visible keys
+    sink: Tensor  # weight on the first token
     previous: Tensor  # weight on the token before the own one
-    prompt: Tensor  # sum of the weights on prompt tokens
-    answer: Tensor  # sum of the weights on answer tokens
-    visible: Tensor  # keys that the row can see
+    lookback: Tensor  # x / (x + y), x the mean weight of a prompt token, y of an answer token; y = 0 without any
 
 
 class RowMarks:
-    """Which keys mean what to the row of a decode step, and where the sums of all layers go. One object serves many steps.
+    """Which keys mean what to the row of a decode step, and where the statistics of all layers go. One serves many steps.
 
     Tokens are counted from the first one of the KV cache, padding included, also where a sliding window has forgotten it.
+    For each example the places are its own token, the one before it, its first token (-1: none), the first place of the answer,
+    and the numbers of real tokens of prompt and answer.
 
     Args:
         layers: of the model.
@@ -99,37 +99,31 @@ class RowMarks:
 
     def __init__(self, layers: int, heads: int):
         self.layers, self.heads = layers, heads
-        self.places = torch.zeros(
-            0, 4, dtype=torch.long
-        )  # (batch, 4): own, previous and first token (-1: none), prompt end
+        self.places = torch.zeros(0, 6, dtype=torch.long)  # (batch, 6)
         self.tokens = 0  # in the cache, with the row's own
-        self.written: dict[torch.device, list[int]] = {}  # layers whose sums the kernel has written in this step
+        self.written: dict[torch.device, list[int]] = {}  # layers whose statistics the kernel has written in this step
         self.scratch: dict[Any, Any] = {}  # for the kernel: what serves all layers and steps
-        self._places: dict[torch.device, Tensor] = {}
-        self._sums: dict[torch.device, Tensor] = {}
+        self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def step(self, places: Tensor, tokens: int) -> None:
         """The marks of the next step."""
         self.places, self.tokens = places, tokens
         self.written.clear()
-        self._places.clear()
+        self._on.clear()
 
     def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The places, and the sums of all layers (layer, batch, head, 7), NaN where none are written."""
-        if device not in self._places:
-            self._places[device] = self.places.to(device).contiguous()
-            sums, batch = self._sums.get(device), len(self.places)
-            if sums is None or sums.shape[1] != batch:
-                shape = (self.layers, batch, self.heads, len(RowSums._fields))
-                self._sums[device] = torch.full(shape, torch.nan, device=device)
-        return self._places[device], self._sums[device]
+        """The places, and the statistics of all layers (layer, batch, head, 5), NaN where none are written."""
+        if device not in self._on:
+            shape = (self.layers, len(self.places), self.heads, len(RowStatistics._fields))
+            self._on[device] = self.places.to(device).contiguous(), torch.full(shape, torch.nan, device=device)
+        return self._on[device]
 
 
 @dataclass(frozen=True)
 class ReductionRequest:
     """The requested reductions. `a | b` requests both in one pass. Tensors are moved to the device of q.
 
-    Of unlike marks for `row_sums` neither is requested, but the row itself.
+    Of unlike marks for `row_statistics` neither is requested, but the row itself.
     """
 
     column_sums: bool = False
@@ -138,7 +132,7 @@ class ReductionRequest:
     distance: bool = False
     row_max: bool = False
     row_logs: bool = False
-    row_sums: RowMarks | None = None
+    row_statistics: RowMarks | None = None
     top: int = 0
     offsets: frozenset[Range] = frozenset()
     count_above: frozenset[float] = frozenset()
@@ -157,14 +151,14 @@ class ReductionRequest:
                 if twice:
                     raise ValueError(f"two instruments ask for different {name} under the name {twice[0]!r}")
                 merged[name] = {**mine, **theirs}
-            elif name == "row_sums":
+            elif name == "row_statistics":
                 merged[name] = theirs if mine is None else mine
             elif isinstance(mine, bool | frozenset):
                 merged[name] = mine | theirs
             else:
                 merged[name] = max(mine, theirs)
-        if self.row_sums is not None and other.row_sums not in (None, self.row_sums):
-            merged |= {"row_sums": None, "row_logs": True}
+        if self.row_statistics is not None and other.row_statistics not in (None, self.row_statistics):
+            merged |= {"row_statistics": None, "row_logs": True}
         return ReductionRequest(**merged)
 
     def __bool__(self) -> bool:
@@ -173,12 +167,12 @@ class ReductionRequest:
     @property
     def row(self) -> bool:
         """Whether the row of a decode step is requested, which the forward pass computes itself."""
-        return self.row_logs or self.row_sums is not None
+        return self.row_logs or self.row_statistics is not None
 
     @cached_property
     def streams(self) -> bool:
         """Whether anything else is requested."""
-        return any(bool(getattr(self, name)) for name in _REQUESTS if name not in ("row_logs", "row_sums"))
+        return any(bool(getattr(self, name)) for name in _REQUESTS if name not in ("row_logs", "row_statistics"))
 
 
 _REQUESTS = tuple(one.name for one in fields(ReductionRequest) if one.init)
@@ -195,7 +189,7 @@ class Reductions:
     distance_variance: Tensor | None = None
     row_max: Tensor | None = None
     row_logs: Tensor | None = None
-    row_sums: Tensor | None = None
+    row_statistics: Tensor | None = None
     top_weights: Tensor | None = None
     top_keys: Tensor | None = None
     offsets: dict[Range, Tensor] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One decode step of a layer on a GPU: its output and the sums of its row in one launch of `triton_decode`.
+"""One decode step of a layer on a GPU: its output and the statistics of its row in one launch of `triton_decode`.
 
 The step's plain attention reads K and V once and so does this kernel, which replaces it: observing costs arithmetic that a step
 bound by memory has to spare. Its z differs from SDPA's by rounding only; under observation z comes from here.
@@ -41,13 +41,13 @@ _COMPILED: dict[tuple[Any, ...], Any] = {}  # kernels by all that they were comp
 
 
 def decode(attention: Attention, v: Tensor, marks: RowMarks, layer: int) -> Tensor | None:
-    """z, (batch, 1, head, value width), while the sums of its row are written into ``marks``; None where it is not supported.
+    """z, (batch, 1, head, value width), while the row's statistics are written into ``marks``; None where it is not supported.
 
     Args:
         attention: of one layer, with one query per example.
         v: (batch, kv_head, key, value width).
-        marks: which keys mean what, and where the sums go.
-        layer: whose sums they are.
+        marks: which keys mean what, and where the statistics go.
+        layer: whose statistics they are.
     """
     launch = prepare(attention, v, marks)
     return None if launch is None else launch(layer, attention.q, attention.k, v, attention.sinks)
@@ -62,7 +62,7 @@ class Launch:
     shape: tuple[int, int, int, int]  # of z
     grid: tuple[int, int, int]
     arguments: tuple[Any, ...]  # of the kernel, after those that differ between layers
-    sums_of_a_layer: int  # numbers in them
+    of_a_layer: int  # numbers in its statistics
     written: list[int]  # layers, of the marks
     key: tuple[Any, ...] | None  # of the compiled kernel; None: the strides are not aligned
     direct: Callable[..., None] | None  # launches the compiled kernel, where there is one yet
@@ -71,7 +71,7 @@ class Launch:
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
         """The z of one layer."""
         z = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        given = (q, k, v, z, sinks, layer * self.sums_of_a_layer)
+        given = (q, k, v, z, sinks, layer * self.of_a_layer)
         unaligned = (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNED
         if self.direct is not None and not unaligned:
             self.direct(*given, *self.arguments, stream=self.stream)
@@ -110,7 +110,7 @@ def prepare(attention: Attention, v: Tensor, marks: RowMarks) -> Launch | None:
     ):
         return None
     device = q.device
-    places, sums = marks.on(device)
+    places, statistics = marks.on(device)
     high = min(keys, marks.tokens)
     block = _block(width, value_width, q.dtype)
     splits, span = _split(device, batch * kv_heads, high, block)
@@ -123,8 +123,8 @@ def prepare(attention: Attention, v: Tensor, marks: RowMarks) -> Launch | None:
         "ieee" if q.dtype == torch.float32 else "tf32",
     )  # fmt: skip
     arguments = (
-        None if visible is None else visible.view(torch.uint8), places, sums, partial, arrived, *strides,
-        0 if visible is None or len(visible) == 1 else visible.stride(0), sums.stride(1),
+        None if visible is None else visible.view(torch.uint8), places, statistics, partial, arrived, *strides,
+        0 if visible is None or len(visible) == 1 else visible.stride(0), statistics.stride(1),
         high, max(0, marks.tokens - keys), span, attention.scale * LOG2E.value, attention.softcap or 1.0, *constants,
     )  # fmt: skip
     grid = (splits, kv_heads, batch)
@@ -132,9 +132,10 @@ def prepare(attention: Attention, v: Tensor, marks: RowMarks) -> Launch | None:
     key = (device, q.dtype, None if sinks is None else sinks.dtype, constants) if aligned else None
     here = device.type == "cuda" and device.index == torch.cuda.current_device()
     compiled = _COMPILED.get(key) if key is not None and here else None
+    written = marks.written.setdefault(device, [])
     return Launch(
-        device, q.dtype, (batch, 1, heads, value_width), grid, arguments, sums.stride(0), marks.written.setdefault(device, []),
-        key, None if compiled is None else compiled[grid], torch.cuda.current_stream(device).cuda_stream if here else 0,
+        device, q.dtype, (batch, 1, heads, value_width), grid, arguments, statistics.stride(0), written, key,
+        None if compiled is None else compiled[grid], torch.cuda.current_stream(device).cuda_stream if here else 0,
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ class DecodeStep:
     """All layers of one decode step, of which those that are alike are prepared once.
 
     Args:
-        marks: which keys mean what, and where the sums go.
+        marks: which keys mean what, and where the statistics go.
     """
 
     def __init__(self, marks: RowMarks):

@@ -27,8 +27,8 @@ def reduce(attention: Attention, request: ReductionRequest, row: Reductions | No
         fits = fused is not None and fused.can_reduce(attention, request)
         found = fused.reduce(attention, request) if fused is not None and fits else blocked.reduce(attention, request)
     if row is not None:
-        found.row_logs, found.row_sums = row.row_logs, row.row_sums
-    if request.row and found.row_logs is None and (request.row_logs or found.row_sums is None):
+        found.row_logs, found.row_statistics = row.row_logs, row.row_statistics
+    if request.row and found.row_logs is None and (request.row_logs or found.row_statistics is None):
         found.row_logs = row_logs(attention)
     return found
 

@@ -5,8 +5,8 @@
 
 A decode step has one query per example, and its row is as small as a reduction of it. In float32 and float64 the step's output
 is taken from the row, which then replaces the fused kernel instead of running next to it; in half precision the output stays
-the fused kernel's, with whose rounding the model otherwise runs. On a GPU `decode` computes output and `row_sums` in one sweep
-instead; what is here serves every other device, and what that kernel does not support. Hidden keys and closed gates have
+the fused kernel's, with whose rounding the model otherwise runs. On a GPU `decode` computes output and `row_statistics` in one
+sweep instead; what is here serves every other device, and what that kernel does not support. Hidden keys and closed gates have
 log a = -inf.
 
 Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen queries x keys numbers per head.
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headwise.kernels.attention import Attention
 from headwise.kernels.blocked import FLOOR
-from headwise.kernels.contract import RowMarks, RowSums
+from headwise.kernels.contract import RowMarks, RowStatistics
 
 WIDE = (torch.float32, torch.float64)  # in which the output may be taken from the row
 
@@ -81,12 +81,14 @@ class RowKeys(NamedTuple):
     first: Tensor  # (batch,) the first real token
     prompt: Tensor  # (batch, key) float: 1 for prompt tokens
     answer: Tensor  # (batch, key) float: 1 for answer tokens
+    prompts: Tensor  # (batch,) tokens of the prompt
+    answers: Tensor  # (batch, row) answer tokens that the row can see
     visible: Tensor  # (batch, 1 or head, row) float: keys that the row can see
 
     def of_rows(self, rows: slice) -> RowKeys:
         """Some of the rows."""
-        chosen = {"own": self.own[:, rows], "previous": self.previous[:, rows], "visible": self.visible[..., rows]}
-        return self._replace(**chosen)
+        own, previous, answers = self.own[:, rows], self.previous[:, rows], self.answers[:, rows]
+        return self._replace(own=own, previous=previous, answers=answers, visible=self.visible[..., rows])
 
     @classmethod
     def of_step(cls, marks: RowMarks, visible: Tensor, keys: int) -> RowKeys:
@@ -98,13 +100,14 @@ class RowKeys(NamedTuple):
             keys: of this layer, unused places of a static cache included.
         """
         gone = max(0, marks.tokens - keys)
-        places = marks.places.to(visible.device) - gone
-        prompt = (torch.arange(keys, device=places.device) < places[:, 3:]).float()
-        return cls(places[:, :1], places[:, 1:2], places[:, 2], prompt, 1 - prompt, visible)
+        places = marks.places.to(visible.device)
+        own, previous, first, end = (places[:, :4] - gone).split(1, dim=1)
+        prompt = (torch.arange(keys, device=places.device) < end).float()
+        return cls(own, previous, first[:, 0], prompt, 1 - prompt, places[:, 4], places[:, 5:], visible)
 
 
-def row_sums(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowSums:
-    """The sums of rows, each (..., batch, head, row).
+def row_statistics(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowStatistics:
+    """The statistics of rows, each (..., batch, head, row).
 
     Args:
         logs: (..., batch, head, row, key) log-weights; the dims in front may be layers.
@@ -118,14 +121,14 @@ def row_sums(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowSums:
         total = weights.sum(dim=-1)
         entropy = torch.where(total > 0, entropy / total.clamp(min=1e-30) + total.clamp(min=1e-30).log(), 0.0)
     on = weights @ torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)[:, None]  # (..., row, 2)
-    return RowSums(
+    x = on[..., 0] / keys.prompts.clamp(min=1)[:, None, None]
+    y = on[..., 1] / keys.answers.clamp(min=1)[:, None]
+    return RowStatistics(
         _at(logs, keys.own, FLOOR),
-        entropy,
+        entropy / keys.visible.clamp(min=2).log(),
         _at(weights, keys.first[:, None].expand_as(keys.own), 0.0),
         _at(weights, keys.previous, 0.0),
-        on[..., 0],
-        on[..., 1],
-        keys.visible.to(weights.dtype),
+        x / (x + y).clamp(min=1e-30),
     )
 
 

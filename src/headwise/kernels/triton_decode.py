@@ -1,6 +1,6 @@
-"""Triton kernel of a decode step: z of one query per example and, from the same sweep over K and V, the sums of its row.
+"""Triton kernel of a decode step: z of one query per example and, from the same sweep over K and V, statistics of its row.
 
-    z = sum_j a_j v_j        and        row_sums (see `contract`): own log-weight, entropy, weight on chosen keys and on ranges
+    z = sum_j a_j v_j        and        `RowStatistics` (see `contract`): entropy, weight on the own token, the prompt ...
 
 A program holds the heads that share one kv head and sweeps over a stretch of the keys, as in flash-decoding: with the running
 maximum m of the logits it adds exp2(s - m), (s - m) exp2(s - m) and exp2(s - m) v, and rescales what it has when m grows. Each
@@ -20,8 +20,8 @@ import triton.language as tl
 from headwise.kernels.triton_reductions import FAR, LOG2E, log2_logits
 
 FLOOR = tl.constexpr(-80.0)  # `blocked.FLOOR`
-SUMS = tl.constexpr(7)  # numbers per row: `contract.RowSums`
-PLACES = tl.constexpr(4)  # per example: `contract.RowMarks`
+STATISTICS = tl.constexpr(5)  # per row: `contract.RowStatistics`
+PLACES = tl.constexpr(6)  # per example: `contract.RowMarks`
 PARTS = tl.constexpr(8)  # numbers of a partial row next to its z: m, prompt, answer, sum p log p, keys
 UNSPECIALISED = ("VISIBLE", "SINKS", "visible_b", "out_b", "out_at", "high", "gone", "span")  # never compiled in
 
@@ -105,7 +105,7 @@ def _merge(
     GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, HAS_CAP: tl.constexpr, HAS_VISIBLE: tl.constexpr,
     HAS_SINKS: tl.constexpr, BM: tl.constexpr, BH: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """Merge the partial sums of all splits, BM / BH of them at a time, and write z and the row's sums."""
+    """Merge the partial sums of all splits, BM / BH of them at a time, and write z and the row's statistics."""
     at_once: tl.constexpr = BM // BH
     zero = tl.zeros([BM], tl.float32)
     highest, prompt, answer, p_log_p, counted = zero + FAR, zero, zero, zero, zero
@@ -150,15 +150,15 @@ def _merge(
     total_z = total_z / norm[:, None]
     at = Z + number[:, None] * DV + e[None, :]
     tl.store(at, total_z.to(Z.dtype.element_ty), mask=inside[:, None] & (e < DV)[None, :])
-    out = OUT + out_at + b * out_b + (kv * GROUP + head) * SUMS
-    entropy = (tl.log2(whole) - p_log_p / whole) / LOG2E
-    tl.store(out + 1, tl.where(seen, entropy, 0.0), mask=inside)
-    tl.store(out + 4, on_prompt / norm, mask=inside)
-    tl.store(out + 5, on_answer / norm, mask=inside)
-    keys_seen = tl.zeros([BH], tl.float32) + high.to(tl.float32)
+    out = OUT + out_at + b * out_b + (kv * GROUP + head) * STATISTICS
+    keys_seen = tl.zeros([BH], tl.float32) + high
     if HAS_VISIBLE:
         keys_seen = tl.sum(tl.reshape(counted, [at_once, BH]), 0)
-    tl.store(out + 6, keys_seen, mask=inside)
+    entropy = (tl.log2(whole) - p_log_p / whole) / tl.log2(tl.maximum(keys_seen, 2.0))
+    tl.store(out + 1, tl.where(seen, entropy, 0.0), mask=inside)
+    x = on_prompt / norm / tl.maximum(tl.load(MARKS + b * PLACES + 4), 1).to(tl.float32)
+    y = on_answer / norm / tl.maximum(tl.load(MARKS + b * PLACES + 5), 1).to(tl.float32)
+    tl.store(out + 4, x / tl.maximum(x + y, 1.0e-30), mask=inside)
     lse2 = tl.where(seen, new + tl.log2(norm), 0.0)
     q = tl.load(queries + head[:, None] * q_h + d[None, :], mask=inside[:, None] & (d < D)[None, :], other=0.0)
     for mark in tl.static_range(3):  # own, previous, first

@@ -9,8 +9,8 @@ row of a decode step, z is taken from that row instead: on a GPU from the kernel
 from SDPA by rounding, on other devices from the row itself in float32 and float64 (`kernels.rows`).
 
 What a decode step costs in Python counts: a small batch waits for it, not for the GPU. So nothing in it reads a tensor back,
-its masks are taken as they are (one query sees what its row of the mask says), and where nothing but `row_sums` is requested a
-layer is one launch.
+its masks are taken as they are (one query sees what its row of the mask says), and where nothing but `row_statistics` is
+requested a layer is one launch.
 
 transformers compiles `generate` on a static cache into CUDA graphs. Under observation it does not: a graph would replay the
 launches of one step without its Python, the contexts, positions and interventions of the step included. `observe` therefore
@@ -105,9 +105,9 @@ class Pass:
         for instrument, context in self._instruments():
             instrument.on_forward_start(context)
             self.request = self.request | instrument.requested(context)
-        only_sums = all(instrument.only_row_sums for instrument, _ in self._instruments())
+        only_sums = all(instrument.only_row_statistics for instrument, _ in self._instruments())
         self.needs_layers = self.intervenes or self.request.streams or not only_sums
-        marks = self.request.row_sums
+        marks = self.request.row_statistics
         if marks is not None and not self.request.row_logs and not torch.is_grad_enabled():
             self.step = decode_step(marks, self.context.valid.device)
         token = CURRENT.set(self)
@@ -160,8 +160,8 @@ class Pass:
         if z is not None and not self.needs_layers:
             self.seen[layer] += 1
             return z
-        if z is not None and self.request.row_sums is not None:
-            row.row_sums = self.request.row_sums.on(z.device)[1][layer, :, : q.shape[1]]
+        if z is not None and self.request.row_statistics is not None:
+            row.row_statistics = self.request.row_statistics.on(z.device)[1][layer, :, : q.shape[1]]
         if z is None and self.request.row:
             with torch.no_grad():
                 row.row_logs = row_logs(attention)

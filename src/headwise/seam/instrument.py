@@ -136,7 +136,7 @@ class Instrument(ABC):
         False  # `on_layer` may run on a side CUDA stream: it reads only the call and tensors held until the end
     )
 
-    only_row_sums = False  # `on_layer` is not needed where `row_sums` come from the kernel of a decode step
+    only_row_statistics = False  # `on_layer` is not needed where `row_statistics` come from the kernel of a decode step
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027  (most need nothing more)
         """Called once when an observation begins. Hooks on the model's modules are removed by callbacks on `stack`."""

@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from headwise.core.errors import HeadwiseError, SeamError
 from headwise.core.markup import card, table
 from headwise.kernels.blocked import FLOOR
-from headwise.kernels.contract import Match, ReductionRequest, Reductions, RowMarks, RowSums
+from headwise.kernels.contract import Match, ReductionRequest, Reductions, RowMarks, RowStatistics
 from headwise.kernels.reference import reduce_weights
-from headwise.kernels.rows import RowKeys, row_output, row_sums
+from headwise.kernels.rows import RowKeys, row_output, row_statistics
 from headwise.model import Model
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import routed
@@ -135,7 +135,7 @@ class _AllReductions(Instrument):
 
 
 class _DecodeStep(Instrument):
-    """Row sums and output of a decode step, with those from the family's own eager weights. Half of the prompt is the answer.
+    """Row statistics and output of a decode step, with those from the family's own eager weights. Half the text is an answer.
 
     Args:
         structure: of the model.
@@ -151,28 +151,29 @@ class _DecodeStep(Instrument):
 
     def on_forward_start(self, context: ForwardContext) -> None:
         own, first = torch.full_like(self.first, context.cached), self.first
-        places = torch.stack([own, own - 1, first, (first + own) // 2], dim=1)
+        end = (first + own) // 2
+        places = torch.stack([own, own - 1, first, end, end - first, own + 1 - end], dim=1)
         self.marks.step(places, context.cached + 1)
 
     def requested(self, context: ForwardContext) -> ReductionRequest:
-        return ReductionRequest(row_sums=self.marks)
+        return ReductionRequest(row_statistics=self.marks)
 
     def on_layer(self, call: AttentionCall) -> None:
         attention, found = call.attention, call.reductions
         mass = attention.sinks is not None or attention.gate is not None
         keys = RowKeys.of_step(self.marks, attention.mask.n_visible_keys(call.batch), attention.mask.keys)
         weights = eager_weights(call).double()
-        expected = [one[..., 0] for one in row_sums(weights.log(), keys, mass=mass)]
-        if found.row_sums is not None:
-            got = list(found.row_sums.unbind(dim=-1))
+        expected = [one[..., 0] for one in row_statistics(weights.log(), keys, mass=mass)]
+        if found.row_statistics is not None:
+            got = list(found.row_statistics.unbind(dim=-1))
         else:
             assert found.row_logs is not None
-            got = [one[..., 0] for one in row_sums(found.row_logs, keys, mass=mass)]
+            got = [one[..., 0] for one in row_statistics(found.row_logs, keys, mass=mass)]
         z = row_output(weights.log(), call.v.double())
         decided = torch.ones(call.batch, call.heads, dtype=torch.bool, device=z.device)
         if attention.gate is not None:
             decided = ~(gate_logits(call).abs() < UNDECIDED).any(dim=(-2, -1))
-        for name, mine, exact in zip(RowSums._fields, got, expected, strict=True):
+        for name, mine, exact in zip(RowStatistics._fields, got, expected, strict=True):
             visible = decided[:, : exact.shape[1]]
             self.errors[f"{name} in layer {call.layer}"] = _relative(mine[visible], exact[visible])
         output = ((call.z.double() - z) / z.std())[:, 0][decided]
