@@ -1,0 +1,153 @@
+"""The streaming study on planted readings whose answer is known, and its reader against the definitions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from planted import planted_profile_model
+
+from headwise.instruments.answer_rows import ROW_STATISTICS
+from headwise.probes.running_scores import LOGPROB_MEAN, LOGPROB_MIN
+from headwise.seam import Structure
+from headwise.stats.conformal import false_alarm_threshold
+from headwise.studies.streaming import measure
+from headwise.studies.streaming.figure import figure
+from headwise.studies.streaming.spec import SHARES, StreamingOptions
+from headwise.studies.streaming.words import describe
+
+COUNT, LAYERS, HEADS, PREFIXES = 320, 3, 4, len(SHARES) + 4
+
+
+def planted(
+    *, error: float = 0.0, topic: float = 0.0, logprob: float = 0.0, seed: int = 0
+) -> tuple[xr.Dataset, xr.Dataset]:
+    """Readings and answers: two heads carry the error or the topic, the log-probabilities the error."""
+    random = np.random.default_rng(seed)
+    topics = np.arange(COUNT) % 8
+    wrong = random.random(COUNT) < 0.15 + 0.1 * topics
+    values = {name: random.normal(size=(COUNT, LAYERS, HEADS, PREFIXES)).astype(np.float32) for name in ROW_STATISTICS}
+    values["entropy"][:, 1, 2] += (error * wrong + topic * topics / 2)[:, None]
+    values["sink"][:, 2, 0] -= (error * wrong + topic * topics / 2)[:, None]
+    dims = ("example", "layer", "head", "prefix")
+    readings = xr.Dataset({name: (dims, array) for name, array in values.items()})
+    common = random.normal(size=(COUNT, 1)) + logprob * wrong[:, None]
+    for name in measure.SCORES.values():
+        readings[name] = (("example", "prefix"), common + 0.1 * random.normal(size=(COUNT, PREFIXES)))
+    answers = xr.Dataset(
+        {
+            "label": ("example", np.where(wrong, "wrong", "correct")),
+            "question": ("example", [f"what is {index} of {topic}?" for index, topic in enumerate(topics)]),
+            "topic": ("example", [f"topic {topic}" for topic in topics]),
+            "difficulty": ("example", np.ones(COUNT, dtype=int)),
+            "answer_tokens": ("example", random.integers(1, 9, COUNT)),
+            "prompt_tokens": ("example", np.full(COUNT, 20)),
+        },
+        coords={"example": [f"q{index}" for index in range(COUNT)]},
+    )
+    return readings.assign_coords(layer=np.arange(LAYERS), head=np.arange(HEADS)), answers
+
+
+def concluded(**effects: float) -> xr.Dataset:
+    return measure.finalize(*planted(**effects), StreamingOptions())
+
+
+def test_heads_that_carry_the_error_are_found_and_watched():
+    dataset = concluded(error=1.5)
+    end = dataset.isel(share=-1).sel(detector=measure.FITTED)
+    assert float(end["auroc"]) > 0.85
+    assert float(end["gain_low"]) > 0
+    assert float(end["gain_question_low"]) > 0
+    assert float(end["auroc_within_low"]) > 0.7
+    assert dataset.attrs["default"] == measure.FITTED
+    one = dataset.sel(prefix="answer", statistic="entropy")
+    assert np.argwhere(one["q_within"].values < 0.05).tolist() == [[1, 2]]
+    assert "beats Log-probability, min" in describe(dataset).text()
+
+
+def test_heads_that_carry_only_the_topic_show_nothing_among_similar_questions():
+    dataset = concluded(topic=1.5)
+    end = dataset.isel(share=-1).sel(detector=measure.FITTED)
+    assert float(end["auroc"]) > 0.6  # the topic tells much of the error
+    assert float(end["auroc_within_low"]) < 0.5
+    assert float(end["gain_question_low"]) < 0
+    assert int((dataset["q"].sel(statistic="entropy") < 0.05).sum()) > 0
+    assert int((dataset["q_within"] < 0.05).sum()) == 0
+
+
+def test_without_any_effect_the_log_probability_is_watched():
+    dataset = concluded()
+    assert dataset.attrs["default"] == LOGPROB_MIN
+    assert "is not shown" in describe(dataset).short()
+    low, high = (dataset[f"auroc_{end}"].sel(detector=[measure.FITTED, LOGPROB_MIN, "RAUQ"]) for end in ("low", "high"))
+    assert float(((low <= 0.5) & (high >= 0.5)).mean()) > 0.7
+
+
+def test_a_log_probability_that_carries_the_error_is_not_beaten_by_itself():
+    dataset = concluded(logprob=1.0)
+    assert dataset.attrs["default"] == LOGPROB_MIN
+    assert float(dataset["auroc"].isel(share=-1).sel(detector=LOGPROB_MEAN)) > 0.65
+
+
+def test_thresholds_hold_on_new_answers():
+    """Set on one draw of answers, tried on 40 others: the mean false-alarm rate is at most the nominal one."""
+    rates = []
+    for seed in range(40):
+        readings, answers = planted(logprob=1.0, seed=seed)
+        wrong = answers["label"].values == "wrong"
+        highest = readings["logprob_min"].values[:, len(SHARES) - 1 :].max(axis=1)
+        half = np.arange(COUNT) < COUNT // 2
+        threshold = false_alarm_threshold(highest[half & ~wrong], 0.1)
+        rates.append((highest[~half & ~wrong] > threshold.value).mean())
+    assert np.mean(rates) < 0.1 + 3 * np.std(rates) / np.sqrt(len(rates))
+
+
+def test_held_out_answers_have_no_part_in_the_stored_detector():
+    readings, answers = planted(error=1.0)
+    options, wrong = StreamingOptions(), answers["label"].values == "wrong"
+    out = measure.held_out(wrong, options)
+    assert 0.3 < out.mean() < 0.36
+    first = measure.fit_detector(readings, wrong, ~out, options)
+    changed = readings.copy(deep=True)
+    for name in ROW_STATISTICS:
+        changed[name].values[out] = 99.0
+    again = measure.fit_detector(changed, wrong ^ out, ~out, options)
+    assert first.intercept_ == again.intercept_ and first.calibration_ == again.calibration_
+
+
+def test_the_reader_gives_the_scores_of_beginnings():
+    """Log-probabilities of prefixes, recomputed from the model's logits, one text at a time."""
+    model = planted_profile_model()
+    random = np.random.default_rng(3)
+    sizes = ((6, 5), (9, 1), (4, 11))
+    ids = [
+        (random.integers(3, 100, prompt).tolist(), random.integers(3, 100, answer).tolist()) for prompt, answer in sizes
+    ]
+    answers = xr.Dataset(
+        {
+            name: ("example", [" ".join(map(str, pair[side])) for pair in ids])
+            for side, name in enumerate(("prompt_ids", "answer_ids"))
+        },
+        coords={"example": ["a", "b", "c"]},
+    )
+    readings = measure.read(Structure(model), answers)
+    assert "row_self" not in readings
+    for row, (prompt, answer) in enumerate(ids):
+        with torch.no_grad():
+            logits = model.hf(torch.tensor([prompt + answer])).logits[0].log_softmax(-1)
+        logprobs = [float(logits[len(prompt) - 1 + place, token]) for place, token in enumerate(answer)]
+        counts = [max(1, int(np.ceil(share * len(answer)))) for share in SHARES]
+        counts += [min(count, len(answer)) for count in measure.checkpoints(11)]
+        np.testing.assert_allclose(readings["logprob_min"][row], [-min(logprobs[:n]) for n in counts], rtol=1e-4)
+        np.testing.assert_allclose(readings["logprob_mean"][row], [-np.mean(logprobs[:n]) for n in counts], rtol=1e-4)
+        assert readings["rauq"][row, 0] == pytest.approx(-logprobs[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"within": True}, {"heads": True}, {"heads": True, "within": True}])
+def test_figures_have_the_numbers(options: dict[str, Any]):
+    dataset = concluded(error=1.0)
+    dataset.attrs["headwise"] = "{}"
+    drawn = figure(dataset, **options)
+    keys = {panel.key for panel in drawn.panels}
+    assert ({"growth", "gain", "legend"} <= keys) is not options.get("heads", False)
