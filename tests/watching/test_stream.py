@@ -1,5 +1,6 @@
 """Answers that are scored while they are written: against the same answers read whole, alone, and by transformers' generate."""
 
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from answered import rows, write
 from families import build as random_model
 from families import texts
 from planted import planted_profile_model, tiny_tokenizer
+from transformers import TextIteratorStreamer
 
 import headwise as hw
 from headwise.core.errors import AtlasError, DataError, SeamError
@@ -315,3 +317,19 @@ def test_a_score_of_your_own_takes_a_calibration(model):
     watched = WatchedScore("mine", LastToken, highest=np.arange(40.0), wrong=np.arange(40) % 2 == 0)
     watch = hw.watch(model, watched, at=0.1)
     assert watch.threshold == 37.0
+
+
+def test_generate_may_run_in_a_thread_with_a_streamer(model, atlas):
+    """As transformers' documentation does it: generate in a thread, the text from a TextIteratorStreamer."""
+    one = prompts(model, 1)[0]
+    streamer = TextIteratorStreamer(model.tokenizer, skip_prompt=True)
+    with hw.watch(model, atlas, score=streaming.FITTED) as watch:
+        arguments = {"max_new_tokens": NEW, "do_sample": False, "stopping_criteria": [watch], "streamer": streamer}
+        thread = Thread(target=model.generate, args=(torch.tensor([one.ids]),), kwargs=arguments)
+        thread.start()
+        seen = [(text, len(watch.answers[0].tokens)) for text in streamer if text]
+        thread.join()
+    assert seen
+    whole = watch.watched
+    assert len(watch.answers[0].tokens) == NEW
+    assert watch.answers[0].score == pytest.approx(hw.watch(model, whole).answer(one).score, rel=1e-4)

@@ -267,9 +267,14 @@ class Answers:
             events.append(self._checked(answer, event))
         return events
 
-    def end(self, row: int, finished: Finished) -> TokenScore:
-        """The end of an answer that something else ended."""
-        return self._checked(self._answers[row], self._answers[row].end(finished))
+    def end(self, row: int, *, only_look: bool = False) -> TokenScore:
+        """The end of an answer that something else ended, such as its length; ``only_look``: it may go on."""
+        answer = self._answers[row]
+        event = answer.end("length")
+        if not only_look:
+            return self._checked(answer, event)
+        over = self._threshold is not None and event.score > self._threshold
+        return replace(event, alarm=answer.alarm or over)
 
     def _checked(self, answer: Answer, event: TokenScore) -> TokenScore:
         """With its alarm, which is checked after 1, 2, 4, 8, ... tokens and at the end."""

@@ -239,14 +239,17 @@ class _GenerateHooks:
         self._logits: Tensor | None = None  # (batch, vocabulary), of the last pass
         self._reads_prompt = False  # since the last token
         self._tokens = 0  # of the batch at the last one
+        self._open = True
         self._stack = ExitStack()
         self._stack.callback(model.hf.register_forward_hook(self._after_pass, with_kwargs=True).remove)
         if self._answers.rows is not None:
             self._stack.enter_context(observe(model, self._answers.rows))
 
     def close(self) -> None:
-        """Remove all hooks."""
+        """Remove all hooks; answers that go on end here."""
         self._stack.close()
+        self._open = False
+        self.events = {row: self.closed(row) for row, events in self.events.items() if events}
 
     def _after_pass(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         given = kwargs.get("input_ids")
@@ -279,11 +282,9 @@ class _GenerateHooks:
         return stop
 
     def closed(self, row: int) -> list[TokenScore]:
-        """The events of an answer, its end included."""
+        """The events of an answer, with its end: as it is, or would be if the answer ended here."""
         events = self.events[row]
-        if events[-1].finished is None:
-            return [*events, self._answers.end(row, "length")]
-        return events
+        return events if events[-1].finished is not None else [*events, self._answers.end(row, only_look=self._open)]
 
 
 def watch(
