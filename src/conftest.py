@@ -5,7 +5,7 @@
 | hw     | ``import headwise as hw``                                                                                   |
 | model  | a tiny model, 3 layers x 6 heads, whose heads are known by construction (`tests/planted.py`): L0H3 looks at the previous token, L1H4 does induction, L0H1 looks at the first token |
 | atlas  | a made-up atlas of 6 layers x 6 heads with four studies (`tests/synthetic`); to be read, not changed          |
-| answered | an atlas of `model` with the studies answers, spectral and detection, on 60 answers that are labelled by their length |
+| answered | an atlas of `model` with the studies answers, spectral, detection and streaming, on 60 answers that are labelled by their length |
 | folder | an empty folder                                                                                             |
 
 Each is made when an example names it, once for all of them. `docs/reference/index.md` tells readers the same.
@@ -70,7 +70,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory, hw: Any, model: Any) -> A
     folder = tmp_path_factory.mktemp("answered")
     options = {"spectral": SpectralOptions(k=5, shuffles=200)}
     questions = write(folder / "answers.jsonl", rows(60))
-    return hw.build(model, ["spectral"], questions=questions, output=folder / "atlas", options=options)
+    return hw.build(model, ["spectral", "streaming"], questions=questions, output=folder / "atlas", options=options)
 
 
 @pytest.fixture

@@ -47,7 +47,12 @@ LOGPROB_MIN, LOGPROB_MEAN = "Log-probability, min", "Log-probability, mean"
 
 @dataclass(frozen=True)
 class AnswerStep:
-    """One more token of every answer of a batch, and what the rows that emitted it attended to."""
+    """One more token of every answer of a batch, and what the rows that emitted it attended to.
+
+    Examples:
+        >>> AnswerStep(torch.tensor([-0.5, -2.0]), torch.tensor([1, 3]), {}, {}).first
+        tensor([ True, False])
+    """
 
     logprob: Tensor  # (batch,) of the token
     count: Tensor  # (batch,) tokens of the answer so far, this one included

@@ -31,9 +31,16 @@ FILE = "streaming_detector"  # .json and .safetensors, in the atlas
 
 @dataclass(frozen=True)
 class WatchedScore:
-    """A score that can be watched."""
+    """A score that can be watched. Made by `known_scores` and `watchable`.
 
-    name: str
+    Examples:
+        >>> import numpy as np
+        >>> mine = WatchedScore("mine", UNFITTED["RAUQ"], highest=np.arange(20.0), wrong=np.arange(20) % 2 == 0)
+        >>> mine.threshold(at=0.2).value  # one of the ten correct answers is above it
+        17.0
+    """
+
+    name: str  # of the score
     make: Callable[[], RunningScore]  # a fresh one for each batch
     calibration: Platt | None = None  # from score to log-odds; None: there is no probability
     highest: NDArray[np.float64] | None = None  # (answer,) largest scores while they were written, held out
@@ -47,6 +54,9 @@ class WatchedScore:
         Args:
             at: the share of correct answers that may raise one.
             risk: the share of wrong answers among those let through.
+
+        Returns:
+            The threshold, with what it guarantees.
         """
         if (at is None) == (risk is None):
             raise DataError("give either at (a share of correct answers) or risk (a share of those let through)")
@@ -62,10 +72,17 @@ class WatchedScore:
 
 
 def watchable(name: str) -> WatchedScore:
-    """A score that needs no fit, by name.
+    """A score that needs no fit.
 
-    >>> watchable("RAUQ").name
-    'RAUQ'
+    Args:
+        name: of the score.
+
+    Returns:
+        The score, without probabilities and thresholds.
+
+    Examples:
+        >>> watchable("RAUQ").name
+        'RAUQ'
     """
     if name not in UNFITTED:
         raise DataError(f"There is no score {name!r}. {did_you_mean(name, UNFITTED)}")
@@ -73,7 +90,18 @@ def watchable(name: str) -> WatchedScore:
 
 
 def known_scores(atlas: Atlas) -> dict[str, WatchedScore]:
-    """The scores of an atlas, the default first."""
+    """The scores of an atlas.
+
+    Args:
+        atlas: with the study streaming.
+
+    Returns:
+        By name, the default first.
+
+    Examples:
+        >>> list(known_scores(answered))[0]
+        'Log-probability, min'
+    """
     if STUDY not in atlas.studies:
         raise AtlasError(
             f"{atlas.location} holds no score that can be watched; build one with headwise build --studies {STUDY} "

@@ -51,18 +51,18 @@ INCOMPLETE = "�"  # what a tokenizer writes for a character of which bytes are
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is continued, and how.
+    """What is continued, and how. `Watch.prompt` makes one from a text.
 
     Examples:
         >>> Prompt((1, 5, 7), temperature=0.7, seed=3).max_new_tokens
         32
     """
 
-    ids: Ids
-    max_new_tokens: int = 32
+    ids: Ids  # token ids
+    max_new_tokens: int = 32  # of the answer
     temperature: float = 0.0  # 0: the most likely token
     top_p: float = 1.0  # the smallest set of tokens with this probability is sampled from
-    seed: int = 0
+    seed: int = 0  # of the random numbers of this row
     stop: tuple[str, ...] = ()  # texts that end the answer, and are no part of it
     ends: Callable[[Ids, int], bool] | None = None  # whether a token ends the answer; None: the model's end tokens
 
@@ -80,7 +80,13 @@ class Prompt:
 
 @dataclass(frozen=True)
 class TokenScore:
-    """One generated token, and what is known of the answer with it."""
+    """One generated token, and what is known of the answer with it.
+
+    Examples:
+        >>> event = next(hw.watch(model, "RAUQ").stream("where was the river ?", mode="text"))
+        >>> event.index, event.text, event.finished
+        (0, '?', None)
+    """
 
     row: int  # of the prompts
     index: int  # 0: the first token of the answer
@@ -96,7 +102,18 @@ class TokenScore:
 
 
 class Stream:
-    """Events of several answers that are generated together. Made by `Watch.stream`; an iterator, and a context manager."""
+    """Events of several answers that are generated together. Made by `Watch.stream`; an iterator, and a context manager.
+
+    Args:
+        decoder: that reads the prompts and continues them.
+        answers: makes what scores the answers of a batch.
+        prompts: a batch.
+
+    Examples:
+        >>> with hw.watch(model, "RAUQ").stream(["the old river", "a low door"], mode="text", max_new_tokens=2) as stream:
+        ...     [(event.row, event.index) for event in stream]
+        [(0, 0), (1, 0), (0, 1), (1, 1)]
+    """
 
     def __init__(self, decoder: PrefixCachedDecoder, answers: Callable[[], Answers], prompts: Sequence[Prompt]):
         self._decoder, self._make_answers = decoder, answers

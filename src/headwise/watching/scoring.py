@@ -57,10 +57,10 @@ class Score:
     """One answer, scored. Made by `AnswerScorer`.
 
     Examples:
-        >>> scorer = hw.AnswerScorer.open(answered.path, model)
+        >>> scorer = hw.AnswerScorer.open(answered.path, model, score="Heads + log-probability")
         >>> score = scorer.score("where was the river ?", "under the old house")
-        >>> list(score.heads)[:2], score.unusual
-        (['L0H5', 'L0H4'], [])
+        >>> len(score.heads), score.alarm
+        (5, None)
     """
 
     id: str  # of the question
@@ -117,7 +117,7 @@ def detect(
         >>> from headwise.corpora import Question
         >>> asked = Question("a", "where was the river ?", (), response="under the old house")
         >>> round(hw.detect(answered.path, asked, model)[0].probability, 2)
-        0.16
+        0.38
     """
     given = [questions] if isinstance(questions, str | Question) else list(questions)
     items = [
@@ -139,7 +139,7 @@ class AnswerScorer:
         >>> scorer = hw.AnswerScorer.open(answered.path, model)
         >>> score = scorer.score("where was the river ?", "under the old house")
         >>> round(score.probability, 2)  # that it is wrong, calibrated
-        0.16
+        0.38
     """
 
     def __init__(self, model: Model, scored_by: Watch | Detector, options: AnsweringOptions):

@@ -65,12 +65,29 @@ class WatchedAnswer:
     probability: float  # that it is wrong; NaN where the score has no calibration
     heads: dict[str, float] = field(default_factory=dict)  # that drive the score
     unusual: list[str] = field(default_factory=list)  # feature sets outside the range of the training answers
-    alarm: bool = False
-    finished: Finished | None = None
+    alarm: bool = False  # whether there was one
+    finished: Finished | None = None  # "stop", "length", "cancelled" or "alarm"
 
 
 class Watch:
-    """Scores answers of a model while they are generated. Made by `watch`."""
+    """Scores answers of a model while they are generated. Made by `watch`.
+
+    Args:
+        model: that generates.
+        watched: the score.
+        threshold: above which an alarm is raised; None: never.
+        guarantee: what the threshold promises.
+        action: "flag", "stop" or "abstain".
+        on_alarm: called with the event that raises an alarm.
+        few_shot: examples before a question; None: questions are not asked in the format of an atlas.
+        chat: whether questions are asked as a chat.
+        abstention: the text that replaces an answer.
+
+    Examples:
+        >>> watch = hw.watch(model, answered)
+        >>> watch.answer("where was the river ?").finished
+        'length'
+    """
 
     def __init__(
         self, model: Model, watched: WatchedScore, *, threshold: float | None = None,
@@ -117,6 +134,9 @@ class Watch:
             temperature: 0 is greedy.
             top_p: sample from the smallest set of tokens with this probability.
             seed: of the sampling.
+
+        Returns:
+            Token ids, and how the answer ends.
         """
         if not text.strip():
             raise DataError("the prompt is empty; give a question or a text")
@@ -166,11 +186,21 @@ class Watch:
         Args:
             prompt: a text or a prompt.
             **options: of `prompt`, for a text.
+
+        Returns:
+            The answer with its scores.
         """
         return self.collect(self.stream(prompt, **options))[0]
 
     def collect(self, events: Iterator[TokenScore]) -> list[WatchedAnswer]:
-        """The answers of a stream, in the order of their prompts."""
+        """The answers of a stream.
+
+        Args:
+            events: of `stream`.
+
+        Returns:
+            In the order of their prompts.
+        """
         by_row: dict[int, list[TokenScore]] = {}
         for event in events:
             by_row.setdefault(event.row, []).append(event)

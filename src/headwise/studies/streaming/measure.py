@@ -23,7 +23,7 @@ in three. The third gives, without any choice made on it, the reliability
 of its probabilities and the scores from which thresholds are taken: `highest`, the largest score of an answer while it was
 written, after 1, 2, 4, ... tokens and at its end, which is when an alarm is checked (`stats.conformal`).
 
-`default` is the score that `headwise.watching` uses unless told otherwise: the fitted one where its gain over the smallest
+`default` is the score that `headwise.watching` uses by default: the fitted one where its gain over the smallest
 log-probability, paired and out of fold, has an interval above 0; else the smallest log-probability.
 
 Cost: one QK^T product for the rows of the answer per layer; 2 x folds + 1 detectors.
