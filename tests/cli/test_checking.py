@@ -60,7 +60,8 @@ def test_plan_counts_what_each_study_is_asked(headwise, tiny):
     assert rows["functions"]["unit"] == f"questions of {steps} steps"
     assert rows["function_masking"]["examples"] == len(asked.functions)
     assert {name: row["unit"] for name, row in rows.items() if name != "functions"} == {
-        "profile": "texts", "patterns": "prompts", "answers": "questions", "spectral": "answers", "probing": "answers",
+        "profile": "texts", "patterns": "prompts", "answers": "questions", "spectral": "answers", "streaming": "answers",
+        "probing": "answers",
         "relations": "layers", "relation_validation": "relations", "function_masking": "functions, and whole questions",
     }  # fmt: skip
     assert f"108 questions of {steps} steps, " in headwise("plan", tiny, "--studies", "functions").out

@@ -7,6 +7,7 @@ import pytest
 import torch
 import xarray as xr
 from planted import planted_profile_model
+from synthetic.streaming import planted_beginnings
 
 from headwise.instruments.answer_rows import ROW_STATISTICS
 from headwise.probes.running_scores import LOGPROB_MEAN, LOGPROB_MIN
@@ -17,40 +18,11 @@ from headwise.studies.streaming.figure import figure
 from headwise.studies.streaming.spec import SHARES, StreamingOptions
 from headwise.studies.streaming.words import describe
 
-COUNT, LAYERS, HEADS, PREFIXES = 320, 3, 4, len(SHARES) + 4
-
-
-def planted(
-    *, error: float = 0.0, topic: float = 0.0, logprob: float = 0.0, seed: int = 0
-) -> tuple[xr.Dataset, xr.Dataset]:
-    """Readings and answers: two heads carry the error or the topic, the log-probabilities the error."""
-    random = np.random.default_rng(seed)
-    topics = np.arange(COUNT) % 8
-    wrong = random.random(COUNT) < 0.15 + 0.1 * topics
-    values = {name: random.normal(size=(COUNT, LAYERS, HEADS, PREFIXES)).astype(np.float32) for name in ROW_STATISTICS}
-    values["entropy"][:, 1, 2] += (error * wrong + topic * topics / 2)[:, None]
-    values["sink"][:, 2, 0] -= (error * wrong + topic * topics / 2)[:, None]
-    dims = ("example", "layer", "head", "prefix")
-    readings = xr.Dataset({name: (dims, array) for name, array in values.items()})
-    common = random.normal(size=(COUNT, 1)) + logprob * wrong[:, None]
-    for name in measure.SCORES.values():
-        readings[name] = (("example", "prefix"), common + 0.1 * random.normal(size=(COUNT, PREFIXES)))
-    answers = xr.Dataset(
-        {
-            "label": ("example", np.where(wrong, "wrong", "correct")),
-            "question": ("example", [f"what is {index} of {topic}?" for index, topic in enumerate(topics)]),
-            "topic": ("example", [f"topic {topic}" for topic in topics]),
-            "difficulty": ("example", np.ones(COUNT, dtype=int)),
-            "answer_tokens": ("example", random.integers(1, 9, COUNT)),
-            "prompt_tokens": ("example", np.full(COUNT, 20)),
-        },
-        coords={"example": [f"q{index}" for index in range(COUNT)]},
-    )
-    return readings.assign_coords(layer=np.arange(LAYERS), head=np.arange(HEADS)), answers
+COUNT = 320
 
 
 def concluded(**effects: float) -> xr.Dataset:
-    return measure.finalize(*planted(**effects), StreamingOptions())
+    return measure.finalize(*planted_beginnings(**effects), StreamingOptions())
 
 
 def test_heads_that_carry_the_error_are_found_and_watched():
@@ -94,7 +66,7 @@ def test_thresholds_hold_on_new_answers():
     """Set on one draw of answers, tried on 40 others: the mean false-alarm rate is at most the nominal one."""
     rates = []
     for seed in range(40):
-        readings, answers = planted(logprob=1.0, seed=seed)
+        readings, answers = planted_beginnings(logprob=1.0, seed=seed)
         wrong = answers["label"].values == "wrong"
         highest = readings["logprob_min"].values[:, len(SHARES) - 1 :].max(axis=1)
         half = np.arange(COUNT) < COUNT // 2
@@ -104,7 +76,7 @@ def test_thresholds_hold_on_new_answers():
 
 
 def test_held_out_answers_have_no_part_in_the_stored_detector():
-    readings, answers = planted(error=1.0)
+    readings, answers = planted_beginnings(error=1.0)
     options, wrong = StreamingOptions(), answers["label"].values == "wrong"
     out = measure.held_out(wrong, options)
     assert 0.3 < out.mean() < 0.36
