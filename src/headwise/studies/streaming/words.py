@@ -36,9 +36,9 @@ def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
 
 def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     yield (
-        "Left: AUROC of wrong against correct answers by the share of the answer that is written, 0 % being its first token; "
-        "dashed: the length of the whole answer, and the best prediction from the question alone. Middle: gain of every score "
-        "over the smallest log-probability on whole answers. Right: share of wrong answers by predicted probability; on the "
+        "Top left: AUROC of wrong against correct answers by the share of the answer that is written, 0 % being its first token; "
+        "dashed: the length of the whole answer, and the best prediction from the question alone. Top right: gain of every score "
+        "over the smallest log-probability on whole answers. Below: share of wrong answers by predicted probability; on the "
         "diagonal the probability is right."
     )
 
@@ -133,11 +133,16 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
         f"{default} detects wrong answers of {model_in(dataset)} with AUROC {_ranged(writer, end, 'auroc', 'headline')}"
     )
     if default == fitted:
-        return (
-            f"{text}, better than {LOGPROB} ({_ranged(writer, end, 'gain', 'headline gain')}), while they are written."
-        )
-    gain = _ranged(writer, dataset.sel({DETECTOR: fitted}).isel({SHARE: -1}), "gain", "headline gain")
-    return f"{text}; that heads add to it is not shown ({gain})."
+        text += f", better than {LOGPROB} ({_ranged(writer, end, 'gain', 'headline gain')})"
+    else:
+        gain = _ranged(writer, dataset.sel({DETECTOR: fitted}).isel({SHARE: -1}), "gain", "headline gain")
+        text += f"; that heads add to it is not shown ({gain})"
+    beats = (
+        "better than the question alone"
+        if float(end["gain_question_low"]) > 0
+        else "a gain over the question is not shown"
+    )
+    return f"{text}; {beats} ({_ranged(writer, end, 'gain_question', 'headline question')})."
 
 
 def _ranged(writer: Writer, one: xr.Dataset, name: str, source: str) -> str:
