@@ -36,10 +36,10 @@ def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
 
 def _axes(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     yield (
-        "Top left: AUROC of wrong against correct answers by the share of the answer that is written, 0 % being its first token; "
-        "dashed: the length of the whole answer, and the best prediction from the question alone. Top right: gain of every score "
-        "over the smallest log-probability on whole answers. Below: share of wrong answers by predicted probability; on the "
-        "diagonal the probability is right."
+        "Top left: AUROC of wrong against correct answers by the share of the answer that is written, 0 % being its first "
+        "token; dashed: the length of the whole answer, and the best prediction from the question alone. Top right: gain of "
+        "every score over the smallest log-probability on whole answers. Below: share of wrong answers by predicted "
+        "probability; on the diagonal the probability is right."
     )
 
 
