@@ -249,9 +249,9 @@ class RunningAnswerRows(Instrument):
         if decodes and self.prompts is not None and self._tokens <= self.prompts:
             decodes = False  # the last part of a prompt
         if decodes:
-            self._places = self._places[:, self._shift]  # the own token becomes the previous one
+            self._places = self._places.index_select(1, self._shift)  # the own token becomes the previous one
             self._places[:, 0].masked_fill_(valid[:, 0], cached)
-            self._places[:, 5] += valid[:, 0]
+            self._places[:, 5].add_(valid[:, 0])
         else:
             self._start()
         self._marks.step(self._places, self._tokens)
