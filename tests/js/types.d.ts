@@ -418,6 +418,8 @@ interface LiveInfo {
   answer_tokens: number;
   draws: number;
   scoring_unavailable: string | null;
+  scores: {name: string; note: string; alarm: string}[]; // of an answer that is being generated, the default first
+  scores_unavailable: string | null;
 }
 
 type Factors = Record<string, number>;
@@ -428,11 +430,21 @@ interface NextTokens {
   entropy: number;
 }
 
+/** One score of an answer up to a token. */
+interface AnswerSoFar {
+  score: number | null;
+  probability: number | null;
+  heads: Record<string, number | null>;
+  unusual: string[];
+  alarm: boolean;
+}
+
 interface GeneratedToken {
   text: string;
   id: number;
   logprob: number;
   distribution: NextTokens;
+  scores: Record<string, AnswerSoFar>;
 }
 
 interface RunResult {
@@ -449,6 +461,7 @@ interface RunResult {
   logprob: number;
   next: NextTokens;
   steps: GeneratedToken[];
+  scores: Record<string, AnswerSoFar>;
   figures: {key: string; label: string; payload: Payload}[];
   numbers: Record<string, Numbers[]>;
   seconds: number;
@@ -458,6 +471,7 @@ interface Continuation {
   finished: boolean;
   next: NextTokens;
   steps: GeneratedToken[];
+  scores: Record<string, AnswerSoFar>;
 }
 
 interface Effect {
@@ -488,8 +502,12 @@ interface AnswerScore {
   figure: Payload | null;
 }
 
-interface JobEvent {
+interface JobEvent extends Partial<GeneratedToken> {
   event: string;
+  part?: string;
+  index?: number;
+  limit?: number;
+  finished?: boolean;
   stage?: string;
   share?: number;
   ahead?: number;
@@ -502,10 +520,33 @@ interface Job {
   cancel(): void;
 }
 
+/** An answer so far; times in milliseconds. */
+interface AnswerPart {
+  steps: GeneratedToken[];
+  limit: number;
+  done: boolean;
+  finished: boolean; // by itself, not at the limit
+  scores: Record<string, AnswerSoFar>; // of the whole answer
+  first: number;
+  latest: number;
+}
+
+/** What is known of a job while it runs. */
+interface JobState {
+  event: string;
+  ahead: number;
+  stage: string;
+  share: number;
+  started: number;
+  stageStarted: number;
+  parts: Record<string, AnswerPart>;
+}
+
 interface ProgressParts {
   go: HTMLButtonElement;
   stop: HTMLButtonElement;
   state: HTMLElement;
+  time: HTMLElement;
   bar: HTMLProgressElement;
 }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from explorer import Slow, until
+from chromium import watched
+from explorer import Slow, Stepwise, until
 
 from headwise.server import create_app
 
@@ -80,7 +81,7 @@ def test_a_head_is_switched_off_and_the_next_token_changes(opened):
     opened.click("text=Add head")
     assert "heads=L0H1" in opened.url
     opened.click("text=Run with these heads scaled")
-    opened.wait_for_selector(".live-sides")
+    opened.wait_for_selector(".live-effect")
     sides = opened.locator(".live-side .distribution")
     before, after = (sides.nth(place).locator("tr").all_inner_texts() for place in (0, 1))
     assert [row.split("\t")[:3] for row in before] != [row.split("\t")[:3] for row in after]
@@ -143,6 +144,76 @@ def test_what_runs_is_shown_and_can_be_cancelled(page, running, atlas):
     page.wait_for_function("() => document.querySelector('.live-state').textContent === 'cancelled'")
     until(lambda: slow.ended == ["slow"])
     assert page.locator("button:has-text('Run')").first.is_enabled()
+
+
+@pytest.fixture
+def stepwise(running, model, scored_atlas):
+    """The live page of a model that waits before each token, at two widths."""
+    session = Stepwise(model)
+    yield session, f"{running(create_app([scored_atlas], open_session=lambda: session))}scored/live"
+    session.let.release(1000)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_tokens_appear_as_they_are_generated(chromium, stepwise, width, scheme):
+    session, address = stepwise
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme, "reduced_motion": "reduce"}
+    for page in watched(chromium, **options):
+        page.goto(address)
+        page.select_option("#score", "Heads + log-probability")
+        assert "AUROC" in page.locator("#score-note").inner_text()
+        page.fill("#prompt", "where was the old house")
+        page.locator("#prompt").press("Control+Enter")
+        tokens = page.locator(".live-streamed .token")
+        for count in (1, 2, 3):
+            page.wait_for_function("n => document.querySelectorAll('.live-streamed .token').length === n", arg=count)
+            if count < 3:
+                session.let.release()
+        assert page.locator(".live-results").get_attribute("data-run") is None  # the run goes on
+        assert "3 of at most 32 tokens" in page.locator(".live-time").first.inner_text()
+        assert "so far" in page.locator(".live-time").first.inner_text()
+        assert tokens.first.is_visible() and tokens.first.get_attribute("data-kind") == "probability"
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        tokens.nth(2).focus()
+        page.keyboard.press("ArrowLeft")
+        assert tokens.nth(1).get_attribute("aria-pressed") == "true"
+        detail = page.locator(".live-streamed .live-token").inner_text()
+        assert "Token 2" in detail and "if it ended here" in detail
+        assert page.locator(".live-streamed .live-token button").count() == 5  # heads
+        session.let.release(1000)
+        page.wait_for_selector(".live-results[data-run]")
+        page.wait_for_selector(".verdict")
+        assert page.evaluate("() => document.activeElement.getAttribute('aria-label')").startswith(
+            tokens.page.locator(".live-generated .token").nth(1).get_attribute("aria-label")
+        )  # the focus stays on the token
+        assert page.locator(".live-score .hw-canvas canvas").count() >= 1
+        page.select_option("#score", "RAUQ")
+        page.wait_for_selector("text=This score is no sum over heads")
+        assert "score=RAUQ" in page.url
+
+
+def test_a_cancelled_answer_stays_and_says_where_it_stopped(page, stepwise):
+    session, address = stepwise
+    page.goto(address)
+    page.fill("#prompt", TEXT)
+    page.check('input[name="mode"][value="text"]')
+    page.click(".live-form button:has-text('Run')")
+    page.wait_for_selector(".live-streamed .token")
+    assert (
+        page.locator(".live-streamed .token").first.get_attribute("data-kind") == "logprob"
+    )  # not calibrated for texts
+    page.click(".live-form button:has-text('Cancel')")
+    session.let.release(1000)
+    page.wait_for_selector("text=stopped after 1 token,")
+    assert page.locator(".live-state").first.inner_text() == "cancelled"
+    assert page.locator(".live-time").first.inner_text() == ""
+
+
+def test_without_scores_the_page_names_the_command(opened):
+    assert "headwise build --studies streaming -o small" in opened.locator("#score-note").inner_text()
+    run(opened, TEXT)
+    assert opened.locator(".live-generated .token").first.get_attribute("data-kind") == "logprob"
+    assert "improbable" in opened.locator(".live-legend").inner_text()
 
 
 def test_pages_survive_a_reload_and_a_pasted_link(page, where):

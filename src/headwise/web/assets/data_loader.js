@@ -6,7 +6,7 @@
 //     const job = startJob("live/run", {text}, (event) => show(event.stage, event.share));
 //     await job.result;      job.cancel();
 //
-// A job is one request whose response is a stream of JSON lines: progress first, the result last. Cancelling closes the request; the
+// A job is one request whose response is a stream of JSON lines: progress and tokens first, the result last. Cancelling closes the request; the
 // server then stops at the next layer or token. This module does not know what the data mean.
 
 import {inflate} from "headwise/pixels";
@@ -72,7 +72,7 @@ async function parseBlock(block) {
 const apiBase = `/api/${encodeURIComponent(settings.atlas)}`;
 
 /**
- * Start a job: {result: Promise, cancel()}. `onProgress` receives {event, stage, share, ahead}.
+ * Start a job: {result: Promise, cancel()}. `onProgress` receives every event before the last.
  * @param {string} path
  * @param {object} body
  * @param {(event: JobEvent) => void} [onProgress]

@@ -1,16 +1,18 @@
 // What if heads were switched off? Heads and their factors, a run, both answers side by side, and random heads as a control.
 
 import {el} from "headwise/dom";
-import {distributionList, percent, tokenLine} from "headwise/live_answer";
+import {changedScoreNote, distributionList} from "headwise/live_answer";
 import {showBusy, showIdle} from "headwise/live_prompt_form";
+import {percent, wholeAnswer} from "headwise/live_stream";
+import {TokenLine} from "headwise/live_tokens";
 import {formatNumber} from "headwise/numbers";
 
 /**
  * {element, add(head), changes(), fill(changes), ...}. `run(changes, draws)` starts a comparison; `onChange()` is called on every edit.
  * @param {LiveInfo} facts
- * @param {{draws: number, run: (changes: Factors, draws: number) => void, rerun: (changes: Factors) => void, cancel: () => void, onChange: (changes: Factors) => void, onhead: (head: string) => void}} options
+ * @param {{draws: number, score: string | null, run: (changes: Factors, draws: number) => void, rerun: (changes: Factors) => void, cancel: () => void, onChange: (changes: Factors) => void, onhead: (head: string) => void}} options
  */
-export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, onChange, onhead}) {
+export function ablationPanel(facts, {draws: initialDraws, score: initialScore, run, rerun, cancel, onChange, onhead}) {
   const factors = new Map();
   const list = el("ul", {class: "live-switches"});
   const name = el("input", {type: "text", size: "8", placeholder: "L3H7", "aria-label": "Name of a head", spellcheck: "false"});
@@ -33,6 +35,7 @@ export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, o
   );
   const cancelButton = el("button", {type: "button", hidden: true, on: {click: cancel}}, "Cancel");
   const state = el("span", {class: "live-state", role: "status"});
+  const time = el("span", {class: "live-time", role: "timer"});
   const bar = el("progress", {max: "1", value: "0", hidden: true, "aria-label": "Progress"});
   const result = el("div", {class: "live-both"});
   const addForm = el("form", {class: "live-adding"}, name, el("button", {}, "Add head"), error);
@@ -56,10 +59,14 @@ export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, o
       cancelButton,
       bar,
       state,
+      time,
     ),
     result,
   );
-  const parts = {go: runButton, stop: cancelButton, state, bar};
+  const parts = {go: runButton, stop: cancelButton, state, time, bar};
+  let score = initialScore;
+  /** @type {{before: SideView, after: SideView} | null} */
+  let sides = null;
 
   function changes() {
     return Object.fromEntries([...factors].filter(([, factor]) => factor !== 1));
@@ -68,6 +75,18 @@ export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, o
     list.replaceChildren(...[...factors].map(([head, factor]) => row(head, factor)));
     runButton.disabled = rerunButton.disabled = !factors.size;
     onChange(changes());
+  }
+  /** @param {Factors} scaled */
+  function openSides(scaled) {
+    if (sides) return sides;
+    const after = `With ${headsText(scaled)}`;
+    sides = {before: new SideView("Unchanged", score, onhead), after: new SideView(after, score, onhead, score !== null)};
+    result.replaceChildren(el("div", {class: "live-sides"}, sides.before.element, sides.after.element));
+    return sides;
+  }
+  function clear() {
+    sides = null;
+    result.replaceChildren();
   }
   /** @param {string} head @param {number} factor */
   function row(head, factor) {
@@ -116,14 +135,32 @@ export function ablationPanel(facts, {draws: initialDraws, run, rerun, cancel, o
       for (const [head, factor] of Object.entries(given)) factors.set(head, factor);
       show();
     },
-    busy: (status) => showBusy(status, parts),
+    busy: (state, now) => showBusy(state, now, parts),
+    /** The answers so far; `original` is the unchanged one where it is known. */
+    stream(state, scaled, original) {
+      const {unchanged = original, changed} = state.parts;
+      if (!changed && !state.parts.unchanged) return;
+      const {before, after} = openSides(scaled);
+      if (unchanged) before.line.update(unchanged);
+      if (changed) after.line.update(changed);
+    },
+    showScore(name) {
+      score = name;
+      sides?.before.line.show(name);
+      sides?.after.line.show(name);
+    },
     idle: (words = "") => {
       showIdle(words, false, parts);
       runButton.disabled = !factors.size;
     },
     failed: (words) => showIdle(words, true, parts),
-    show: (found) => result.replaceChildren(...comparisonView(found)),
-    clear: () => result.replaceChildren(),
+    show(found) {
+      const {before, after} = openSides(found.changes);
+      before.finish(found.before, null);
+      after.finish(found.after, found.before.next);
+      result.append(effectView(found));
+    },
+    clear,
   };
 }
 
@@ -132,33 +169,44 @@ function factorText(factor) {
   return factor === 0 ? "off" : `× ${formatNumber(factor)}`;
 }
 
-/** @param {WhatIfResult} whatIfResult */
-function comparisonView({before, after, effect, controls, controls_at_least: exceeding, logprob, logprob_after: later, changes, seconds}) {
-  const heads = Object.entries(changes)
+/** @param {Factors} changes */
+export function headsText(changes) {
+  return Object.entries(changes)
     .map(([head, factor]) => `${head} ${factorText(factor)}`)
     .join(", ");
-  return [
-    el("div", {class: "live-sides"}, continuationView("Unchanged", before, null), continuationView(`With ${heads}`, after, before.next)),
-    el(
-      "div",
-      {class: "live-effect"},
-      el("h3", {}, "Size of the effect"),
-      effectFacts(effect, logprob, later),
-      controlPlot(effect, controls, exceeding),
-      el("p", {class: "small"}, `Computed in ${formatNumber(seconds)} seconds.`),
-    ),
-  ];
 }
 
-/** @param {string} title @param {Continuation} state @param {NextTokens | null} before */
-function continuationView(title, state, before) {
+/** @param {WhatIfResult} whatIfResult */
+function effectView({effect, controls, controls_at_least: exceeding, logprob, logprob_after: later, seconds}) {
   return el(
     "div",
-    {class: "live-side"},
-    el("h3", {}, title),
-    state.steps.length ? tokenLine(state.steps, state.finished) : el("p", {class: "small"}, "No answer was requested, or it is empty."),
-    el("div", {class: "live-distribution"}, distributionList(state.next, "at the end of the prompt", before)),
+    {class: "live-effect"},
+    el("h3", {}, "Size of the effect"),
+    effectFacts(effect, logprob, later),
+    controlPlot(effect, controls, exceeding),
+    el("p", {class: "small"}, `Computed in ${formatNumber(seconds)} seconds.`),
   );
+}
+
+/** The answer of one model state, which may still be generated, and its next token at the end of the prompt. */
+class SideView {
+  /**
+   * @param {string} title
+   * @param {string | null} score
+   * @param {(head: string) => void} onhead
+   * @param {boolean} [changed]
+   */
+  constructor(title, score, onhead, changed = false) {
+    this.line = new TokenLine({label: `Answer: ${title}`, score, onhead});
+    this.element = el("div", {class: "live-side"}, el("h3", {}, title), changed ? changedScoreNote() : null, this.line.element);
+  }
+
+  /** @param {Continuation} state @param {NextTokens | null} before */
+  finish(state, before) {
+    if (state.steps.length) this.line.update(wholeAnswer(state));
+    else this.line.element.replaceChildren(el("p", {class: "small"}, "No answer was requested, or it is empty."));
+    this.element.append(el("div", {class: "live-distribution"}, distributionList(state.next, "at the end of the prompt", before)));
+  }
 }
 
 /** @param {Effect} effect @param {number | null} logprob @param {number | null} later */

@@ -1,79 +1,60 @@
-// The generated answer token by token with next-token distributions, and the detector's score of it.
+// The answer to a prompt, while it is generated and after, with next-token distributions, and the atlas's score of the whole.
 //
-// A token's underline is as long as it was likely. Selecting a token shows the distribution it was taken from; the first is the one at
-// the end of the prompt. All tokens are text, special ones by their names.
+// Selecting a token shows the distribution it was taken from; the first is the one at the end of the prompt.
 
 import {el} from "headwise/dom";
 import {drawFigure} from "headwise/figure";
 import {visibleToken} from "headwise/head_attention";
+import {percent} from "headwise/live_stream";
+import {inlineToken, TokenLine} from "headwise/live_tokens";
 import {formatNumber} from "headwise/numbers";
 
 const MAX_SHOWN_TOKENS = 600; // of a prompt
 
-/**
- * The answer of a run, and the distribution of the selected token.
- * @param {RunResult} run
- */
-export function answerSection(run) {
-  const distribution = el("div", {class: "live-distribution"});
-  const steps = run.steps.map((step, index) => ({
-    words: `before “${visibleToken(step.text)}”, token ${index + 1} of the answer`,
-    spread: step.distribution,
-  }));
-  if (!steps.length) steps.push({words: "at the end of the prompt", spread: run.next});
-  const choose = (index) => distribution.replaceChildren(...distributionList(steps[index].spread, steps[index].words));
-  choose(0);
-  return el(
-    "section",
-    {class: "live-answer", "aria-label": "Answer"},
-    el(
-      "div",
-      {class: "live-generated"},
-      el("h2", {}, run.steps.length ? "Answer" : "No answer requested"),
-      tokenLine(run.steps, run.finished, choose),
-      answerFacts(run),
-      promptTokens(run),
-    ),
-    distribution,
-  );
+/** The answer of a run, which may still be generated, and the distribution of the selected token. */
+export class AnswerView {
+  /** @param {{score: string | null, requested: boolean, changes: Factors, onhead: (head: string) => void}} options */
+  constructor({score, requested, changes, onhead}) {
+    this.requested = requested;
+    this.distribution = el("div", {class: "live-distribution"});
+    this.title = el("h2", {}, "Answer");
+    this.note = Object.keys(changes).length && score !== null ? changedScoreNote() : "";
+    this.line = new TokenLine({label: "Tokens of the answer", score, onhead, onSelect: (index) => this.#showDistribution(index)});
+    this.generated = el("div", {class: "live-generated"}, this.title, this.note, this.line.element);
+    this.element = el("section", {class: "live-answer", "aria-label": "Answer"}, this.generated, this.distribution);
+  }
+
+  /**
+   * Show the tokens so far.
+   * @param {AnswerPart} part
+   */
+  update(part) {
+    this.line.update(part);
+  }
+
+  /**
+   * Show what else is known at the end.
+   * @param {RunResult} run
+   */
+  finish(run) {
+    if (!run.steps.length) {
+      this.title.textContent = this.requested ? "The answer is empty" : "No answer requested";
+      this.distribution.replaceChildren(...distributionList(run.next, "at the end of the prompt"));
+    }
+    this.generated.append(answerFacts(run), promptTokens(run));
+  }
+
+  /** @param {number} index */
+  #showDistribution(index) {
+    const step = this.line.part.steps[index];
+    const words = `before “${visibleToken(step.text)}”, token ${index + 1} of the answer`;
+    this.distribution.replaceChildren(...distributionList(step.distribution, words));
+  }
 }
 
-/**
- * Generated tokens; `choose(index)` is called with the selected one.
- * @param {GeneratedToken[]} steps
- * @param {boolean} finished
- * @param {((index: number) => void) | null} [choose]
- */
-export function tokenLine(steps, finished, choose = null) {
-  const tokens = steps.map((step, index) => {
-    const likely = Math.exp(step.logprob);
-    const mark = el(
-      choose ? "button" : "span",
-      {
-        class: "token",
-        type: choose ? "button" : null,
-        title: `${visibleToken(step.text)}: probability ${formatNumber(likely)}`,
-        "aria-pressed": choose ? String(index === 0) : null,
-      },
-      inlineToken(step.text),
-    );
-    mark.style.setProperty("--likely", String(likely));
-    return mark;
-  });
-  const line = el(
-    "p",
-    {class: "tokens"},
-    tokens,
-    steps.length && !finished ? el("span", {class: "small"}, " … stopped at the limit") : null,
-  );
-  if (choose)
-    line.addEventListener("click", (event) => {
-      const index = tokens.findIndex((token) => token === event.target);
-      if (index < 0) return;
-      for (const token of tokens) token.setAttribute("aria-pressed", String(token === event.target));
-      choose(index);
-    });
-  return line;
+/** What holds of scores while heads are scaled. */
+export function changedScoreNote() {
+  return el("p", {class: "small"}, "Scores are those of the changed model; probabilities and alarms were calibrated on the unchanged one.");
 }
 
 /**
@@ -104,23 +85,6 @@ export function distributionList(distribution, words, before = null) {
     el("table", {class: "distribution"}, el("tbody", {}, rows)),
     el("p", {class: "small"}, `${percent(distribution.rest)} for all others; entropy ${formatNumber(distribution.entropy)} nats.`),
   ];
-}
-
-/**
- * A share as a percentage.
- * @param {number} p
- */
-export function percent(p) {
-  if (p > 0 && p < 0.0005) return "< 0.1 %";
-  return `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
-}
-
-/**
- * A token inside running text: spaces stay spaces, line breaks are shown.
- * @param {string} text
- */
-function inlineToken(text) {
-  return text.replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
 }
 
 /** @param {RunResult} run */
@@ -179,7 +143,9 @@ export function scoreSection(onhead) {
         el(
           "p",
           {class: "small"},
-          "Each cell is a head’s contribution to the log-odds of “wrong”, relative to the average training answer. It explains the detector; it does not show that the head causes an error.",
+          scored.figure
+            ? "Each cell is a head’s contribution to the log-odds of “wrong”, relative to the average training answer. It explains the detector; it does not show that the head causes an error."
+            : "This score is no sum over heads, so there is no map of what each adds.",
         ),
       );
       handle = scored.figure ? drawFigure(container, scored.figure, {onhead, heading: false, notes: false}) : null;

@@ -1,4 +1,4 @@
-// The live page: run a prompt, show every head, one head's map large, scale heads and compare.
+// The live page: run a prompt, show its answer as it is generated, every head, one head's map large, scale heads and compare.
 //
 // The page is usable while the model is loading, and says so. One computation runs at a time, and can be cancelled. The URL contains
 // the prompt (a short one), the open head and the scaled heads, so that it can be shared; it runs nothing by itself: the prompt is
@@ -8,14 +8,18 @@ import {fetchStatus, startJob} from "headwise/data_loader";
 import {el} from "headwise/dom";
 import {drawFigure} from "headwise/figure";
 import {ablationPanel} from "headwise/live_ablation";
-import {answerSection, scoreSection} from "headwise/live_answer";
+import {AnswerView, scoreSection} from "headwise/live_answer";
 import {HeadMapView} from "headwise/live_head_map";
 import {promptForm} from "headwise/live_prompt_form";
+import {begin, duration, reduce, wholeAnswer} from "headwise/live_stream";
+import {scoreChooser} from "headwise/live_tokens";
 import {formatNumber} from "headwise/numbers";
 import {link, replaceUrl} from "headwise/router";
 
 const STATUS_INTERVAL = 1000; // milliseconds between status requests while the model is loading
 const LONG_PROMPT_TOKENS = 1500; // above which fewer random heads are drawn by default: each takes a forward pass
+const CLOCK_INTERVAL = 500; // milliseconds between two looks at how long a job takes
+const MIN_VISIBLE = 120; // pixels of a growing answer that are in the window, else it is scrolled to
 const MAX_URL_CHARACTERS = 600; // of a prompt in the URL
 
 /**
@@ -37,6 +41,10 @@ class LivePage {
   /** @type {HeadMapView | null} */ map = null;
   /** @type {LiveInfo} */ facts;
   /** @type {RunResult} */ result; // of the last run
+  /** @type {AnswerView | null} */ answer = null; // of the last run, which may still be generated
+  /** @type {AnswerView | null} */ shown = null; // of the results
+  /** @type {ReturnType<typeof scoreChooser>} */ chooser;
+  /** @type {HTMLElement} */ streamed; // where an answer grows
   /** @type {HTMLElement} */ results;
   /** @type {HTMLElement} */ head;
   /** @type {{name: string, button: HTMLElement} | null} */ off = null; // the button that switches the open head off
@@ -100,8 +108,10 @@ class LivePage {
     this.form = promptForm(facts, {run: () => this.runPrompt(), cancel: () => this.job?.cancel()});
     this.form.fill({text: this.state.text, mode: this.state.mode});
     if (this.state.text) this.form.idle("from a link; press Run (or Enter)");
+    this.chooser = scoreChooser(facts, this.state.score, (score) => this.#showScoreBy(score));
+    this.streamed = el("div", {class: "live-streamed"});
     this.results = el("div", {class: "live-results"});
-    this.container.replaceChildren(this.form.element, this.results);
+    this.container.replaceChildren(this.form.element, this.chooser.element, this.streamed, this.results);
     this.focus();
   }
 
@@ -113,19 +123,40 @@ class LivePage {
     const {text, mode, length} = this.form.values();
     this.job?.cancel();
     this.scoring?.cancel();
-    this.job = startJob("live/run", {text, mode, answer: length > 0, max_new_tokens: Math.max(1, length), changes}, (progress) =>
-      this.form.busy(progress),
-    );
-    this.form.busy({event: "waiting", ahead: 0});
+    const body = {text, mode, answer: length > 0, max_new_tokens: Math.max(1, length), changes};
+    const onhead = (head) => this.openHead(head, true);
+    const answer = new AnswerView({score: this.chooser.score, requested: length > 0, changes, onhead});
+    const job = followJob("live/run", body, (state, now) => {
+      this.form.busy(state, now);
+      if (!state.parts.answer) return;
+      if (this.answer !== answer) this.#showGrowing(answer);
+      answer.update(state.parts.answer);
+    });
+    this.job = job;
     try {
-      const run = await this.job.result;
+      const run = await job.result;
       this.form.idle(`done in ${formatNumber(run.seconds)} seconds`);
       this.#updateUrl({text: text.length <= MAX_URL_CHARACTERS ? text : "", mode: String(mode)});
+      if (run.steps.length) answer.update(wholeAnswer(run));
+      this.answer = answer;
       this.#showResult(run);
     } catch (error) {
+      if (this.answer === answer) answer.line.stopped(duration(job.elapsed()));
       this.#showError(error, this.form);
       this.#markStale();
     }
+  }
+
+  /**
+   * Show an answer that is being generated, above what was there before.
+   * @param {AnswerView} answer
+   */
+  #showGrowing(answer) {
+    this.answer = answer;
+    this.streamed.replaceChildren(answer.element);
+    this.#markStale();
+    const hidden = this.streamed.getBoundingClientRect().top > innerHeight - MIN_VISIBLE;
+    if (hidden) this.streamed.scrollIntoView({block: "center", behavior: scrolling()});
   }
 
   /** Mark the results as those of an earlier prompt. */
@@ -149,6 +180,7 @@ class LivePage {
     const draws = run.tokens.length > LONG_PROMPT_TOKENS ? 2 : this.facts.draws;
     this.panel = ablationPanel(this.facts, {
       draws,
+      score: this.chooser.score,
       run: (changes, draws) => this.#compare(changes, draws),
       rerun: (changes) => this.#rerun(changes),
       cancel: () => this.job?.cancel(),
@@ -159,14 +191,19 @@ class LivePage {
     const scored = plain && run.mode === "question" && run.answer;
     this.score = scored ? scoreSection((head) => this.openHead(head, true)) : null;
     this.results.removeAttribute("data-stale");
+    const answer = (this.shown = this.answer);
+    const focused = /** @type {HTMLElement} */ (document.activeElement);
+    answer?.finish(run);
     this.results.replaceChildren(
       ...(plain ? [] : [changedWarning(run.changes)]),
-      answerSection(run),
+      ...(answer ? [answer.element] : []),
       ...(this.score ? [this.score.element] : []),
       this.grid.element,
       this.head,
       this.panel.element,
     );
+    this.streamed.replaceChildren();
+    if (answer?.element.contains(focused)) focused.focus({preventScroll: true}); // moving an element takes its focus
     this.grid.show();
     this.panel.fill(parseFactors(this.state.heads ?? "", this.facts));
     if (this.state.head) this.openHead(this.state.head, false);
@@ -220,8 +257,7 @@ class LivePage {
     this.grid.point(name);
     this.#onChange(this.panel.changes());
     this.#updateUrl({head: name});
-    if (scrolls)
-      this.head.scrollIntoView({block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"});
+    if (scrolls) this.head.scrollIntoView({block: "start", behavior: scrolling()});
   }
 
   /** @param {string} name */
@@ -257,30 +293,54 @@ class LivePage {
   async #compare(changes, draws) {
     this.panel.clear();
     this.job?.cancel();
-    this.job = startJob("live/what_if", {run: this.result.id, changes, draws}, (progress) => this.panel.busy(progress));
-    this.panel.busy({event: "waiting", ahead: 0});
+    const {panel, result} = this;
+    const original = Object.keys(result.changes).length ? null : wholeAnswer(result);
+    this.job = followJob("live/what_if", {run: result.id, changes, draws}, (state, now) => {
+      panel.busy(state, now);
+      panel.stream(state, changes, original);
+    });
     try {
-      this.panel.show(await this.job.result);
-      this.panel.idle();
+      panel.show(await this.job.result);
+      panel.idle();
     } catch (error) {
-      this.#showError(error, this.panel);
+      this.#showError(error, panel);
     }
   }
 
   /** @param {RunResult} run */
   async #showScore(run) {
+    const {score, chooser} = this;
+    if (!score) return;
     if (this.facts.scoring_unavailable) {
-      this.score?.failed(this.facts.scoring_unavailable);
+      score.failed(this.facts.scoring_unavailable);
       return;
     }
-    const {score} = this;
-    if (!score) return;
-    this.scoring = startJob("live/score", {question: run.text, answer: run.answer}, (progress) => score.busy(progress));
+    this.scoring?.cancel();
+    const watched = chooser.score === null ? undefined : run.scores[chooser.score];
+    if (watched && !Object.keys(watched.heads).length) {
+      score.show({probability: watched.probability, out_of_range: watched.unusual, block_contributions: {}, figure: null});
+      return;
+    }
+    const body = {question: run.text, answer: run.answer, ...(watched ? {score: chooser.score} : {})};
+    const scoring = startJob("live/score", body, (progress) => score.busy(progress));
+    this.scoring = scoring;
     try {
-      score.show(await this.scoring.result);
+      const found = await scoring.result;
+      score.show(watched ? {...found, probability: watched.probability, out_of_range: watched.unusual} : found); // as the last token has it
     } catch (error) {
       if (/** @type {Error} */ (error).name !== "AbortError") score.failed(/** @type {Error} */ (error).message);
     }
+  }
+
+  /**
+   * Shade all tokens by another score.
+   * @param {string} score
+   */
+  #showScoreBy(score) {
+    this.#updateUrl({score: score === this.facts.scores[0].name ? "" : score});
+    for (const answer of new Set([this.answer, this.shown])) answer?.line.show(score);
+    this.panel?.showScore(score);
+    if (this.score && !this.results.hasAttribute("data-stale")) this.#showScore(this.result);
   }
 
   /** @param {any} error @param {{idle: (words?: string) => void, failed: (words: string) => void}} panel */
@@ -294,6 +354,37 @@ class LivePage {
     Object.assign(this.state, values);
     replaceUrl("live", this.state);
   }
+}
+
+/** @returns {ScrollBehavior} */
+function scrolling() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+}
+
+/**
+ * Start a job; `onUpdate(state, now)` is called with every event, and twice a second, so that the page tells the time.
+ * @param {string} path
+ * @param {object} body
+ * @param {(state: JobState, now: number) => void} onUpdate
+ * @returns {Job & {elapsed: () => number}}
+ */
+function followJob(path, body, onUpdate) {
+  let state = begin(performance.now());
+  let ended = false;
+  const tell = () => {
+    if (!ended) onUpdate(state, performance.now());
+  };
+  const job = startJob(path, body, (event) => {
+    state = reduce(state, event, performance.now());
+    tell();
+  });
+  const clock = setInterval(tell, CLOCK_INTERVAL);
+  const result = job.result.finally(() => {
+    ended = true;
+    clearInterval(clock);
+  });
+  tell();
+  return {result, cancel: job.cancel, elapsed: () => performance.now() - state.started};
 }
 
 /** @param {Factors} changes */

@@ -1,6 +1,7 @@
 // The prompt form: text, prompt mode, answer length, and the progress of a run that can be cancelled.
 
 import {el} from "headwise/dom";
+import {timeWords} from "headwise/live_stream";
 
 /** @type {Record<string, string[]>} */
 const MODES = {
@@ -42,6 +43,7 @@ export function promptForm(facts, {run, cancel}) {
   const go = el("button", {type: "submit", class: "strong"}, "Run");
   const stop = el("button", {type: "button", hidden: true, on: {click: cancel}}, "Cancel");
   const state = el("span", {class: "live-state", role: "status"});
+  const time = el("span", {class: "live-time", role: "timer"});
   const bar = el("progress", {max: "1", value: "0", hidden: true, "aria-label": "Progress"});
   const note = el("p", {class: "small", id: "prompt-note"}, MODES[facts.modes[0]][1]);
   const element = el(
@@ -58,6 +60,7 @@ export function promptForm(facts, {run, cancel}) {
       stop,
       bar,
       state,
+      time,
     ),
     note,
     examples(facts, (mode, words) => fill({text: words, mode})),
@@ -85,30 +88,33 @@ export function promptForm(facts, {run, cancel}) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element.requestSubmit();
   });
   updateNote();
+  const parts = {go, stop, state, time, bar};
   return {
     element,
     fill,
     focus: (onRun) => (onRun ? go : text).focus({preventScroll: true}),
     values: () => ({text: text.value, mode: mode(), length: Number(length.value)}),
-    busy: (status) => showBusy(status, {go, stop, state, bar}),
-    idle: (words = "") => showIdle(words, false, {go, stop, state, bar}),
-    failed: (words) => showIdle(words, true, {go, stop, state, bar}),
+    busy: (state, now) => showBusy(state, now, parts),
+    idle: (words = "") => showIdle(words, false, parts),
+    failed: (words) => showIdle(words, true, parts),
   };
 }
 
 /**
- * Show the progress of a job; `status` is an event of its stream.
- * @param {JobEvent} status
+ * Show the progress of a job, and how long it takes: the stage is announced to screen readers, the time is not.
+ * @param {JobState} job
+ * @param {number} now milliseconds
  * @param {ProgressParts} progressParts
  */
-export function showBusy(status, {go, stop, state, bar}) {
+export function showBusy(job, now, {go, stop, state, time, bar}) {
   go.disabled = true;
   stop.hidden = bar.hidden = false;
   state.removeAttribute("data-failed");
-  if (status.event === "waiting") bar.removeAttribute("value");
-  else bar.value = status.share ?? 0;
-  const words = status.event === "waiting" ? waiting(status.ahead) : `${status.stage} …`;
+  if (job.event === "waiting") bar.removeAttribute("value");
+  else bar.value = job.share;
+  const words = job.event === "waiting" ? waiting(job.ahead) : `${job.stage} …`;
   if (state.textContent !== words) state.textContent = words;
+  time.textContent = timeWords(job, now);
 }
 
 /**
@@ -117,9 +123,10 @@ export function showBusy(status, {go, stop, state, bar}) {
  * @param {boolean} failed
  * @param {ProgressParts} progressParts
  */
-export function showIdle(words, failed, {go, stop, state, bar}) {
+export function showIdle(words, failed, {go, stop, state, time, bar}) {
   go.disabled = false;
   stop.hidden = bar.hidden = true;
+  time.textContent = "";
   state.textContent = words;
   state.toggleAttribute("data-failed", failed);
 }
