@@ -7,21 +7,25 @@ resident set of the process. The run is called flat when both grow by no more th
 are compiled and pools are filled before.
 
     python benchmarks/gpu.py --endurance 10000         (also without a GPU, with fewer batches)
+    python benchmarks/endurance.py --answers 10000     (answers under `hw.watch`: finished, cancelled, closed and failed)
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from clock import resident
+from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast
 
 import headwise as hw
 from headwise.seam import Observation, Structure
+from headwise.watching import Prompt, TokenScore
 
 LONGEST, LARGEST = 96, 4  # tokens and rows of a batch
 SHARD = 20  # batches read together
@@ -76,6 +80,39 @@ def marks(batches: int, device: str) -> Iterator[Mark]:
             yield _mark(done, device)
 
 
+def answer_marks(answers: int, device: str) -> Iterator[Mark]:
+    """Generate so many answers under a watch; of nine, one is cancelled, one closed half-way, one fails in a callback."""
+    words = Tokenizer(models.WordLevel({f"w{index}": index for index in range(VOCABULARY)}, unk_token="w0"))
+    model = hw.load(tiny_model(device), tokenizer=PreTrainedTokenizerFast(tokenizer_object=words))
+    hooked = _hooks(model)
+    random = torch.Generator().manual_seed(0)
+
+    def fail(event: TokenScore) -> None:
+        raise InterruptedError
+
+    watches = {"fail": hw.watch(model, "RAUQ", threshold=-1e9, on_alarm=fail), "": hw.watch(model, "RAUQ")}
+    for done in range(1, answers + 1):
+        length = int(torch.randint(2, LONGEST, (), generator=random))
+        prompt = Prompt(tuple(torch.randint(0, VOCABULARY, (length,), generator=random).tolist()), max_new_tokens=6)
+        fate = {3: "cancel", 6: "close", 0: "fail"}.get(done % 9, "")
+        stream = watches["fail" if fate == "fail" else ""].stream(prompt)
+        try:
+            for event in stream:
+                if event.index == 2 and fate == "cancel":
+                    stream.cancel(0)
+                if event.index == 2 and fate == "close":
+                    stream.close()
+        except InterruptedError:
+            assert fate == "fail"
+        assert _hooks(model) == hooked, "a generation left a hook on the model"
+        if done % max(1, answers // 10) == 0:
+            yield _mark(done, device)
+
+
+def _hooks(model: hw.Model) -> int:
+    return sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.hf.modules())
+
+
 def _mark(done: int, device: str) -> Mark:
     gc.collect()
     if device != "cuda":
@@ -97,17 +134,18 @@ def growth(found: list[Mark]) -> tuple[float | None, float]:
     return on_device, last.resident / middle.resident - 1
 
 
-def report(batches: int, device: str) -> tuple[str, bool]:
+def report(count: int, device: str, *, answers: bool = False) -> tuple[str, bool]:
     """The words and the table, and whether the run was flat."""
     found = []
-    for mark in marks(batches, device):
+    unit = "answers" if answers else "batches"
+    for mark in (answer_marks if answers else marks)(count, device):
         found.append(mark)
-        print(f"{mark.batches} batches: {_allocated(mark)} allocated, {mark.resident:.1f} MB resident", flush=True)
+        print(f"{mark.batches} {unit}: {_allocated(mark)} allocated, {mark.resident:.1f} MB resident", flush=True)
     on_device, here = growth(found)
     flat = max(on_device or 0.0, here) <= FLAT
     lines = [
-        f"## Memory over {batches:,} batches of unlike lengths", "",
-        "| batches | allocated on the device | resident set |", "|---|---|---|",
+        f"## Memory over {count:,} {unit} of unlike lengths", "",
+        f"| {unit} | allocated on the device | resident set |", "|---|---|---|",
     ]  # fmt: skip
     lines += [f"| {one.batches:,} | {_allocated(one)} | {one.resident:,.1f} MB |" for one in found]
     grown = f"{here:+.2%} resident" if on_device is None else f"{on_device:+.2%} allocated, {here:+.2%} resident"
@@ -117,3 +155,17 @@ def report(batches: int, device: str) -> tuple[str, bool]:
 
 def _allocated(mark: Mark) -> str:
     return "unknown" if mark.allocated is None else f"{mark.allocated:.3f} MB"
+
+
+def main() -> None:
+    """Print the report; exit code 1 where memory grew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--answers", type=int, default=10_000, help="answers generated under a watch")
+    options = parser.parse_args()
+    text, flat = report(options.answers, "cuda" if torch.cuda.is_available() else "cpu", answers=True)
+    print(text)
+    raise SystemExit(not flat)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,7 +16,8 @@ from transformers import TextIteratorStreamer
 import headwise as hw
 from headwise.core.errors import AtlasError, DataError, SeamError
 from headwise.model import load
-from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningScore
+from headwise.probes.detector import Detector
+from headwise.probes.running_scores import LOGPROB_MIN, ROWS, UNFITTED, RunningDetector, RunningScore
 from headwise.seam import Structure
 from headwise.studies.streaming import measure as streaming
 from headwise.watching import Prompt, known_scores, watchable
@@ -333,3 +334,16 @@ def test_generate_may_run_in_a_thread_with_a_streamer(model, atlas):
     whole = watch.watched
     assert len(watch.answers[0].tokens) == NEW
     assert watch.answers[0].score == pytest.approx(hw.watch(model, whole).answer(one).score, rel=1e-4)
+
+
+def test_a_detector_of_another_kind_or_shape_is_refused(model):
+    heads = np.random.default_rng(0).normal(size=(80, 2, 3))
+    other = Detector().fit(heads, np.arange(80) % 2 == 0)
+    with pytest.raises(DataError, match="cannot follow an answer that is being written"):
+        hw.watch(model, WatchedScore("mine", lambda: RunningDetector(other, "mine")))
+    rows = xr.DataArray(
+        np.random.default_rng(0).normal(size=(80, 5, 2, 3)), dims=("example", "statistic", "layer", "head")
+    )
+    small = Detector().fit({ROWS: rows}, np.arange(80) % 2 == 0)
+    with pytest.raises(AtlasError, match="is of 2 layers x 3 heads, and planted has 3 x 6"):
+        hw.watch(model, WatchedScore("mine", lambda: RunningDetector(small, "mine")))

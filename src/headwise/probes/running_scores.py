@@ -36,6 +36,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headwise.core.dims import HEAD, LAYER, STATISTIC
+from headwise.core.errors import DataError
+
 if TYPE_CHECKING:
     from headwise.probes.detector import Detector
 
@@ -173,7 +176,19 @@ class RunningDetector(RunningScore):
 
     def __init__(self, detector: Detector, name: str) -> None:
         self.name, self.detector = name, detector
+        expected = {ROWS: (STATISTIC, LAYER, HEAD), LOGPROB_MIN: (), LOGPROB_MEAN: ()}
+        found = {known: block.dims for known, block in detector.blocks_.items()}
+        if any(expected.get(known) != dims for known, dims in found.items()):
+            raise DataError(
+                f"A detector of {', '.join(map(repr, found))} cannot follow an answer that is being written; fit one on "
+                f"{', '.join(map(repr, expected))} (headwise build --studies streaming)."
+            )
         block = detector.blocks_.get(ROWS)
+        self.shape = None if block is None else block.mean.shape  # (statistic, layer, head)
+        if self.shape is not None and self.shape[0] != len(ROW_FEATURES):
+            raise DataError(
+                f"The detector reads {self.shape[0]} statistics of a row, and there are {len(ROW_FEATURES)}."
+            )
         self._statistics = ROW_FEATURES if block is not None else ()
         self._weights = None if block is None else torch.tensor(block.weights, dtype=torch.float32)
         self._centre = None if block is None else torch.tensor(block.mean, dtype=torch.float32)

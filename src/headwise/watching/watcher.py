@@ -35,7 +35,7 @@ from headwise.atlas import Atlas
 from headwise.core.errors import AtlasError, DataError, SeamError, did_you_mean
 from headwise.corpora import Question, has_chat_template, prompt_ids
 from headwise.model import Model, load
-from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningScore
+from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningDetector, RunningScore
 from headwise.seam import observe
 from headwise.stats.conformal import Threshold
 from headwise.studies.answers.endings import ending
@@ -368,11 +368,23 @@ def watch(
         watched = known[score] if score is not None else next(iter(known.values()))
         asked = atlas.provenance("answers").parameters
         few_shot, chat = asked["few_shot"], asked["chat"]
+    _check_shape(watched, loaded)
     guarantee = None if at is None and risk is None else watched.threshold(at=at, risk=risk)
     return Watch(
         loaded, watched, threshold=threshold if guarantee is None else guarantee.value, guarantee=guarantee, action=action,
         on_alarm=on_alarm, few_shot=few_shot, chat=chat, abstention=abstention,
     )  # fmt: skip
+
+
+def _check_shape(watched: WatchedScore, model: Model) -> None:
+    """A detector whose file was exchanged for that of another model is refused."""
+    running = watched.make()
+    shape = (model.card.layers, model.card.heads)
+    if isinstance(running, RunningDetector) and running.shape is not None and running.shape[1:] != shape:
+        raise AtlasError(
+            f"the detector of {watched.name!r} is of {running.shape[1]} layers x {running.shape[2]} heads, and {model.id} has "
+            f"{shape[0]} x {shape[1]}; build the study again with headwise build --studies {STUDY}"
+        )
 
 
 def _check_model(atlas: Atlas, model: Model) -> None:
