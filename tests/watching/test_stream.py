@@ -308,9 +308,16 @@ def test_outside_of_its_with_a_watch_is_no_criterion(model):
         watch.answers  # noqa: B018
 
 
-def test_beams_are_refused(model):
+def test_beams_and_assistants_are_refused(model):
     with hw.watch(model, "RAUQ") as watch, pytest.raises(SeamError):
         model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=3, num_beams=2, stopping_criteria=[watch])
+    with hw.watch(model) as watch, pytest.raises(SeamError, match="without an assistant model"):
+        model.generate(
+            torch.tensor([[11, 12, 13, 11, 12, 13, 11, 12]]),
+            max_new_tokens=6,
+            prompt_lookup_num_tokens=3,
+            stopping_criteria=[watch],
+        )
     assert hooks(model) == 0
 
 

@@ -268,6 +268,7 @@ class _GenerateHooks:
         self._answers = make_answers()
         self._logits: Tensor | None = None  # (batch, vocabulary), of the last pass
         self._reads_prompt = False  # since the last token
+        self._assisted = False  # whether a pass checked several tokens of an answer
         self._tokens = 0  # of the batch at the last one
         self._open = True
         self._stack = ExitStack()
@@ -284,12 +285,15 @@ class _GenerateHooks:
     def _after_pass(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         given = kwargs.get("input_ids")
         self._reads_prompt |= given is None or given.shape[1] > 1
+        cache = kwargs.get("past_key_values")
+        if given is not None and output.logits.shape[1] > 1 and cache is not None:
+            self._assisted |= int(cache.get_seq_length()) > given.shape[1]  # logits of several tokens after a prompt
         self._logits = output.logits[:, -1].detach()
 
     def step(self, input_ids: Tensor) -> Tensor:
         """After each token: which answers end here."""
         logits, (batch, total) = self._logits, input_ids.shape
-        if logits is None or len(logits) != batch:
+        if logits is None or len(logits) != batch or self._assisted:
             raise SeamError(
                 "the batch of this generation is not that of the model's passes; watch greedy decoding or sampling with one "
                 "beam, without an assistant model"
