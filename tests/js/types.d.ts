@@ -431,7 +431,7 @@ interface NextTokens {
 }
 
 /** One score of an answer up to a token. */
-interface AnswerSoFar {
+interface ScoreSoFar {
   score: number | null;
   probability: number | null;
   heads: Record<string, number | null>;
@@ -444,7 +444,7 @@ interface GeneratedToken {
   id: number;
   logprob: number;
   distribution: NextTokens;
-  scores: Record<string, AnswerSoFar>;
+  scores: Record<string, ScoreSoFar>;
 }
 
 interface RunResult {
@@ -461,7 +461,7 @@ interface RunResult {
   logprob: number;
   next: NextTokens;
   steps: GeneratedToken[];
-  scores: Record<string, AnswerSoFar>;
+  scores: Record<string, ScoreSoFar>;
   figures: {key: string; label: string; payload: Payload}[];
   numbers: Record<string, Numbers[]>;
   seconds: number;
@@ -471,7 +471,7 @@ interface Continuation {
   finished: boolean;
   next: NextTokens;
   steps: GeneratedToken[];
-  scores: Record<string, AnswerSoFar>;
+  scores: Record<string, ScoreSoFar>;
 }
 
 interface Effect {
@@ -526,7 +526,7 @@ interface AnswerPart {
   limit: number;
   done: boolean;
   finished: boolean; // by itself, not at the limit
-  scores: Record<string, AnswerSoFar>; // of the whole answer
+  scores: Record<string, ScoreSoFar>; // of the whole answer
   first: number;
   latest: number;
 }

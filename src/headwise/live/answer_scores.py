@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from headwise.atlas import Atlas
 from headwise.core.errors import HeadwiseError
 from headwise.instruments.answer_rows import RunningAnswerRows
-from headwise.live.response_schemas import AnswerSoFar, ScoreChoice, json_number
+from headwise.live.response_schemas import ScoreChoice, ScoreSoFar, json_number
 from headwise.model import Model
 from headwise.stats.conformal import Threshold
 from headwise.studies.decoding import DecodedTokens
@@ -109,12 +109,12 @@ class AnswerScores:
         for answers in self._answers.values():
             answers.begin(0, prompt)
 
-    def step(self, step: DecodedTokens) -> dict[str, AnswerSoFar]:
+    def step(self, step: DecodedTokens) -> dict[str, ScoreSoFar]:
         """The scores with one more token, or at the end of the answer."""
         return {name: _row(answers.step([0], step)[0]) for name, answers in self._answers.items()}
 
 
-def _row(event: TokenScore) -> AnswerSoFar:
+def _row(event: TokenScore) -> ScoreSoFar:
     return {
         "score": json_number(event.score),
         "probability": json_number(event.probability),

@@ -32,7 +32,7 @@ from headwise.core.cancellation import CancelToken
 from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora import Question, has_chat_template, question_prompt
 from headwise.live.answer_scores import AnswerScores
-from headwise.live.response_schemas import AnswerSoFar, GeneratedToken, LiveEvent, NextTokens
+from headwise.live.response_schemas import GeneratedToken, LiveEvent, NextTokens, ScoreSoFar
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import ending, ending_ids
 from headwise.studies.decoding import Decoding, Ids
@@ -62,7 +62,7 @@ class Generation:
     finished: bool
     before: list[Tensor]  # (vocabulary,) log-probabilities, one per token
     steps: list[GeneratedToken]  # the same for display
-    scores: dict[str, AnswerSoFar]  # of the whole answer
+    scores: dict[str, ScoreSoFar]  # of the whole answer
 
     @property
     def logprob(self) -> float:
@@ -184,7 +184,7 @@ def next_tokens(model: Model, logprobs: Tensor) -> NextTokens:
     }
 
 
-def _described(model: Model, token: int, logprobs: Tensor, scores: dict[str, AnswerSoFar]) -> GeneratedToken:
+def _described(model: Model, token: int, logprobs: Tensor, scores: dict[str, ScoreSoFar]) -> GeneratedToken:
     """A token with its distribution."""
     (text,) = readable_tokens(model.tokenizer, [token])
     return {

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 __all__ = [
-    "AnswerEnd", "AnswerScore", "AnswerSoFar", "Continuation", "ControlEffect", "Effect", "GeneratedToken", "LiveEvent",
-    "MapWindow", "NewToken", "NextTokens", "PackedArray", "RunResult", "ScoreChoice", "TokenInfo", "WhatIfResult",
-    "json_matrix", "json_number", "pack_array",
+    "AnswerEnd", "AnswerScore", "Continuation", "ControlEffect", "Effect", "GeneratedToken", "LiveEvent",
+    "MapWindow", "NewToken", "NextTokens", "PackedArray", "RunResult", "ScoreChoice", "ScoreSoFar", "TokenInfo",
+    "WhatIfResult", "json_matrix", "json_number", "pack_array",
 ]  # fmt: skip
 
 ZLIB_LEVEL = 1  # a large map is sent over loopback, where time matters more than bytes
@@ -65,7 +65,7 @@ class ScoreChoice(TypedDict):
     alarm: str  # what its threshold guarantees
 
 
-class AnswerSoFar(TypedDict):
+class ScoreSoFar(TypedDict):
     """One score of an answer up to a token."""
 
     score: float | None  # larger: more likely wrong
@@ -82,7 +82,7 @@ class GeneratedToken(TypedDict):
     id: int
     logprob: float
     distribution: NextTokens
-    scores: dict[str, AnswerSoFar]  # of the answer so far, by name; empty without an atlas that has some
+    scores: dict[str, ScoreSoFar]  # of the answer so far, by name; empty without an atlas that has some
 
 
 class NewToken(GeneratedToken):
@@ -100,7 +100,7 @@ class AnswerEnd(TypedDict):
     event: Literal["answered"]
     part: str
     finished: bool
-    scores: dict[str, AnswerSoFar]
+    scores: dict[str, ScoreSoFar]
 
 
 LiveEvent = NewToken | AnswerEnd
@@ -123,7 +123,7 @@ class RunResult(TypedDict):
     logprob: float | None  # of the whole answer; null without one
     next: NextTokens  # at the end of the prompt
     steps: list[GeneratedToken]  # one per answer token
-    scores: dict[str, AnswerSoFar]  # of the whole answer
+    scores: dict[str, ScoreSoFar]  # of the whole answer
     figures: list[dict[str, Any]]  # {key, label, payload}: the grid of small maps ("maps"), then one map per statistic
     numbers: dict[str, list[list[float | None]]]  # profile statistic -> (layer, head)
     uniform: dict[str, float | None]  # the statistic under uniform attention on these tokens
@@ -151,7 +151,7 @@ class Continuation(TypedDict):
     finished: bool
     next: NextTokens
     steps: list[GeneratedToken]
-    scores: dict[str, AnswerSoFar]  # of the whole answer
+    scores: dict[str, ScoreSoFar]  # of the whole answer
 
 
 class Effect(TypedDict):

@@ -53,7 +53,7 @@ function stepOf({text, id, logprob, distribution, scores}) {
 
 /**
  * An answer that is complete, as a part.
- * @param {{steps: GeneratedToken[], finished: boolean, scores: Record<string, AnswerSoFar>}} answer
+ * @param {{steps: GeneratedToken[], finished: boolean, scores: Record<string, ScoreSoFar>}} answer
  * @returns {AnswerPart}
  */
 export function wholeAnswer({steps, finished, scores}) {
@@ -116,7 +116,7 @@ export function alarmAt(part, score) {
 
 /**
  * What a score says of the answer up to a token, as rows of a label and a text.
- * @param {AnswerSoFar | undefined} found
+ * @param {ScoreSoFar | undefined} found
  */
 export function scoreRows(found) {
   /** @type {[string, string][]} */

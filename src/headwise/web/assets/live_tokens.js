@@ -139,7 +139,7 @@ export class TokenLine {
     ];
   }
 
-  /** @param {AnswerSoFar} found */
+  /** @param {ScoreSoFar} found */
   #heads({heads}) {
     return Object.entries(heads).map(([head, added]) =>
       el(
