@@ -75,3 +75,18 @@ def test_a_distribution_sums_to_one_and_falls():
     assert sum(p) + shown["rest"] == pytest.approx(1.0, abs=1e-5)
     full = logprobs.exp()
     assert shown["entropy"] == pytest.approx(float(-(full * full.log()).sum()), rel=1e-4)
+
+
+def test_a_model_without_a_cache_says_the_same():
+    model = load(*tiny_model(layers=2))
+    cached, plain = PrefixCachedDecoder(model), PrefixCachedDecoder(model)
+    plain._caches = plain._selectable = plain._pads = False  # what such a model is found to be
+    found = []
+    for decoder in (cached, plain):
+        decoding = decoder.begin([PROMPT], 40, most_likely)
+        given = decoding.fork()
+        said = generate(model, decoding, 4, never, CancelToken())
+        found.append((said.ids, torch.stack(said.before), teacher_force(given, (40, 41, 50))))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1:], found[1][1:], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
