@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import re
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -107,5 +108,15 @@ def test_a_client_that_leaves_frees_the_model(served, watched):
     assert asked.choices[0].text == "".join(e.text for e in alone(watched, TEXTS[5], max_new_tokens=2).tokens)
     until(lambda: "headwise_answers_running 0.0" in httpx.get(f"{where}metrics").text)
     assert 'headwise_answers_total{finished="cancelled"} 4.0' in httpx.get(f"{where}metrics").text
-    assert threading.active_count() < 100
     assert not watched.model.hf._forward_hooks
+
+
+def test_the_code_of_the_page_runs(served):
+    """With the tiny model in place of the atlas's."""
+    _, where = served
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "api-server.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("http://127.0.0.1:8000/", where), names)
+    assert names["choice"].headwise["tokens"] and names["chunk"].choices[0].finish_reason
+    names["client"].close()

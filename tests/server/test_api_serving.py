@@ -13,7 +13,7 @@ import httpx
 import openai
 import pytest
 from explorer import until
-from planted import tiny_model
+from planted import save_tiny
 from synthetic.atlas import synthetic_atlas
 from typer.testing import CliRunner
 
@@ -32,11 +32,7 @@ def small(tmp_path_factory: Any) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: Any) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    model, tokenizer = tiny_model(layers=2)
-    model.save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return save_tiny(tmp_path_factory.mktemp("model") / "tiny", layers=2)
 
 
 def test_it_serves_a_model_and_ends_at_ctrl_c(small: str, folder: Path, tmp_path: Path) -> None:
@@ -52,7 +48,10 @@ def test_it_serves_a_model_and_ends_at_ctrl_c(small: str, folder: Path, tmp_path
         assert f"{where}v1" in line
         until(lambda: httpx.get(f"{where}health").json()["status"] != "loading", 60)
         with openai.OpenAI(base_url=f"{where}v1", api_key=KEY, max_retries=0) as client:
-            assert [model.id for model in client.models.list()] == ["tiny"]  # not where it is
+            [listed] = client.models.list()
+            assert listed.id == "tiny" and listed.headwise["note"].startswith("RAUQ")
+            assert (listed.headwise["score"], listed.headwise["threshold"]) == ("RAUQ", None)
+            assert str(folder.parent) not in str(listed)
             choice = client.completions.create(model="tiny", prompt="the old river", max_tokens=5).choices[0]
             assert choice.headwise["score"] > 0 and choice.headwise["probability"] is None
             with pytest.raises(openai.BadRequestError, match="at most 20"):

@@ -233,8 +233,8 @@ def _watched(atlas: Path, score: str | None, at: float | None) -> tuple[str | At
     if score is not None and "streaming" not in opened.studies:
         if at is not None:
             raise DataError(
-                f"--at needs answers to calibrate a threshold on, and {opened.location} has no study streaming; build it with "
-                f"headwise build --studies streaming -o {opened.location}, or omit --at."
+                f"--at needs answers to calibrate a threshold on, and {opened.location} has no study streaming; omit --at, or "
+                f"build the study with headwise build --studies streaming -o {opened.location}"
             )
         return watchable(score).name, {}
     known = known_scores(opened)
@@ -251,7 +251,8 @@ def _api_model(
 
     model = load()
     watching = watch(model, watched, action="stop" if stop_at_alarm else "flag", **options)
-    return ApiModel(model.id, model, watching, Prompt)
+    about = {"score": watching.watched.name, "threshold": watching.threshold, "note": watching.note}
+    return ApiModel(model.id, model, watching, Prompt, about)
 
 
 serve.examples = examples(  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,6 +71,7 @@ class ApiModel:
     model: TokenisingModel
     watch: Watcher
     make_prompt: Callable[..., Prompt]  # headwise.watching.Prompt, which this module does not import: it needs no torch
+    about: Mapping[str, str | float | None] = field(default_factory=dict)  # what is watched, for /v1/models
     _tokenising: Any = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def read(self, item: TextOrChat, sampling: SamplingParameters, limits: ApiLimits, *, param: str) -> list[Prompt]:

@@ -100,12 +100,12 @@ class Api:
 
         @routes.get("/v1/models")
         def models() -> Response:
-            return JSONResponse({"object": "list", "data": [self._card()]})
+            return _json({"object": "list", "data": [self._card()]})
 
         @routes.get("/v1/models/{name:path}")
         def model(name: str) -> Response:
             self._check_name(name)
-            return JSONResponse(self._card())
+            return _json(self._card())
 
         @routes.post("/v1/chat/completions")
         async def chat(request: Request) -> Response:
@@ -136,7 +136,10 @@ class Api:
             raise ApiError(text, 404, param="model", code="model_not_found")
 
     def _card(self) -> dict[str, object]:
-        return {"id": self.settings.name, "object": "model", "created": self._started, "owned_by": "headwise"}
+        about = self.host.ready().about if self.host.state == "ready" else {}
+        return {
+            "id": self.settings.name, "object": "model", "created": self._started, "owned_by": "headwise", "headwise": about,
+        }  # fmt: skip
 
     async def _answer(
         self, request: Request, asked: ChatRequest | CompletionRequest, items: Sequence[TextOrChat]
@@ -237,7 +240,7 @@ async def _whole(
             return Response(status_code=CLIENT_GONE)
         raise
     reply.choices, reply.usage = [answer.whole() for answer in answers], _count(usage, answers)
-    return Response(msgspec.json.encode(reply), media_type="application/json", headers=headers)
+    return _json(reply, headers)
 
 
 async def _stream(
@@ -267,6 +270,10 @@ async def _stream(
     except ApiError as error:
         if error.status != CLIENT_GONE:
             yield b"data: " + json.dumps(error.content).encode() + b"\n\n"
+
+
+def _json(content: object, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json", headers=headers)
 
 
 def _count(usage: Usage, answers: list[AnswerSoFar]) -> Usage:
