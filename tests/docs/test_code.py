@@ -22,7 +22,15 @@ from headwise.studies.registry import studies as all_studies
 
 PAGES = [
     page
-    for pattern in ("adding/*.md", "errors/*.md", "guide/own-*.md", "guide/thresholds.md", "how-it-works/*.md", "index.md", "comparison.md")
+    for pattern in (
+        "adding/*.md",
+        "errors/*.md",
+        "guide/own-*.md",
+        "guide/thresholds.md",
+        "how-it-works/*.md",
+        "index.md",
+        "comparison.md",
+    )
     for page in sorted(DOCS.glob(pattern))
     if any(block.language in RUN for block in blocks(page))
 ]

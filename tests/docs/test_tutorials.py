@@ -58,7 +58,7 @@ def atlas(tmp_path_factory) -> Atlas:
 
 
 def test_there_is_one_for_every_map():
-    names = ["functions", "joins", "patterns", "probing", "profile", "relations", "spectral"]
+    names = ["functions", "joins", "patterns", "probing", "profile", "relations", "spectral", "streaming"]
     assert [page.stem for page in PAGES] == names
     listed = (FOLDER / "index.md").read_text("utf-8")
     assert all(f"({name}.md)" in listed for name in names)
@@ -122,9 +122,11 @@ def test_what_reads_runs(page, atlas, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_python_on_a_page_can_be_pasted(page, atlas, monkeypatch):
-    """In a folder with the atlases that the commands above it made; only the model of a scorer is made up."""
+    """In a folder with the atlases that the commands above it made; only the model of a scorer or a watch is made up."""
     monkeypatch.chdir(atlas.path.parent)
     monkeypatch.setattr(hw.AnswerScorer, "open", lambda where: mock.create_autospec(hw.AnswerScorer, instance=True))
+    monkeypatch.setattr(hw, "load", mock.MagicMock())
+    monkeypatch.setattr(hw, "watch", mock.MagicMock())
     python = [block.text for block in blocks(page) if block.language == "python"]
     assert python
     space: dict[str, object] = {}

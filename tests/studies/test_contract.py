@@ -11,7 +11,6 @@ from synthetic.atlas import MAKERS, RECORD
 from synthetic.circuits import circuits_dataset
 from synthetic.samples import samples
 from synthetic.sparsity import sparsity_dataset
-from synthetic.streaming import streaming_dataset
 from synthetic.transfer import transfer
 
 from headwise.analysis import columns_of, compare
@@ -29,7 +28,6 @@ EVERY = MAKERS | {
     "circuits": circuits_dataset,
     "samples": lambda *_: samples(),
     "sparsity": sparsity_dataset,
-    "streaming": streaming_dataset,
     "transfer": lambda *_: transfer(60),
 }
 TABLES = {"answers", "salience"}  # neither figure nor words

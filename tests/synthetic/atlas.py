@@ -25,6 +25,7 @@ from synthetic.profile import profile_dataset
 from synthetic.relation_validation import relation_validation_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
+from synthetic.streaming import streaming_dataset
 
 HOSTILE = '</script><img src=x onerror="window.broken=1"><script>window.broken=1</script>'
 MAKERS = {
@@ -33,6 +34,7 @@ MAKERS = {
     "causal": causal_dataset,
     "spectral": spectral_dataset,
     "detection": lambda layers, heads: detection_dataset(layers),
+    "streaming": streaming_dataset,
     "probing": probing_dataset,
     "relations": relations_dataset,
     "relation_validation": relation_validation_dataset,

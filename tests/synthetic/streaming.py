@@ -1,5 +1,7 @@
 """Readings of beginnings of answers, made up; and the Dataset that the streaming study makes of them."""
 
+from functools import cache
+
 import numpy as np
 import xarray as xr
 
@@ -47,6 +49,7 @@ def planted_beginnings(
     return readings.assign_coords(layer=np.arange(layers), head=np.arange(heads)), answers
 
 
+@cache
 def streaming_dataset(layers: int = 8, heads: int = 6) -> xr.Dataset:
     """Two heads carry the error."""
     readings, answers = planted_beginnings(layers, heads, count=120, error=1.0)

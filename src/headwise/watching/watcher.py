@@ -287,7 +287,7 @@ class _GenerateHooks:
         self._reads_prompt |= given is None or given.shape[1] > 1
         cache = kwargs.get("past_key_values")
         if given is not None and output.logits.shape[1] > 1 and cache is not None:
-            self._assisted |= int(cache.get_seq_length()) > given.shape[1]  # logits of several tokens after a prompt
+            self._assisted |= int(cache.get_seq_length()) > given.shape[1]  # logits of several tokens, after the prompt
         self._logits = output.logits[:, -1].detach()
 
     def step(self, input_ids: Tensor) -> Tensor:
