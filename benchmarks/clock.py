@@ -26,7 +26,10 @@ class Ratio(NamedTuple):
 
 
 def in_turn(
-    cases: Mapping[str, Callable[[], object]], rounds: int, set_frozen: Callable[[], object] = lambda: None
+    cases: Mapping[str, Callable[[], object]],
+    rounds: int,
+    set_frozen: Callable[[], object] = lambda: None,
+    timer: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of every case in every round, after one round to warm up; `set_frozen` waits for a device's queue."""
     seconds: dict[str, list[float]] = {name: [] for name in cases}
@@ -34,11 +37,11 @@ def in_turn(
     for turn in range(rounds + 1):
         for name, case in order:
             set_frozen()
-            start = time.perf_counter()
+            start = timer()
             case()
             set_frozen()
             if turn:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(timer() - start)
         dice.shuffle(order)
     return seconds
 

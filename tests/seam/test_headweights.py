@@ -121,7 +121,7 @@ def test_gains_are_those_of_the_norms(family):
 def test_a_folder_gives_the_same_numbers(family, tmp_path):
     hf = tiny(family)
     hf.save_pretrained(tmp_path)
-    loaded, stored = load(hf, device="cpu"), open_stored(tmp_path)  # whose weights are read where they are: on the CPU
+    loaded, stored = load(hf), open_stored(tmp_path, device="cpu")
     one, other = HeadWeights(loaded), HeadWeights(stored)
     for index in one.card.attention_layers:
         assert torch.equal(one.layer(index).value, other.layer(index).value)
@@ -138,8 +138,8 @@ def test_shards_and_short_names_are_found(tmp_path):
     hf = tiny("gpt2")
     hf.save_pretrained(tmp_path, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 3
-    stored = open_stored(tmp_path)
-    assert torch.equal(HeadWeights(stored).layer(1).value, HeadWeights(load(hf, device="cpu")).layer(1).value)
+    stored = open_stored(tmp_path, device="cpu")
+    assert torch.equal(HeadWeights(stored).layer(1).value, HeadWeights(load(hf)).layer(1).value)
     names = Checkpoint(str(tmp_path)).files
     named = next(name for name in names if name.endswith("h.1.attn.c_attn.weight"))
     assert stored.checkpoint.stored_name("transformer.h.1.attn.c_attn.weight", (48, 144)) == named
