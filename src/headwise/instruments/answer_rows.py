@@ -145,7 +145,6 @@ class _Held(NamedTuple):
 
     logs: Tensor  # (batch, head, 1, key)
     mask: AttentionMask
-    query: Tensor  # (batch, 1) its index in the pass
     mass: bool  # see `row_statistics`
 
 
@@ -255,7 +254,7 @@ class RunningAnswerRows(Instrument):
         else:
             self._start()
         self._marks.step(self._places, self._tokens)
-        self._before = cached
+        self._query = self._places[:, :1] - cached  # (batch, 1) the row's query in this pass
 
     def _start(self) -> None:
         """A new answer: all tokens so far are its prompt."""
@@ -274,11 +273,10 @@ class RunningAnswerRows(Instrument):
         if call.reductions.row_statistics is not None:
             return
         attention, logs = call.attention, call.reductions.row_logs
-        query = (self._places[:, :1] - self._before).to(call.z.device)  # (batch, 1)
         if logs is None:
-            logs = row_logs(attention, query)
+            logs = row_logs(attention, self._query.to(call.z.device))
         mass = attention.sinks is not None or attention.gate is not None
-        self._held[call.layer] = _Held(logs, attention.mask, query, mass)
+        self._held[call.layer] = _Held(logs, attention.mask, mass)
         self._cells += logs.numel()
         if self._cells > _CELLS:
             self._reduce()
@@ -313,9 +311,9 @@ class RunningAnswerRows(Instrument):
         for layer, held in self._held.items():
             groups.setdefault((held.logs.shape, held.logs.device, id(held.mask), held.mass), []).append(layer)
         for members in groups.values():
-            logs, mask, query, mass = self._held[members[0]]
+            logs, mask, mass = self._held[members[0]]
             stacked = logs[None] if len(members) == 1 else torch.stack([self._held[layer].logs for layer in members])
-            seen = mask.n_visible_keys(len(query))
+            seen, query = mask.n_visible_keys(len(self._query)), self._query.to(logs.device)
             visible = seen.gather(2, query.clamp(min=0)[:, None].expand(-1, seen.shape[1], -1))
             found = row_statistics(stacked, RowKeys.of_step(self._marks, visible, mask.keys), mass=mass)
             self._store(torch.stack(found)[..., 0], members)

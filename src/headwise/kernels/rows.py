@@ -14,6 +14,7 @@ Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -115,12 +116,17 @@ def row_statistics(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowSta
         mass: whether rows may sum to less than 1 (a learned sink, closed gates), so that the entropy needs their sum.
     """
     logs = logs.clamp(min=FLOOR)
-    weights = torch.where(logs > FLOOR, logs.exp(), 0.0)
+    weights = logs.exp().sub_(math.exp(FLOOR))  # 0 for what was raised to the floor; no other weight changes by a bit
     entropy = -torch.einsum("...k,...k->...", weights, logs)
     if mass:
         total = weights.sum(dim=-1)
         entropy = torch.where(total > 0, entropy / total.clamp(min=1e-30) + total.clamp(min=1e-30).log(), 0.0)
-    on = weights @ torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)[:, None]  # (..., row, 2)
+    batch, _, rows, count = weights.shape[-4:]
+    marks = torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)  # (batch, key, 2)
+    of_examples = weights.movedim(-4, 0).reshape(batch, -1, count)  # one product per example, of all layers and heads
+    on = (
+        (of_examples @ marks).view(batch, *weights.shape[:-4], -1, rows, 2).movedim(0, -4)
+    )  # (..., batch, head, row, 2)
     x = on[..., 0] / keys.prompts.clamp(min=1)[:, None, None]
     y = on[..., 1] / keys.answers.clamp(min=1)[:, None]
     return RowStatistics(
