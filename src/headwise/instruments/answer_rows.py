@@ -278,7 +278,7 @@ class RunningAnswerRows(Instrument):
         mass = attention.sinks is not None or attention.gate is not None
         self._held[call.layer] = _Held(logs, attention.mask, mass)
         self._cells += logs.numel()
-        if self._cells > _CELLS:
+        if self._cells > 2**18:
             self._reduce()
 
     def on_forward_end(self, context: ForwardContext) -> None:

@@ -174,13 +174,12 @@ class AttentionMask:
         """(batch or 1, 1 or head, query) float."""
         if self.explicit is not None:
             return self.explicit.sum(dim=-1).float()
-        valid = self.key_valid
-        if valid is None:
-            valid = torch.ones(1, self.keys, dtype=torch.bool, device=self.device)
-        total = torch.nn.functional.pad(valid.float().cumsum(dim=1), (1, 0))  # (batch or 1, key + 1)
         own = torch.arange(self.queries, device=self.device) + self.offset
         stop = (own + 1).clamp(0, self.keys)
         start = torch.zeros_like(stop) if self.window is None else (own + 1 - self.window).clamp(0, self.keys)
+        if self.key_valid is None:
+            return (stop - start).float()[None, None]
+        total = torch.nn.functional.pad(self.key_valid.float().cumsum(dim=1), (1, 0))  # (batch, key + 1)
         return (total[:, stop] - total[:, start])[:, None, :]
 
     def _cached(self, name: str, key: int | tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:

@@ -48,8 +48,8 @@ def row_logs(attention: Attention, index: Tensor | None = None) -> Tensor:
     rows = q.shape[2]
     if q.dtype not in WIDE:
         q, k = q.float(), k.float()
-    q = (q * attention.scale).reshape(batch, kv_heads, attention.group * rows, width)  # heads of a group share keys
-    logits = (q @ k.transpose(-1, -2)).view(batch, kv_heads * attention.group, rows, keys)
+    q = (q * attention.scale).reshape(batch * kv_heads, attention.group * rows, width)  # heads of a group share keys
+    logits = torch.bmm(q, k.flatten(0, 1).transpose(1, 2)).view(batch, kv_heads * attention.group, rows, keys)
     if attention.softcap is not None:
         logits = torch.tanh(logits / attention.softcap) * attention.softcap
     visible = attention.mask.rows(index)
@@ -70,8 +70,8 @@ def row_output(logs: Tensor, v: Tensor) -> Tensor:
     """z, (batch, query, head, value width), of whole rows and the values (batch, kv_head, key, value width)."""
     batch, heads, rows, keys = logs.shape
     kv_heads = v.shape[1]
-    weights = logs.exp().to(v.dtype).view(batch, kv_heads, heads // kv_heads * rows, keys)
-    return (weights @ v).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
+    weights = logs.exp().to(v.dtype).view(batch * kv_heads, heads // kv_heads * rows, keys)
+    return torch.bmm(weights, v.flatten(0, 1)).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
 
 
 class RowKeys(NamedTuple):

@@ -56,7 +56,11 @@ def decode_kernel(
     q = tl.load(queries + row[:, None] * q_h + d[None, :], mask=(row < GROUP)[:, None] & (d < D)[None, :], other=0.0)
     boundary = tl.load(MARKS + b * PLACES + 3) - gone
     highest = tl.zeros([BM], tl.float32) + FAR
-    prompt, answer, p_log_p = tl.zeros([BM, BN], tl.float32), tl.zeros([BM, BN], tl.float32), tl.zeros([BM, BN], tl.float32)
+    prompt, answer, p_log_p = (
+        tl.zeros([BM, BN], tl.float32),
+        tl.zeros([BM, BN], tl.float32),
+        tl.zeros([BM, BN], tl.float32),
+    )
     counted = tl.zeros([BN], tl.int32)
     z = tl.zeros([BM, BV], tl.float32)
     lane = tl.arange(0, BN)

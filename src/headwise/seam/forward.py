@@ -145,7 +145,9 @@ class Pass:
         options = dict(options)
         scale = options.pop("scaling", None)
         scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-        alike = (id(mask), scale, options.get("softcap"), id(getattr(module, "config", None)))
+        alike: tuple[Any, ...] = ()
+        if self.step is not None:
+            alike = (id(mask), scale, options.get("softcap"), id(getattr(module, "config", None)))
         if self.step is not None and not self.needs_layers:
             z = self.step.again(layer, q, k, v, options.get("s_aux"), alike)
             if z is not None:
