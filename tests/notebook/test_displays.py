@@ -12,7 +12,6 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 import pytest
-from headwise.studies.spectral.scoring import Score
 from PIL import Image
 from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
@@ -29,6 +28,7 @@ from headwise.figures.thumbnail import thumbnail
 from headwise.seam.verify import Check, CheckReport
 from headwise.studies.planning import Plan
 from headwise.studies.present import figure_of
+from headwise.watching import Score
 
 EVIL = "<script>alert(1)</script>\"'&"
 PLAN = Plan(

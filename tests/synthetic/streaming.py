@@ -28,7 +28,7 @@ def planted_beginnings(
     topics = np.arange(count) % 8
     wrong = random.random(count) < 0.15 + 0.1 * topics
     values = {name: random.normal(size=(count, layers, heads, PREFIXES)).astype(np.float32) for name in ROW_STATISTICS}
-    values["entropy"][:, 1, 2] += (error * wrong + topic * topics / 2)[:, None]
+    values["entropy"][:, 1, min(2, heads - 1)] += (error * wrong + topic * topics / 2)[:, None]
     values["sink"][:, 2, 0] -= (error * wrong + topic * topics / 2)[:, None]
     dims = ("example", "layer", "head", "prefix")
     readings = xr.Dataset({name: (dims, array) for name, array in values.items()})

@@ -48,4 +48,4 @@ def test_the_page_of_a_model_that_cannot_be_loaded(monkeypatch):
 
     monkeypatch.setattr("headwise.model.load", fails)
     with pytest.raises(ModelError, match="There is no folder or file 'tiny-model'; check the path"):
-        serve._session(f"{SECRET}/tiny-model", "auto", None)
+        serve._load(f"{SECRET}/tiny-model", "auto", None)
