@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic.atlas import RECORD
+from synthetic.circuits import circuits_dataset
 from synthetic.patterns import patterns_dataset
+from synthetic.profile import profile_dataset
 
 from headwise.atlas import Atlas
 from headwise.cli.settings import study_in
 from headwise.core.errors import StudyError
-from headwise.studies.present import _refuse_conflicts, figure_defaults, figure_types
+from headwise.studies.present import _refuse_conflicts, figure_defaults, figure_types, refuse_style
 from headwise.studies.registry import datasets
 
 OPTIONS = {name: spec.figure_options for name, spec in datasets().items() if spec.figure}
@@ -89,3 +93,35 @@ def test_on_the_command_line(headwise: Any, tmp_path: Path) -> None:
     assert "leave one of them out" in said
     result = headwise("show", tmp_path / "atlas", "patterns", "--top", "3", "--average", "-o", tmp_path / "top.png")
     assert result.code == 0 and (tmp_path / "top.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("study", OPTIONS)
+def test_a_study_without_a_published_layout_says_so(study: str) -> None:
+    if "style" in OPTIONS[study]:
+        return
+    with pytest.raises(
+        StudyError, match=f"The {study} figure follows no published figure and has one style only; leave out"
+    ):
+        refuse_style(study, {"style": "paper"})
+
+
+def test_styles_on_the_command_line(headwise: Any, tmp_path: Path) -> None:
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("patterns", patterns_dataset(4, 3))
+    atlas.add("circuits", circuits_dataset(4, 3))
+    atlas.add("profile", profile_dataset(4, 3).assign_attrs(record=json.dumps(RECORD["profile"])))
+    where = tmp_path / "atlas"
+    assert headwise("show", where, "patterns", "--style", "paper", "-o", tmp_path / "paper.svg").code == 0
+    assert (
+        headwise(
+            "show", where, "patterns", "--by", "circuits.greater_than", "--grid", "2x12", "-o", tmp_path / "c.svg"
+        ).code
+        == 0
+    )
+    assert "Greater than" in (tmp_path / "c.svg").read_text()
+    refused = headwise("show", where, "profile", "--style", "paper").refused()
+    assert "Studies with a published layout: patterns, spectral, probing, relations and functions" in refused
+    assert (
+        "no style 'papers' of figures. Did you mean 'paper'?"
+        in headwise("show", where, "patterns", "--style", "papers").refused()
+    )

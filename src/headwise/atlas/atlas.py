@@ -234,7 +234,8 @@ class Atlas:
         dataset = self[study]
         present = import_module("headwise.studies.present")
         with translate_content_errors(f"The study {study!r} in {self.location}"):
-            figure: Figure = present.figure_of(study, dataset, **options)
+            others = {name: self[name] for name in present.figure_reads(study, self.studies)} if options else {}
+            figure: Figure = present.figure_of(study, dataset, others=others, **options)
             return figure.with_alt(present.describe(study, dataset).short())
 
     def describe(self, study: str, **options: Any) -> Description:

@@ -115,7 +115,11 @@ def figure_options(words: Sequence[str], hints: Mapping[str, Any], study: str) -
         if not word.startswith("--"):
             raise StudyError(f"unexpected argument {word!r}; write an option of the figure as --name value")
         name, equals, text = word[2:].partition("=")
-        name = _known(name.replace("-", "_"), list(hints), study)
+        if (name := name.replace("-", "_")) == "style" and name not in hints:
+            from headwise.studies.present import refuse_style
+
+            refuse_style(study, [name])
+        name = _known(name, list(hints), study)
         if not equals:
             flag = bool in _choices(hints[name]) and (not rest or rest[0].lower() not in TRUTH_VALUES)
             if not flag and not rest:

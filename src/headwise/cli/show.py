@@ -63,6 +63,7 @@ show.examples = examples(  # type: ignore[attr-defined]
     "headwise show atlas profile --statistics induction,previous --relative",
     ("headwise show atlas spectral --value all -o spectral.svg", "p-value, effect size and q-value"),
     ("headwise show atlas spectral --features laplacian,entropy --within", "answers to similar questions compared"),
+    ("headwise show atlas probing --style paper -o probing.png", "the layout of the published figure"),
     ("headwise show atlas agreement", "do the studies find the same heads?"),
 )
 show.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # type: ignore[attr-defined]

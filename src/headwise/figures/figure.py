@@ -64,6 +64,10 @@ class Figure:
             f"The figure {self.title!r} has no panel {key!r}. {did_you_mean(key, (panel.key for panel in self.panels))}"
         )
 
+    def without_subtitles(self) -> Figure:
+        """The same figure with nothing under the titles of its panels."""
+        return replace(self, panels=tuple(replace(panel, subtitle="") for panel in self.panels))
+
     def with_alt(self, text: str) -> Figure:
         """The same figure with its description in words."""
         return replace(self, alt=text)

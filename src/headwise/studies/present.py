@@ -20,12 +20,12 @@ import xarray as xr
 
 from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
 from headwise.describe.narrator import generic
-from headwise.describe.writer import Description
+from headwise.describe.writer import Description, listed
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import head_table_maps
 from headwise.figures.provenance import provenance_caption, provenance_of, with_model
 from headwise.studies.registry import dataset_spec, datasets
-from headwise.studies.spec import DatasetSpec, FigureVariant
+from headwise.studies.spec import STYLES, DatasetSpec, FigureVariant
 
 
 def has_figure(name: str) -> bool:
@@ -81,18 +81,22 @@ def figure_defaults(name: str) -> dict[str, Any]:
     """
     spec = dataset_spec(name)
     function = None if spec is None else spec.load("figure")
-    if function is None:
+    if spec is None or function is None:
         return {}
     parameters = inspect.signature(function).parameters.values()
-    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
+    options = (one for one in parameters if one.kind is one.KEYWORD_ONLY and one.name not in spec.figure_reads)
+    return {one.name: one.default for one in options}
 
 
-def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
+def figure_of(
+    name: str, dataset: xr.Dataset, *, others: Mapping[str, xr.Dataset] | None = None, **options: Any
+) -> Figure:
     """The figure of a Dataset.
 
     Args:
         name: of the Dataset, such as ``"profile"``.
         dataset: as an atlas gives it.
+        others: other Datasets of the atlas, by name; a figure takes those that its spec names in ``figure_reads``.
         **options: of this figure, such as ``relative=True``; `figure_types` lists them. An option that has no effect
             together with the others is refused.
 
@@ -108,13 +112,38 @@ def figure_of(name: str, dataset: xr.Dataset, **options: Any) -> Figure:
         headwise.core.errors.StudyError: The profile has no statistic 'sinks'. Did you mean 'sink'? ...
     """
     spec = _spec(name, "figure")
+    refuse_style(name, options)
     _refuse_conflicts(spec, options, figure_defaults(name))
     function = spec.load("figure") or partial(head_table_maps, columns=spec.head_columns)
-    figure: Figure = function(dataset, **options)
+    read: dict[str, Any] = {other: others[other] for other in figure_reads(name, others)} if others else {}
+    figure: Figure = function(dataset, **options, **read)
     if figure.provenance:  # the study has written its own
         return figure
     origin = provenance_of(dataset)
     return replace(figure, title=with_model(figure.title, origin), provenance=provenance_caption(origin))
+
+
+def figure_reads(name: str, there: Iterable[str] | None) -> list[str]:
+    """Those of the Datasets that are there which the figure of this one takes."""
+    spec = dataset_spec(name)
+    there = set(there or ())
+    return [] if spec is None else [other for other in spec.figure_reads if other in there]
+
+
+def refuse_style(name: str, options: Iterable[str] | Mapping[str, Any]) -> None:
+    """Refuse a style that is unknown, or any where the study follows no published figure."""
+    if "style" not in options:
+        return
+    if "style" not in figure_defaults(name):
+        known = listed(one.name for one in datasets().values() if "style" in one.figure_options)
+        raise StudyError(
+            f"The {name} figure follows no published figure and has one style only; leave out --style. "
+            f"Studies with a published layout: {known}."
+        )
+    if isinstance(options, Mapping) and options["style"] not in STYLES:
+        raise StudyError(
+            f"There is no style {options['style']!r} of figures. {did_you_mean(str(options['style']), STYLES)}"
+        )
 
 
 def describe(

@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from headwise.studies.cost import PlannedInputs, StudyCost
 
 __all__ = [
-    "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec", "Variable",
-    "option",
+    "STYLES", "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec",
+    "Variable", "option", "style_option",
 ]  # fmt: skip
 
 
 SEED = "seed"
+STYLES = ("full", "paper")  # of a figure: all that Headwise adds, or the layout of the published figure
 MAX_COUNT = 10_000_000  # of anything that a study counts; with more a build would not end
 
 
@@ -122,6 +123,11 @@ class FigureOption:
     without: tuple[str, ...] = ()  # options that leave this one without effect
 
 
+def style_option(layout: str, **rest: Any) -> FigureOption:
+    """The option ``style`` of a study that reproduces a published figure: ``layout`` says what that looks like."""
+    return FigureOption(f"full: with all that Headwise adds; paper: the published layout, {layout}.", "paper", **rest)
+
+
 @dataclass(frozen=True)
 class FigureVariant:
     """One figure on a study's page: its key in addresses, its label on the switch, the options that make it."""
@@ -143,6 +149,7 @@ class DatasetSpec:
     examples: str = "examples"  # what the size of its data counts
     figure: str = ""  # "module:function"; empty: none, or the generic one
     figure_options: Mapping[str, FigureOption] = field(default_factory=dict)
+    figure_reads: tuple[str, ...] = ()  # other Datasets of the atlas that its figure takes, as arguments of their names
     variants: tuple[FigureVariant, ...] = ()
     words: str = ""  # "module:function"
     head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists

@@ -183,8 +183,21 @@ def test_it_is_legible_and_round_trips(kind: str, size: str) -> None:
 
 
 def test_options_reach_the_command_line() -> None:
-    assert set(figure_types("functions")) == {"kind", "value", "functions", "cap"}
+    assert set(figure_types("functions")) == {"kind", "value", "functions", "cap", "style"}
 
 
 def test_it_is_drawn(functions: xr.Dataset, tmp_path: Path) -> None:
     assert save(figure_of("functions", functions), tmp_path / "functions.pdf").stat().st_size > 10_000
+
+
+def test_the_published_layout_has_maps_alone(functions: xr.Dataset) -> None:
+    figure = figure_of("functions", functions, style="paper", cap=0.004)
+    assert figure.columns == 4 and [panel.title for panel in figure.panels] == [
+        "Knowledge Recall", "Retrieval", "Logical Reasoning", "Decision-making",
+        "Semantic Understanding", "Syntactic Understanding", "Inference", "Math Calculation",
+    ]  # fmt: skip
+    assert not any(panel.subtitle for panel in figure.panels)
+    (scale,) = figure.scales.values()
+    assert (scale.label, scale.colours, scale.ticks()[-1][1]) == ("Head importance", "viridis", "0.0040+")
+    low, high = float(functions["auroc"].min()), float(functions["auroc"].max())
+    assert f"against the others is {low:.2f} to {high:.2f}" in figure.notes[0]

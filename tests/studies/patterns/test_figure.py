@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from legibility import assert_legible
+from synthetic.circuits import circuits_dataset
 from synthetic.patterns import CUT, MOVED, TOKENS, patterns_dataset
 
 from headwise.core.errors import DataError, StudyError
@@ -255,3 +256,84 @@ def test_wrong_tiles_are_refused() -> None:
         Tiles("t", "", np.zeros((2, 3, 3), dtype=np.uint8), ("a",), 1, "weight")
     with pytest.raises(DataError, match="2 rows of tiles and 1 names"):
         Tiles("t", "", np.zeros((2, 3, 3), dtype=np.uint8), ("a", "b"), 1, "weight", row_labels=("0",))
+
+
+# ---- as published ---------------------------------------------------------------------------------------------------
+
+
+def circuit_of(circuits: xr.Dataset, task: str, place: int) -> list[str]:
+    """The heads of a circuit, from the definition: those of the largest effects, as many as are needed."""
+    effect = np.abs(circuits[("effect", "reference_effect")[place]].sel(task=task).values)
+    size = int(circuits["needed"].sel(task=task, unit="heads").values[place])
+    cells = [(-effect[cell], cell) for cell in np.ndindex(effect.shape)]
+    return [f"L{layer}H{head}" for _, (layer, head) in sorted(cells)[:size]]
+
+
+@pytest.mark.parametrize("task", ["induction", "greater_than"])
+def test_each_model_shows_the_heads_of_its_own_circuit(wide: xr.Dataset, task: str) -> None:
+    circuits = circuits_dataset(30, 9)
+    figure = figure_of("patterns", wide, by=f"circuits.{task}", others={"circuits": circuits})
+    dense, sparse = figure.panels
+    assert isinstance(dense, Tiles) and isinstance(sparse, Tiles)
+    assert list(dense.names) == circuit_of(circuits, task, 0) and list(sparse.names) == circuit_of(circuits, task, 1)
+    assert len(dense.names) > 2 * len(sparse.names) and dense.columns == sparse.columns
+    scale = figure.scales["weight"]
+    for place, panel in enumerate((dense, sparse)):
+        layer, head = (int(part) for part in panel.names[0][1:].split("H"))
+        expected = wide["shown"].values[place, layer, head].astype(np.float32)
+        np.testing.assert_array_equal(panel.levels[0], to_levels(expected, scale.low, scale.high))
+    assert (
+        f"explain 90 %: {len(dense.names)} in SmolLM2-135M-Instruct and {len(sparse.names)} in Sparse"
+        in figure.notes[0]
+    )
+    few = grid(wide, by=f"circuits.{task}", top=3, others={"circuits": circuits})
+    assert [len(panel.names) for panel in few] == [3, 3]
+
+
+def test_a_circuit_that_is_not_there_is_refused_with_the_reason(two: xr.Dataset) -> None:
+    with pytest.raises(StudyError, match="no circuits; add them with headwise build --studies circuits"):
+        grid(two, by="circuits.induction")
+    circuits = circuits_dataset(4, 3)
+    with pytest.raises(StudyError, match="no circuit of a task 'agreement'"):  # the second model does not solve it
+        grid(two, by="circuits.agreement", others={"circuits": circuits})
+    alone = circuits_dataset(4, 3, two=False)
+    with pytest.raises(StudyError, match="build both with the same reference"):
+        grid(two, by="circuits", others={"circuits": alone})
+    assert len(grid(patterns_dataset(4, 3, two=False), by="circuits.agreement", others={"circuits": alone})) == 1
+
+
+def test_the_published_layout(wide: xr.Dataset) -> None:
+    """Two panels one above the other, sixteen named tiles to a row; the first circuit that both models have, or all heads."""
+    circuits = circuits_dataset(30, 9)
+    figure = figure_of("patterns", wide, style="paper", others={"circuits": circuits})
+    assert [len(panel.names) for panel in figure.panels] == [len(circuit_of(circuits, "induction", i)) for i in (0, 1)]  # type: ignore[union-attr]
+    assert figure.columns == 1 and {panel.columns for panel in figure.panels} == {16}  # type: ignore[union-attr]
+    every = figure_of("patterns", wide, style="paper")
+    assert every.panels[0].names == tuple(f"L{layer}H{head}" for layer in range(30) for head in range(9))  # type: ignore[union-attr]
+    assert_legible(figure)
+
+
+@pytest.mark.parametrize(
+    "options", [{"by": "circuits"}, {"style": "paper"}, {"style": "paper", "heads": "L12H3,L29H8"}]
+)
+def test_names_are_on_the_tiles_where_they_fit(wide: xr.Dataset, tmp_path: Path, options: dict[str, object]) -> None:
+    figure = figure_of("patterns", wide, others={"circuits": circuits_dataset(30, 9)}, **options)
+    text = save(figure, tmp_path / "figure.svg").read_text()
+    assert all(f">{name}<" in text for panel in figure.panels for name in panel.names)  # type: ignore[union-attr]
+
+
+def test_two_lists_and_the_shape_of_the_grid(two: xr.Dataset) -> None:
+    first, second = grid(two, heads="L2H1,L0H0,L1H1", reference_heads="L3H2", grid="2x5")
+    assert (first.names, second.names) == (("L2H1", "L0H0", "L1H1"), ("L3H2",))
+    assert first.columns == second.columns == 5
+    assert grid(two, grid="3 x 4")[0].names[:4] == ("L0H0", "L0H1", "L0H2", "L1H0")
+    assert (
+        "3 and 1 of 12 heads, as requested"
+        in figure_of("patterns", two, heads="L2H1,L0H0,L1H1", reference_heads="L3H2").notes[0]
+    )
+    for wrong, sentence in (("3", "rows x columns of tiles, such as 8x16, not '3'"), ("0x9", "rows x columns"),
+                            ("3x3", "A grid of 3 x 3 has 9 places for 12 heads")):  # fmt: skip
+        with pytest.raises(StudyError, match=sentence):
+            grid(two, grid=wrong)
+    with pytest.raises(StudyError, match="of one model; leave out reference_heads"):
+        grid(patterns_dataset(4, 3, two=False), reference_heads="L0H0")

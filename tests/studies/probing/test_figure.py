@@ -133,3 +133,25 @@ def test_every_kind_is_legible_at_every_size(size: tuple[int, int], kind: str, t
     assert_legible(figure)
     if size == (30, 9):
         assert save(figure, tmp_path / "figure.svg").stat().st_size > 1000
+
+
+def test_the_published_layout_is_the_map_alone(probing: xr.Dataset) -> None:
+    figure = figure_of("probing", probing, style="paper")
+    (panel,) = figure.panels
+    assert isinstance(panel, Heatmap)
+    np.testing.assert_array_equal(panel.values, probing["auroc"].sel(site="mlp_in").values)
+    assert panel.frames and not panel.marks and not panel.subtitle and not figure.scales["auroc"].marks
+    assert panel.x.labels == tuple(probing["token"].values)
+    assert not any(word in figure.notes[0] for word in ("ring:", "Pointer", "Hatched", "*"))
+    assert_legible(figure)
+
+
+def test_the_frame_takes_the_columns_that_are_asked_for(probing: xr.Dataset) -> None:
+    figure = figure_of("probing", probing, frame="exact_answer_first,exact_answer_last", layers="3-9")
+    (frame,) = figure.panels[0].frames  # type: ignore[union-attr]
+    assert (frame.first_column, frame.last_column, frame.first_row, frame.last_row) == (4, 5, 3, 9)
+    assert "Frame: exact_answer_first, exact_answer_last, layers 3 to 9" in figure.notes[0]
+    with pytest.raises(StudyError, match="next to each other, not last_q, -1"):
+        figure_of("probing", probing, frame="-1,last_q")
+    with pytest.raises(StudyError, match="no token position 'exact'"):
+        figure_of("probing", probing, frame="exact")

@@ -40,9 +40,9 @@ def test_colours_are_the_sheets(relations: xr.Dataset) -> None:
         "Knowledge": "#ff7f0e",  # orange
         "Linguistic": "#2ca02c",  # green
         "Translation": "#d62728",  # red
-        "Two categories": "#9467bd",  # purple
-        "Three categories": "#8c564b",  # brown
-        "Four categories": "#e377c2",  # pink
+        "2 categories": "#9467bd",  # purple
+        "3 categories": "#8c564b",  # brown
+        "4 categories": "#e377c2",  # pink
         "Unclassified": "#dcdcdc",  # light grey
     }
     all_of_them = maps_of(figure)["All Categories"]
@@ -52,8 +52,8 @@ def test_colours_are_the_sheets(relations: xr.Dataset) -> None:
 
     assert label(3, 1) == "Knowledge"
     assert label(5, 0) == "Linguistic"  # by suppression
-    assert label(6, 2) == "Three categories"
-    assert label(7, 1) == "Four categories"
+    assert label(6, 2) == "3 categories"
+    assert label(7, 1) == "4 categories"
     assert label(0, 0) == "Unclassified"
 
 
@@ -64,7 +64,7 @@ def test_marks_are_those_of_the_data(relations: xr.Dataset) -> None:
     every = maps_of(figure)["All Categories"]
     shown = np.vectorize(lambda place: every.categories[place].label)(every.values)
     np.testing.assert_array_equal(shown == "Unclassified", counts == 0)
-    np.testing.assert_array_equal(shown == "Two categories", counts == 2)
+    np.testing.assert_array_equal(shown == "2 categories", counts == 2)
     for category in relations["category"].values:
         panel = maps_of(figure)[category.title()]
         here = either.sel(category=category).transpose("head", "layer").values
@@ -156,3 +156,9 @@ def test_it_is_drawn_and_sent(relations: xr.Dataset, tmp_path: Path) -> None:
     figure = figure_of("relations", relations)
     assert save(figure, tmp_path / "relations.svg").stat().st_size > 10_000
     assert to_payload(figure)["title"] == "What each head computes, from its weights: SmolLM2-135M-Instruct"
+
+
+def test_the_published_layout_has_no_counts(relations: xr.Dataset) -> None:
+    paper, full = figure_of("relations", relations, style="paper"), figure_of("relations", relations)
+    assert [panel.title for panel in paper.panels] == [panel.title for panel in full.panels]
+    assert not any(panel.subtitle for panel in paper.panels) and any(panel.subtitle for panel in full.panels)

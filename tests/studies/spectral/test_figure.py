@@ -184,3 +184,21 @@ def test_nothing_measured_and_nothing_known(spectral: xr.Dataset, tmp_path: Path
     assert "wrong against correct answers. " in figure.notes[0]
     assert all(panel.subtitle == "not measured" for panel in maps_of(figure))
     assert save(figure, tmp_path / "empty.png").stat().st_size > 1000
+
+
+def test_the_published_layout(spectral: xr.Dataset) -> None:
+    figure = figure_of("spectral", spectral, style="paper", cap=0.5)
+    assert [panel.title for panel in figure.panels] == ["AttnScore", "Laplacian eigenvalues"]
+    for panel in figure.panels:
+        assert isinstance(panel, Heatmap)
+        assert (panel.x.name, panel.y.name, panel.subtitle) == ("Head index", "Layer index", "")
+    scale = figure.scales["p"]
+    assert (scale.low, scale.high, scale.over) == (0.0, 0.5, True)
+    named = figure_of("spectral", spectral, axes="head,layer").panels[0]
+    assert isinstance(named, Heatmap) and (named.x.name, named.y.name) == ("head", "layer")
+    with pytest.raises(StudyError, match="axes takes two names, of the heads and of the layers, not 1"):
+        figure_of("spectral", spectral, axes="head")
+    for cap in (0.0, 1.5):
+        with pytest.raises(StudyError, match=f"cap of the colour scale is {cap}"):
+            figure_of("spectral", spectral, cap=cap)
+    assert figure_of("spectral", spectral, scale="log", cap=0.1).scales["p"].high == 0.1

@@ -12,7 +12,8 @@
 
 A refused function has no map, and its panel states the reason. ``value`` of the maps: "magnitude" (absolute importance),
 "importance" (signed), or "single_head_auroc" (a probe on the head alone). The eight functions of Ma et al. (arXiv 2512.10978)
-are shown as in their figure, two rows of four; other sets in stored order. Nothing is computed here beyond scales, counts and
+are shown as in their figure, two rows of four; other sets in stored order. ``style="paper"`` leaves out what is written over
+the maps. Nothing is computed here beyond scales, counts and
 correlations.
 """
 
@@ -81,6 +82,7 @@ def figure(
     value: str = "magnitude",
     functions: Iterable[str] | str | None = None,
     cap: float | None = None,
+    style: str = "full",
 ) -> Figure:
     """Maps of all functions (or of those named), or another ``kind``; ``cap``: upper end of the colour scale."""
     if kind not in TITLES:
@@ -92,7 +94,8 @@ def figure(
     chosen = dataset.sel({FUNCTION: shown_functions(dataset, functions, "The functions study")})
     title = str(TITLES[kind] or dataset.attrs.get("title") or "Functions of heads")
     parts = _maps(dataset, chosen, value, cap) if kind == "maps" else _KINDS[kind](chosen)
-    return Figure(title, parts.panels, parts.columns, parts.scales, notes=parts.notes)
+    found = Figure(title, parts.panels, parts.columns, parts.scales, notes=parts.notes)
+    return found.without_subtitles() if style == "paper" else found
 
 
 def shown_functions(dataset: xr.Dataset, wanted: Iterable[str] | str | None, owner: str) -> list[str]:
@@ -146,11 +149,12 @@ def _maps(dataset: xr.Dataset, chosen: xr.Dataset, value: str, cap: float | None
             "the others. q: Benjamini-Hochberg over the heads, against permuted labels."
         )
     else:
-        sign = "absolute value of the " if value == "magnitude" else ""
+        sign, values = "absolute value of the " if value == "magnitude" else "", chosen["auroc"].values
+        auroc = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (np.nanmin(values), np.nanmax(values))))
         meaning = (
             f"Each cell: {sign}gradient x activation of the function's logit over the head's features, mean over held-out "
-            f"steps of the function and over {chosen.sizes[SEED]} seeds of a probe that sees all heads. AUROC: of that probe, "
-            "the function against the others."
+            f"steps of the function and over {chosen.sizes[SEED]} seeds of a probe that sees all heads, whose AUROC for the "
+            f"function against the others is {auroc}."
         )
     low, high = float(dataset["probe_accuracy_low"]), float(dataset["probe_accuracy_high"])
     quality = (

@@ -19,6 +19,7 @@ from headwise.studies.spec import (
     StudySpec,
     Variable,
     option,
+    style_option,
 )
 
 if TYPE_CHECKING:
@@ -307,6 +308,9 @@ FUNCTIONS = DatasetSpec(
             "Functions to show, comma-separated, in this order; all by default.", "Retrieval,Inference"
         ),
         "cap": FigureOption("Upper end of the colour scale.", "0.004", needs={"kind": ("maps",)}),
+        "style": style_option(
+            "two rows of four maps with one colour bar, without what is written over them", needs={"kind": ("maps",)}
+        ),
     },
     variants=(
         FigureVariant("maps", "Importance"),

@@ -2,7 +2,11 @@
 
 figure(dataset)                                  every head's map in a grid, "MODEL" above "Sparse MODEL"
 figure(dataset, heads="L3H1,L5H2")               these heads, in this order
+figure(dataset, heads="L3H1", reference_heads="L5H2")   other heads of the second model
 figure(dataset, top=24, by="change")             the heads that changed most
+figure(dataset, by="circuits.greater_than", circuits=...)   the heads of a task's circuit in each model, in order of rank
+figure(dataset, grid="8x16")                     8 rows of 16 tiles, one after the other
+figure(dataset, style="paper")                   as published: the heads of a circuit in each model, named, 16 to a row
 figure(dataset, average=True)                    the average over prompts instead of the shown prompt
 figure(dataset, head="L5H2")                     one head, large, with the tokens on both axes
 figure(dataset, numbers=True)                    layer x head maps of the statistics, and of their change
@@ -14,12 +18,15 @@ of Draye, Lei et al., arXiv 2512.05865.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import CONDITION, HEAD, LAYER, STATISTIC, head_name, parse_heads
+from headwise.core.dims import CONDITION, HEAD, LAYER, STATISTIC, TASK, UNIT, head_name, parse_heads
 from headwise.core.errors import DataError, StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
@@ -29,6 +36,8 @@ from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import Tiles, pooled, to_levels
 from headwise.studies.spec import FigureVariant
+
+Head = tuple[int, int]
 
 
 def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> Sequence[FigureVariant]:
@@ -46,16 +55,23 @@ def figure(
     head: str | None = None,
     numbers: bool = False,
     statistics: Iterable[str] | str | None = None,
+    reference_heads: Iterable[str] | str | None = None,
+    grid: str | None = None,
+    style: str = "full",
+    circuits: xr.Dataset | None = None,
 ) -> Figure:
     """One of the three figures above; the subtitle and note of a grid name its heads.
 
-    ``by`` is "change" (also called "similarity"), a statistic, or a statistic with the suffix _change.
+    ``by`` is "change" (also called "similarity"), a statistic, a statistic with the suffix _change, or "circuits." and a task
+    of the study circuits, whose Dataset is ``circuits``.
     """
     if head is not None:
         return head_figure(dataset, head)
     if numbers or statistics is not None:
         return numbers_figure(dataset, statistics)
-    return grid_figure(dataset, heads, top, by, average)
+    choice = _choice(dataset, heads, reference_heads, top, by, style == "paper", circuits)
+    found = grid_figure(dataset, choice, _grid_shape(grid, choice, style == "paper"), average)
+    return replace(found, subtitle="") if style == "paper" else found
 
 
 DEFAULT_TOP = 24  # heads, where only `by` is given
@@ -63,44 +79,122 @@ MAX_PANEL_PIXELS = 1_200_000
 MIN_TILE, MAX_TILE = 16, 64  # side in pixels
 SCALE_QUANTILE = 0.995  # of the visible weights: high end of the scale
 MIN_SCALE_END = 0.2
+CIRCUITS = "circuits"  # the study whose circuits may choose heads
+PUBLISHED_COLUMNS = 16  # tiles in a row, at which their names fit
 
 
-def grid_figure(
-    dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None, average: bool
-) -> Figure:
-    """All heads, or those named, or the first ``top`` by a number."""
-    everyone = heads is None and top is None and by is None
-    chosen, which = _choice(dataset, heads, top, by)
-    size = min(max(int(math.sqrt(MAX_PANEL_PIXELS / len(chosen))), MIN_TILE), MAX_TILE)
+class Choice(NamedTuple):
+    """Which heads are drawn."""
+
+    heads: list[list[Head]]  # of each condition
+    which: str  # in words; empty for all
+    everyone: bool  # in a grid of layers by heads, unless one of another shape is asked for
+
+
+def grid_figure(dataset: xr.Dataset, choice: Choice, shape: tuple[int, int] | None, average: bool) -> Figure:
+    """The chosen heads of each condition, in ``shape`` rows and columns of tiles; None: as they fit."""
+    most = max(map(len, choice.heads))
+    size = min(max(int(math.sqrt(MAX_PANEL_PIXELS / most)), MIN_TILE), MAX_TILE)
     maps = dataset["average" if average else "shown"]
-    pictures = [_pictures(maps.isel({CONDITION: index}), chosen, size) for index in range(maps.sizes[CONDITION])]
+    pictures = [_pictures(maps.isel({CONDITION: index}), heads, size) for index, heads in enumerate(choice.heads)]
     scale = _grid_scale(pictures, average)
-    names = names_of(dataset)
     panels = tuple(
-        _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), chosen, everyone, index)
-        for index, (name, picture) in enumerate(zip(names, pictures, strict=True))
+        _grid_panel(dataset, name, to_levels(picture, scale.low, scale.high), choice, index, shape)
+        for index, (name, picture) in enumerate(zip(names_of(dataset), pictures, strict=True))
     )
+    shown = f" Shown: {choice.which}." if choice.which else ""
     return Figure(
         title=str(dataset.attrs.get("title") or "What the attention maps look like"),
         panels=panels,
         columns=1,
         scales={"weight": scale},
-        subtitle=which[:1].upper() + which[1:],
-        notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + (f" Shown: {which}." if which else ""),),
+        subtitle=choice.which[:1].upper() + choice.which[1:],
+        notes=(_grid_note(dataset, average, pictures[0].shape[-1]) + shown,),
     )
 
 
 def _choice(
-    dataset: xr.Dataset, heads: Iterable[str] | str | None, top: int | None, by: str | None
-) -> tuple[list[Head], str]:
-    """The heads to show, and in words which they are; empty for all."""
-    everyone = all_heads(dataset)
-    if heads is not None:
-        chosen = chosen_heads(dataset, heads)
-        return chosen, f"{len(chosen)} of {len(everyone)} heads, as requested"
+    dataset: xr.Dataset, heads: Iterable[str] | str | None, reference_heads: Iterable[str] | str | None,
+    top: int | None, by: str | None, published: bool, circuits: xr.Dataset | None,
+) -> Choice:  # fmt: skip
+    """The heads to show."""
+    everyone, count = all_heads(dataset), dataset.sizes[CONDITION]
+    if reference_heads is not None and count < 2:
+        raise StudyError(
+            "These patterns are of one model; leave out reference_heads, or build them with --reference MODEL."
+        )
+    if heads is not None or reference_heads is not None:
+        lists = [everyone if one is None else chosen_heads(dataset, one) for one in (heads, reference_heads or heads)]
+        numbers = dict.fromkeys(str(len(one)) for one in lists[:count])
+        return Choice(lists[:count], f"{' and '.join(numbers)} of {len(everyone)} heads, as requested", False)
+    if by is None and published and circuits is not None and top is None:
+        by = CIRCUITS
+    if by is not None and by.partition(".")[0] == CIRCUITS:
+        return _circuit(dataset, circuits, by.partition(".")[2], top)
     if top is None and by is None:
-        return everyone, ""
-    return ranked_heads(dataset, by, DEFAULT_TOP if top is None else top)
+        return Choice([everyone] * count, "", True)
+    ranked, which = ranked_heads(dataset, by, DEFAULT_TOP if top is None else top)
+    return Choice([ranked] * count, which, False)
+
+
+def _circuit(dataset: xr.Dataset, circuits: xr.Dataset | None, task: str, top: int | None) -> Choice:
+    """The heads of a task's circuit in each condition: as many of the largest effects as explain the goal, largest first.
+
+    Without a task, the first for which every condition has a circuit.
+    """
+    if circuits is None:
+        raise StudyError(
+            "This atlas has no circuits; add them with headwise build --studies circuits -o ATLAS, or choose heads another way."
+        )
+    names, known = names_of(dataset), [str(name) for name in circuits["name"].values]
+    if known[: len(names)] != names:
+        raise StudyError(
+            f"The circuits are of {' and '.join(known)}, the patterns of {' and '.join(names)}; build both with the same "
+            "reference."
+        )
+    needed = circuits["needed"].sel({UNIT: "heads"}).isel({CONDITION: slice(len(names))})
+    solved = [str(name) for name in circuits[TASK].values if bool(needed.sel({TASK: name}).notnull().all())]
+    if not solved:
+        raise StudyError("No task has a circuit in both models; choose heads another way.")
+    task = task or solved[0]
+    if task not in solved:
+        raise StudyError(f"There is no circuit of a task {task!r}. {did_you_mean(task, solved)}")
+    lists = []
+    for index, effects in enumerate(("effect", "reference_effect")[: len(names)]):
+        size = int(needed.isel({CONDITION: index}).sel({TASK: task}))
+        found = strongest_cells(abs(circuits[effects].sel({TASK: task})), min(size, top or size))
+        lists.append([head for head in found if head in set(all_heads(dataset))])
+    label, goal = circuits["label"].sel({TASK: task}).values, float(circuits.attrs["goal"])
+    sizes = " and ".join(f"{len(one)} in {name}" for one, name in zip(lists, names, strict=True))
+    cut = f", of these the first {top}" if top else ""
+    return Choice(
+        lists, f"the circuit of the task “{label}”, as many of the largest effects as explain {100 * goal:g} %{cut}: {sizes}",
+        False,
+    )  # fmt: skip
+
+
+def _grid_shape(grid: str | None, choice: Choice, published: bool) -> tuple[int, int] | None:
+    """Rows and columns of tiles; None: as they fit."""
+    most = max(map(len, choice.heads))
+    if grid is None:
+        columns = min(most, PUBLISHED_COLUMNS)
+        return (-(-most // columns), columns) if published else None
+    match = re.fullmatch(r"\s*(\d+)\s*[x×]\s*(\d+)\s*", grid)
+    rows, columns = map(int, match.groups()) if match else (0, 0)
+    if rows < 1 or columns < 1:
+        raise StudyError(f"--grid takes rows x columns of tiles, such as 8x16, not {grid!r}.")
+    if rows * columns < most:
+        raise StudyError(
+            f"A grid of {rows} x {columns} has {rows * columns} places for {most} heads; choose a larger one."
+        )
+    return rows, columns
+
+
+def strongest_cells(values: xr.DataArray, count: int) -> list[Head]:
+    """The cells with the largest values, largest first."""
+    array = values.transpose(LAYER, HEAD).values
+    order = np.argsort(np.where(np.isfinite(array), -array, np.inf), axis=None, kind="stable")[:count]
+    return [(int(index) // array.shape[1], int(index) % array.shape[1]) for index in order]
 
 
 def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:
@@ -118,13 +212,14 @@ def _grid_scale(pictures: list[np.ndarray], average: bool) -> Scale:
 
 
 def _grid_panel(
-    dataset: xr.Dataset, name: str, levels: np.ndarray, heads: list[Head], everyone: bool, index: int
+    dataset: xr.Dataset, name: str, levels: np.ndarray, choice: Choice, index: int, shape: tuple[int, int] | None
 ) -> Tiles:
     """One condition. All heads in a grid of layers by heads, the longer side across; chosen ones one after the other."""
-    layers, width = dataset.sizes[LAYER], dataset.sizes[HEAD]
-    whole, upright = everyone and len(heads) == layers * width, layers >= width
+    heads, layers, width = choice.heads[index], dataset.sizes[LAYER], dataset.sizes[HEAD]
+    whole, upright = choice.everyone and shape is None and len(heads) == layers * width, layers >= width
     order = np.arange(len(heads))
-    columns = min(len(heads), max(6, math.ceil(math.sqrt(2.2 * len(heads)))))
+    most = max(map(len, choice.heads))
+    columns = min(most, max(6, math.ceil(math.sqrt(2.2 * most)))) if shape is None else shape[1]
     rows_of, columns_of = ("", 0), ("", 0)
     if whole:
         columns = layers if upright else width
@@ -135,7 +230,7 @@ def _grid_panel(
         key=str(dataset[CONDITION].values[index]),
         title=name,
         levels=levels[order],
-        names=tuple(head_name(*heads[index]) for index in order),
+        names=tuple(head_name(*heads[place]) for place in order),
         columns=columns,
         scale="weight",
         row_name=rows_of[0],
@@ -330,8 +425,6 @@ def _statistics_note(dataset: xr.Dataset, keys: list[str], names: list[str], sam
 
 ALIKE = ("change", "similarity")  # two names of one ranking: least similar first
 MAX_LABEL = 14  # characters of a token
-
-Head = tuple[int, int]
 
 
 def names_of(dataset: xr.Dataset) -> list[str]:

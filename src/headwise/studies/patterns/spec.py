@@ -32,6 +32,7 @@ from headwise.studies.spec import (
     StudySpec,
     Variable,
     option,
+    style_option,
 )
 
 if TYPE_CHECKING:
@@ -294,6 +295,7 @@ PATTERNS = DatasetSpec(
     ),
     examples="prompts",
     figure="figure:figure",
+    figure_reads=("circuits",),
     figure_options={
         "heads": FigureOption(
             "Draw the maps of these heads, in this order.",
@@ -303,26 +305,37 @@ PATTERNS = DatasetSpec(
         "top": FigureOption(
             "Draw the maps of this many heads: those with the largest value of --by.",
             "12",
-            without=("head", "numbers", "statistics"),
+            without=("reference_heads", "head", "numbers", "statistics"),
         ),
         "by": FigureOption(
             "The value by which --top selects heads: change (heads whose maps differ most between the two models), a statistic "
-            "such as peak, or the change of a statistic, such as peak_change.",
+            "such as peak, or the change of a statistic, such as peak_change; or circuits.TASK: the heads of that task's "
+            "circuit in each model.",
             "peak_change",
-            without=("head", "numbers", "statistics"),
+            without=("reference_heads", "head", "numbers", "statistics"),
         ),
         "average": FigureOption(
             "Draw the mean map over all prompts instead of the map of one prompt.",
             without=("head", "numbers", "statistics"),
         ),
         "head": FigureOption(
-            "Draw one head in large, with the tokens on both axes.", "L5H2", without=("numbers", "statistics")
+            "Draw one head in large, with the tokens on both axes.",
+            "L5H2",
+            without=("reference_heads", "grid", "style", "numbers", "statistics"),
         ),
         "numbers": FigureOption(
-            "Draw layer x head maps of the statistics and of their change instead of attention maps."
+            "Draw layer x head maps of the statistics and of their change instead of attention maps.",
+            without=("reference_heads", "grid", "style"),
         ),
         "statistics": FigureOption(
-            "With --numbers, which it implies: these statistics, comma-separated, in this order.", "peak,open"
+            "With --numbers, which it implies: these statistics, comma-separated, in this order.",
+            "peak,open",
+            without=("reference_heads", "grid", "style"),
+        ),
+        "reference_heads": FigureOption("Draw these heads of the second model, in this order.", "L5H2,L7H0"),
+        "grid": FigureOption("Rows x columns of tiles.", "8x16"),
+        "style": style_option(
+            "the heads of a circuit in each model (all heads where there are no circuits), each with its name"
         ),
     },
     variants=(

@@ -2,11 +2,11 @@
 
 ``kind="tokens"``: a layer x token map, layer 0 at the top, the fifteen tokens in the order of the text; each cell the
 held-out AUROC of a probe, 0.5 to 1.0. A black frame stands around the exact-answer columns over the layers within 0.02
-of the best of them (or the layers the caller gives), a ring at the best cell. Next to it the attention that each of these
-tokens receives, so that "attended" and "informative" can be compared. ``"within"``: the same map next to the one in which
-only answers to questions that are alike are compared. ``"heads"``: layer x head, probes on each head's output at the exact
-answer, both ways. ``"transfer"``: fitted on one group of topics, tested on another, raw and minus
-log-probability. ``"table"``: probes and baselines.
+of the best of them (or the columns and layers the caller gives), a ring at the best cell. Next to it the attention that each
+of these tokens receives, so that "attended" and "informative" can be compared; ``style="paper"`` leaves that map and the ring
+out. ``"within"``: the same map next to the one in which only answers to questions that are alike are compared. ``"heads"``:
+layer x head, probes on each head's output at the exact answer, both ways. ``"transfer"``: fitted on one group of topics,
+tested on another, raw and minus log-probability. ``"table"``: probes and baselines.
 
 Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every title: theirs is the MLP's input.
 """
@@ -14,6 +14,8 @@ Source: Orgad et al., arXiv 2410.02707, Figure 2. The site is named in every tit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -58,11 +60,13 @@ def figure(
     site: str | None = None,
     positions: Iterable[str] | str | None = None,
     layers: str | None = None,
+    frame: Iterable[str] | str | None = None,
+    style: str = "full",
 ) -> Figure:
     """One of the maps.
 
-    `site`: of those probed, the first by default; `positions`: some of the fifteen tokens; `layers`: the range to frame,
-    such as "10-20".
+    `site`: of those probed, the first by default; `positions`: some of the fifteen tokens; `frame`: the tokens to frame, by
+    default those of the exact answer; `layers`: the range to frame, such as "10-20".
     """
     if kind not in _KINDS:
         raise StudyError(f"The probing figure has no kind {kind!r}. {did_you_mean(kind, _KINDS)}")
@@ -71,7 +75,8 @@ def figure(
     if site not in known:
         raise StudyError(f"This probing study did not probe the site {site!r}. {did_you_mean(site, known)}")
     chosen = dataset.sel({SITE: site, TOKEN: _positions(dataset, positions)})
-    panels, columns, scales, notes = _KINDS[kind](chosen, site, layers)
+    framed = None if frame is None else tuple(_positions(dataset, frame))
+    panels, columns, scales, notes = _KINDS[kind](chosen, Drawn(site, layers, framed, style == "paper"))
     return Figure(
         title=_TITLES.get(kind) or dataset.attrs.get("title") or "Probing",
         panels=panels,
@@ -82,6 +87,15 @@ def figure(
 
 
 Parts = tuple[tuple[Panel, ...], int, dict[str, Scale], str]
+
+
+class Drawn(NamedTuple):
+    """What the caller chose."""
+
+    site: str
+    layers: str | None  # to frame
+    framed: tuple[str, ...] | None  # tokens; None: those of the exact answer
+    published: bool  # the layout of the paper
 
 
 def variants_of(dataset: xr.Dataset, variants: Sequence[FigureVariant]) -> list[FigureVariant]:
@@ -110,34 +124,34 @@ def _positions(dataset: xr.Dataset, positions: Iterable[str] | str | None) -> li
 # ---- layer x token --------------------------------------------------------------------------------------------------
 
 
-def _tokens(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+def _tokens(chosen: xr.Dataset, drawn: Drawn) -> Parts:
     values = chosen["auroc"].transpose(LAYER, TOKEN).values
     names, starred = _labels(chosen)
+    if drawn.published:
+        names = tuple(str(name) for name in chosen[TOKEN].values)
     x, y = Axis("Token", names), Axis("Layer", cell_names(chosen, LAYER))
-    frames, about_frame = _frame(chosen, layers)
+    frames, about_frame = _frame(chosen, drawn)
     best = np.unravel_index(np.nanargmax(values), values.shape) if np.isfinite(values).any() else None
-    marks = (Mark(int(best[0]), int(best[1])),) if best is not None else ()
     left = Heatmap(
-        key="auroc", title=f"Probe on the {SITE_NAMES.get(site, site)}", subtitle=_beyond(chosen), values=values,
-        x=x, y=y, scale="auroc", frames=frames, marks=marks,
+        key="auroc", title=f"Probe on the {SITE_NAMES.get(drawn.site, drawn.site)}", subtitle=_beyond(chosen), values=values,
+        x=x, y=y, scale="auroc", frames=frames, marks=(Mark(int(best[0]), int(best[1])),) if best is not None else (),
         extras={name: chosen[name].transpose(LAYER, TOKEN).values for name in EXTRAS if name in chosen},
     )  # fmt: skip
+    scale, cell = _auroc_scale(values, chosen), "Each cell: AUROC on held-out answers, mean over folds"
+    tested, short = f"{_nested(chosen)} {_nested_within(chosen)}".strip(), _short_answers(chosen) if starred else ""
+    if drawn.published:
+        alone, note = replace(left, subtitle="", marks=()), (f"{cell}.", tested, about_frame, short)
+        return (alone,), 1, {"auroc": replace(scale, marks=())}, " ".join(filter(None, note))
     received = chosen["received"].transpose(LAYER, TOKEN).values
     right = Heatmap(
         key="received", title="Attention received from later tokens", subtitle="mean over heads", values=received,
         x=x, y=y, scale="received", frames=frames, missing="no later token",
     )  # fmt: skip
-    scales = {"auroc": _auroc_scale(values, chosen), "received": scale_over(received, "weight", clip=0.98)}
-    notes = [
-        "Each cell: AUROC on held-out answers, mean over folds; ring: the best cell.",
-        _nested(chosen),
-        _nested_within(chosen),
-        about_frame,
-    ]
-    if np.isnan(received).any():
-        notes.append("Hatched: no later token.")
-    notes.append(_asterisk(chosen) if starred else "")
-    return (left, right), 2, scales, " ".join(note for note in notes if note)
+    hatched = "Hatched: no later token." if np.isnan(received).any() else ""
+    pointer = "Pointer: 95th percentile of the best cell over maps with permuted labels."
+    notes = (f"{cell}; ring: the best cell.", tested, pointer, about_frame, hatched, f"* {short}" if short else "")
+    scales = {"auroc": scale, "received": scale_over(received, "weight", clip=0.98)}
+    return (left, right), 2, scales, " ".join(filter(None, notes))
 
 
 def _labels(chosen: xr.Dataset) -> tuple[tuple[str, ...], bool]:
@@ -147,22 +161,29 @@ def _labels(chosen: xr.Dataset) -> tuple[tuple[str, ...], bool]:
     return names, bool(stars.any())
 
 
-def _asterisk(chosen: xr.Dataset) -> str:
+def _short_answers(chosen: xr.Dataset) -> str:
     worst = int(chosen["in_prompt"].values.argmax())
     return (
-        f"* short answers: in up to {int(chosen['in_prompt'].values[worst])} of them (at {chosen[TOKEN].values[worst]}) "
+        f"Short answers: in up to {int(chosen['in_prompt'].values[worst])} of them (at {chosen[TOKEN].values[worst]}) "
         "this token is in the prompt."
     )
 
 
-def _frame(chosen: xr.Dataset, layers: str | None) -> tuple[tuple[Frame, ...], str]:
-    columns = [index for index, name in enumerate(chosen[TOKEN].values) if str(name).startswith(EXACT)]
-    if layers is not None:
-        first, last = _range(layers, chosen.sizes[LAYER])
-        about = f"Frame: layers {first} to {last}, as requested."
+def _frame(chosen: xr.Dataset, drawn: Drawn) -> tuple[tuple[Frame, ...], str]:
+    names = [str(name) for name in chosen[TOKEN].values]
+    framed = drawn.framed if drawn.framed is not None else [name for name in names if name.startswith(EXACT)]
+    columns = [index for index, name in enumerate(names) if name in framed]
+    if columns and columns[-1] - columns[0] >= len(columns):
+        raise StudyError(
+            f"--frame outlines tokens that are next to each other, not {', '.join(framed)}; choose neighbours."
+        )
+    which = "the exact answer" if drawn.framed is None else ", ".join(drawn.framed)
+    if drawn.layers is not None:
+        first, last = _range(drawn.layers, chosen.sizes[LAYER])
+        about = f"Frame: {which}, layers {first} to {last}, as requested."
     elif "frame_first" in chosen and int(chosen["frame_first"]) >= 0:
         first, last = int(chosen["frame_first"]), int(chosen["frame_last"])
-        about = "Frame: the exact answer, layers within 0.02 of the best of these columns."
+        about = f"Frame: {which}, layers in which the exact answer is within 0.02 of its best."
     else:
         return (), "No frame: nothing at the exact answer is beyond chance."
     if not columns:
@@ -198,7 +219,7 @@ def _nested(chosen: xr.Dataset) -> str:
     low, high = float(chosen["nested_low"]), float(chosen["nested_high"])
     return (
         f"The best cell, selected on other folds than it is evaluated on: {float(chosen['nested']):.2f} ({low:.2f} to "
-        f"{high:.2f}). Pointer: 95th percentile of the best cell over maps with permuted labels."
+        f"{high:.2f})."
     )
 
 
@@ -215,7 +236,7 @@ def _nested_within(chosen: xr.Dataset) -> str:
 # ---- within strata --------------------------------------------------------------------------------------------------
 
 
-def _within(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+def _within(chosen: xr.Dataset, drawn: Drawn) -> Parts:
     if "within" not in chosen:
         raise StudyError(
             "This probing study has no map within strata: its questions could not be grouped, or it was built by an older "
@@ -228,7 +249,7 @@ def _within(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     q = chosen["within_q"].values
     panels = (
         Heatmap(
-            key="auroc", title=f"Probe on the {SITE_NAMES.get(site, site)}, all pairs", subtitle=_beyond(chosen),
+            key="auroc", title=f"Probe on the {SITE_NAMES.get(drawn.site, drawn.site)}, all pairs", subtitle=_beyond(chosen),
             values=plain, x=x, y=y, scale="auroc",
             extras={name: chosen[name].transpose(LAYER, TOKEN).values for name in EXTRAS if name in chosen},
         ),
@@ -252,14 +273,14 @@ def _within(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         panels,
         2,
         {"auroc": _auroc_scale(plain, chosen), "within": scale},
-        f"{note} {_asterisk(chosen) if starred else ''}",
+        f"{note} {f'* {_short_answers(chosen)}' if starred else ''}",
     )
 
 
 # ---- the other kinds ------------------------------------------------------------------------------------------------
 
 
-def _heads(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+def _heads(chosen: xr.Dataset, drawn: Drawn) -> Parts:
     values = chosen["head_auroc"].transpose(LAYER, HEAD).values
     q = chosen["head_q"].transpose(LAYER, HEAD).values
     finds = np.isfinite(q) & (q < 0.05)
@@ -305,7 +326,7 @@ def _strongest(chosen: xr.Dataset, values: np.ndarray, best_high: float) -> Inte
     )  # fmt: skip
 
 
-def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+def _transfer(chosen: xr.Dataset, drawn: Drawn) -> Parts:
     if "transfer" not in chosen:
         raise StudyError("This probing study has no cross-topic matrix: its questions are of one topic.")
     raw = chosen["transfer"].transpose(TRAINED_ON, TOPIC).values
@@ -325,11 +346,12 @@ def _transfer(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
         "auroc": scale_around(np.append(raw, 0.25), "AUROC", centre=CHANCE),
         "gain": scale_around(np.append(gain, 0.1), "difference", colours="PuOr_r"),
     }
-    note = f"Rings: cross-validated inside the group. The probe reads the {SITE_NAMES.get(site, site)} at the exact answer."
+    site = SITE_NAMES.get(drawn.site, drawn.site)
+    note = f"Rings: cross-validated inside the group. The probe reads the {site} at the exact answer."
     return panels, 2, scales, f"{note} {letter_note(written)}".strip()
 
 
-def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
+def _table(chosen: xr.Dataset, drawn: Drawn) -> Parts:
     values, kinds = chosen["table_auroc"].values, [str(kind) for kind in chosen["kind"].values]
     order = sorted(range(len(values)), key=lambda row: (list(TABLE_KINDS).index(kinds[row]), -values[row]))
     shown_kinds = [kind for kind in TABLE_KINDS if kind in kinds]
@@ -360,7 +382,7 @@ def _table(chosen: xr.Dataset, site: str, layers: str | None) -> Parts:
     return tuple(panels), len(panels), {}, note
 
 
-_KINDS: dict[str, Callable[[xr.Dataset, str, str | None], Parts]] = {
+_KINDS: dict[str, Callable[[xr.Dataset, Drawn], Parts]] = {
     "tokens": _tokens,
     "within": _within,
     "heads": _heads,

@@ -20,6 +20,7 @@ from headwise.studies.spec import (
     StudySpec,
     Variable,
     option,
+    style_option,
 )
 
 if TYPE_CHECKING:
@@ -339,6 +340,12 @@ PROBING = DatasetSpec(
             "10-20",
             needs={"kind": ("tokens",)},
         ),
+        "frame": FigureOption(
+            "Tokens to outline with a box, comma-separated; by default those of the exact answer.",
+            "exact_answer_first,exact_answer_last",
+            needs={"kind": ("tokens",)},
+        ),
+        "style": style_option("one map, without the map of attention, ring and pointer", needs={"kind": ("tokens",)}),
     },
     variants=(
         FigureVariant("tokens", "Layers and tokens", {"kind": "tokens"}),

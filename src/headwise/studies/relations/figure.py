@@ -3,6 +3,7 @@
 - ``kind="categories"``: All Categories, then one panel per category; x is the layer, y the head, one mark per head. Blue is
   Algorithmic, orange Knowledge, green Linguistic, red Translation; in the first panel heads of two categories are
   purple, of three brown, of four pink, and of none light grey. The legend is to the right of the first panel.
+  ``style="paper"`` leaves the counts over the panels out.
 - ``kind="relations"``: one map per relation, of the score or (``value="suppression"``) of the suppression score.
 - ``kind="layers"``: how many heads of each layer belong to each category.
 
@@ -36,7 +37,7 @@ COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca
 OTHERS = ("#17becf", "#bcbd22", "#444444")  # categories of a user's own
 SEVERAL = ("#9467bd", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
 NONE = "#dcdcdc"
-NUMBERS = ("Two", "Three", "Four", "Five or more")
+NUMBERS = ("2", "3", "4", "5 or more")
 MAX_COLUMNS = 5
 
 
@@ -47,6 +48,7 @@ def figure(
     value: str = "score",
     relations: Iterable[str] | str | None = None,
     beyond_null: bool = False,
+    style: str = "full",
 ) -> Figure:
     """The categories of all heads; with another ``kind``, maps of single relations (None: all), or counts by layer."""
     if kind not in KINDS:
@@ -55,7 +57,10 @@ def figure(
         raise StudyError(f"The relations figure cannot show {value!r}. {did_you_mean(value, VALUES)}")
     if kind == "relations":
         return _relations(dataset, chosen_keys(dataset, RELATION, relations, "The relations study"), value)
-    return _categories(dataset, beyond_null) if kind == "categories" else _layers(dataset, beyond_null)
+    if kind == "layers":
+        return _layers(dataset, beyond_null)
+    found = _categories(dataset, beyond_null)
+    return found.without_subtitles() if style == "paper" else found
 
 
 def _categories(dataset: xr.Dataset, beyond_null: bool) -> Figure:

@@ -19,6 +19,7 @@ from headwise.studies.spec import (
     StudySpec,
     Variable,
     option,
+    style_option,
 )
 
 if TYPE_CHECKING:
@@ -309,6 +310,7 @@ RELATIONS = DatasetSpec(
             "Only scores that are also above every shuffle of the relation's targets.",
             needs={"kind": ("categories", "layers")},
         ),
+        "style": style_option("five panels without counts over them", needs={"kind": ("categories",)}),
     },
     variants=(
         FigureVariant("categories", "Categories", {"kind": "categories"}),

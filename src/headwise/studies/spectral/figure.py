@@ -6,7 +6,7 @@ size (AUROC of the single feature: above 0.5 it is larger in wrong answers) and 
 published scale is linear, on which all small p-values share one colour; ``scale="log"`` separates them. Each subtitle counts
 the heads under 0.05; the note gives the share expected with permuted labels, how many heads remain within strata of alike
 questions, and which AUROC the data could have shown. ``within`` and ``matched`` draw the tests within strata and among answers
-of the same length.
+of the same length. ``style="paper"`` leaves the counts over the maps out and names the axes as published.
 
 Source: Binkowski et al., arXiv 2502.17598. Averaging ten eigenvalues into one number is our choice.
 """
@@ -49,13 +49,22 @@ def figure(
     within: bool = False,
     matched: bool = False,
     scale: str = "linear",
+    cap: float = 1.0,
+    axes: Iterable[str] | str | None = None,
+    style: str = "full",
 ) -> Figure:
     """Maps of these features (None: of all), one column per feature and one row per value.
 
     ``part`` is "whole" (prompt and answer) or "answer"; ``value`` is "p", "q", "effect" or "all", or "p_cauchy" or
     "p_min" for the tests of single eigenvalues combined. ``within`` compares answers to similar questions only, ``matched``
-    answers of the same length only. ``scale`` of p- and q-values: "linear" or "log".
+    answers of the same length only. ``scale`` of p- and q-values: "linear" or "log"; ``cap``: its upper end. ``axes``: the
+    names of the horizontal and the vertical axis.
     """
+    if not 0 < cap <= 1:
+        raise StudyError(
+            f"The cap of the colour scale is {cap}; p- and q-values need one above 0 and at most 1, such as 0.5."
+        )
+    names = _axis_names(axes, style)
     if scale not in SCALES:
         raise StudyError(f"The spectral figure has no scale {scale!r}. {did_you_mean(scale, SCALES)}")
     keys, kind = chosen_keys(dataset, FEATURE, features, "The spectral study"), _kind(dataset, within, matched)
@@ -64,14 +73,27 @@ def figure(
     if part not in parts:
         raise StudyError(f"The spectral study has no part {part!r}. {did_you_mean(part, parts)}")
     chosen = dataset.sel({PART: part, FEATURE: keys})
-    panels = [_panel(chosen, key, row, kind) for row in rows for key in keys]
-    return Figure(
+    panels = [_panel(chosen, key, row, kind, names) for row in rows for key in keys]
+    found = Figure(
         title=_title(dataset, part, kind),
         panels=tuple(panels),
         columns=_columns(chosen, len(keys), len(panels)),
-        scales={row: _scale(chosen, row, kind, log=scale == "log") for row in rows},
+        scales={row: _scale(chosen, row, kind, cap, log=scale == "log") for row in rows},
         notes=_notes(chosen, keys, rows, kind, log=scale == "log"),
     )
+    return found.without_subtitles() if style == "paper" else found
+
+
+def _axis_names(axes: Iterable[str] | str | None, style: str) -> tuple[str, str]:
+    """Of the heads and of the layers."""
+    if axes is None:
+        return ("Head index", "Layer index") if style == "paper" else ("Head", "Layer")
+    names = [name.strip() for name in (axes.split(",") if isinstance(axes, str) else axes)]
+    if len(names) != 2:
+        raise StudyError(
+            f"axes takes two names, of the heads and of the layers, not {len(names)}; write --axes Head,Layer."
+        )
+    return names[0], names[1]
 
 
 def _kind(dataset: xr.Dataset, within: bool, matched: bool) -> str:
@@ -101,7 +123,7 @@ def _rows(dataset: xr.Dataset, value: str, kind: str) -> list[str]:
     return [row for row in VALUES if not (kind == "_matched" and row == "effect")]
 
 
-def _panel(chosen: xr.Dataset, key: str, row: str, kind: str) -> Heatmap:
+def _panel(chosen: xr.Dataset, key: str, row: str, kind: str, axes: tuple[str, str]) -> Heatmap:
     one = chosen.sel({FEATURE: key}).transpose(LAYER, HEAD, ...)
     values = one[f"{row}{kind}"].values
     return Heatmap(
@@ -109,8 +131,8 @@ def _panel(chosen: xr.Dataset, key: str, row: str, kind: str) -> Heatmap:
         title=_label(chosen, key),
         subtitle=_share(values, row),
         values=values,
-        x=Axis("Head", cell_names(one, HEAD)),
-        y=Axis("Layer", cell_names(one, LAYER)),
+        x=Axis(axes[0], cell_names(one, HEAD)),
+        y=Axis(axes[1], cell_names(one, LAYER)),
         scale=row,
         extras={name: one[name].values for name in EXTRAS if name in one},
     )
@@ -125,16 +147,17 @@ def _share(values: np.ndarray, row: str) -> str:
     return f"{what}: {count} of {measured.size} heads ({100 * count / measured.size:.0f}\u00a0%)"
 
 
-def _scale(chosen: xr.Dataset, row: str, kind: str, *, log: bool) -> Scale:
+def _scale(chosen: xr.Dataset, row: str, kind: str, cap: float, *, log: bool) -> Scale:
     if row == "effect":
         return scale_around(chosen[f"effect{kind}"].values, VALUES[row], centre=0.5)
-    label = {**VALUES, **COMBINED}[row]
+    label, values = {**VALUES, **COMBINED}[row], chosen[f"{row}{kind}"].values
+    over = bool((values > cap).any())
     if not log:
-        return Scale(label, 0.0, 1.0)
-    values = chosen[f"{row}{kind}"].values
+        return Scale(label, 0.0, cap, over=over)
     smallest = float(np.nanmin(values, initial=1.0))
     low = max(SMALLEST_P, 10.0 ** np.floor(np.log10(max(smallest, SMALLEST_P))))
-    return Scale(label, min(low, 0.01), 1.0, under=smallest < low, marks=(ScaleMark(ALPHA, f"{ALPHA}"),), log=True)
+    low, marks = min(low, 0.01, cap / 10), (ScaleMark(ALPHA, f"{ALPHA}"),)
+    return Scale(label, low, cap, over=over, under=smallest < low, marks=marks, log=True)
 
 
 def _columns(chosen: xr.Dataset, features: int, panels: int) -> int:

@@ -18,6 +18,7 @@ from headwise.studies.spec import (
     StudySpec,
     Variable,
     option,
+    style_option,
 )
 
 if TYPE_CHECKING:
@@ -260,6 +261,13 @@ SPECTRAL = DatasetSpec(
         "scale": FigureOption(
             "Scale of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
         ),
+        "cap": FigureOption(
+            "Upper end of the colour scale of p- and q-values.",
+            "0.5",
+            needs={"value": ("p", "q", "all", "p_cauchy", "p_min")},
+        ),
+        "axes": FigureOption("Names of the horizontal and the vertical axis.", "Head,Layer"),
+        "style": style_option("two maps with one colour bar, without counts over them"),
     },
     variants=(
         FigureVariant("p", "p-value"),
