@@ -98,7 +98,8 @@ HYBRID = {
     "jamba": _EXPERTS
     | {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1},
 }  # fmt: skip
-_ALL = FAMILIES | UNSEEABLE | HEADLESS | HYBRID | SCALED
+NORMED = {"bitnet": _SQUARE}  # the heads' outputs are normalised together before the output projection
+_ALL = FAMILIES | UNSEEABLE | HEADLESS | HYBRID | SCALED | NORMED
 
 
 def build(family: str, *, seed: int = 0, spread: float = 10.0, **changes: Any) -> Any:

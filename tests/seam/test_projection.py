@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from families import FAMILIES, build, texts, tiny
+from families import FAMILIES, HYBRID, NORMED, build, texts, tiny
 from peft import LoraConfig, get_peft_model
 from watchers import Recorder
 
@@ -26,7 +26,7 @@ def written_by_heads(model) -> tuple[torch.Tensor, torch.Tensor, int]:
     return summed, outputs[0].float().reshape(summed.shape), layer
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "jamba"])
+@pytest.mark.parametrize("family", [*FAMILIES, *HYBRID, *NORMED])
 def test_heads_add_up_to_the_attention_output(family):
     summed, output, layer = written_by_heads(tiny(family))
     torch.testing.assert_close(summed, output, rtol=1e-4, atol=1e-4 * float(output.std()))

@@ -197,6 +197,8 @@ class DropAttention(Intervention):
         True
     """
 
+    on_values = True
+
     def __init__(self, rule: SparsityRule, heads: Heads | None = None):
         self.rule = rule
         self.heads = None if heads is None else parse_heads(heads)

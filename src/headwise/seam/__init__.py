@@ -3,7 +3,7 @@
 `observe` attaches instruments and interventions to a running model, `run` does so for texts in one line, and `check` verifies
 that what they see is what the model computes. Extend it by subclassing `Instrument` or `Intervention`.
 
-Import order: instrument, mask, outputs, interface, structure, forward, observation; projection, resume,
+Import order: instrument, mask, outputs, interface, structure, between, forward, observation; projection, resume,
 verify; layout, headweights.
 """
 

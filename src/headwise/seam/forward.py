@@ -24,7 +24,7 @@ import functools
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -39,6 +39,7 @@ from headwise.kernels.contract import ReductionRequest, Reductions
 from headwise.kernels.dispatch import decode_step, reduce
 from headwise.kernels.rows import WIDE, row_logs, row_output
 from headwise.model.gate import gate_of
+from headwise.seam.between import Between, between
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
 from headwise.seam.interface import CURRENT, installed
 from headwise.seam.mask import forward_context, parse_mask, parse_row
@@ -74,7 +75,13 @@ class Observers(Protocol):
 class Pass:
     """One forward pass; `observations` outermost first."""
 
-    def __init__(self, structure: Structure, observations: Sequence[Observers], arguments: dict[str, Any]):
+    def __init__(
+        self,
+        structure: Structure,
+        between: Mapping[int, Between],
+        observations: Sequence[Observers],
+        arguments: dict[str, Any],
+    ):
         self.structure = structure
         given = [one.valid for one in observations if one.valid is not None]
         if any(not torch.equal(one.bool(), given[0].bool()) for one in given[1:]):
@@ -88,6 +95,8 @@ class Pass:
         self.intervenes = any(one.interventions for one in observations)
         self.side_stream = SideStream(all(one.stream_safe for one, _ in self._instruments()))
         self.masks: dict[tuple[Any, ...], tuple[Tensor | None, AttentionMask]] = {}
+        self.between = between
+        self.waiting: dict[int, AttentionCall] = {}  # layers whose gate or norm has not come yet
         self.request = ReductionRequest()
         self.step: DecodeStep | None = (
             None  # the kernel that computes output and row of a decode step, where there is one
@@ -118,6 +127,11 @@ class Pass:
             CURRENT.reset(token)
             self.side_stream.abort()
         refuse_unseen(self.structure, self.seen)
+        if self.waiting:
+            raise SeamError(
+                f"{self.structure.card.id}: the output projection of layer {min(self.waiting)} was not called in this pass, "
+                "so what its heads write was not seen; this model is refused rather than measured in part"
+            )
         with torch.no_grad():
             for instrument, context in self._instruments():
                 instrument.on_forward_end(context)
@@ -174,16 +188,38 @@ class Pass:
             attention = replace(attention, lse=lse)
         self.seen[layer] += 1
         call = AttentionCall(self.observers[0][1], layer, module, attention, mask, v, z, row)
-        if q.device.type in ASYNC_DEVICES and not self.intervenes:
+        if layer in self.between:
+            self._intervene(call, on_values=True)
+            self.waiting[layer] = call
+            return call.z
+        return self._see(call)
+
+    def at_projection(self, layer: int, x: Tensor) -> Tensor:
+        """Called where a gate or a norm made x, the input of the output projection. Returns the x to continue with."""
+        call = self.waiting.pop(layer, None)
+        if call is None:  # nothing needed to see it
+            return x
+        call.mean = call.z
+        call.z = x.reshape(call.mean.shape)
+        return self._see(call).reshape(x.shape)
+
+    def _see(self, call: AttentionCall) -> Tensor:
+        """Run interventions and instruments on a layer whose z is known."""
+        if call.z.device.type in ASYNC_DEVICES and not self.intervenes:
             self.side_stream.submit(call, self._observe)
-            return z
+            return call.z
         self._reduce(call)
+        self._intervene(call, on_values=None if call.mean is None else False)
+        self._run_instruments(call)
+        return call.z
+
+    def _intervene(self, call: AttentionCall, *, on_values: bool | None) -> None:
+        """Apply the interventions: all of them, or only those that compute z from values, or only the others."""
         for observation, context in self.observers:
             call.context = context
             for intervention in observation.interventions:
-                call.z = intervention.change(call)
-        self._run_instruments(call)
-        return call.z
+                if on_values is None or intervention.on_values == on_values:
+                    call.z = intervention.change(call)
 
     def _observe(self, call: AttentionCall) -> None:
         self._reduce(call)
@@ -228,6 +264,7 @@ class PatchedForward:
         self.observations: list[Observers] = []  # outermost first
         self.holders = 0
         self.own = structure.decoder.forward
+        self.between = between(structure)
         functools.update_wrapper(self, self.own)
         self.names = tuple(inspect.signature(self.own).parameters)
 
@@ -236,7 +273,7 @@ class PatchedForward:
         if not self.observations:
             return self.own(*args, **kwargs)
         arguments = {**dict(zip(self.names, args, strict=False)), **kwargs}
-        return Pass(self.structure, tuple(self.observations), arguments).run(self.own, args, kwargs)
+        return Pass(self.structure, self.between, tuple(self.observations), arguments).run(self.own, args, kwargs)
 
     def install(self) -> ExitStack:
         """Put the seam on the model; closing the result removes it."""
@@ -246,6 +283,9 @@ class PatchedForward:
             stack.enter_context(_uncompiled(self.structure.hf))
             decoder.forward = self
             stack.callback(self._restore, before)
+            for layer, there in self.between.items():
+                handle = there.projection.register_forward_pre_hook(_at_projection(layer))
+                stack.callback(handle.remove)
             return stack.pop_all()
 
     def _restore(self, before: Any) -> None:
@@ -256,6 +296,14 @@ class PatchedForward:
             del decoder.forward
         else:
             decoder.forward = before
+
+
+def _at_projection(layer: int) -> Callable[..., Any]:
+    def hook(_: nn.Module, args: tuple[Any, ...]) -> Any:
+        observer = CURRENT.get()
+        return (observer.at_projection(layer, args[0]), *args[1:]) if isinstance(observer, Pass) else None
+
+    return hook
 
 
 @contextmanager

@@ -60,7 +60,9 @@ class ForwardContext:
 class AttentionCall:
     """The attention of one layer, between its softmax and its output projection.
 
-    `z` is what the model continues with, interventions included. Instruments must not write into it.
+    `z` is the input of the output projection, and what the model continues with, interventions included. Where a gate or a
+    norm stands before it (see `between`), `z` is what comes out of that, and `mean` what goes in; elsewhere `mean` is None,
+    and `z` itself is the weighted mean of the values. Instruments must not write into it.
 
     Examples:
         >>> from headwise.seam import Instrument
@@ -86,6 +88,7 @@ class AttentionCall:
     v: Tensor  # (batch, kv_head, key, value width)
     z: Tensor  # (batch, query, head, value width): the input of the output projection, split by head
     reductions: Reductions = field(default_factory=Reductions)  # the requested ones
+    mean: Tensor | None = None  # like z: the weighted mean of the values, where a gate or a norm makes z of it
 
     @property
     def batch(self) -> int:
@@ -174,6 +177,8 @@ class Intervention(ABC):
         >>> abs(seen["outputs"].z).sum(["example", "head", "token", "width"]).values > 0
         array([ True, False,  True])
     """
+
+    on_values = False  # `change` computes z from weights and values: it acts before a gate or a norm, on that z
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:  # noqa: B027
         """Called once when an observation begins: the moment to refuse heads that the model does not have."""

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.model import ModelCard, decoder_layers
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
-from headwise.seam.structure import Structure, parent_of, refuse_unseeable
+from headwise.seam.structure import Structure, is_linear, parent_of, refuse_unseeable
 
 TOKENS = 6  # enough that two columns of random numbers never agree in all of them
 
@@ -171,7 +171,9 @@ def _find(card: ModelCard, index: int) -> Layout:
         )
     flat = tracer.z.flatten(2)  # (1, token, head x value width)
     readers = [m for m in _linear_maps(attention, tracer) if _same(tracer.inputs.get(m), flat)]
-    if len(readers) != 1:
+    if not readers:
+        raise _refusal(card, index, "a gate or a norm stands between its attention and W_O, and depends on the token")
+    if len(readers) > 1:
         raise _refusal(card, index, f"{len(readers)} linear maps take the heads' output as input, and one was expected")
     before = [name for module, name in names.items() if name and _same(tracer.outputs.get(module), hidden)]
     return Layout(
@@ -242,11 +244,6 @@ def _columns(matrix: Tensor) -> Iterator[bytes]:
 
 def _linear_maps(attention: nn.Module, tracer: _LayerTracer) -> list[nn.Module]:
     """Those that were called."""
-
-    def is_linear(module: nn.Module) -> bool:
-        weight = getattr(module, "weight", None)
-        return isinstance(weight, Tensor) and weight.ndim == 2 and not isinstance(module, nn.Embedding)
-
     return [module for module in attention.modules() if module in tracer.outputs and is_linear(module)]
 
 

@@ -2,8 +2,8 @@
 
 The output of a head is a slice of the *input* of the output projection; slicing the projection's output instead is an easy
 mistake. So the projection is not looked up by name: three tokens are run, and the projection is the linear map inside the
-layer whose input equals z. Exactly one must be found. (Families that gate z before the projection, such as Qwen3-Next, have
-none and are refused.)
+layer whose input equals z. Exactly one must be found. (Where a gate or a norm stands before the projection, z is read behind
+it, see `between`. A family that mixes the heads there has no such map and is refused.)
 
 The matrix of a plain linear layer is its weight; an offloaded one is loaded when needed and not held. If the module has parts
 (a LoRA adapter next to the weight) or packed weights, its matrix is its output for every unit vector.
@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels.norms import Gram
 from headwise.model import load_parameter
+from headwise.seam.between import between
 from headwise.seam.forward import paused
 from headwise.seam.instrument import AttentionCall, Instrument
 from headwise.seam.observation import observe
-from headwise.seam.structure import Structure
+from headwise.seam.structure import Structure, is_linear
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class OutputProjection:
     module: nn.Module
     heads: int
     width: int  # of a head's value
+    between: str | None  # "gate" or "norm": what makes z of the weighted mean of the values
     probed: tuple[Tensor, Tensor] | None  # (in, out) and (out,): its output for unit vectors, where it is not plain
 
     @property
@@ -93,7 +95,7 @@ def _find(structure: Structure) -> dict[int, OutputProjection]:
 
         return hook
 
-    linear = [m for layer in structure.layers for m in layer.modules() if _matrix(m) is not None]
+    linear = [m for layer in structure.layers for m in layer.modules() if is_linear(m)]
     handles = [module.register_forward_pre_hook(record(module)) for module in linear]
     recorder = ZRecorder()
     try:
@@ -119,29 +121,23 @@ def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, 
     if len(found) != 1:
         raise SeamError(
             f"layer {layer} of {structure.card.id}: {len(found)} linear maps take the heads' output as input, and exactly "
-            "one was expected; the outputs of single heads are not defined for this family (it may gate them first)"
+            "one was expected; the outputs of single heads are not defined for this family (it may mix them first)"
         )
-    return OutputProjection(found[0], z.shape[2], z.shape[3], _probed(found[0], flat))
+    there = between(structure).get(layer)
+    kind = None if there is None else there.kind
+    return OutputProjection(found[0], z.shape[2], z.shape[3], kind, _probed(found[0], flat))
 
 
 def _probed(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
     """The matrix (in, out) and bias of a linear module from its outputs; None where its weight is that matrix."""
-    weight = _matrix(module)
-    plain = not list(module.children()) and weight is not None and weight.is_floating_point()
-    if plain and weight is not None and len(weight) == z.shape[-1]:
+    weight = module.weight
+    assert isinstance(weight, Tensor)  # it is linear
+    if not list(module.children()) and weight.is_floating_point() and len(_oriented(module, weight)) == z.shape[-1]:
         return None
     units = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
     with torch.no_grad():
         at_zero = module(torch.zeros_like(units[:1])).float()  # (1, out)
         return module(units).float() - at_zero, at_zero[0]
-
-
-def _matrix(module: nn.Module) -> Tensor | None:
-    """The weight of a linear module as (in, out), for nn.Linear and GPT-2's transposed kind; None for other modules."""
-    weight = getattr(module, "weight", None)
-    if not isinstance(weight, Tensor) or weight.ndim != 2 or isinstance(module, nn.Embedding):
-        return None
-    return _oriented(module, weight)
 
 
 def _oriented(module: nn.Module, weight: Tensor) -> Tensor:

@@ -176,7 +176,7 @@ class _DecodeStep(Instrument):
         for name, mine, exact in zip(RowStatistics._fields, got, expected, strict=True):
             visible = decided[:, : exact.shape[1]]
             self.errors[f"{name} in layer {call.layer}"] = _relative(mine[visible], exact[visible])
-        output = ((call.z.double() - z) / z.std())[:, 0][decided]
+        output = (((call.z if call.mean is None else call.mean).double() - z) / z.std())[:, 0][decided]
         self.errors[f"output of layer {call.layer}"] = float(output.abs().max()) if bool(decided.any()) else 0.0
 
     def result(self) -> xr.Dataset:

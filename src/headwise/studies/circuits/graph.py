@@ -183,6 +183,8 @@ class Wiring:
 class _HeadCopies(Intervention):
     """Computes z of head h from the h-th copy of the batch, for all copies."""
 
+    on_values = True
+
     def __init__(self, inputs: ReceiverInputs):
         self.inputs = inputs
 

@@ -247,6 +247,11 @@ def found_in_outputs(
     targets = torch.tensor([prompt.target for prompt in prompts] * 2, device=device)[None]
     query = RankQuery(rows, targets, torch.tensor([*k, *k], device=device))
     for layer, projection in output_projections(structure).items():
+        if projection.between is not None:
+            raise StudyError(
+                f"layer {layer} of {structure.card.id} has a {projection.between} before its output projection, so a "
+                "value is not what its head would write; validate the relations of another model"
+            )
         weight = projection.weight.to(device=device, dtype=torch.float32)  # (head, width, hidden)
         heads, width, _ = weight.shape
         both = np.concatenate([outputs[:, layer, :heads, :width], values[:, layer, :heads, :width]])
