@@ -83,7 +83,7 @@ def expected(
     seen = attention.mask.n_visible_keys(len(a))
     keys = RowKeys.of_step(marks, seen, a.shape[3])
     sums = row_statistics(a.log(), keys, mass=attention.sinks is not None)
-    return row_output(a.log(), v.to(dtype)), sums
+    return row_output(a, v.to(dtype)), sums
 
 
 def assert_right(attention: Attention, v: torch.Tensor, marks: RowMarks, layer: int = 1) -> RowStatistics:

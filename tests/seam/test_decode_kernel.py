@@ -36,7 +36,7 @@ def launched(monkeypatch):
 
     call = host.Launch.__call__
     monkeypatch.setattr(host.Launch, "__call__", counted)
-    monkeypatch.setattr(forward, "decode_step", lambda marks, device: host.DecodeStep(marks))
+    monkeypatch.setattr(forward, "decode_step", lambda marks, device, *, alone: host.DecodeStep(marks))
     return layers
 
 
@@ -50,7 +50,7 @@ def generate(model: Any, *instruments: Any, static: bool = False) -> torch.Tenso
 
 def without_kernel(monkeypatch, model: Any, *instruments: Any, **kwargs: Any) -> torch.Tensor:
     with monkeypatch.context() as patch:
-        patch.setattr(forward, "decode_step", lambda *args: None)
+        patch.setattr(forward, "decode_step", lambda *args, **alone: None)
         return generate(model, *instruments, **kwargs)
 
 

@@ -126,7 +126,7 @@ def test_a_wrong_row_of_a_decode_step_is_found(monkeypatch):
 
 
 def test_a_wrong_output_of_a_decode_step_is_found(monkeypatch):
-    monkeypatch.setattr(forward, "row_output", lambda logs, v: row_output(logs, v) * (1 + EPS))
+    monkeypatch.setattr(forward, "row_output", lambda weights, v: row_output(weights, v) * (1 + EPS))
     assert failed(tiny("llama")) == {"decoding"}
 
 

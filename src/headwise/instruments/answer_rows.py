@@ -17,14 +17,13 @@ is written, one row per decode step on a KV cache of any kind: full, static, sli
 
 Cost: `AnswerRows`, one QK^T product for the answer's rows alone. `RunningAnswerRows`: on a GPU one kernel per layer computes
 the step's output together with the statistics of its row (`kernels.decode`); elsewhere the row replaces the step's fused
-attention (`kernels.rows`), and the layers are reduced together at the end of the step.
+attention, and many layers are reduced together (`kernels.rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,9 +34,8 @@ from torch.nn.functional import pad
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, PREFIX, TOKEN
 from headwise.core.errors import DataError, SeamError
 from headwise.instruments.readings import HeadReadings
-from headwise.kernels import AttentionMask
 from headwise.kernels.contract import ReductionRequest, RowMarks, RowStatistics
-from headwise.kernels.rows import RowKeys, row_logs, row_statistics
+from headwise.kernels.rows import HeldRows, RowKeys, row_logs, row_statistics
 from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
 ROW_STATISTICS = RowStatistics._fields
@@ -140,14 +138,6 @@ class AnswerRows(HeadReadings):
         return (slice(start, start + step) for start in range(0, rows, step))
 
 
-class _Held(NamedTuple):
-    """The row of a layer, until it is read."""
-
-    logs: Tensor  # (batch, head, 1, key)
-    mask: AttentionMask
-    mass: bool  # see `row_statistics`
-
-
 class RunningAnswerRows(Instrument):
     """The same statistics while an answer is generated: after each forward pass, means over the rows so far.
 
@@ -180,8 +170,6 @@ class RunningAnswerRows(Instrument):
         self._real: list[Tensor] = []  # (batch, token), which tokens are real, in order
         self._tokens = 0  # in the KV cache, padding included
         self._places = torch.zeros(0, 6, dtype=torch.long)  # (batch, 6), see `RowMarks`
-        self._held: dict[int, _Held] = {}
-        self._cells = 0  # weights in what is held
 
     def setup(self, structure: Structure, stack: ExitStack) -> None:
         """Store the numbers of layers and heads."""
@@ -228,8 +216,6 @@ class RunningAnswerRows(Instrument):
 
     def on_forward_start(self, context: ForwardContext) -> None:
         """Locate the row of this pass: that of the last real token."""
-        self._held.clear()
-        self._cells = 0
         valid, cached = context.valid, context.cached
         batch, queries = valid.shape
         known = self._tokens == cached and len(self._places) == batch
@@ -254,6 +240,7 @@ class RunningAnswerRows(Instrument):
         else:
             self._start()
         self._marks.step(self._places, self._tokens)
+        self._rows = HeldRows(self._marks)
         self._query = self._places[:, :1] - cached  # (batch, 1) the row's query in this pass
 
     def _start(self) -> None:
@@ -269,21 +256,18 @@ class RunningAnswerRows(Instrument):
         self.rows = self._sums = None
 
     def on_layer(self, call: AttentionCall) -> None:
-        """Hold the row of a layer until all are read together, unless a kernel has read it."""
+        """Hold the row of a layer, unless its statistics come with the step's output."""
         if call.reductions.row_statistics is not None:
             return
         attention, logs = call.attention, call.reductions.row_logs
         if logs is None:
             logs = row_logs(attention, self._query.to(call.z.device))
         mass = attention.sinks is not None or attention.gate is not None
-        self._held[call.layer] = _Held(logs, attention.mask, mass)
-        self._cells += logs.numel()
-        if self._cells > 2**18:
-            self._reduce()
+        self._rows.hold(call.layer, logs, attention.mask, query=self._query, mass=mass)
 
     def on_forward_end(self, context: ForwardContext) -> None:
         """Add this row to the means."""
-        self._reduce()
+        self._rows.reduce()
         self._collect()
         assert self.last is not None
         if self._sums is None or self.rows is None:
@@ -305,35 +289,13 @@ class RunningAnswerRows(Instrument):
             coords={LAYER: np.arange(layers), HEAD: np.arange(heads)},
         )
 
-    def _reduce(self) -> None:
-        """Read the layers that are held: those of one shape and mask together."""
-        groups: dict[tuple[object, ...], list[int]] = {}
-        for layer, held in self._held.items():
-            groups.setdefault((held.logs.shape, held.logs.device, id(held.mask), held.mass), []).append(layer)
-        for members in groups.values():
-            logs, mask, mass = self._held[members[0]]
-            stacked = logs[None] if len(members) == 1 else torch.stack([self._held[layer].logs for layer in members])
-            seen, query = mask.n_visible_keys(len(self._query)), self._query.to(logs.device)
-            visible = seen.gather(2, query.clamp(min=0)[:, None].expand(-1, seen.shape[1], -1))
-            found = row_statistics(stacked, RowKeys.of_step(self._marks, visible, mask.keys), mass=mass)
-            self._store(torch.stack(found)[..., 0], members)
-        self._held.clear()
-        self._cells = 0
-
     def _collect(self) -> None:
-        """Read the layers whose statistics a kernel has written."""
-        for device, layers in self._marks.written.items():
-            found = self._marks.on(device)[1].movedim(-1, 0)  # (statistic, layer, batch, head)
-            self._store(found if len(layers) == self._shape[0] else found[:, layers], layers)
-
-    def _store(self, found: Tensor, members: list[int]) -> None:
-        """Statistics (statistic, layer, batch, head) of some layers."""
+        """The last row of all layers, from the marks."""
         home = self._places.device
-        found = found.float().to(home)
-        (layers, heads), batch = self._shape, len(self._places)
-        if len(members) == layers and found.shape[3] == heads:
-            self.last = found
-            return
-        if self.last is None or self.last.shape[2] != batch:
-            self.last = torch.full((len(ROW_STATISTICS), layers, batch, heads), torch.nan, device=home)
-        self.last[:, members, :, : found.shape[3]] = found
+        found = [
+            (layers, self._marks.on(device)[1].movedim(-1, 0).to(home))  # (statistic, layer, batch, head)
+            for device, layers in self._marks.written.items()
+        ]
+        self.last = found[0][1]
+        for layers, statistics in found[1:]:
+            self.last[:, layers] = statistics[:, layers]

@@ -26,13 +26,13 @@ Weights up to `VANISHING` count as 0: `count_above` does not count them, and `to
 fewer than k others. Everything is float32, accumulated in float32 whatever the dtype of q and k. Only what is requested is
 computed.
 
-`row_statistics` come from the kernel that computes the step's output (`decode`); where that kernel cannot be used, `row_logs`
-come back instead, of which `rows.row_statistics` makes the same numbers, for many layers together.
+`row_statistics` come from what computes the step's output (`decode` on a GPU, `rows.RowStep` elsewhere) and are in the marks
+when the pass is over; where neither can be used, `row_logs` come back, of which `rows.HeldRows` makes the same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ class RowMarks:
         self.layers, self.heads = layers, heads
         self.places = torch.zeros(0, 6, dtype=torch.long)  # (batch, 6)
         self.tokens = 0  # in the cache, with the row's own
-        self.written: dict[torch.device, list[int]] = {}  # layers whose statistics the kernel has written in this step
+        self.written: dict[torch.device, list[int]] = {}  # layers whose statistics have been written in this step
         self.scratch: dict[Any, Any] = {}  # for the kernel: what serves all layers and steps
         self._on: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
@@ -117,6 +117,11 @@ class RowMarks:
             shape = (self.layers, len(self.places), self.heads, len(RowStatistics._fields))
             self._on[device] = self.places.to(device).contiguous(), torch.full(shape, torch.nan, device=device)
         return self._on[device]
+
+    def write(self, layers: Sequence[int], found: Tensor) -> None:
+        """Store the statistics (layer, batch, head, 5) of some layers."""
+        self.on(found.device)[1][list(layers), :, : found.shape[2]] = found.float()
+        self.written.setdefault(found.device, []).extend(layers)
 
 
 @dataclass(frozen=True)

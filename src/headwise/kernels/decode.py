@@ -165,6 +165,9 @@ class DecodeStep:
         self._launches[self._key(attention.q, attention.k, v, attention.sinks, alike)] = launch
         return launch(layer, attention.q, attention.k, v, attention.sinks)
 
+    def finish(self) -> None:
+        """Nothing is held: each launch writes its layer's statistics."""
+
     def _key(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, alike: tuple[Any, ...]) -> tuple[Any, ...]:
         shapes = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride())
         return (*shapes, q.dtype, k.dtype, v.dtype, q.device, sinks is None, alike)

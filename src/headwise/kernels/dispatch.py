@@ -13,7 +13,7 @@ import torch
 from headwise.kernels import blocked
 from headwise.kernels.attention import Attention
 from headwise.kernels.contract import ReductionRequest, Reductions, RowMarks
-from headwise.kernels.rows import row_logs
+from headwise.kernels.rows import RowStep, row_logs
 
 if TYPE_CHECKING:
     from headwise.kernels.decode import DecodeStep
@@ -33,11 +33,11 @@ def reduce(attention: Attention, request: ReductionRequest, row: Reductions | No
     return found
 
 
-def decode_step(marks: RowMarks, device: torch.device) -> DecodeStep | None:
-    """The kernel that computes output and row of a decode step; None where this device has none."""
+def decode_step(marks: RowMarks, device: torch.device, *, alone: bool) -> DecodeStep | RowStep | None:
+    """What computes output and row of a decode step together; ``alone``: nothing else needs to see its layers."""
     module = triton_module("headwise.kernels.decode") if device.type == "cuda" else None
-    step: DecodeStep | None = None if module is None else module.DecodeStep(marks)
-    return step
+    step: DecodeStep | RowStep | None = RowStep(marks) if alone else None
+    return step if module is None else module.DecodeStep(marks)
 
 
 @cache

@@ -4,27 +4,29 @@
     z       = sum_j a_j v_j
 
 A decode step has one query per example, and its row is as small as a reduction of it. In float32 and float64 the step's output
-is taken from the row, which then replaces the fused kernel instead of running next to it; in half precision the output stays
-the fused kernel's, with whose rounding the model otherwise runs. On a GPU `decode` computes output and `row_statistics` in one
-sweep instead; what is here serves every other device, and what that kernel does not support. Hidden keys and closed gates have
-log a = -inf.
+is taken from the row, which then replaces the fused kernel instead of running next to it (`RowStep`); in half precision the
+output stays the fused kernel's, with whose rounding the model otherwise runs. On a GPU `decode` computes output and
+`row_statistics` in one sweep instead; what is here serves every other device, and what that kernel does not support. Hidden
+keys and closed gates have log a = -inf.
 
-Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen queries x keys numbers per head.
+Cost: one QK^T product for the chosen queries and a log-softmax; memory: chosen queries x keys numbers per head. The statistics
+of a step are computed for many layers at once, since for a single one a dozen small operations take longer than its attention.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from headwise.kernels.attention import Attention
+from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.blocked import FLOOR
 from headwise.kernels.contract import RowMarks, RowStatistics
 
 WIDE = (torch.float32, torch.float64)  # in which the output may be taken from the row
+HELD_CELLS = 2**18  # weights that are held before they are reduced: they stay in the cache
 
 
 def row_logs(attention: Attention, index: Tensor | None = None) -> Tensor:
@@ -66,12 +68,12 @@ def row_logs(attention: Attention, index: Tensor | None = None) -> Tensor:
     return logs if closed is None else logs.masked_fill(closed, -torch.inf)
 
 
-def row_output(logs: Tensor, v: Tensor) -> Tensor:
+def row_output(weights: Tensor, v: Tensor) -> Tensor:
     """z, (batch, query, head, value width), of whole rows and the values (batch, kv_head, key, value width)."""
-    batch, heads, rows, keys = logs.shape
+    batch, heads, rows, keys = weights.shape
     kv_heads = v.shape[1]
-    weights = logs.exp().to(v.dtype).view(batch * kv_heads, heads // kv_heads * rows, keys)
-    return torch.bmm(weights, v.flatten(0, 1)).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
+    of_group = weights.to(v.dtype).view(batch * kv_heads, heads // kv_heads * rows, keys)
+    return torch.bmm(of_group, v.flatten(0, 1)).view(batch, heads, rows, v.shape[3]).transpose(1, 2)
 
 
 class RowKeys(NamedTuple):
@@ -107,28 +109,30 @@ class RowKeys(NamedTuple):
         return cls(own, previous, first[:, 0], prompt, 1 - prompt, places[:, 4], places[:, 5:], visible)
 
 
-def row_statistics(logs: Tensor, keys: RowKeys, *, mass: bool = False) -> RowStatistics:
+def row_statistics(logs: Tensor, keys: RowKeys, *, mass: bool = False, weights: Tensor | None = None) -> RowStatistics:
     """The statistics of rows, each (..., batch, head, row).
 
     Args:
         logs: (..., batch, head, row, key) log-weights; the dims in front may be layers.
         keys: which keys mean what.
         mass: whether rows may sum to less than 1 (a learned sink, closed gates), so that the entropy needs their sum.
+        weights: e^logs, where they are known.
     """
     logs = logs.clamp(min=FLOOR)
-    weights = logs.exp().sub_(math.exp(FLOOR))  # 0 for what was raised to the floor; no other weight changes by a bit
+    if weights is None:
+        weights = logs.exp().sub_(
+            math.exp(FLOOR)
+        )  # 0 for what was raised to the floor; no other weight changes by a bit
     entropy = -torch.einsum("...k,...k->...", weights, logs)
     if mass:
         total = weights.sum(dim=-1)
         entropy = torch.where(total > 0, entropy / total.clamp(min=1e-30) + total.clamp(min=1e-30).log(), 0.0)
-    batch, _, rows, count = weights.shape[-4:]
-    marks = torch.stack([keys.prompt, keys.answer], dim=-1).to(weights.dtype)  # (batch, key, 2)
-    of_examples = weights.movedim(-4, 0).reshape(batch, -1, count)  # one product per example, of all layers and heads
-    on = (
-        (of_examples @ marks).view(batch, *weights.shape[:-4], -1, rows, 2).movedim(0, -4)
-    )  # (..., batch, head, row, 2)
-    x = on[..., 0] / keys.prompts.clamp(min=1)[:, None, None]
-    y = on[..., 1] / keys.answers.clamp(min=1)[:, None]
+    prompt, answer = (
+        torch.einsum("...k,...k->...", weights, one[:, None, None].to(weights.dtype))
+        for one in (keys.prompt, keys.answer)
+    )
+    x = prompt / keys.prompts.clamp(min=1)[:, None, None]
+    y = answer / keys.answers.clamp(min=1)[:, None]
     return RowStatistics(
         _at(logs, keys.own, FLOOR),
         entropy / keys.visible.clamp(min=2).log(),
@@ -142,3 +146,103 @@ def _at(values: Tensor, key: Tensor, missing: float) -> Tensor:
     """(..., batch, head, row): the entry of one key (batch, row) in each row; ``missing`` where the key is -1."""
     index = key.clamp(min=0)[:, None, :, None].expand(*values.shape[:-1], 1)
     return torch.where((key >= 0)[:, None], values.gather(-1, index)[..., 0], missing)
+
+
+class HeldRows:
+    """The rows of one decode step, a layer at a time; their statistics are written into the marks, many layers at once.
+
+    Args:
+        marks: which keys mean what, and where the statistics go.
+    """
+
+    def __init__(self, marks: RowMarks):
+        self._marks = marks
+        self._alike: dict[tuple[object, ...], _Alike] = {}
+        self._cells = 0
+
+    def hold(
+        self, layer: int, logs: Tensor, mask: AttentionMask, *, weights: Tensor | None = None,
+        query: Tensor | None = None, mass: bool = False,
+    ) -> None:  # fmt: skip
+        """Hold the row of a layer until it is reduced.
+
+        Args:
+            layer: of the model.
+            logs: (batch, head, 1, key).
+            mask: of the layer.
+            weights: e^logs, where they are known.
+            query: (batch, 1) which query the row is of; None: the only one.
+            mass: see `row_statistics`.
+        """
+        key = (logs.shape, logs.device, id(mask), weights is None, mass)
+        alike = self._alike.setdefault(key, _Alike(mask, query, mass, [], [], []))
+        alike.layers.append(layer)
+        alike.logs.append(logs)
+        if weights is not None:
+            alike.weights.append(weights)
+        self._cells += logs.numel()
+        if self._cells > HELD_CELLS:
+            self.reduce()
+
+    def reduce(self) -> None:
+        """Write the statistics of all rows that are held."""
+        for mask, query, mass, layers, rows, known in self._alike.values():
+            logs, weights = torch.stack(rows), torch.stack(known) if known else None
+            visible = mask.n_visible_keys(len(rows[0]))  # (batch, 1 or head, query)
+            if query is not None:
+                index = query.to(visible.device).clamp(min=0)[:, None]
+                visible = visible.gather(2, index.expand(-1, visible.shape[1], -1))
+            keys = RowKeys.of_step(self._marks, visible, mask.keys)
+            found = torch.stack(row_statistics(logs, keys, mass=mass, weights=weights), dim=-1)
+            self._marks.write(layers, found[:, :, :, 0])
+        self._alike.clear()
+        self._cells = 0
+
+
+class _Alike(NamedTuple):
+    """Rows of layers with the same shape and mask."""
+
+    mask: AttentionMask
+    query: Tensor | None
+    mass: bool
+    layers: list[int]
+    logs: list[Tensor]  # (batch, head, 1, key)
+    weights: list[Tensor]  # likewise; empty: not known
+
+
+class RowStep:
+    """The layers of one decode step: output and statistics from the row. The counterpart of `decode.DecodeStep` without a GPU.
+
+    Args:
+        marks: which keys mean what, and where the statistics go.
+    """
+
+    def __init__(self, marks: RowMarks):
+        self._rows = HeldRows(marks)
+        self._alike: dict[tuple[Any, ...], Attention] = {}
+
+    def again(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, alike: tuple[Any, ...]
+    ) -> Tensor | None:
+        """The z of a layer like one before it; None where there was none. ``alike``: all but shapes that must be the same."""
+        one = self._alike.get((q.shape, k.shape, q.dtype, alike))
+        if one is None:
+            return None
+        return self._read(layer, Attention(q, k, one.scale, one.mask, one.softcap, sinks), v)
+
+    def first(self, layer: int, attention: Attention, v: Tensor, alike: tuple[Any, ...]) -> Tensor | None:
+        """The z of a layer unlike those before it; None where the output is not taken from the row."""
+        if attention.q.dtype not in WIDE or attention.gate is not None:
+            return None
+        self._alike[attention.q.shape, attention.k.shape, attention.q.dtype, alike] = attention
+        return self._read(layer, attention, v)
+
+    def _read(self, layer: int, attention: Attention, v: Tensor) -> Tensor:
+        logs = row_logs(attention)
+        weights = logs.exp()
+        self._rows.hold(layer, logs, attention.mask, weights=weights, mass=attention.sinks is not None)
+        return row_output(weights, v)
+
+    def finish(self) -> None:
+        """Write what is still held."""
+        self._rows.reduce()

@@ -37,7 +37,7 @@ from headwise.core.errors import SeamError
 from headwise.kernels.attention import Attention, AttentionMask
 from headwise.kernels.contract import ReductionRequest, Reductions
 from headwise.kernels.dispatch import decode_step, reduce
-from headwise.kernels.rows import WIDE, row_logs, row_output
+from headwise.kernels.rows import WIDE, RowStep, row_logs, row_output
 from headwise.model.gate import gate_of
 from headwise.seam.between import Between, between
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
@@ -98,9 +98,7 @@ class Pass:
         self.between = between
         self.waiting: dict[int, AttentionCall] = {}  # layers whose gate or norm has not come yet
         self.request = ReductionRequest()
-        self.step: DecodeStep | None = (
-            None  # the kernel that computes output and row of a decode step, where there is one
-        )
+        self.step: DecodeStep | RowStep | None = None  # computes output and row of a decode step, where possible
         self.needs_layers = True  # whether anything needs to see a layer whose row it has summed
 
     @cached_property
@@ -118,11 +116,13 @@ class Pass:
         self.needs_layers = self.intervenes or self.request.streams or not only_sums
         marks = self.request.row_statistics
         if marks is not None and not self.request.row_logs and not torch.is_grad_enabled():
-            self.step = decode_step(marks, self.context.valid.device)
+            self.step = decode_step(marks, self.context.valid.device, alone=not self.needs_layers)
         token = CURRENT.set(self)
         try:
             result = forward(*args, **kwargs)
             self.side_stream.finish(self._observe)
+            if self.step is not None:
+                self.step.finish()
         finally:
             CURRENT.reset(token)
             self.side_stream.abort()
@@ -182,7 +182,7 @@ class Pass:
             with torch.no_grad():
                 row.row_logs = row_logs(attention)
             if q.dtype in WIDE and not torch.is_grad_enabled():
-                z = row_output(row.row_logs, v)
+                z = row_output(row.row_logs.exp(), v)
         if z is None:
             z, lse = attention_output(module, q, k, v, mask, scale, options)
             attention = replace(attention, lse=lse)

@@ -169,7 +169,7 @@ class _DecodeStep(Instrument):
         else:
             assert found.row_logs is not None
             got = [one[..., 0] for one in row_statistics(found.row_logs, keys, mass=mass)]
-        z = row_output(weights.log(), call.v.double())
+        z = row_output(weights, call.v.double())
         decided = torch.ones(call.batch, call.heads, dtype=torch.bool, device=z.device)
         if attention.gate is not None:
             decided = ~(gate_logits(call).abs() < UNDECIDED).any(dim=(-2, -1))
