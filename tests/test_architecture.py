@@ -83,6 +83,7 @@ MAY_IMPORT = {
         "server",
     }
     | {"specs", "studies", "training", "watching", "web"},
+    "__main__": {"cli"},
 }
 SPEC_MODULES = ("spec", "registry", "cost", "head_sets", "__init__")
 READING_HALF = (

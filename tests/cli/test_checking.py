@@ -5,6 +5,7 @@ import json
 
 import pytest
 from planted import save_tiny
+from synthetic.atlas import synthetic_atlas
 
 
 def test_check_passes_and_prints_its_errors(headwise, tiny):
@@ -26,6 +27,23 @@ def test_check_tells_what_is_refused_and_why(headwise, tmp_path, family, words):
     result = headwise("check", save_tiny(tmp_path / family, family=family))
     assert result.code in (1, 2)
     assert words in result.out + result.err
+
+
+def test_known_heads_of_an_atlas(headwise, tmp_path):
+    synthetic_atlas(tmp_path / "atlas", 30, 9, ("profile",))
+    induction = {"study": "profile", "variable": "value", "at": {"statistic": "induction"}}
+    heads = {"label": "induction", "source": "planted", "heads": ["L12H3", "L14H7"]}
+    lists = [heads | {"map": induction}, heads | {"map": {"study": "relations", "variable": "score"}}]
+    known = {"models": ["SmolLM2-135M-Instruct"], "layers": 30, "heads": 9, "lists": lists}
+    (tmp_path / "known.json").write_text(json.dumps(known))
+    said = headwise("check", "atlas", "--known", "known.json", cwd=tmp_path)
+    assert said.code == 0, said.err
+    assert "2 of the 2 highest of 270 heads are listed" in said.out
+    assert "not compared, since the atlas has no study 'relations'" in said.out
+    found = json.loads(headwise("check", "atlas", "--known", "known.json", "--json", cwd=tmp_path).out)
+    assert found["lists"][0]["precision"] == 1
+    for words in (("--known", "gpt2"), ("atlas", "--known", "gpt2"), ("atlas", "--known", "no-such-list")):
+        assert headwise("check", *words, cwd=tmp_path).code == 2
 
 
 def test_plan(headwise, tiny, texts):

@@ -2,9 +2,9 @@
 
 In reading order: ``columns`` (what each study says of a head as a number), ``neighbours``, ``head_facts`` and
 ``report_builder`` (everything known of one head), ``permutation`` and ``study_agreement`` (do studies agree?),
-``comparison`` (what changed between two atlases?), ``drift_log`` and ``drift`` (has a log of scored answers drifted?). Pure
-functions from an atlas, or a log, to dataclasses, figures and descriptions, without torch. Names are loaded when first used: a
-report on one head does not load the comparison of atlases.
+``known_heads`` (does it find published heads?), ``comparison`` (what changed between two atlases?), ``drift_log`` and
+``drift`` (has a log of scored answers drifted?). Pure functions from an atlas, or a log, to dataclasses, figures and
+descriptions, without torch. Names are loaded when first used: a report on one head does not load the comparison of atlases.
 """
 
 from __future__ import annotations

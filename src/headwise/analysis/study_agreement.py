@@ -75,7 +75,7 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
     maps, left_out = _usable(datasets)
     origin = provenance_of(datasets[maps[0].study])
     measured = np.logical_and.reduce([np.isfinite(one.strength) for one in maps])
-    names, strata, how = _strata(measured, int(origin.get("model", {}).get("kv_heads") or 0))
+    names, strata, how = permutation_strata(measured, int(origin.get("model", {}).get("kv_heads") or 0))
     if len(names) < measured.size:
         left_out.append(f"{measured.size - len(names)} heads that not all of these studies measured")
     pairs = [(i, j) for i, j in combinations(range(len(maps)), 2) if maps[i].study != maps[j].study]
@@ -133,7 +133,7 @@ def _padded(one: HeadSetMap, shape: tuple[int, ...]) -> HeadSetMap:
     return HeadSetMap(one.key, one.study, one.label, one.rule, strength, member)
 
 
-def _strata(measured: np.ndarray, kv_heads: int) -> tuple[list[str], HeadStrata, str]:
+def permutation_strata(measured: np.ndarray, kv_heads: int) -> tuple[list[str], HeadStrata, str]:
     """The names of the measured heads, their strata, and how they are permuted, in words."""
     layer, head = np.nonzero(measured)
     shared = measured.shape[1] // kv_heads if kv_heads and measured.shape[1] % kv_heads == 0 else 1
