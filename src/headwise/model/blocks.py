@@ -20,6 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 from headwise.core.errors import ModelError, reason
 from headwise.model.card import ModelCard
 from headwise.model.library_calls import silence_transformers
+from headwise.model.packed import is_packed
 
 
 def build_skeleton(config: Any, name: str) -> nn.Module:
@@ -89,8 +90,14 @@ def _layer_lists(root: nn.Module, card: ModelCard) -> dict[str, nn.ModuleList]:
 
 
 def _uses_hidden_state(member: nn.Module, hidden: int) -> bool:
-    """A block both reads and writes the hidden state: at least two matrices have a side of its width."""
-    return sum(p.dim() >= 2 and hidden in p.shape for p in member.parameters()) >= 2
+    """A block both reads and writes the hidden state: at least two matrices, packed or not, have a side of its width."""
+    return sum(_matrices(module, hidden) for module in member.modules()) >= 2
+
+
+def _matrices(module: nn.Module, hidden: int) -> int:
+    if is_packed(module):
+        return int(hidden in (module.in_features, module.out_features))
+    return sum(p.dim() >= 2 and hidden in p.shape for p in module._parameters.values() if p is not None)
 
 
 def _required(hf: Any, getter: str, what: str) -> nn.Module:

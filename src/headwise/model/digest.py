@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from headwise.core.errors import ModelError
 from headwise.model.offload import is_offloaded, load_parameter, tied_parameters
+from headwise.model.packed import is_packed, some_rows
 
 SAMPLE = 1024  # entries per tensor that are digested
 
@@ -73,11 +74,19 @@ def check_finite(model: Any) -> None:
 
 
 def named_weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and persistent buffers, sorted by name, tied ones once; offloaded ones are loaded one at a time."""
+    """Parameters and persistent buffers, sorted by name, tied ones once; offloaded ones are loaded one at a time.
+
+    Of a quantised layer, a few rows of the matrix that it multiplies by: libraries pack the same numbers in several formats,
+    and some change the format when the layer is first called.
+    """
     found: dict[str, tuple[nn.Module, str]] = {}
+    packed: dict[str, Tensor] = {}
     offloaded = is_offloaded(hf)
     tied, seen = tied_parameters(hf) if offloaded else {}, set[int | str]()
     for prefix, module in sorted(hf.named_modules(), key=lambda pair: pair[0]):
+        if is_packed(module):
+            packed[f"{prefix}.weight"] = some_rows(module)
+            continue
         for name, value in [*module._parameters.items(), *module._buffers.items()]:
             full = f"{prefix}.{name}".lstrip(".")
             known = tied.get(full, full) if offloaded else id(value)
@@ -85,8 +94,12 @@ def named_weights(hf: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 continue
             seen.add(known)
             found[full] = module, name
-    for full, (module, name) in sorted(found.items()):
-        yield full, load_parameter(module, name) if offloaded else getattr(module, name)
+    for full in sorted([*found, *packed]):
+        if full in packed:
+            yield full, packed[full]
+        else:
+            module, name = found[full]
+            yield full, load_parameter(module, name) if offloaded else getattr(module, name)
 
 
 @torch.no_grad()

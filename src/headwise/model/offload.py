@@ -5,7 +5,7 @@ before the module is called and releases them afterwards. Forward passes work un
 time, but code that reads a weight directly finds a shape without values. These functions read it from the hook's storage:
 
     load_parameter(module, "weight")   its values, on the device where the module runs
-    materialize(module)                a copy with all its values and without hooks
+    materialize(module)                a copy with all its values, de-quantised and without hooks
     execution_device(hf)               the device of computation, which may differ from the first parameter's
 
 Cost: `load_parameter` reads one tensor from disk and caches nothing.
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.core.errors import ModelError
+from headwise.model.packed import is_packed, unpacked
 
 _HOOK_ATTRIBUTES = ("_hf_hook", "forward", "_old_forward")  # that accelerate adds to a module
 
@@ -45,9 +46,14 @@ def load_parameter(module: nn.Module, name: str) -> Tensor:
 
 
 def materialize(module: nn.Module) -> nn.Module:
-    """A copy of a module with its values, as if it had not been offloaded."""
-    hooks = {id(hook): hook for part in module.modules() if (hook := part.__dict__.get("_hf_hook")) is not None}
-    copied = copy.deepcopy(module, dict(hooks))  # without the hooks, which refer to all weights of the model
+    """A copy of a module with its values, as if it had been neither offloaded nor quantised."""
+    known: dict[int, Any] = {}  # id -> what the copy has in its place
+    for part in module.modules():
+        if (hook := part.__dict__.get("_hf_hook")) is not None:
+            known[id(hook)] = hook  # not copied: it refers to all weights of the model
+        if is_packed(part):
+            known[id(part)] = unpacked(part)
+    copied = copy.deepcopy(module, known)
     for made, own in zip(copied.modules(), module.modules(), strict=True):
         _unhook(made)
         for name, value in own._parameters.items():

@@ -28,8 +28,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from headwise.model.packed import is_linear
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
-from headwise.seam.structure import Structure, is_linear
+from headwise.seam.structure import Structure
 
 HALF_TOLERANCE, TOLERANCE = 3e-2, 1e-3  # of a ratio that should be constant
 

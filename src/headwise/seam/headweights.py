@@ -6,10 +6,11 @@
     weights.embedding, weights.unembedding  # E and U, both (vocabulary, hidden), in their stored dtype
     weights.effective(rows)                 # E': the first MLP applied to embedding rows
 
-Only the requested layer is held, in float32 on the device; a stored model stays on disk. Query head h reads kv head
-h // (heads / kv_heads). Biases are left out. `gain` and `post_norm_gain` are the factors of the norms before and after the
-attention of a layer, `final_gain` those of the last norm, for folding them in. They are measured as the effect of the norm on
-a vector of mean 0 and variance 1, so a family that stores its gain minus 1 is read correctly.
+Only the requested layer is held, in float32 on the device; a stored model stays on disk, and quantised layers are
+de-quantised. Query head h reads kv head h // (heads / kv_heads). Biases are left out. `gain` and `post_norm_gain` are the
+factors of the norms before and after the attention of a layer, `final_gain` those of the last norm, for folding them in.
+They are measured as the effect of the norm on a vector of mean 0 and variance 1, so a family that stores its gain minus 1 is
+read correctly.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from headwise.model import (
     without_hooks,
 )
 from headwise.model.linear import use_fastest_linear
+from headwise.model.packed import is_packed, matrix_of
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
 from headwise.seam.layout import HeadColumns, LayoutFinder
 from headwise.seam.structure import Structure, require_head
@@ -117,6 +119,8 @@ class HeadWeights:
     def unembedding(self) -> Tensor:
         """U transposed, (vocabulary, hidden)."""
         module = unembedding(self.ends)
+        if is_packed(module):
+            return matrix_of(module)[0].T
         weight = getattr(module, "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim != 2 or weight.shape[1] != self.card.hidden_size:
             raise SeamError(
@@ -215,8 +219,8 @@ class HeadWeights:
     def _matrix(self, index: int, name: str) -> Tensor:
         """A parameter of a layer; refused if it is not plain finite numbers."""
         full = f"{self._names[self._layers[index]]}.{name}"
-        found = self._tensor(full)
         shape = self.card.skeleton.get_parameter(full).shape
+        found = self._tensor(full)
         if not found.is_floating_point() or found.element_size() == 1 or found.shape != shape:
             raise SeamError(
                 f"{full} of {self.card.id} is packed ({found.dtype}, {tuple(found.shape)} for {tuple(shape)}); load the "
@@ -230,15 +234,18 @@ class HeadWeights:
     def _tensor(self, name: str) -> Tensor:
         if isinstance(self.model, StoredModel):
             return self.model.tensor(name)
+        module, _, own = name.rpartition(".")
         try:
-            self.model.hf.get_parameter(name)
+            holder = self.model.hf.get_submodule(module)
+            if own == "weight" and is_packed(holder):
+                return matrix_of(holder)[0].T
+            holder.get_parameter(own)
         except AttributeError as error:
             raise SeamError(
                 f"{self.card.id} as it is loaded has no parameter {name} (a quantised or wrapped module is in its place); "
                 "load it plain, or give its folder"
             ) from error
-        module, _, own = name.rpartition(".")
-        return load_parameter(self.model.hf.get_submodule(module), own)
+        return load_parameter(holder, own)
 
 
 def _gain(norm: nn.Module, width: int, device: torch.device) -> Tensor:

@@ -31,8 +31,9 @@ from torch import Tensor, nn
 
 from headwise.core.errors import SeamError
 from headwise.model import ModelCard, decoder_layers
+from headwise.model.packed import is_linear
 from headwise.seam.interface import ForwardTracer, StopForward, trace_until
-from headwise.seam.structure import Structure, is_linear, parent_of, refuse_unseeable
+from headwise.seam.structure import Structure, parent_of, refuse_unseeable
 
 TOKENS = 6  # enough that two columns of random numbers never agree in all of them
 

@@ -48,7 +48,7 @@ def attention_output(
         return attend_gated(module, q, k, v, mask, scale, **options)[0], None
     if options.get("softcap") is not None or options.get("s_aux") is not None:
         return _eager_output(module, q, k, v, mask, scale, options), None
-    if _is_plain(q, k, v, mask, options) and (kernel := _kernel_with_lse(q, k, v, scale)) is not None:
+    if _is_plain(module, q, k, v, mask, options) and (kernel := _kernel_with_lse(q, k, v, scale)) is not None:
         z, lse = kernel(q, k, v, scale)
         return z.transpose(1, 2).contiguous(), lse
     shared_keys = q.shape[1] > k.shape[1] and (q.shape[2] == 1 if mask is None else mask.shape[1] == 1)
@@ -100,7 +100,7 @@ def _eager_output(
     return torch.cat(slices, dim=1)
 
 
-def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
+def _is_plain(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dict[str, Any]) -> bool:
     """Whether torch's flash kernels may be called directly: plain causal mask, equal widths, no gradient."""
     return (
         mask is None
@@ -108,6 +108,7 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, options: dic
         and q.shape[-1] == k.shape[-1] == v.shape[-1]
         and not options.get("dropout")
         and options.get("is_causal") is not False
+        and getattr(module, "is_causal", True)  # a vision tower's modules are not
         and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
     )
 

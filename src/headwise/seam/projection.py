@@ -6,7 +6,7 @@ layer whose input equals z. Exactly one must be found. (Where a gate or a norm s
 it, see `between`. A family that mixes the heads there has no such map and is refused.)
 
 The matrix of a plain linear layer is its weight; an offloaded one is loaded when needed and not held. If the module has parts
-(a LoRA adapter next to the weight) or packed weights, its matrix is its output for every unit vector.
+(a LoRA adapter next to the weight) or packed weights, its matrix is its output for every unit vector (`model.packed`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from headwise.core.errors import SeamError
 from headwise.kernels.norms import Gram
 from headwise.model import load_parameter
+from headwise.model.packed import is_linear, is_packed, matrix_of
 from headwise.seam.between import between
 from headwise.seam.forward import paused
 from headwise.seam.instrument import AttentionCall, Instrument
 from headwise.seam.observation import observe
-from headwise.seam.structure import Structure, is_linear
+from headwise.seam.structure import Structure
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,9 @@ def _match(structure: Structure, layer: int, z: Tensor, inputs: dict[nn.Module, 
 
 def _probed(module: nn.Module, z: Tensor) -> tuple[Tensor, Tensor] | None:
     """The matrix (in, out) and bias of a linear module from its outputs; None where its weight is that matrix."""
-    weight = module.weight
-    assert isinstance(weight, Tensor)  # it is linear
-    if not list(module.children()) and weight.is_floating_point() and len(_oriented(module, weight)) == z.shape[-1]:
+    if not is_packed(module) and not list(module.children()):
         return None
-    units = torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
-    with torch.no_grad():
-        at_zero = module(torch.zeros_like(units[:1])).float()  # (1, out)
-        return module(units).float() - at_zero, at_zero[0]
+    return matrix_of(module, z)
 
 
 def _oriented(module: nn.Module, weight: Tensor) -> Tensor:

@@ -89,12 +89,6 @@ def parent_of(root: nn.Module, child: nn.Module) -> tuple[nn.Module, str]:
     raise SeamError("the layers belong to no module that can be called; load the whole model")
 
 
-def is_linear(module: nn.Module) -> bool:
-    """Whether a module is a linear map with one matrix: nn.Linear, GPT-2's transposed kind, or a quantised one."""
-    weight = getattr(module, "weight", None)
-    return isinstance(weight, Tensor) and weight.ndim == 2 and not isinstance(module, nn.Embedding)
-
-
 def refuse_unseeable(structure: Structure) -> None:
     """Before a pass: families without softmax heads, or that never look up the attention function."""
     card = structure.card
