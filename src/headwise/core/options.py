@@ -19,3 +19,15 @@ def option(
         cli: the command-line options that set it, where ``--set`` cannot because it is an object.
     """
     return field(default=default, metadata={"help": help, "minimum": minimum, "choices": choices, "cli": cli})
+
+
+def batch_tokens_option(on_cpu: int) -> Any:
+    """How many tokens a batch has; by default so many on a CPU, and what fits on a GPU."""
+    help = f"tokens per batch, padding included; None: {on_cpu:,} on a CPU, on a GPU 16,384 or as many as fit"
+    return option(None, help, minimum=1)
+
+
+def shard_option(on_cpu: int) -> Any:
+    """How many examples are measured between two saves; by default so many on a CPU."""
+    what = "number of examples between saves; a killed build loses at most these"
+    return option(None, f"{what}; None: {on_cpu} on a CPU, on a GPU up to 512", minimum=1)

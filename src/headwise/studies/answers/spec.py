@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise.core.dims import EXAMPLE
+from headwise.core.options import shard_option
 from headwise.core.schema import TEXT
 from headwise.corpora.endpoint import Endpoint
 from headwise.studies.cost import (
@@ -65,11 +66,7 @@ class AnsweringOptions(StudyOptions):
         "are generated there",
         minimum=1,
     )
-    shard: int | None = option(
-        None,
-        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
-        minimum=1,
-    )
+    shard: int | None = shard_option(64)
     seed: int = option(0, "random seed of sampling, where the temperature is above 0")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, SITE, TOKEN
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.corpora.endpoint import Endpoint
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
@@ -60,16 +61,8 @@ class ProbingOptions(StudyOptions):
     )
     paper: bool = option(True, "also run the paper's protocol, at the first site")
     p_true: bool = option(True, "also ask the model whether its answer is true")
-    batch_tokens: int | None = option(
-        None,
-        "tokens per batch, padding included; None: 2,048 on a CPU, on a GPU 16,384 or as many as fit",
-        minimum=1,
-    )
-    shard: int | None = option(
-        None,
-        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
-        minimum=1,
-    )
+    batch_tokens: int | None = batch_tokens_option(2_048)
+    shard: int | None = shard_option(64)
     seed: int = option(0, "random seed of folds and label permutations")
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
+from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
@@ -40,16 +41,8 @@ class ProfileOptions(StudyOptions):
     max_tokens: int = option(1024, "maximum number of tokens per text; longer texts are truncated", minimum=8)
     repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2)
     period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
-    batch_tokens: int | None = option(
-        None,
-        "tokens per batch, padding included; None: 4,096 on a CPU, on a GPU 16,384 or as many as fit",
-        minimum=1,
-    )
-    shard: int | None = option(
-        None,
-        "number of examples between saves; a killed build loses at most these; None: 10 on a CPU, on a GPU up to 512",
-        minimum=1,
-    )
+    batch_tokens: int | None = batch_tokens_option(4_096)
+    shard: int | None = shard_option(10)
     seed: int = option(0, "seed of the random tokens")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise.core.dims import DETECTOR, EXAMPLE, FEATURE, FOLD, HEAD, LAYER, PART
+from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
@@ -42,16 +43,8 @@ class SpectralOptions(StudyOptions):
     k: int | None = option(
         None, "eigenvalues per head for the detectors; None: the largest of 5, 10, 25, 50 and 100 that every text has"
     )
-    batch_tokens: int | None = option(
-        None,
-        "tokens per batch, padding included; None: 4,096 on a CPU, on a GPU 16,384 or as many as fit",
-        minimum=1,
-    )
-    shard: int | None = option(
-        None,
-        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
-        minimum=1,
-    )
+    batch_tokens: int | None = batch_tokens_option(4_096)
+    shard: int | None = shard_option(64)
     shuffles: int = option(500, "number of label permutations for the null", minimum=200)
     seed: int = option(0, "random seed of permutations and folds")
 

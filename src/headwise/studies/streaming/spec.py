@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PREFIX, SHARE, STATISTIC
+from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
@@ -40,14 +41,8 @@ class StreamingOptions(StudyOptions):
     calibration: int = option(
         3, "one answer in this many is held out of the fitted detector, for thresholds and the reliability", minimum=2
     )
-    batch_tokens: int | None = option(
-        None, "tokens per batch, padding included; None: 4,096 on a CPU, on a GPU 16,384 or as many as fit", minimum=1
-    )
-    shard: int | None = option(
-        None,
-        "number of examples between saves; a killed build loses at most these; None: 64 on a CPU, on a GPU up to 512",
-        minimum=1,
-    )
+    batch_tokens: int | None = batch_tokens_option(4_096)
+    shard: int | None = shard_option(64)
     seed: int = option(0, "random seed of the folds and of the answers that are held out")
 
 
