@@ -18,7 +18,7 @@ def test_show_draws(headwise, atlas, tmp_path, suffix):
 def test_show_carries_the_words(headwise, atlas, tmp_path):
     path = tmp_path / "figure.svg"
     assert headwise("show", atlas, "profile", "-o", path).code == 0
-    assert "layer x head maps of where the attention heads" in path.read_text(encoding="utf-8")
+    assert "maps of where the heads of" in path.read_text(encoding="utf-8")
 
 
 def test_show_some_statistics(headwise, atlas, tmp_path):
@@ -54,6 +54,9 @@ def test_wrong_requests_are_refused_in_one_sentence(headwise, atlas, tmp_path, a
 
 def test_describe(headwise, atlas):
     assert "95 % interval" in headwise("describe", atlas, "profile").out
+    short = headwise("describe", atlas, "profile", "--short").out
+    assert "maps of where the heads of" in short and len(short.split()) <= 40
+    assert json.loads(headwise("describe", atlas, "profile", "--short", "--json").out) == {"headline": short.strip()}
     sections = json.loads(headwise("describe", atlas, "profile", "--json").out)
     assert sections
 

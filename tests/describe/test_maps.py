@@ -117,3 +117,45 @@ def test_components_are_scipys(share: float) -> None:
         found = np.zeros(one.shape, dtype=int)
         found[one] = np.unique(together[np.nonzero(over)[0] == index], return_inverse=True)[1] + 1
         np.testing.assert_array_equal(found, labels)
+
+
+# ---- what breaks the pattern ----------------------------------------------------------------------------------------
+
+
+def layered(seed: int = 0) -> xr.DataArray:
+    """Layers at levels that rise slowly, heads spread around them."""
+    rng = np.random.default_rng(seed)
+    return xr.DataArray(np.linspace(0, 1, 20)[:, None] + 0.05 * rng.standard_normal((20, 12)), dims=("layer", "head"))
+
+
+def test_a_planted_head_is_the_only_outlier() -> None:
+    values = layered()
+    values[7, 3] = 3.0
+    (found,) = maps.outliers(values)
+    around = values.values[6:9].ravel()
+    assert (found.head.name, found.head.value) == ("L7H3", 3.0)
+    assert found.around == pytest.approx(np.median(around))
+    assert found.distance == pytest.approx((3.0 - found.around) / (1.4826 * np.median(abs(around - found.around))))
+    values[12, 5] = -9.0
+    assert [one.head.name for one in maps.outliers(values)] == ["L12H5", "L7H3"]
+
+
+def test_normal_values_have_no_outliers() -> None:
+    """A head beyond 6 standard deviations is expected once in 500 million."""
+    assert sum(len(maps.outliers(layered(seed))) for seed in range(20)) == 0
+
+
+def test_a_planted_layer_breaks_and_a_single_head_does_not() -> None:
+    values = layered()
+    values[7, 3] = 50.0
+    assert maps.breaks(values) == []
+    values[0] += 2.0
+    (found,) = maps.breaks(values)
+    assert found.layer == 0 and found.level == pytest.approx(np.median(values.values[0]))
+    assert found.around == pytest.approx(np.median(np.median(values.values[1:3], axis=1)))
+
+
+@pytest.mark.parametrize("values", [np.zeros((9, 4)), np.ones((2, 2)), np.full((9, 9), np.nan)])
+def test_without_a_pattern_nothing_breaks_it(values: np.ndarray) -> None:
+    array = xr.DataArray(values, dims=("layer", "head"))
+    assert maps.outliers(array) == [] and maps.breaks(array) == []

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import xarray as xr
+from map_rules import map_rules
 from scipy.stats import spearmanr
 
 from headwise.core.errors import StudyError
@@ -62,7 +63,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         return set(np.argsort(-np.nan_to_num(ds[key].values.ravel(), nan=-1))[:10].tolist())
 
     both = np.isfinite(ds["recency"].values) & np.isfinite(ds["copied"].values)
-    rules = {
+    rules = map_rules(lambda key: ds[key].values) | {
         "maps": lambda: 2,
         "value": at,
         "low": lambda key, name: at(f"{key}_low", name),
@@ -73,11 +74,6 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "median": lambda key: np.median(flat(key)),
         "max": lambda key: flat(key).max(),
         "missing": lambda key: int(np.isnan(ds[key].values).sum()),
-        "tenth": lambda key: np.quantile(flat(key), 0.9),
-        "tenth-count": lambda key: (flat(key) >= np.quantile(flat(key), 0.9)).sum(),
-        "box-size": lambda key, *edges: (block(key, *edges) >= np.quantile(flat(key), 0.9)).sum(),
-        "box-area": lambda key, *edges: np.isfinite(block(key, *edges)).sum(),
-        "box-mean": lambda key, *edges: np.nanmean(block(key, *edges)),
         "top-heads": lambda key: round(0.05 * flat(key).size),
         "top-share": lambda key: 100 * np.sort(flat(key))[-round(0.05 * flat(key).size) :].sum() / flat(key).sum(),
         "gini": lambda key: np.abs(flat(key)[:, None] - flat(key)).mean() / (2 * flat(key).mean()),
@@ -93,7 +89,9 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
 
 def test_every_number_of_the_generic_description_is_in_the_data(dataset: xr.Dataset) -> None:
     description = generic(dataset, COLUMNS)
-    assert list(description.sections()) == ["Overview", "Axes and scale", "Detail", "Key observations", "Caveats"]
+    assert list(description.sections()) == [
+        "Overview", "Axes and scale", "Detail", "Key observations", "Anomalies", "Interpretation", "Caveats",
+    ]  # fmt: skip
     text = HEAD.sub("", description.text() + description.short()).replace("95 %", "")
     recorded = Counter(match for number in description.numbers for match in NUMBER.findall(number.text))
     assert not Counter(NUMBER.findall(text)) - recorded
@@ -104,9 +102,11 @@ def test_every_number_of_the_generic_description_is_in_the_data(dataset: xr.Data
 def test_what_was_planted_is_described(dataset: xr.Dataset) -> None:
     description = generic(dataset, COLUMNS)
     recency = description.detail[0]
-    assert (
-        "form a cluster of adjacent cells in layers 8 to 10, heads 2 to 5 (larger than in 95 % of shuffled maps)"
-        in recency
+    (boxes,) = (line for line in description.observations if line.startswith("Blocks of neighbouring heads"))
+    assert "larger than in 95 % of shuffled maps" in boxes
+    assert re.search(
+        r"recency \(top tenth: from 0\.9\d*\): layers 8 to 10, heads 2 to 5 \((10|11|12) of 12 cells, mean 0.90[0-9]\)",
+        boxes,
     )
     assert "times the value of a uniform head (0.2)" in recency and "1 head was not measured." in recency
     assert any(line.startswith("recency rises with depth") for line in description.observations)

@@ -53,9 +53,9 @@ def test_layers_with_as_many_heads_are_all_named() -> None:
     chosen = dataset["chosen"].sel(function=name)
     assert chosen.dims == ("layer", "head")
     for heads, told in (
-        ([(1, 0), (1, 1), (4, 0), (4, 1), (2, 0)], "the layers with most of them are 1 and 4."),
-        ([(1, 0), (1, 1), (2, 0)], "the layer with most of them is 1."),
-        ([(layer, 0) for layer in range(layers)], f"no layer stands out: {layers} tie."),
+        ([(1, 0), (1, 1), (4, 0), (4, 1), (2, 0)], "most in layers 1 and 4."),
+        ([(1, 0), (1, 1), (2, 0)], "most in layer 1."),
+        ([(layer, 0) for layer in range(layers)], f"in no layer most ({layers} tie)."),
     ):
         chosen[:] = False
         for layer, head in heads:
@@ -119,13 +119,13 @@ def test_heads_are_named_where_test_and_interval_agree() -> None:
         dataset["change_low"].loc[here], dataset["change_high"].loc[here] = low, 2 * change - low
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
     assert (
-        "3 of 24 heads changed (q < 0.05), 3 of them upwards. Largest changes among the 2 whose interval of the mean change "
-        "excludes zero: L0H1 (0.3, 0.2 to 0.4) and L0H2 (0.2, 0.1 to 0.3)." in entry
+        "3 changed, 3 upwards; most of the 2 whose interval excludes zero L0H1 (0.3, 0.2 to 0.4) and L0H2 (0.2, 0.1 to 0.3)."
+        in entry
     )
     assert "L0H0 (0.5" not in entry
     dataset["change_low"].loc[at] = -1.0
     entry = next(entry for entry in describe("patterns", dataset).detail if entry.startswith("Peak"))
-    assert "In each of them the interval of the mean change includes zero." in entry
+    assert "in each the interval of the mean change includes zero." in entry
 
 
 def test_as_many_heads_as_share_a_value_are_counted() -> None:
@@ -138,7 +138,10 @@ def test_as_many_heads_as_share_a_value_are_counted() -> None:
 def test_a_loss_that_may_not_have_changed_is_told_so() -> None:
     dataset = patterns_dataset(4, 3)
     here = {"feature": "loss"}
-    for sure, told in ((False, "the loss does not change significantly: by"), (True, "and the loss changes by")):
+    for sure, told in (
+        (False, "its loss changes by 0.02 nats, not significantly."),
+        (True, "its loss changes by 0.02 nats."),
+    ):
         dataset["whole_change"].loc[here], dataset["whole_change_high"].loc[here] = 0.02, 0.05
         dataset["whole_change_low"].loc[here] = 0.01 if sure else -0.01
         assert told in describe("patterns", dataset).short()

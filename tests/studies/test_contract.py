@@ -17,11 +17,11 @@ from headwise.analysis import columns_of, compare
 from headwise.atlas import Atlas
 from headwise.core.provenance import Provenance
 from headwise.core.schema import annotate, check, upgrade
-from headwise.figures import from_payload, to_payload
+from headwise.figures import Legend, from_payload, to_payload
 from headwise.model import read_card
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.planning import planned_inputs
-from headwise.studies.present import describe, figures_on_page, has_figure
+from headwise.studies.present import describe, figure_of, figures_on_page, has_figure, headline
 from headwise.studies.registry import dataset_spec, studies
 
 EVERY = MAKERS | {
@@ -30,6 +30,7 @@ EVERY = MAKERS | {
     "sparsity": sparsity_dataset,
     "transfer": lambda *_: transfer(60),
 }
+READ = {"profile", "patterns", "causal", "circuits", "spectral", "probing", "relations", "functions"}  # have a reading
 TABLES = {"answers", "salience"}  # neither figure nor words
 
 
@@ -73,6 +74,51 @@ def test_every_sentence_has_its_numbers(made: tuple[str, xr.Dataset]) -> None:
     text = words.text()
     assert (words.short() and words.short() in text) or len(words.short()) < len(text)
     assert all(number.text in text + words.short() for number in words.numbers)
+
+
+MAX_HEADLINE, MAX_PER_MAP = 40, 500  # words
+
+
+def test_its_words_have_two_lengths(made: tuple[str, xr.Dataset]) -> None:
+    """A headline that fits an alternative text, and at most a page for each map that the study's page shows."""
+    name, dataset = made
+    if not has_figure(name):
+        pytest.skip("a table, without words")
+    words = describe(name, dataset)
+    assert 0 < len(words.short().split()) <= MAX_HEADLINE, words.short()
+    assert headline(name, dataset) == words.short()
+    maps = {panel.key for _, figure in figures_on_page(name, dataset) for panel in figure.panels if panel.title}
+    assert len(words.text().split()) <= MAX_PER_MAP * len(maps)
+
+
+def test_its_layout_is_that_of_its_figure(made: tuple[str, xr.Dataset]) -> None:
+    name, dataset = made
+    if not has_figure(name):
+        pytest.skip("a table, without a figure")
+    told, figure = describe(name, dataset).axes[0], figure_of(name, dataset)
+    assert told.startswith("Layout: ")
+    for panel in figure.panels[:12]:
+        assert panel.title.replace("\n", " ") in told
+        if isinstance(panel, Legend):
+            assert all(f"{entry.label} (".replace("\n", " ") in told for entry in panel.entries)
+    if len(figure.panels) > 1:
+        assert f"Layout: {len(figure.panels)} panels " in told
+    if len(figure.scales) == 1:
+        (scale,) = figure.scales.values()
+        assert all(text in told for _, text in scale.ticks())
+
+
+def test_a_reading_never_stands_alone(made: tuple[str, xr.Dataset]) -> None:
+    """What a map reads like is followed by what speaks against it, and by what would decide."""
+    name, dataset = made
+    if not has_figure(name):
+        pytest.skip("a table, without words")
+    interpretation = describe(name, dataset).interpretation
+    assert bool(interpretation) == (name in READ), name
+    if interpretation:
+        like, against, decide = interpretation
+        assert like.startswith("It reads like this: ") and decide.startswith("To decide: ")
+        assert against.startswith(("Against it: ", "Nothing that was measured here speaks against it."))
 
 
 def test_its_head_columns_have_companions_of_the_same_shape(made: tuple[str, xr.Dataset]) -> None:

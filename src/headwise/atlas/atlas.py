@@ -236,7 +236,7 @@ class Atlas:
         with translate_content_errors(f"The study {study!r} in {self.location}"):
             others = {name: self[name] for name in present.figure_reads(study, self.studies)} if options else {}
             figure: Figure = present.figure_of(study, dataset, others=others, **options)
-            return figure.with_alt(present.describe(study, dataset).short())
+            return figure.with_alt(present.headline(study, dataset))
 
     def describe(self, study: str, **options: Any) -> Description:
         """The study's map in words.

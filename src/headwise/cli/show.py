@@ -70,7 +70,12 @@ show.settings = {"allow_extra_args": True, "ignore_unknown_options": True}  # ty
 show.command = FigureCommand  # type: ignore[attr-defined]
 
 
-def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = False) -> None:
+def describe(
+    atlas: AtlasArgument,
+    study: StudyArgument,
+    short: Annotated[bool, typer.Option("--short", help="Only the headline: at most 40 words.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Describe the findings of a study in words; every number is computed from the atlas."""
     from headwise.atlas import Atlas
 
@@ -83,11 +88,15 @@ def describe(atlas: AtlasArgument, study: StudyArgument, as_json: JsonOption = F
         words = describe_agreement(agreement(opened))
     else:
         words = opened.describe(study)
-    echo(json.dumps(words.sections(), ensure_ascii=False) if as_json else words.text())
+    if as_json:
+        echo(json.dumps({"headline": words.short()} if short else words.sections(), ensure_ascii=False))
+    else:
+        echo(words.short() if short else words.text())
 
 
 describe.examples = examples(  # type: ignore[attr-defined]
     "headwise describe atlas profile",
+    ("headwise describe atlas profile --short", "the headline, for an alternative text"),
     ("headwise describe atlas spectral --json", "by section, as JSON"),
     ("headwise describe atlas agreement", "do the studies find the same heads?"),
 )

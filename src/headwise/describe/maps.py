@@ -20,16 +20,20 @@ from headwise.stats.correlation import spearman
 
 __all__ = [
     "THIRDS",
+    "Break",
     "Concentration",
     "DepthTrend",
     "HeadCluster",
     "HeadValue",
+    "Outlier",
     "Overlap",
     "Share",
+    "breaks",
     "cluster_by_chance",
     "clusters",
     "concentration",
     "depth_trend",
+    "outliers",
     "overlap",
     "rank_correlation",
     "share_over",
@@ -150,6 +154,37 @@ class Overlap:
     jaccard: float  # those shared over those in either
 
 
+@dataclass(frozen=True)
+class Outlier:
+    """A head far from the heads around it.
+
+    Examples:
+        >>> Outlier(HeadValue(3, 7, 0.9), around=0.1, distance=12.0).head.name
+        'L3H7'
+    """
+
+    head: HeadValue  # and its value
+    around: float
+    """median of its layer and of the two next to it"""
+    distance: float
+    """from that median, in robust standard deviations; negative: below"""
+
+
+@dataclass(frozen=True)
+class Break:
+    """A layer whose level, the median of its heads, is far from those around it.
+
+    Examples:
+        >>> Break(layer=0, level=0.9, around=0.3).layer
+        0
+    """
+
+    layer: int  # counted from 0
+    level: float  # median of its heads
+    around: float
+    """median of the levels of the two layers on either side"""
+
+
 def strongest(values: xr.DataArray, n: int = 3, *, by: str = "largest") -> list[HeadValue]:
     """The heads with the largest values.
 
@@ -252,6 +287,82 @@ def cluster_by_chance(values: xr.DataArray, threshold: float, *, draws: int = 99
     largest = np.zeros(draws, dtype=int)
     np.maximum.at(largest, draw_of, np.bincount(component)[component] if len(component) else 0)
     return int(np.sort(largest)[math.ceil(0.95 * draws) - 1])
+
+
+ROBUST = 1.4826  # median absolute deviation to standard deviation, for normal values
+FAR = 6.0  # robust standard deviations
+FEWEST_AROUND = 8  # heads without which there is no pattern to break
+
+
+def outliers(values: xr.DataArray, *, far: float = FAR) -> list[Outlier]:
+    """The heads that are far from the median of their own layer and of the two layers next to it, farthest first.
+
+    Args:
+        values: a map, dims layer and head.
+        far: in robust standard deviations (1.48 times the median absolute deviation of the same heads).
+
+    Returns:
+        None of them where there are fewer than eight heads around, or where more than half of these are equal.
+
+    Examples:
+        >>> values = xr.DataArray(np.linspace(0, 1, 40).reshape(4, 10) + 5 * (np.arange(40) == 23).reshape(4, 10),
+        ...                       dims=("layer", "head"))
+        >>> [(one.head.name, round(one.around, 2)) for one in outliers(values)]
+        [('L2H3', 0.65)]
+    """
+    array, layers, heads = _grid(values)
+    found = []
+    for row in range(len(layers)):
+        around = array[max(row - 1, 0) : row + 2]
+        around = around[np.isfinite(around)]
+        if around.size < FEWEST_AROUND:
+            continue
+        middle = float(np.median(around))
+        scale = ROBUST * float(np.median(abs(around - middle)))
+        if scale <= 0:
+            continue
+        distance = (array[row] - middle) / scale
+        found += [
+            Outlier(HeadValue(layers[row], heads[column], float(array[row, column])), middle, float(distance[column]))
+            for column in np.flatnonzero(np.nan_to_num(abs(distance)) > far)
+        ]
+    return sorted(found, key=lambda one: -abs(one.distance))
+
+
+def breaks(values: xr.DataArray, *, far: float = FAR) -> list[Break]:
+    """The layers whose level (the median of their heads) is far from that of the two layers on either side, farthest first.
+
+    Args:
+        values: a map, dims layer and head.
+        far: in robust standard deviations of these differences over all layers.
+
+    Returns:
+        None of them with fewer than eight measured layers.
+
+    Examples:
+        >>> values = xr.DataArray(np.linspace(0, 1, 40).reshape(10, 4) ** 2, dims=("layer", "head"))
+        >>> values[4] += 3
+        >>> [one.layer for one in breaks(values)]
+        [4]
+    """
+    array, layers, _ = _grid(values)
+    known = np.flatnonzero(np.isfinite(array).any(axis=1))
+    if len(known) < FEWEST_AROUND:
+        return []
+    levels = np.nanmedian(array[known], axis=1)
+    around = np.array(
+        [np.median(np.delete(levels[max(row - 2, 0) : row + 3], min(row, 2))) for row in range(len(known))]
+    )
+    apart = levels - around
+    scale = ROBUST * float(np.median(abs(apart - np.median(apart))))
+    if scale <= 0:
+        return []
+    order = np.argsort(-abs(apart), kind="stable")
+    return [
+        Break(layers[known[row]], float(levels[row]), float(around[row]))
+        for row in order
+        if abs(apart[row]) > far * scale
+    ]
 
 
 def concentration(values: xr.DataArray, *, top: float = 0.05) -> Concentration | None:

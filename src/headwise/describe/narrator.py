@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,8 @@ import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER
 from headwise.describe import maps
-from headwise.describe.phrases import grid_of, model_in
+from headwise.describe.narrative import reading
+from headwise.describe.phrases import model_in
 from headwise.describe.writer import Description, Writer, listed, span
 from headwise.figures.head_maps import NamedMap, named_maps
 
@@ -31,11 +32,14 @@ NAMED_HEADS = 3
 TOP_SHARE = 0.05  # of the heads, whose part of the total is reported
 TOP_QUANTILE = 0.9  # over which cells are searched for clusters
 MIN_CLUSTER_CELLS = 4
+MAX_BOXES = 3  # per map
 CLEAR_CORRELATION = 0.6  # weaker rank correlations are not reported
 MIN_LAYERS = 6  # for a trend over depth
 MIN_HEADS = 20  # for shares and correlations over the heads of a model
 OVERLAP_HEADS = 10  # strongest heads that two maps are compared by
 MAX_TRENDS, MAX_PAIRS = 4, 3
+CONCENTRATED = 0.25  # of the sum in the top `TOP_SHARE` of the heads: five times as much as if all were equal
+ABLATE = "ablate the heads that are named (study causal), against heads of the same layer that write about as much"
 
 
 def strongest_heads(writer: Writer, one: NamedMap, count: int = NAMED_HEADS) -> str:
@@ -66,23 +70,80 @@ def against_baseline(writer: Writer, one: NamedMap) -> str:
     return f"Even {first.name} is {away} below {one.baseline_name} ({level})."
 
 
-def cluster(writer: Writer, one: NamedMap) -> str:
-    """The largest cluster of heads in the top tenth, where it is larger than in shuffled maps."""
-    level = float(np.nanquantile(one.values.values.astype(float), TOP_QUANTILE))
-    smallest = max(MIN_CLUSTER_CELLS, maps.cluster_by_chance(one.values, level) + 1)
-    found = maps.clusters(one.values, level, smallest=smallest)
-    if not found:
-        return ""
-    box = found[0]
-    where, source = box_of(writer, one.key, box)
-    total = int((one.values >= level).sum())
-    return (
-        f"Of the {writer.count(total, f'tenth-count {one.key}')} heads in the top tenth (at least "
-        f"{writer.number(level, f'tenth {one.key}')}), {writer.count(box.size, f'box-size {source}')} form a cluster of "
-        f"adjacent cells in {where} (larger than in 95 % of shuffled maps); the mean over the "
-        f"{writer.count(box.area, f'box-area {source}', 'head')} of that block is "
-        f"{writer.number(box.mean, f'box-mean {source}')}."
+def boxes(writer: Writer, every: Sequence[NamedMap]) -> str:
+    """Blocks of neighbouring heads in the top tenth of each map, where they are larger than in shuffled maps."""
+    described = []
+    for one in every:
+        values = one.values.values.astype(float)
+        level = float(np.nanquantile(values, TOP_QUANTILE))
+        smallest = max(MIN_CLUSTER_CELLS, maps.cluster_by_chance(one.values, level) + 1)
+        found = maps.clusters(one.values, level, smallest=smallest)[:MAX_BOXES]
+        if not found or level <= float(np.nanmin(values)):  # a map without a top tenth
+            continue
+        parts = []
+        for box in found:
+            where, source = box_of(writer, one.key, box)
+            size = writer.count(box.size, f"box-size {source}")
+            area = writer.count(box.area, f"box-area {source}")
+            mean = writer.number(box.mean, f"box-mean {source}")
+            parts.append(f"{where} ({size} of {area} cells, mean {mean})")
+        described.append(f"{one.label} (top tenth: from {writer.number(level, f'tenth {one.key}')}): {listed(parts)}")
+    if not described:
+        return "No map has a block of neighbouring heads in its top tenth that is larger than in 95 % of shuffled maps."
+    rest = "" if len(described) == len(every) else "; no other map has one"
+    return f"Blocks of neighbouring heads in the top tenth, larger than in 95 % of shuffled maps: {'; '.join(described)}{rest}."
+
+
+def anomalies(writer: Writer, every: Sequence[NamedMap]) -> Iterator[str]:
+    """The heads and layers that break the pattern of their map; the rule is stated."""
+    every = [one for one in every if one.values.size >= MIN_HEADS]
+    if not every:
+        return
+    far = writer.number(maps.FAR, "constant")
+    rule = (
+        f"Rule: a head is an anomaly if it is more than {far} robust standard deviations from the median of its layer and of "
+        "the two next to it; a layer, if the median of its heads is as far from those of the layers around it."
     )
+    heads = [(one, maps.outliers(one.values)) for one in every]
+    single = [(one, found) for one, found in heads if 0 < len(found) <= TOP_SHARE * one.values.size]
+    heavy = [(one, found) for one, found in heads if len(found) > TOP_SHARE * one.values.size]
+    layers = [(one, found) for one in every if (found := maps.breaks(one.values))]
+    if not (single or heavy or layers):
+        yield f"{rule} No head and no layer is one."
+        return
+    yield rule
+    single.sort(key=lambda pair: -abs(pair[1][0].distance))
+    parts = [f"{one.label} {_outliers(writer, one, found)}" for one, found in single]
+    if parts:
+        yield f"Single heads: {'; '.join(parts)}."
+    if heavy:
+        counts = (
+            f"{one.label} ({writer.percent(len(found) / int(one.values.notnull().sum()), f'anomaly-percent {one.key}')})"
+            for one, found in heavy
+        )
+        yield f"So many heads that they are a heavy tail rather than exceptions: {listed(counts)}."
+    apart = [f"{one.label} {_breaks(writer, one, found)}" for one, found in layers]
+    if apart:
+        yield f"Layers: {'; '.join(apart)}."
+
+
+def _outliers(writer: Writer, one: NamedMap, found: Sequence[maps.Outlier]) -> str:
+    """The farthest, and how many there are."""
+    (first, *rest) = found
+    name = first.head.name
+    value = writer.number(first.head.value, f"value {one.key} {name}")
+    around = writer.number(first.around, f"around {one.key} {name}")
+    more = f" and {writer.count(len(rest), f'anomalies-rest {one.key}', 'other')}" if rest else ""
+    return f"{name} ({value}, around it {around}){more}"
+
+
+def _breaks(writer: Writer, one: NamedMap, found: Sequence[maps.Break]) -> str:
+    parts = []
+    for each in found[:NAMED_HEADS]:
+        level = writer.number(each.level, f"layer-level {one.key} {each.layer}")
+        around = writer.number(each.around, f"layer-around {one.key} {each.layer}")
+        parts.append(f"{writer.number(each.layer, 'edge')} (median {level}, around it {around})")
+    return listed(parts)
 
 
 def box_of(writer: Writer, key: str, box: maps.HeadCluster) -> tuple[str, str]:
@@ -190,14 +251,47 @@ def correlated_maps(writer: Writer, every: Sequence[NamedMap]) -> list[str]:
 
 def unsettled_order(writer: Writer, every: Sequence[NamedMap]) -> str:
     """In how many maps the confidence intervals of the two strongest heads overlap."""
-    count = 0
-    for one in every:
-        heads = maps.strongest(one.values, 2)
-        count += len(heads) == 2 and _at(one.low, heads[0]) <= _at(one.high, heads[1])
+    count = unsettled_count(every)
     if not count:
         return ""
     panels = writer.count(count, "unsettled", "panel")
     return f"In {panels} the confidence intervals of the two strongest heads overlap, so their order is not settled."
+
+
+def unsettled_count(every: Sequence[NamedMap]) -> int:
+    """In how many maps the confidence intervals of the two strongest heads overlap."""
+    pairs = [(one, maps.strongest(one.values, 2)) for one in every]
+    return sum(len(heads) == 2 and _at(one.low, heads[0]) <= _at(one.high, heads[1]) for one, heads in pairs)
+
+
+def spread(writer: Writer, every: Sequence[NamedMap], *, decide: str = ABLATE) -> Iterator[str]:
+    """A reading of what several maps share: are they carried by few heads, and does depth order them?"""
+    known = [one for one in every if one.values.size >= MIN_HEADS and maps.concentration(one.values, top=TOP_SHARE)]
+    if not known:
+        return
+    few, many = list[NamedMap](), list[NamedMap]()
+    for one in known:
+        part = maps.concentration(one.values, top=TOP_SHARE)
+        if part is not None:
+            (few if part.share >= CONCENTRATED else many).append(one)
+    top, level = writer.percent(TOP_SHARE, "constant"), writer.percent(CONCENTRATED, "constant")
+    share = f"{top} of the heads have at least {level} of the sum"
+    if not few:
+        like = f"what is measured is spread over the model, since in no map {share}"
+    elif not many:
+        like = f"few heads do the work, since in every map {share}"
+    else:
+        like = (
+            f"in {writer.count(len(few), 'few-heads', 'map')} few heads do the work ({share}: "
+            f"{listed(one.label for one in few)}), in {writer.count(len(many), 'many-heads')} it is spread over the model"
+        )
+    count = unsettled_count([one for one in every if one.has_intervals])
+    against = (
+        f"in {writer.count(count, 'unsettled', 'map')} the order of the two strongest heads is not settled"
+        if count
+        else ""
+    )
+    yield from reading(like, [against, "a large value shows what a head does, not that the model needs it"], decide)
 
 
 def generic(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None = None) -> Description:
@@ -219,9 +313,7 @@ def generic(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None = No
     title, model = str(dataset.attrs.get("title") or "Layer x head maps"), model_in(dataset)
     writer = Writer(f"{title}: {model}")
     count = writer.count(len(every), "maps", "layer x head map")
-    layers, heads = ([int(name) for name in dataset[dim].values] for dim in (LAYER, HEAD))
     writer.add("overview", f"{title}: {count} of {model}.")
-    writer.add("axes", f"{grid_of(writer, layers, heads)}.")
     for one in every:
         intro = f"{one.label}: {one.definition}." if one.definition else f"{one.label}."
         if not one.measured:
@@ -229,10 +321,15 @@ def generic(dataset: xr.Dataset, columns: Iterable[HeadColumn | str] | None = No
             continue
         writer.add("axes", value_range(writer, one))
         missing = missing_heads(writer, one.key, int(one.values.isnull().sum()))
-        parts = (f"{strongest_heads(writer, one)}.", against_baseline(writer, one), cluster(writer, one), missing)
+        parts = (f"{strongest_heads(writer, one)}.", against_baseline(writer, one), missing)
         writer.add("detail", " ".join(part for part in (intro, *parts) if part))
     for entry in (concentration(writer, measured), *depth_trends(writer, measured), *correlated_maps(writer, measured)):
         writer.add("observations", entry)
+    if measured:
+        writer.add("observations", boxes(writer, measured))
+    for section, entries in (("anomalies", anomalies(writer, measured)), ("interpretation", spread(writer, measured))):
+        for entry in entries:
+            writer.add(section, entry)
     if any(one.has_intervals for one in measured):
         writer.add("caveats", "Ranges in brackets are 95 % confidence intervals.")
         writer.add("caveats", unsettled_order(writer, measured))

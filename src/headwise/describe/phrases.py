@@ -96,6 +96,15 @@ def with_interval(
     return f"{value} ({low} to {high})"
 
 
+def ends_of(writer: Writer, values: np.ndarray, of: str) -> tuple[str, str, str]:
+    """The smallest value, the median and the largest, as texts; their sources are "min", "median" and "max" of it."""
+    found = np.nanquantile(np.asarray(values, dtype=float), [0.0, 0.5, 1.0])
+    low, middle, high = (
+        writer.number(float(value), f"{name} {of}") for name, value in zip(("min", "median", "max"), found, strict=True)
+    )
+    return low, middle, high
+
+
 def best(values: Mapping[Name, float], *, smallest: bool = False) -> list[Name]:
     """All that have the largest (or smallest) value, in the given order; NaN is ignored.
 

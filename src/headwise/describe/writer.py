@@ -20,9 +20,11 @@ SECTIONS = {
     "axes": "Axes and scale",
     "detail": "Detail",
     "observations": "Key observations",
+    "anomalies": "Anomalies",
+    "interpretation": "Interpretation",
     "caveats": "Caveats",
 }
-_FLOWING = ("overview", "caveats")  # read as one paragraph; the others as one line per entry
+_FLOWING = ("overview", "interpretation", "caveats")  # read as one paragraph; the others as one line per entry
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,11 @@ class Description:
 
     title: str  # of the map
     overview: tuple[str, ...] = ()  # what, which model, which data
-    axes: tuple[str, ...] = ()  # ranges, ticks, colour scale
+    axes: tuple[str, ...] = ()  # layout, ticks, colours, ranges
     detail: tuple[str, ...] = ()  # the strongest heads, clusters
     observations: tuple[str, ...] = ()  # shares, trends, overlaps
+    anomalies: tuple[str, ...] = ()  # heads, layers or cells that break the pattern, by a stated rule
+    interpretation: tuple[str, ...] = ()  # what it reads like, what speaks against that, what would decide
     caveats: tuple[str, ...] = ()  # what limits the reading
     headline: str = ""  # one or two sentences, the alt text
     numbers: tuple[Number, ...] = ()  # every number of the text
@@ -140,6 +144,10 @@ class Writer:
         """A whole number, with its noun in the right number: ``"1 head"``, ``"2,970 cells"``."""
         text = self._record(f"{value:,}", value, source)
         return f"{text} {noun if value == 1 else plural(noun)}" if noun else text
+
+    def label(self, text: str) -> str:
+        """A number that the figure itself shows, such as a tick; recorded as an edge."""
+        return self._record(text, float(text.replace("−", "-").replace(",", "")), "edge")
 
     def finish(self, headline: str) -> Description:
         """The description."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import xarray as xr
 
 from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
+from headwise.describe.layout import with_layout
 from headwise.describe.narrator import generic
 from headwise.describe.writer import Description, listed
 from headwise.figures.figure import Figure
@@ -164,15 +166,27 @@ def describe(
     Examples:
         >>> words = describe("profile", atlas["profile"])
         >>> list(words.sections())
-        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Caveats']
+        ['Overview', 'Axes and scale', 'Detail', 'Key observations', 'Anomalies', 'Interpretation', 'Caveats']
     """
-    spec = _spec(name, "words")
-    function = spec.load("words") or partial(generic, columns=spec.head_columns)
-    words: Description = function(dataset, **options)
+    words = _words(name, dataset, **options)
+    with suppress(HeadwiseError):  # what cannot be drawn can still be described
+        words = with_layout(words, figure_of(name, dataset))
     for other in about_heads(others or {}):
         add = datasets()[other].load("about_heads")
         if other != name and add is not None and others is not None:
             words = add(words, dataset, others[other])
+    return words
+
+
+def headline(name: str, dataset: xr.Dataset) -> str:
+    """A Dataset in at most 40 words: the alternative text of its figure."""
+    return _words(name, dataset).short()
+
+
+def _words(name: str, dataset: xr.Dataset, **options: Any) -> Description:
+    spec = _spec(name, "words")
+    function = spec.load("words") or partial(generic, columns=spec.head_columns)
+    words: Description = function(dataset, **options)
     return words
 
 

@@ -59,7 +59,7 @@ def test_the_figure_is_legible(layers: int, heads: int):
 def test_other_studies_tell_whether_the_model_needs_the_heads_they_name(tmp_path):
     atlas = synthetic_atlas(tmp_path / "atlas", 12, 6, ["profile", "causal"])
     causal, words = atlas["causal"], atlas.describe("profile")
-    told = words.observations[-1]
+    told = words.interpretation[-1]
     assert told.startswith("Does the model need them?") and told in words.text()
     numbers = {number.source: number.value for number in words.numbers}
     plain = describe("profile", atlas["profile"])
@@ -72,7 +72,7 @@ def test_other_studies_tell_whether_the_model_needs_the_heads_they_name(tmp_path
         row = causal["effect"].sel(ablation="mean", token_class="all", layer=layer).values
         assert numbers[f"causal rank {name}"] == 1 + (row > row[head]).sum()
     assert "needed more" not in atlas.describe("causal").text().split("Key observations")[0]
-    assert StudyPage("profile", atlas["profile"], {"causal": causal}).words.observations[-1] == told
+    assert StudyPage("profile", atlas["profile"], {"causal": causal}).words.interpretation[-1] == told
     other = causal.assign_attrs(provenance=causal.attrs["provenance"].replace("4f0c1b9a77de", "ffff"))
     assert describe("profile", atlas["profile"], others={"causal": other}) == plain
 

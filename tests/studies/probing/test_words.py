@@ -36,12 +36,21 @@ def test_the_numbers_are_those_of_the_maps(dataset: xr.Dataset, words: Descripti
         assert said[f"best_high {site}"] == pytest.approx(0.6)
         means = dict(zip(dataset["token"].values, values.mean(axis=0), strict=True))
         assert said[f"column {site} exact_answer_last"] == pytest.approx(means["exact_answer_last"])
+        for place, part in enumerate(np.array_split(values, 3)):
+            assert said[f"band {place} {site}"] == pytest.approx(part.mean())
+        layers = values.mean(axis=1)
+        assert said[f"row {site} {layers.argmax()}"] == pytest.approx(layers.max())
+        for end, value in (("min", values.min()), ("median", np.median(values)), ("max", values.max())):
+            assert said[f"{end} auroc {site}"] == pytest.approx(value)
+        if site != "mlp_in":
+            continue
         first, last = int(one["frame_first"]), int(one["frame_last"])
         inside = np.zeros(values.shape, dtype=bool)
         inside[first : last + 1, 3:7] = True
         assert said[f"framed {site}"] == pytest.approx(values[inside].mean())
         assert said[f"unframed {site}"] == pytest.approx(values[~inside].mean())
-        assert said[f"value nested {site}"] == pytest.approx(float(one["nested"]))
+    for site in ("mlp_in", "residual"):
+        assert said[f"value nested {site}"] == pytest.approx(float(dataset["nested"].sel(site=site)))
     assert said["heads found"] == int((dataset["head_q"] < 0.05).sum())
     assert said["value row Length"] == pytest.approx(0.58)
     raw = dataset["transfer"].values
@@ -63,7 +72,8 @@ def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words
     for site in ("mlp_in", "residual"):
         one = dataset.sel(site=site)
         assert said[f"within found {site}"] == int((one["within_q"] < 0.05).sum())
-        assert said[f"within best {site}"] == pytest.approx(float(one["within"].max()))
+        if site == "mlp_in":
+            assert said[f"within best {site}"] == pytest.approx(float(one["within"].max()))
         for side, name in (("value", "nested_within"), ("low", "nested_within_low"), ("high", "nested_within_high")):
             assert said[f"{side} nested_within {site}"] == pytest.approx(float(one[name]))
     for name in ("Probe, best cell", "Probe, last token", "Log-probability, min of exact answer"):
@@ -82,19 +92,34 @@ def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words
 def test_the_headline_says_whether_the_probe_finds_more_than_the_question(
     dataset: xr.Dataset, words: Description
 ) -> None:
-    assert "where answer length alone has 0.527: the probe finds more than the question reveals" in words.short()
-    assert (
-        "it is better than the question alone (topic, difficulty, length, 0.73), with a difference of 0.07"
-        in words.short()
-    )
-    weak = dataset.assign(nested_within_low=dataset["nested_within_low"] - 0.2)
-    assert "it is not shown that the probe finds more than the question reveals" in describe("probing", weak).short()
+    within = float(dataset["nested_within"].sel(site="mlp_in"))
+    assert words.short().endswith(f"Among alike questions {within:.3g}: more than the question reveals.")
+    assert "still more than the question reveals" in words.interpretation[1]
+    weak = describe("probing", dataset.assign(nested_within_low=dataset["nested_within_low"] - 0.2))
+    assert weak.short().endswith("not shown to be more than the question reveals.")
+    assert "no more is shown than the question reveals" in weak.interpretation[1]
     equal = dataset.assign(table_gain_low=dataset["table_gain_low"] - 0.2)
-    assert "not shown to be better than the question alone" in describe("probing", equal).short()
+    assert "not shown to predict errors better than the question alone" in describe("probing", equal).interpretation[1]
     first = [name for name in dataset.data_vars if "within" in str(name) or name in ("stratum", "table_gain")]
-    assert "made by an older version" in describe("probing", dataset.drop_vars(first)).short()
+    old = describe("probing", dataset.drop_vars(first))
+    assert (
+        old.short().endswith("What the question alone reveals is not controlled for.") and "older version" in old.text()
+    )
     questions = dataset.drop_vars([name for name in first if name != "stratum"])
-    assert "The questions could not be grouped" in describe("probing", questions).short()
+    assert "The questions could not be grouped" in describe("probing", questions).text()
+
+
+def test_a_cell_that_breaks_the_pattern_is_named(dataset: xr.Dataset) -> None:
+    odd = dataset.copy(deep=True)
+    rng = np.random.default_rng(0)
+    smooth = 0.6 + np.linspace(0, 0.1, 30)[:, None] + np.linspace(0, 0.05, 15) + 0.003 * rng.standard_normal((30, 15))
+    smooth[12, 2] = 0.4
+    odd["auroc"].loc[{"site": "mlp_in"}] = smooth
+    words = describe("probing", odd)
+    line = words.anomalies[0]
+    expected = np.median(smooth[12]) + np.median(smooth[:, 2]) - np.median(smooth)
+    assert f"1 cell: most layer 12 at second_answer (0.4, expected {expected:.3g})" in line
+    assert numbers(words)["expected mlp_in 12 second_answer"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> None:
@@ -116,7 +141,7 @@ def test_what_a_careful_reader_sees(dataset: xr.Dataset, words: Description) -> 
     )
     assert "22 without an exact answer" in old.text() and "strongest log-probability" not in old.text()
     assert "11 answers were truncated at the token limit" in text
-    assert "exact_answer_last" in words.short() and "It peaks in" in words.short()
+    assert "exact_answer_last" in words.short() and "peak in" in words.short()
 
 
 def test_nothing_is_made_of_noise() -> None:
@@ -124,7 +149,7 @@ def test_nothing_is_made_of_noise() -> None:
     words = describe("probing", noise)
     text = words.text()
     assert "this map is consistent with chance, and no cell is a finding" in text
-    assert "No cell differs from chance" in words.short()
+    assert "no cell differs from chance" in words.short()
     assert "The framed region" not in text and "most informative" not in text and "It dips" not in text
 
 

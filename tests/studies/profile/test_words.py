@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from map_rules import map_rules
 
 from headwise.core.errors import StudyError
 from headwise.describe import Description, Number
@@ -35,12 +36,6 @@ def at(dataset: xr.Dataset, key: str, name: str, variable: str = "value") -> flo
 
 def mean_uniform(dataset: xr.Dataset, key: str) -> float:
     return float(flat(dataset, key, "uniform").mean())
-
-
-def block(dataset: xr.Dataset, key: str, *edges: str) -> np.ndarray:
-    first, last, left, right = (int(edge) for edge in edges)
-    part = dataset["value"].sel(statistic=key, layer=slice(first, last), head=slice(left, right))
-    return part.values.astype(float).ravel()
 
 
 def ranks(dataset: xr.Dataset, key: str) -> pd.Series:
@@ -79,7 +74,7 @@ def unsettled(dataset: xr.Dataset) -> int:
 def recomputed(number: Number, ds: xr.Dataset) -> float:
     """The same number, from the data alone."""
     kind, *rest = number.source.split()
-    rules: dict[str, Callable[..., float]] = {
+    rules: dict[str, Callable[..., float]] = map_rules(lambda key: ds["value"].sel(statistic=key).values.astype(float)) | {
         "layers": lambda: ds.sizes["layer"],
         "heads": lambda: ds.sizes["head"],
         "total": lambda: ds.sizes["layer"] * ds.sizes["head"],
@@ -103,11 +98,8 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "nearer-percent": lambda: 100 * (flat(ds, "distance") < mean_uniform(ds, "distance")).mean(),
         "role": lambda key: (flat(ds, key, "low") > 0.4).sum(),
         "role-rest": lambda key: (flat(ds, key, "low") > 0.4).sum() - 8,
-        "tenth": lambda key: np.quantile(flat(ds, key), 0.9),
-        "tenth-count": lambda key: (flat(ds, key) >= np.quantile(flat(ds, key), 0.9)).sum(),
-        "box-size": lambda key, *edges: (block(ds, key, *edges) >= np.quantile(flat(ds, key), 0.9)).sum(),
-        "box-area": lambda key, *edges: np.isfinite(block(ds, key, *edges)).sum(),
-        "box-mean": lambda key, *edges: np.nanmean(block(ds, key, *edges)),
+        "few-heads": lambda: sum(top_share(flat(ds, str(key))) >= 25 for key in ds["statistic"].values),
+        "many-heads": lambda: sum(top_share(flat(ds, str(key))) < 25 for key in ds["statistic"].values),
         "top-heads": lambda key: round(0.05 * flat(ds, key).size),
         "top-share": lambda key: top_share(flat(ds, key)),
         "gini": lambda key: gini(flat(ds, key)),
@@ -175,7 +167,15 @@ def test_absence_is_told(make_profile: Callable[..., xr.Dataset]) -> None:
 
 def test_it_reads_in_five_sections(profile: xr.Dataset) -> None:
     words = describe("profile", profile)
-    assert list(words.sections()) == ["Overview", "Axes and scale", "Detail", "Key observations", "Caveats"]
+    assert list(words.sections()) == [
+        "Overview",
+        "Axes and scale",
+        "Detail",
+        "Key observations",
+        "Anomalies",
+        "Interpretation",
+        "Caveats",
+    ]
     assert len(words.detail) == 11
     assert "60 examples of the data 'passages' (12 prose, 12 dialogue" in words.overview[1]
     assert words.overview[2] == "Induction and Duplicate token are means over 12 examples (repeats)."
@@ -187,7 +187,7 @@ def test_it_reads_in_five_sections(profile: xr.Dataset) -> None:
 def test_one_is_singular(make_profile: Callable[..., xr.Dataset]) -> None:
     text = describe("profile", make_profile(1, 1)).text()
     assert "11 statistics for its only head (1 layer of 1 head)" in text
-    assert "The only row is layer 0; the only column is head 0." in text
+    assert "X is Head 0, y is Layer 0." in text
     assert "The largest value is" in text
     assert not re.search(r"\b1 (heads|layers|cells|panels|examples)\b", text)
 

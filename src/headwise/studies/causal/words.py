@@ -18,8 +18,8 @@ import xarray as xr
 
 from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS, parse_head
 from headwise.describe import maps, narrator
-from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, grid_of, model_of, size_of
+from headwise.describe.narrative import Narrative, reading
+from headwise.describe.phrases import Accessor, model_of, size_of
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures.head_maps import NamedMap
 from headwise.figures.provenance import provenance_of
@@ -89,7 +89,7 @@ def _overview(writer: Writer, one: CausalAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, one: CausalAccessor) -> Iterator[str]:
-    yield f"{grid_of(writer, one.layers, one.heads)}. All maps share one colour scale; red is a rise of the loss."
+    yield "Red is a rise of the loss."
     yield "Ranges in brackets are 95 % intervals over prompts and, for corrected heads, over the error of that."
     for key in one.classes:
         text = narrator.value_range(writer, one.named(key))
@@ -122,6 +122,8 @@ def _observations(writer: Writer, one: CausalAccessor) -> Iterator[str]:
             f"{writer.fixed(part.gini, 'gini all')})."
         )
     yield from (f"{entry[0].upper()}{entry[1:]}" for entry in narrator.depth_trends(writer, every[:1]))
+    if one.total >= narrator.MIN_HEADS:
+        yield narrator.boxes(writer, every)
     yield _resampled(writer, one)
     yield _agreement(writer, one)
 
@@ -221,6 +223,33 @@ def _caveats(writer: Writer, one: CausalAccessor) -> Iterator[str]:
         yield f"Fewer than {writer.count(100, 'constant')} tokens: {listed(one.label(key) for key in rare)}."
 
 
+def _interpretation(writer: Writer, one: CausalAccessor) -> Iterator[str]:
+    """Does the model depend on few heads?"""
+    part = maps.concentration(one.map("all").clip(min=0), top=narrator.TOP_SHARE)
+    if part is None or one.total < narrator.MIN_HEADS:
+        return
+    top, share = writer.percent(narrator.TOP_SHARE, "constant"), writer.percent(part.share, "top-share all")
+    like = "the model depends on few heads" if part.share >= narrator.CONCENTRATED else "no few heads carry the model"
+    harmful = one.harmful("all")
+    worse = f"the loss falls without {writer.count(harmful, 'harmful all', 'head')}" if harmful else ""
+    alone = "one at a time, a head whose work others take over shows no effect"
+    rho = (
+        maps.rank_correlation(one.map("all"), one.map("all", ablation="resample"))
+        if "resample" in one.dataset[ABLATION].values
+        else np.nan
+    )
+    other = (
+        f"another replacement (resampling) ranks the heads only alike to {writer.fixed(rho, 'mean-resample')}"
+        if rho < 0.8
+        else ""
+    )
+    yield from reading(
+        f"{like} ({top} of the heads have {share} of the sum of all rises)",
+        [alone, worse, other],
+        "ablate several of the named heads together, against as many of the same layers",
+    )
+
+
 def _headline(writer: Writer, one: CausalAccessor) -> str:
     needed, total = writer.count(one.needed("all"), "needed all"), writer.count(one.total, "total", "head")
     heads = [
@@ -236,6 +265,8 @@ describe = Narrative(
     CausalAccessor,
     (_overview, _axes, _details, _observations, _caveats),
     _headline,
+    anomalies=lambda writer, one: narrator.anomalies(writer, [one.named(key) for key in one.classes]),
+    interpretation=_interpretation,
 )
 
 
@@ -258,7 +289,8 @@ def about_heads(words: Description, described: xr.Dataset, causal: xr.Dataset) -
         for layer, head in named[:MAX_RANKED]
     ]
     share = [
-        writer.percent(float(end), f"causal share {name}") for name, end in zip(("low", "high"), ends, strict=True)
+        writer.percent(round(float(end), 9), f"causal share {name}")
+        for name, end in zip(("low", "high"), ends, strict=True)
     ]
     text = (
         f"Does the model need them? Of the {writer.count(len(named), 'causal named', 'head')} named here, "
@@ -268,7 +300,7 @@ def about_heads(words: Description, described: xr.Dataset, causal: xr.Dataset) -
         f"mean ablation); rank in the layer by rise of the loss: {listed(ranks)}."
     )
     numbers = (*words.numbers, *writer.finish("").numbers)
-    return replace(words, observations=(*words.observations, text), numbers=numbers)
+    return replace(words, interpretation=(*words.interpretation, text), numbers=numbers)
 
 
 def _named(words: Description) -> list[tuple[int, int]]:

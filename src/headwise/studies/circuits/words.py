@@ -13,10 +13,11 @@ import xarray as xr
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, TASK, UNIT
 from headwise.core.parsing import parse_attribute
-from headwise.describe import maps
-from headwise.describe.narrative import Narrative
+from headwise.describe import maps, narrator
+from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Writer, listed
+from headwise.figures.head_maps import NamedMap
 
 MAX_NAMED = 3  # heads and edges per task
 MIN_SHARE = 0.001  # below which a circuit explains next to nothing
@@ -181,6 +182,29 @@ def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
         yield f"{_reference(dataset)} does not solve: {parts}."
 
 
+def _anomalies(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    every = [NamedMap(task, _label(dataset, task), dataset["effect"].sel({TASK: task})) for task in _tasks(dataset)]
+    return narrator.anomalies(writer, every)
+
+
+def _interpretation(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
+    """Are the circuits small, and is the reference's smaller?"""
+    one = dataset.isel({CONDITION: 0}).sel({UNIT: "heads"})
+    most, total = int(one["needed"].max()), int(np.nanmax(dataset["size"].sel({UNIT: "heads"}).values))
+    share = writer.percent(most / total, "needed-percent heads most")
+    like = f"each of these tasks is done by a part of the model (at most {share} of its heads)"
+    if most > total / 2:
+        like = f"at least one of these tasks needs a large part of the model ({share} of its heads)"
+    against = ["prompts are templated, and a circuit holds for these prompts"]
+    found = dataset["agreement"].isel({CONDITION: 0}).values
+    if found.min() < GOOD_AGREEMENT:
+        low = writer.fixed(float(found.min()), "agreement lowest")
+        against.append(
+            f"the ranking by gradients agrees with exact patching only to {low} on one task, so a smaller circuit may exist"
+        )
+    yield from reading(like, against, "patch the same heads on other wordings of the task")
+
+
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     one = dataset.isel({CONDITION: 0}).sel({UNIT: "heads"})
     least, most = int(one["needed"].min()), int(one["needed"].max())
@@ -202,4 +226,6 @@ describe = Narrative(
         _caveats,
     ),
     _headline,
+    anomalies=_anomalies,
+    interpretation=_interpretation,
 )

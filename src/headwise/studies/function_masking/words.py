@@ -161,12 +161,8 @@ def _headline(writer: Writer, data: MaskingAccessor) -> str:
             seen = f"; over all together the drop is {loss}"
         return f"{first} Of {total} none loses significantly more than with {data.control}{seen}."
     count, verb = writer.count(len(data.needed), "needed"), "loses" if len(data.needed) == 1 else "lose"
-    steps = {name: int(data.of("masked_steps", name)) for name in data.needed}
-    rows = (f"{name} ({writer.count(steps[name], f'masked_steps of {name}', 'step')})" for name in data.needed)
-    return (
-        f"{first} Of {total} {count} {verb} more than with {data.control} by 95 % confidence intervals that are not corrected "
-        f"for the number of functions: {listed(rows)}."
-    )
+    found = f"Of {total} {count} {verb} more than with {data.control} (95 % intervals, not corrected)"
+    return f"{first} {found}: {listed(data.needed)}."
 
 
 # ---- one entry per function -----------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.core.parsing import parse_attribute
-from headwise.describe import maps
-from headwise.describe.narrative import Narrative
+from headwise.describe import maps, narrator
+from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, best, model_of, named, others_as_large, size_of, with_interval
 from headwise.describe.writer import Writer, listed
+from headwise.figures.head_maps import NamedMap
 from headwise.studies.functions.figure import correlations, scale_of, shown_functions, worded
 
 NAMED_HEADS, NAMED_SHARED_HEADS, NAMED_PAIRS = 3, 4, 3
@@ -27,6 +28,7 @@ MIN_LAYERS_FOR_THIRDS = 6
 MAX_NAMED_LAYERS = 4
 PUBLISHED_THRESHOLD = 0.001  # of the published maps
 ALPHA = 0.05
+OWN = 0.6  # of the heads that belong to a function, above which functions are said to have heads of their own
 MIN_HELD_OUT_STEPS = 50  # with fewer, intervals are called wide
 MIN_ACCURACY = 0.5  # below, a function's features come mostly from wrong answers
 
@@ -79,6 +81,10 @@ class FunctionsAccessor(FunctionAccessor):
         values = self.dataset["magnitude"].values
         return maps.Share(int((values > threshold).sum()), int(np.isfinite(values).sum()))
 
+    def named_maps(self) -> list[NamedMap]:
+        """The importance maps of the functions that have one."""
+        return [NamedMap(name.replace(" ", "_"), name, self.map(name).transpose(LAYER, HEAD)) for name in self.mapped]
+
     def pairs(self) -> list[tuple[str, str, float]]:
         """Pairs of functions with the correlation of their maps, most similar first."""
         found = correlations(self.dataset.sel({FUNCTION: self.functions}))
@@ -108,23 +114,13 @@ def _overview(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
-    first, last, left, right = (
-        writer.number(edge, "edge") for edge in (data.layers[0], data.layers[-1], data.heads[0], data.heads[-1])
-    )
-    yield (
-        f"One map per function: rows are layers, {first} (next to the embedding) at the top to {last}; columns are heads, "
-        f"{left} to {right}."
-    )
     clipped = data.share_over(data.scale.high * (1 + 1e-6))
     beyond = "no cell lies beyond it"
     if clipped.count:
         share = writer.percent(clipped.share, "clipped-share")
         verb = "lies" if clipped.count == 1 else "lie"
         beyond = f"{writer.count(clipped.count, 'clipped', 'cell')} ({share}) {verb} beyond it and have its last colour"
-    yield (
-        f"All maps share one colour scale of head importance, from {writer.number(0, 'edge')} to "
-        f"{writer.number(data.scale.high, 'cap')}; {beyond}."
-    )
+    yield f"The colour scale ends at {writer.number(data.scale.high, 'cap')}; {beyond}."
     seeds = writer.count(data.dataset.sizes[SEED], "seeds", "seed")
     yield (
         "Importance is the gradient of the function's logit times the head's features, averaged over the function's held-out "
@@ -133,10 +129,20 @@ def _axes(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
     )
     yield (
         "The heads of a function are those up to the elbow of its importances, sorted from the largest: the point that lies "
-        "farthest below the straight line from the first to the last."
+        "farthest below the straight line from the first to the last. After ± is the standard deviation over seeds."
     )
     if data.refused:
         yield "A panel without a map is a function that the probe does not distinguish from the others."
+    ranges = []
+    for name in data.mapped:
+        values = data.map(name).values
+        low, high = (
+            writer.number(float(end(values)), f"{what} {name.replace(' ', '_')}", digits=2)
+            for what, end in (("min", np.nanmin), ("max", np.nanmax))
+        )
+        ranges.append(f"{name} {low} to {high}")
+    if ranges:
+        yield f"Importance by map: {'; '.join(ranges)}."
 
 
 def _caveats(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
@@ -168,25 +174,56 @@ def _caveats(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
 
 
 def _headline(writer: Writer, data: FunctionsAccessor) -> str:
-    accuracy = with_interval(writer, data.overall, "probe_accuracy")
-    majority = writer.fixed(data.overall("majority"), "majority")
-    functions = writer.count(len(data.functions), "functions", "cognitive function")
-    text = (
-        f"Layer x head maps of importance for {functions} in {model_of(data)} ({size_of(writer, data)}). The probe "
-        f"predicts {accuracy} of the held-out steps correctly (most frequent function: {majority})"
+    accuracy, majority = (
+        writer.fixed(data.overall("probe_accuracy"), "probe_accuracy"),
+        writer.fixed(data.overall("majority"), "majority"),
     )
-    if data.refused:
-        refused = writer.count(len(data.refused), "refused", "function")
-        text += f"; {refused} {'is' if len(data.refused) == 1 else 'are'} refused"
+    functions = writer.count(len(data.functions), "functions", "function")
+    text = (
+        f"Head importance for {functions} in {model_of(data)}: the probe is right in {accuracy} of held-out steps (most "
+        f"frequent function {majority})"
+    )
     if (both := worded(data.dataset)) is not None:
         function, wording = (
             writer.fixed(float(both[name].mean()), f"mean {name}") for name in ("function_by_layer", "wording_by_layer")
         )
-        text += (
-            f". Single heads decode a function with an AUROC of {function} on average, and how its steps are worded, a label "
-            f"that is no function, with {wording}"
-        )
+        text += f"; single heads decode a function with AUROC {function}, mere wording with {wording}"
     return f"{text}."
+
+
+def _blocks(writer: Writer, data: FunctionsAccessor) -> str:
+    every = data.named_maps()
+    return narrator.boxes(writer, every) if every and every[0].values.size >= narrator.MIN_HEADS else ""
+
+
+def _interpretation(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
+    """Does each function have heads of its own, or do the maps show the wording of the steps?"""
+    pairs, owners = data.pairs(), data.owners
+    if not pairs or not owners:
+        return
+    exclusive = sum(len(functions) == 1 for functions in owners.values())
+    mean = sum(pair[2] for pair in pairs) / len(pairs)
+    own = exclusive / len(owners) >= OWN
+    like = "most functions have heads of their own" if own else "the functions share their heads"
+    like += (
+        f" ({writer.count(exclusive, 'exclusive')} of {writer.count(len(owners), 'owned', 'head')} belong to one function only;"
+        f" mean correlation of the maps {writer.fixed(mean, 'mean-correlation')})"
+    )
+    against = []
+    if (both := worded(data.dataset)) is not None:
+        function, wording = (float(both[f"{name}_by_layer"].mean()) for name in ("function", "wording"))
+        if wording >= function - 0.05:
+            said = writer.fixed(wording, "mean wording_by_layer"), writer.fixed(function, "mean function_by_layer")
+            against.append(f"how a step is worded is decoded about as well ({said[0]}) as its function ({said[1]})")
+    seeds = [value for name in data.mapped if math.isfinite(value := float(data.of("agreement", name)))]
+    if seeds and sum(seeds) / len(seeds) < 0.5:
+        against.append(
+            f"two seeds of the probe agree only to {writer.fixed(sum(seeds) / len(seeds), 'mean-agreement')}"
+        )
+    against.append("importance is what a probe reads, not what the model uses")
+    yield from reading(
+        like, against, "mask the heads of a function against as many of the same layers (study function_masking)"
+    )
 
 
 # ---- one entry per function -----------------------------------------------------------------------------------------
@@ -198,8 +235,8 @@ def _details(writer: Writer, data: FunctionsAccessor) -> Iterator[str]:
         chance = writer.fixed(data.of("recall_chance", name), f"recall_chance of {name}")
         held_out = writer.count(int(data.of("held_out", name)), f"held_out of {name}", "held-out step")
         sentences = [
-            f"{name}{order}: the model answers {data.interval_of(writer, 'accuracy', name)} of its steps correctly; the probe "
-            f"predicts {data.interval_of(writer, 'recall', name)} of its {held_out} (guessing: {chance}), AUROC "
+            f"{name}{order}: steps answered correctly {data.interval_of(writer, 'accuracy', name)}; predicted by the probe "
+            f"{data.interval_of(writer, 'recall', name)} of {held_out} (guessing {chance}), AUROC "
             f"{data.interval_of(writer, 'auroc', name)}."
         ]
         if name in data.refused:
@@ -218,7 +255,7 @@ def _strongest(writer: Writer, data: FunctionsAccessor, name: str) -> str:
         deviation = float(spread.sel({LAYER: head.layer, HEAD: head.head}))
         sd = writer.number(deviation, f"importance_sd {head.name} of {name}", digits=2)
         found.append(f"{head.name} ({value} ± {sd})")
-    return f"The most important heads, with the standard deviation over seeds, are {listed(found)}."
+    return f"Most important: {listed(found)}."
 
 
 def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
@@ -227,12 +264,12 @@ def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     mass = float(values.where(data.dataset["chosen"].sel({FUNCTION: name})).sum() / values.sum())
     text = (
         f"{writer.count(len(own), f'elbow of {name}')} of {writer.count(total, f'measured of {name}', 'head')} "
-        f"({writer.percent(len(own) / total, f'elbow-share of {name}')}) belong to the function (up to the elbow), with "
-        f"{writer.percent(mass, f'mass of {name}')} of the total importance"
+        f"({writer.percent(len(own) / total, f'elbow-share of {name}')}) up to the elbow, with "
+        f"{writer.percent(mass, f'mass of {name}')} of the importance"
     )
     if len(data.mapped) > 1:
         exclusive = sum(data.owners[head] == [name] for head in own)
-        text += f"; {writer.count(exclusive, f'exclusive of {name}')} of them belong to no other function"
+        text += f", {writer.count(exclusive, f'exclusive of {name}')} of them in no other function"
     return f"{text}."
 
 
@@ -244,35 +281,34 @@ def _depth(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     counts = data.dataset["chosen"].sel({FUNCTION: name}).sum(HEAD)
     layers = [int(layer) for layer in counts[LAYER].values[(counts == counts.max()).values]]
     if len(layers) > MAX_NAMED_LAYERS:
-        fullest = f"no layer stands out: {writer.count(len(layers), f'fullest of {name}')} tie"
+        fullest = f"in no layer most ({writer.count(len(layers), f'fullest of {name}')} tie)"
     else:
         peaks = listed(writer.number(layer, f"peak {layer} of {name}") for layer in layers)
-        noun, verb = ("layer", "is") if len(layers) == 1 else ("layers", "are")
-        fullest = f"the {noun} with most of them {verb} {peaks}"
-    return f"Of these heads {early} are in the early, {middle} in the middle and {late} in the late third; {fullest}."
+        fullest = f"most in {'layer' if len(layers) == 1 else 'layers'} {peaks}"
+    return f"By thirds of the layers {early}, {middle} and {late}, {fullest}."
 
 
 def _significance(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     count = int(data.dataset["beyond_null"].sel({FUNCTION: name}).sum())
     heads, level = writer.count(count, f"beyond of {name}", "head"), writer.number(ALPHA, "constant")
-    text = f"{heads} {'has' if count == 1 else 'have'} an importance beyond permuted labels (q < {level})."
+    text = f"Beyond permuted labels (q < {level}): {heads}."
     found = maps.concentration(data.map(name))
     if found is None:
         return text
     top = writer.count(found.heads, f"top-heads of {name}", "head")
     return (
-        f"The top {top} (5 %) have {writer.percent(found.share, f'top-share of {name}')} of the importance; the Gini "
-        f"coefficient is {writer.fixed(found.gini, f'gini of {name}')}. {text}"
+        f"Top {top} (5 %): {writer.percent(found.share, f'top-share of {name}')} of the importance, Gini "
+        f"{writer.fixed(found.gini, f'gini of {name}')}. {text}"
     )
 
 
 def _agreement_of(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     if not math.isfinite(data.of("rank_correlation", name)):
         return ""
-    text = f"The rank correlation with single-head probes is {data.interval_of(writer, 'rank_correlation', name)}"
+    text = f"Rank correlation with single-head probes {data.interval_of(writer, 'rank_correlation', name)}"
     seeds = data.of("agreement", name)
     if math.isfinite(seeds):
-        text += f", and between the maps of two seeds {writer.fixed(seeds, f'agreement of {name}')}"
+        text += f", between two seeds {writer.fixed(seeds, f'agreement of {name}')}"
     return f"{text}."
 
 
@@ -455,8 +491,10 @@ describe = Narrative(
         _overview,
         _axes,
         _details,
-        (_probe, _form, _wording, _null, _single_heads, _sparsity, _shared, _similarity, _agreement, _thirds),
+        (_probe, _form, _wording, _null, _single_heads, _sparsity, _blocks, _shared, _similarity, _agreement, _thirds),
         _caveats,
     ),
     _headline,
+    anomalies=lambda writer, data: narrator.anomalies(writer, data.named_maps()),
+    interpretation=_interpretation,
 )

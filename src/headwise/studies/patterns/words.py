@@ -13,13 +13,15 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC
-from headwise.describe import maps
-from headwise.describe.narrative import Narrative
+from headwise.describe import maps, narrator
+from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, model_of, others_as_large, size_of, with_others
 from headwise.describe.writer import Writer, listed, significant
 from headwise.describe.writer import percent as share_text
+from headwise.figures.head_maps import NamedMap
 
 LEVEL, HALF = 0.05, 0.5
+SHAPES = ("diagonal", "first", "peak", "active")  # statistics that a reader sees in the tiles
 FULL = 0.999  # rows that sum to less have weight nowhere
 
 
@@ -103,6 +105,10 @@ class PatternsAccessor(Accessor):
         change = self.change("diagonal")
         return maps.strongest((-change if off else change).where(sure), self.total)
 
+    def named(self, key: str) -> NamedMap:
+        """A statistic of the model as a map."""
+        return NamedMap(key, self.label(key), self.value(key).transpose(LAYER, HEAD))
+
     def changed(self, key: str) -> int:
         """How many heads changed, q < 0.05."""
         return int((self.change(key, "q") < LEVEL).sum())
@@ -153,9 +159,14 @@ def surely(writer: Writer, p: float, of: str, sign: str = "p") -> str:
 def _levels(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     parts = [estimate(writer, patterns.whole(key), f"whole 0 {key}")]
     if patterns.two:
-        parts.append(f"{estimate(writer, patterns.whole(key, 1), f'whole 1 {key}')} in {patterns.names[1]}")
+        parts.append(f"{estimate(writer, patterns.whole(key, 1), f'whole 1 {key}')} in the second")
     level = writer.number(patterns.uniform(key), f"uniform {key}")
-    return f"over all heads {listed(parts)}; a uniform head has {level}"
+    values = patterns.value(key).values
+    low, high = (
+        writer.number(float(end(values)), f"{name} {key}") for name, end in (("min", np.nanmin), ("max", np.nanmax))
+    )
+    between = f", heads {low} to {high}" if patterns.total > 1 else ""
+    return f"over all heads {listed(parts)}{between}, a uniform head {level}"
 
 
 def _strongest(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
@@ -171,25 +182,22 @@ def _strongest(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
 def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     """How many heads changed, and which most."""
     count = patterns.changed(key)
-    total = writer.count(int(patterns.change(key, "q").notnull().sum()), f"tested {key}", "head")
-    level = writer.number(LEVEL, "constant")
     if not count:
-        return f"None of {total} changed (q < {level})."
+        return "None changed."
     changed = patterns.change(key).where(patterns.change(key, "q") < LEVEL)
     up = writer.count(int((changed > 0).sum()), f"up {key}")
-    text = f"{writer.count(count, f'changed {key}')} of {total} changed (q < {level}), {up} of them upwards."
+    text = f"{writer.count(count, f'changed {key}')} changed, {up} upwards"
     clear = abs(changed).where(patterns.clear(key))
     heads = maps.strongest(clear, SHOWN)
     if not heads:
-        return f"{text} In each of them the interval of the mean change includes zero."
+        return f"{text}; in each the interval of the mean change includes zero."
     named = with_others(
         writer, [_changed(writer, patterns, key, head) for head in heads], others_as_large(clear, heads),
         f"tied-change {key}",
     )  # fmt: skip
     few = writer.count(int(clear.notnull().sum()), f"clear {key}")
-    whose = f" among the {few} whose interval of the mean change excludes zero"
-    whose = "" if int(clear.notnull().sum()) == count else whose
-    return f"{text} Largest changes{whose}: {named}."
+    whose = "" if int(clear.notnull().sum()) == count else f" of the {few} whose interval excludes zero"
+    return f"{text}; most{whose} {named}."
 
 
 def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.HeadValue) -> str:
@@ -206,50 +214,46 @@ MAX_NAMED = 8
 
 def _observations(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
     """One model first, then what changed."""
-    for condition in range(len(patterns.names)):
-        yield _shape(writer, patterns, condition)
+    yield _shape(writer, patterns)
+    if patterns.total >= narrator.MIN_HEADS:
+        yield narrator.boxes(writer, [patterns.named(key) for key in SHAPES if key in patterns.keys])
     if patterns.two:
         for say in (_likeness, _moved, _edges, _overall, _output):
             yield say(writer, patterns)
 
 
-def _shape(writer: Writer, patterns: PatternsAccessor, condition: int) -> str:
-    """How the maps of one condition look as a whole."""
-    dominant = int(patterns.dominant(condition).sum())
+def _shape(writer: Writer, patterns: PatternsAccessor) -> str:
+    """How the maps look as a whole: local heads, and heads with a peak elsewhere."""
     total = writer.count(patterns.total, "total", "head")
-    share = writer.percent(dominant / patterns.total, f"dominant-percent {condition}")
-    text = (
-        f"In {patterns.names[condition]}, {writer.count(dominant, f'dominant {condition}')} of {total} ({share}) "
-        f"{'has' if dominant == 1 else 'have'} over half of {'its' if dominant == 1 else 'their'} weight on the diagonal band"
-    )
-    if 0 < dominant <= MAX_NAMED:
-        heads = maps.strongest(patterns.value("diagonal", condition).where(patterns.dominant(condition)), dominant)
-        text += f" ({listed(head.name for head in heads)})"
-    peak, first = (
-        writer.number(patterns.whole(key, condition).value, f"whole {condition} {key}") for key in ("peak", "first")
-    )
-    active = writer.percent(patterns.whole("active", condition).value, f"whole-percent {condition} active")
-    opened = writer.percent(patterns.whole("open", condition).value, f"whole-percent {condition} open")
-    many = patterns.peaked(condition)
-    peaked = f"{writer.count(many, f'peaked {condition}', 'head')} {'has' if many == 1 else 'have'}"
+    local, far = [], []
+    for condition, name in enumerate(patterns.names):
+        dominant, many = int(patterns.dominant(condition).sum()), patterns.peaked(condition)
+        share = writer.percent(dominant / patterns.total, f"dominant-percent {condition}")
+        where = f" in {name}" if patterns.two else ""
+        heads = ""
+        if 0 < dominant <= MAX_NAMED:
+            strongest = maps.strongest(
+                patterns.value("diagonal", condition).where(patterns.dominant(condition)), dominant
+            )
+            heads = f": {listed(head.name for head in strongest)}"
+        local.append(f"{writer.count(dominant, f'dominant {condition}')} ({share}){where}{heads}")
+        far.append(f"{writer.count(many, f'peaked {condition}')}{where}")
     bar = writer.number(float(patterns.parameters.get("peak", 0.3)), "constant")
-    edge = writer.number(float(patterns.parameters.get("active", 0.01)), "constant")
     return (
-        f"{text}; a row's largest weight is {peak} on average, and {first} lies on the first token. {active} of the visible "
-        f"pairs have a weight over {edge}, and {opened} any weight. {peaked} a weight over {bar} off the diagonal and off the "
-        "first token in at least half of the prompts."
+        f"Of {total}, those with over half of their weight on the diagonal band: {listed(local)}; with a weight over {bar} off "
+        f"the diagonal and off the first token in at least half of the prompts: {listed(far)}."
     )
 
 
 def _likeness(writer: Writer, patterns: PatternsAccessor) -> str:
     """Similarity, its control, and the heads that changed most."""
     alike = estimate(writer, patterns.between("similarity"), "between similarity")
-    text = f"The maps of a head in the two models have a similarity of {alike} on average (1: the same, 0: disjoint)"
+    text = f"A head's maps in the two models have a similarity of {alike} (1: the same, 0: disjoint)"
     other = patterns.between("other")
     if other.value == other.value:
-        text += f"; with the next head of the layer it would be {writer.number(other.value, 'between other')}"
+        text += f", with the next head of the layer {writer.number(other.value, 'between other')}"
     elsewhere = estimate(writer, patterns.between("elsewhere"), "between elsewhere")
-    text += f". With the weight on the first token counted as no attention in both, it is {elsewhere}"
+    text += f", and without the first token {elsewhere}"
     heads = maps.strongest(patterns.map("similarity"), SHOWN, by="smallest")
     named = [f"{head.name} ({writer.fixed(head.value, f'at similarity {head.name}')})" for head in heads]
     tied = others_as_large(patterns.map("similarity"), heads)
@@ -284,8 +288,8 @@ def _edges(writer: Writer, patterns: PatternsAccessor) -> str:
         for name in ("dropped", "gained")
     )
     return (
-        f"Of the connections that are active (weight over {edge}) in {patterns.names[0]}, {dropped} are not in "
-        f"{patterns.names[1]}; of those active in {patterns.names[1]}, {gained} are new."
+        f"Of the first model's active connections (weight over {edge}), {dropped} are not in the second; of the second's, "
+        f"{gained} are new."
     )
 
 
@@ -317,9 +321,8 @@ def _output(writer: Writer, patterns: PatternsAccessor) -> str:
     sure = surely(writer, patterns.whole_p("loss"), "whole-p loss")
     kl = estimate(writer, patterns.between("kl"), "between kl")
     return (
-        f"The mean next-token loss on the same prompts is {before} nats in {patterns.names[0]} and {after} in "
-        f"{patterns.names[1]}: a change of {change}, {sure}. The next-token distributions are {kl} nats apart "
-        "(Kullback-Leibler divergence per token)."
+        f"The next-token loss is {before} nats and {after} in the second: a change of {change}, {sure}. The next-token "
+        f"distributions are {kl} nats apart (Kullback-Leibler)."
     )
 
 
@@ -343,20 +346,18 @@ def _overview(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
-    yield (
-        "Each tile is the map of one head, named by layer and head: rows are query tokens, from the top, columns key "
-        "tokens, from the left. White is no weight, dark blue the most; hatched cells are masked."
-    )
+    yield "In a tile, rows are query tokens, from the top, and columns key tokens, from the left. White is no weight."
     rows = "The rows of a gated model may sum to less than 1, or to nothing: the rest counts as no attention. "
     yield (
         f"All numbers leave out the first token's own row. {rows if patterns.gated else ''}In brackets after a mean is its "
         "95 % interval over prompts."
     )
     if patterns.two:
+        tested = writer.count(int(patterns.change("peak", "q").notnull().sum()), "tested peak", "head")
         yield (
-            "A change is the second model minus the first, prompt by prompt, tested by Wilcoxon's signed-rank test; q is the "
-            "Benjamini-Hochberg q-value over the heads. Heads are named only if the test is significant and the "
-            "interval of the mean change excludes zero. Similarity is 1 minus the Jensen-Shannon divergence of the rows."
+            f"A change is the second model ({patterns.names[1]}) minus the first, paired by prompt. Of {tested}, those count "
+            f"as changed that have q < {writer.number(LEVEL, 'constant')} (Wilcoxon, Benjamini-Hochberg over heads); those are "
+            "named whose interval excludes zero, too. Similarity is 1 minus the Jensen-Shannon divergence of the rows."
         )
 
 
@@ -374,15 +375,11 @@ def _caveats(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
         "The prompts are short: long-range heads have few tokens to attend to, and the share of pairs that are active "
         "depends on the length."
     )
-    yield (
-        "Weight on the first token is common in decoder models (an attention sink for unused attention), and says little about "
-        "that token."
-    )
+    yield "Weight on the first token is common (a sink for unused attention), and says little about that token."
     if patterns.gated:
         yield (
-            "A model with gates needs no sink, since a row may be empty: its weight on the first token can vanish "
-            "without any loss. So that weight, and the statistics that depend on it (peak, entropy), cannot be compared fairly "
-            "between a dense and a sparse model."
+            "A model with gates needs no sink, since a row may be empty, so that weight and what depends on it (peak, entropy) "
+            "cannot be compared fairly between a dense and a sparse model."
         )
     if patterns.two:
         tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(LEVEL, "constant")
@@ -390,29 +387,89 @@ def _caveats(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
             f"With {tests}, q < {level} bounds the share of false findings within each number, not over all of them; and a "
             "significant change can be small: check its size first."
         )
-    yield "A weight shows where a head attends, not what it does: loss and divergence show what changed in the output."
+
+
+def _anomalies(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
+    """Heads whose map is unlike those around them; between two models, heads that changed where others did not."""
+    yield from narrator.anomalies(writer, [patterns.named(key) for key in SHAPES if key in patterns.keys])
+    if patterns.two:
+        apart = NamedMap(
+            "similarity", "similarity of the two models", patterns.map("similarity").transpose(LAYER, HEAD)
+        )
+        found = [one for one in maps.outliers(apart.values) if one.distance < 0]
+        if patterns.total >= narrator.MIN_HEADS and found:
+            name, around = found[0].head.name, writer.number(found[0].around, f"around similarity {found[0].head.name}")
+            value = writer.number(found[0].head.value, f"at similarity {name}")
+            count = writer.count(len(found), "anomalies-below similarity", "head")
+            yield f"By the same rule {count} changed far more than the heads around, most {name} ({value}, around it {around})."
+
+
+def _interpretation(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
+    """Of one model: local or resting heads. Of two: did the second one drop edges, or rearrange its heads?"""
+    decide = (
+        "compare the circuits of a task in both models (study circuits)"
+        if patterns.two
+        else ("ablate the heads that are named (study causal)")
+    )
+    if not patterns.two:
+        first = writer.number(patterns.whole("first").value, "whole 0 first")
+        share = writer.percent(float(patterns.dominant(0).sum()) / patterns.total, "dominant-percent 0")
+        rest = patterns.whole("first").value > HALF
+        like = (
+            "most of the attention rests on the first token"
+            if rest
+            else "most of the attention goes to tokens of the text"
+        )
+        yield from reading(
+            f"{like} ({first} on the first token), and {share} of the heads look at the token itself or the one before",
+            [
+                "short prompts leave long-range heads few tokens to attend to",
+                "weights show where a head attends, not what it does",
+            ],
+            decide,
+        )
+        return
+    dropped, alike = patterns.between("dropped").value, patterns.between("elsewhere")
+    share = writer.percent(dropped, "between-percent dropped")
+    elsewhere = writer.number(alike.value, "between elsewhere")
+    other = patterns.between("other").value
+    same = alike.value > other if other == other else alike.value > HALF
+    what = (
+        "the second model keeps what each head looks at and drops edges"
+        if same
+        else "the second model rearranges its heads"
+    )
+    like = (
+        f"{what} ({share} of the active edges are gone; without the first token a head's two maps have a similarity of "
+    )
+    like += elsewhere
+    like += (
+        f", and {writer.number(other, 'between other')} with the next head, first token included)"
+        if other == other
+        else ")"
+    )
+    against = ["weights show where a head attends, not what it does"]
+    change = patterns.whole_change("loss")
+    if change.low > 0:
+        against.append(
+            f"the loss rises by {estimate(writer, change, 'whole-change loss')}, so what was dropped was not all idle"
+        )
+    if patterns.gated:
+        against.append("a gated model needs no sink, so weight that leaves the first token is no change of function")
+    yield from reading(like, against, decide)
 
 
 def _headline(writer: Writer, patterns: PatternsAccessor) -> str:
     dominant = writer.percent(float(patterns.dominant(0).sum()) / patterns.total, "dominant-percent 0")
-    reference = f" and {patterns.names[1]}" if patterns.two else ""
-    first = (
-        f"The attention maps of {model_of(patterns)} ({size_of(writer, patterns)}){reference}: {dominant} of the heads attend "
-        "mostly along the diagonal"
-    )
-    active = writer.percent(patterns.whole("active").value, "whole-percent 0 active")
+    first = f"Attention maps of {model_of(patterns)}: {dominant} of the heads attend mostly along the diagonal"
     if not patterns.two:
+        active = writer.percent(patterns.whole("active").value, "whole-percent 0 active")
         return f"{first}, and {active} of the visible pairs are active."
     dropped = writer.percent(patterns.between("dropped").value, "between-percent dropped")
-    after = writer.percent(patterns.whole("active", 1).value, "whole-percent 1 active")
     found = patterns.whole_change("loss")
-    loss = estimate(writer, found, "whole-change loss")
-    sure = found.low > 0 or found.high < 0
-    changes = f"the loss changes by {loss} nats" if sure else f"the loss does not change significantly: by {loss} nats"
-    return (
-        f"{first}. {active} of the visible pairs are active in the one and {after} in the other; {dropped} of the "
-        f"connections are dropped, and {changes}."
-    )
+    loss = writer.number(found.value, "whole-change loss")
+    sure = "" if found.low > 0 or found.high < 0 else ", not significantly"
+    return f"{first}. {patterns.names[1]} drops {dropped} of the active connections; its loss changes by {loss} nats{sure}."
 
 
 describe = Narrative(
@@ -420,4 +477,6 @@ describe = Narrative(
     PatternsAccessor,
     (_overview, _axes, _details, _observations, _caveats),
     _headline,
+    anomalies=_anomalies,
+    interpretation=_interpretation,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from headwise.core.dims import DETECTOR
 from headwise.describe.writer import Writer, listed
@@ -66,6 +67,45 @@ def beyond_question(writer: Writer, probing: ProbingAccessor) -> str:
         f"({reference.removeprefix('Question: ')}, {writer.number(probing.rows()[reference], f'value row {reference}')}), "
         f"with a difference of {with_ends(writer, gain, 'gain headline')}."
     )
+
+
+def headline(writer: Writer, probing: ProbingAccessor) -> str:
+    """The end of the headline: does the probe find more than the question reveals?"""
+    if not probing.has_within():
+        return "What the question alone reveals is not controlled for."
+    within = writer.number(probing.nested_within()[0], "within headline")
+    verdict = "more" if probing.beats_question() else "not shown to be more"
+    return f"Among alike questions {within}: {verdict} than the question reveals."
+
+
+def against(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
+    """What the controls say against reading the map as knowledge of errors."""
+    if not probing.has_within():
+        yield "what the question alone reveals is not controlled for"
+    else:
+        within = with_ends(writer, probing.nested_within(), "within headline")
+        verdict = (
+            "still more than the question reveals"
+            if probing.beats_question()
+            else "no more is shown than the question reveals"
+        )
+        yield f"among questions that are alike the best cell has {within}: {verdict}"
+    gain = probing.row(BEST_CELL, "table_gain")
+    if gain is not None and gain[1] <= 0:
+        difference = with_ends(writer, gain, "gain headline")
+        yield f"the probe is not shown to predict errors better than the question alone ({difference})"
+    over = probing.row(BEST_CELL, "table_over_logprob")
+    if over is not None and over[1] <= 0:
+        yield f"the probe is not shown to beat the log-probability ({with_ends(writer, over, f'over {BEST_CELL}')})"
+    yield "that a probe decodes something does not show that the model uses it"
+
+
+def power(writer: Writer, probing: ProbingAccessor) -> str:
+    """What these answers could have shown."""
+    values = probing.map()
+    cells = int((values == values).sum())
+    least = writer.number(probing.detectable(cells), f"detectable {probing.sites[0]}")
+    return f"an AUROC under {least} at one cell would be missed by these answers"
 
 
 def _no_strata(probing: ProbingAccessor) -> str:

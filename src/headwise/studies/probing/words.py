@@ -15,8 +15,8 @@ import numpy as np
 
 from headwise.core.dims import HEAD, LAYER
 from headwise.describe import maps
-from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import answers_of, model_of
+from headwise.describe.narrative import Narrative, reading
+from headwise.describe.phrases import answers_of, ends_of, model_of
 from headwise.describe.writer import Writer, listed, span
 from headwise.stats.correlation import spearman
 from headwise.studies.probing import table_words
@@ -63,20 +63,17 @@ def _overview(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
-    last = writer.number(len(probing.layers) - 1, "edge")
     half, one = writer.number(0.5, "constant"), writer.number(1, "constant")
     yield (
-        f"Rows are layers, from {writer.number(0, 'edge')} at the top (next to the embedding) to {last}; columns are "
-        f"tokens in the order of the text: {listed(probing.tokens)}. Negative numbers count from the end of the answer."
+        f"Columns are tokens in the order of the text; negative numbers count from the end of the answer. Each "
+        f"cell is the AUROC on held-out answers: {half} is chance, {one} is perfect."
     )
-    yield (
-        f"Each cell is the AUROC on held-out answers: {half} is chance (white), {one} is perfect (dark blue). The second map "
-        "is the mean attention that each of these tokens receives from later tokens."
-    )
-    values = probing.map()
-    ends = [writer.number(float(f(values)), f"{name} auroc") for f, name in ((np.nanmin, "min"), (np.nanmax, "max"))]
-    middle = writer.number(float(np.nanmedian(values)), "median auroc")
-    yield f"The cells of the first site range from {ends[0]} to {ends[1]}; the median is {middle}."
+    ranges = []
+    for site in probing.sites:
+        low, middle, high = ends_of(writer, probing.map(site), f"auroc {site}")
+        ranges.append(f"{SITE_NAMES.get(site, site)} {low} to {high}, median {middle}")
+    low, middle, high = ends_of(writer, probing.map(variable="received"), "received")
+    yield f"Ranges: {'; '.join(ranges)}; attention received {low} to {high}, median {middle}."
 
 
 # ---- detail ---------------------------------------------------------------------------------------------------------
@@ -85,6 +82,9 @@ def _axes(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
 def _details(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     """One entry per site; then heads."""
     for site in probing.sites:
+        if site != probing.sites[0]:
+            yield _in_short(writer, probing, site)
+            continue
         best = with_ends(writer, probing.best_interval(site), f"best {site}")
         sentences = [
             f"Probes on {SITE_NAMES.get(site, site)}: the highest AUROC is {best}, in {_cell(writer, probing.best(site))}.",
@@ -95,11 +95,34 @@ def _details(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
                 "The maximum over many cells is biased upwards; selected on other folds than it is evaluated on, the best "
                 f"cell has {with_ends(writer, probing.nested(site), f'nested {site}')}.",
                 _tokens(writer, probing, site),
+                _bands(writer, probing, site),
                 _frame(writer, probing, site),
             ]
         yield " ".join(sentences)
         yield _within(writer, probing, site)
     yield _heads(writer, probing)
+
+
+def _in_short(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    """A site after the first: the same numbers, without the explanations."""
+    values, high = probing.map(site), probing.per_site("best_high", site)
+    p = writer.number(probing.per_site("best_p", site), f"best_p {site}", digits=2)
+    text = (
+        f"Probes on {SITE_NAMES.get(site, site)}: best {with_ends(writer, probing.best_interval(site), f'best {site}')}, in "
+        f"{_cell(writer, probing.best(site))}; {writer.count(int((values > high).sum()), f'beyond {site}')} of "
+        f"{writer.count(int(np.isfinite(values).sum()), f'cells {site}', 'cell')} over "
+        f"{writer.number(high, f'best_high {site}')} (p = {p})"
+    )
+    if probing.beats_chance(site):
+        text += f"; on other folds {with_ends(writer, probing.nested(site), f'nested {site}')}"
+    if probing.has_within():
+        within = int((probing.map(site, "within_q") < SIGNIFICANCE).sum())
+        text += (
+            f"; within strata {with_ends(writer, probing.nested_within(site), f'nested_within {site}')}, q < "
+            f"{writer.number(SIGNIFICANCE, 'constant')} in {writer.count(within, f'within found {site}', 'cell')}"
+        )
+    rest = [_tokens(writer, probing, site), _bands(writer, probing, site)] if probing.beats_chance(site) else []
+    return " ".join([f"{text}.", *filter(None, rest)])
 
 
 def _chance(writer: Writer, probing: ProbingAccessor, site: str) -> str:
@@ -147,6 +170,28 @@ def _tokens(writer: Writer, probing: ProbingAccessor, site: str) -> str:
         for token in (*order[:N_TOKENS_NAMED], order[-1])
     ]
     return f"By mean over layers the most informative tokens are {listed(named[:-1])}; the least is {named[-1]}."
+
+
+def _bands(writer: Writer, probing: ProbingAccessor, site: str) -> str:
+    """By layer bands: the mean over all tokens in each third, and the layers within `MIN_DIFFERENCE` of the best."""
+    values = probing.map(site)
+    if len(probing.layers) < MIN_LAYERS_FOR_THIRDS or not np.isfinite(values).any(axis=1).all():
+        return ""
+    means = np.nanmean(values, axis=1)
+    parts = [
+        writer.number(float(np.nanmean(part)), f"band {index} {site}")
+        for index, part in enumerate(np.array_split(values, 3))
+    ]
+    best = int(means.argmax())
+    near = means >= means[best] - MIN_DIFFERENCE
+    first = best - int(np.argmin(near[best::-1])) + 1 if not near[: best + 1].all() else 0
+    last = best + int(np.argmin(near[best:])) - 1 if not near[best:].all() else len(near) - 1
+    for edge in (first, last):
+        writer.number(edge, "edge")
+    return (
+        f"By layers, over all tokens: {parts[0]} in the early, {parts[1]} in the middle and {parts[2]} in the late third; best "
+        f"band {span('layer', first, last)} (up to {writer.number(float(means[best]), f'row {site} {best}')})."
+    )
 
 
 def _frame(writer: Writer, probing: ProbingAccessor, site: str) -> str:
@@ -313,24 +358,82 @@ def _caveats(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
         yield "Exact answers were found with the label: part of what probes detect may be that."
     if not probing.parameters.get("judge"):
         yield "Answers were labelled by comparing strings, so some labels are wrong."
-    yield "That a probe can decode an error does not show that the model uses it. This is one model on one set of questions."
+
+
+def _anomalies(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
+    """Cells that the levels of their layer and of their token do not explain."""
+    for site in probing.sites:
+        values = probing.map(site)
+        known = np.isfinite(values).any(axis=1)
+        if values.size < MIN_CELLS_FOR_CORRELATION or not known.any():
+            continue
+        expected = additive(values)
+        apart = values - expected
+        scale = maps.ROBUST * float(np.nanmedian(abs(apart)))
+        far = np.argwhere(np.nan_to_num(abs(apart)) > maps.FAR * scale) if scale > 0 else np.empty((0, 2), dtype=int)
+        rule = ""
+        if site == probing.sites[0]:
+            limit = writer.number(maps.FAR, "constant")
+            rule = (
+                f"Rule: a cell is an anomaly if it is more than {limit} robust standard deviations from what the medians of "
+                "its layer and of its token add up to. "
+            )
+        name = SITE_NAMES.get(site, site)
+        if not len(far):
+            yield f"{rule}None in the map of {name}."
+            continue
+        order = sorted(far.tolist(), key=lambda cell: -abs(apart[cell[0], cell[1]]))
+        parts = []
+        for layer, token in order[:N_TOKENS_NAMED]:
+            cell = BestCell(layer, probing.tokens[token], float(values[layer, token]))
+            value = writer.number(cell.value, f"cell {site} {layer} {cell.token}")
+            around = writer.number(float(expected[layer, token]), f"expected {site} {layer} {cell.token}")
+            parts.append(f"{_cell(writer, cell)} ({value}, expected {around})")
+        yield f"{rule}In the map of {name} {writer.count(len(far), f'anomalies {site}', 'cell')}: most {listed(parts)}."
+    if probing.beats_chance() and not probing.best().token.startswith("exact_answer"):
+        yield f"The best cell is not at the exact answer, as published, but at {probing.best().token}."
+
+
+def additive(values: np.ndarray) -> np.ndarray:
+    """(layer, token): the median of the layer plus that of the token, minus that of all."""
+    return (
+        np.nanmedian(values, axis=1, keepdims=True) + np.nanmedian(values, axis=0, keepdims=True) - np.nanmedian(values)
+    )
+
+
+def _interpretation(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
+    """Is the error written down at the answer, or does the probe see what kind of question it is?"""
+    decide = (
+        "several answers to the same question, some wrong (study samples); probes fitted on other data (study transfer)"
+    )
+    if not probing.beats_chance():
+        yield from reading(
+            "nothing that a linear probe could read tells wrong from correct answers",
+            [table_words.power(writer, probing)],
+            decide,
+        )
+        return
+    best, means = probing.best(), probing.token_means()
+    value = writer.number(best.value, "value best headline")
+    exact = [means[token] for token in means if token.startswith("exact_answer")]
+    rest = [means[token] for token in means if not token.startswith("exact_answer")]
+    where = "the model writes down that it errs where it gives the answer"
+    if not best.token.startswith("exact_answer") or not exact or fmean(exact) < fmean(rest) + MIN_DIFFERENCE:
+        where = "that the model errs can be read over the whole text, not only where it gives the answer"
+    yield from reading(
+        f"{where} (best cell {value} in {_cell(writer, best)})", table_words.against(writer, probing), decide
+    )
 
 
 def _headline(writer: Writer, probing: ProbingAccessor) -> str:
-    first = (
-        f"Layer x token map of probes for errors of {model_of(probing)} on "
-        f"{SITE_NAMES.get(probing.sites[0], probing.sites[0])} ({writer.count(len(probing.layers), 'layers', 'layer')}, "
-        f"{writer.count(len(probing.tokens), 'tokens', 'token')}; {answers_of(writer, probing.counts)})."
-    )
+    site = SITE_NAMES.get(probing.sites[0], probing.sites[0])
+    first = f"Probes for errors of {model_of(probing)} on {site}"
     best = probing.best()
     value = writer.number(best.value, "value best headline")
     if not probing.beats_chance():
-        return f"{first} No cell differs from chance; the highest AUROC is {value}."
-    return (
-        f"{first} It peaks in {_cell(writer, best)}, with an AUROC of {value}; selected on other folds than it is evaluated "
-        f"on, the best cell has {with_ends(writer, probing.nested(), 'nested headline')}. "
-        f"{table_words.beyond_question(writer, probing)}"
-    )
+        return f"{first}: no cell differs from chance; the highest AUROC is {value}."
+    nested = writer.number(probing.nested()[0], "nested headline")
+    return f"{first} peak in {_cell(writer, best)} (AUROC {value}; {nested} held out). {table_words.headline(writer, probing)}"
 
 
 describe = Narrative(
@@ -338,4 +441,6 @@ describe = Narrative(
     ProbingAccessor,
     (_overview, _axes, _details, _observations, _caveats),
     _headline,
+    anomalies=_anomalies,
+    interpretation=_interpretation,
 )

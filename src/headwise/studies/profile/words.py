@@ -16,8 +16,8 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.describe import maps, narrator
-from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, grid_of, model_of, size_of
+from headwise.describe.narrative import Narrative, reading
+from headwise.describe.phrases import Accessor, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
 
@@ -135,8 +135,6 @@ def _registers(writer: Writer, registers: Counter[str]) -> str:
 
 
 def _axes(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
-    grid = grid_of(writer, profile.layers, profile.heads)
-    yield f"{grid}. Each panel has a colour scale of its own: colours compare within a panel."
     if any(profile.has_intervals(key) for key in profile.measured):
         yield "In the detail, the range in brackets after a head is the 95 % confidence interval of its mean."
     for key in profile.measured:
@@ -153,7 +151,6 @@ def _details(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
         sentences = (
             f"{intro} {_strongest(writer, profile, key)}.",
             narrator.against_baseline(writer, profile.named(key)),
-            narrator.cluster(writer, profile.named(key)),
             narrator.missing_heads(writer, key, profile.missing(key)),
         )
         yield " ".join(filter(None, sentences))
@@ -167,6 +164,8 @@ def _observations(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
             yield _role(writer, profile, key)
     yield _nearer(writer, profile)
     every = profile.named_maps
+    if every:
+        yield narrator.boxes(writer, every)
     yield narrator.concentration(writer, every)
     yield from (*narrator.depth_trends(writer, every), *narrator.correlated_maps(writer, every))
 
@@ -274,15 +273,48 @@ def _intervals(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
         )
 
 
-def _headline(writer: Writer, profile: ProfileAccessor) -> str:
-    first = (
-        f"{writer.count(len(profile.keys), 'statistics', 'layer x head map')} of where the attention heads of "
-        f"{model_of(profile)} ({size_of(writer, profile)}) attend."
+def _interpretation(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
+    """Are the heads specialists, or do most of them rest on the first token?"""
+    if "sink" not in profile.measured or profile.total < narrator.MIN_HEADS:
+        yield from narrator.spread(writer, profile.named_maps)
+        return
+    over = maps.share_over(profile.map("sink"), HALF)
+    share = writer.percent(over.share, f"over-percent sink {HALF}")
+    roles = {key: len(_role_heads(profile, key)) for key in ROLES if key in profile.measured}
+    named = [
+        f"{writer.count(count, f'role {key}')} {ROLES[key][0] if count == 1 else ROLES[key][1]}"
+        for key, count in roles.items()
+        if count
+    ]
+    most = (
+        "most heads rest on the first token"
+        if over.share > HALF
+        else "most heads have something to attend to in the text"
     )
+    few = (
+        f", and few have a role that one statistic shows ({listed(named)})"
+        if named
+        else ", and none has a role that one statistic shows"
+    )
+    against = [
+        "a head at rest on these texts may work on others",
+        "attention shows where a head reads, not what it writes",
+    ]
+    if "norm_ratio" in profile.measured:
+        rho = maps.rank_correlation(profile.map("sink"), profile.map("norm_ratio"))
+        if rho == rho:
+            rank = writer.fixed(rho, "correlation sink norm_ratio")
+            against.insert(0, f"weight on the first token and the norm of what a head writes have a rank correlation of {rank}"
+                              f"{', so heads at rest do write less' if rho < 0 else ', so these heads do write'}")  # fmt: skip
+    yield from reading(f"{most} ({share} put over half of their weight there){few}", against, narrator.ABLATE)
+
+
+def _headline(writer: Writer, profile: ProfileAccessor) -> str:
+    first = f"{writer.count(len(profile.keys), 'statistics', 'map')} of where the heads of {model_of(profile)} attend."
     found = []
     if "sink" in profile.measured and profile.total > 1:
         share = writer.percent(maps.share_over(profile.map("sink"), HALF).share, f"over-percent sink {HALF}")
-        found.append(f"{share} of the heads put more than half of their attention on the first token")
+        found.append(f"{share} of them put over half of their attention on the first token")
     for key in ("previous", "induction"):
         heads = _role_heads(profile, key) if key in profile.measured else []
         if heads:
@@ -299,4 +331,6 @@ describe = Narrative(
     ProfileAccessor,
     (_overview, _axes, _details, _observations, _caveats),
     _headline,
+    anomalies=lambda writer, profile: narrator.anomalies(writer, profile.named_maps),
+    interpretation=_interpretation,
 )

@@ -158,15 +158,19 @@ def _output_notes(dataset: xr.Dataset) -> tuple[str, ...]:
     counts = sorted(set(dataset["prompts"].values.tolist()))
     prompts = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     own, other = (
-        {reading: float(np.nanmean(dataset[f"{kind}_{reading}"].values)) for reading in READINGS}
-        for kind in ("pearson", "other")
+        {reading: _mean(dataset[f"{kind}_{reading}"].values) for reading in READINGS} for kind in ("pearson", "other")
     )
     return (
         f"In texts: share of {prompts} prompts per relation whose target is among the k largest logits of the head's output "
         "at the last token; forced: with all its attention on the source. Lines: 95 % interval over heads.",
-        f"Mean correlation: forced {own['forced']:.2f}, natural {own['natural']:.2f}; with the scores of other relations, "
-        f"as a control, {other['forced']:.2f} and {other['natural']:.2f}.",
+        f"Mean correlation: forced {own['forced']}, natural {own['natural']}; with the scores of other relations, "
+        f"as a control, {other['forced']} and {other['natural']}.",
     )
+
+
+def _mean(values: np.ndarray) -> str:
+    finite = values[np.isfinite(values)]
+    return f"{finite.mean():.2f}" if finite.size else "not known"
 
 
 def _removal_notes(dataset: xr.Dataset) -> tuple[str, ...]:

@@ -217,17 +217,25 @@ def _mean(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
     return f"{writer.fixed(float(np.nanmean(values)), f'mean pearson_{reading}')} {READINGS[reading]} ({relations})"
 
 
+def _mean_in_short(writer: Writer, dataset: xr.Dataset, reading: str) -> str:
+    """The mean correlation of a reading, for the headline."""
+    values = dataset[f"pearson_{reading}"].values
+    if not np.isfinite(values).any():
+        return ""
+    return f"{writer.fixed(float(np.nanmean(values)), f'mean pearson_{reading}')} {READINGS[reading]}"
+
+
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     model = model_in(dataset)
-    means = [text for reading in READINGS if (text := _mean(writer, dataset, reading))]
+    means = [text for reading in READINGS if (text := _mean_in_short(writer, dataset, reading))]
     first = f"Scores from weights of {model} against texts."
     if means:
-        first = f"Scores from weights of {model} correlate on average with outputs in texts by {listed(means)}."
+        first = f"Scores from weights of {model} correlate with outputs in texts by {listed(means)}."
     if not _tasks(dataset):
         return first
     count = writer.count(len(needed(dataset)), "needed")
     total = writer.count(dataset.sizes[TASK], "tasks", "task")
-    return f"{first} Ablating a relation's heads costs more than ablating random ones in {count} of {total}."
+    return f"{first} Ablating a relation's heads costs more than random ones in {count} of {total}."
 
 
 describe = Narrative(

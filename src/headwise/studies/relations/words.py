@@ -14,10 +14,12 @@ import xarray as xr
 
 from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
 from headwise.core.parsing import parse_attribute
-from headwise.describe import maps
+from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, model_of, size_of
+from headwise.describe.narrative import reading as hedged
+from headwise.describe.phrases import Accessor, ends_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
+from headwise.figures.head_maps import NamedMap
 from headwise.studies.relations.figure import UsedRelation, classified_by, published_relations
 from headwise.studies.relations.spec import SIGNS
 
@@ -106,13 +108,8 @@ def _overview(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
-    layers, heads = reading.layers, reading.heads
-    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
-        writer.number(edge, "edge")
-    yield (
-        f"Columns are layers, {layers[0]} (next to the embedding) to {layers[-1]}; rows are heads, {heads[0]} to "
-        f"{heads[-1]}; one mark per head, coloured by its category: {listed(reading.categories)}, several of them, or none."
-    )
+    low, middle, high = ends_of(writer, reading.dataset["best_score"].values, "best_score")
+    yield f"One mark per head. The best score of a head goes from {low} to {high}, median {middle}."
     ks = sorted({int(k) for k in reading.dataset["k"].values})
     threshold = writer.number(reading.threshold, "constant")
     yield (
@@ -336,22 +333,78 @@ def _caveats(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
     )
 
 
+# ---- boxes, anomalies, interpretation, short form -------------------------------------------------------------------
+
+
+def _blocks(writer: Writer, reading: RelationsAccessor) -> str:
+    """Blocks of neighbouring heads of a category, larger than when its heads are shuffled."""
+    parts = []
+    for category in reading.categories:
+        member = reading.member(category)
+        if reading.size(category) >= narrator.MIN_CLUSTER_CELLS:
+            smallest = max(narrator.MIN_CLUSTER_CELLS, maps.cluster_by_chance(member, 1.0) + 1)
+            for box in maps.clusters(member, 1.0, smallest=smallest)[: narrator.MAX_BOXES]:
+                where, source = narrator.box_of(writer, category, box)
+                size, area = (
+                    writer.count(box.size, f"member-box {source}"),
+                    writer.count(box.area, f"box-area {source}"),
+                )
+                parts.append(f"{category} in {where} ({size} of {area})")
+    if not parts:
+        return "No category has a block of neighbouring heads larger than in 95 % of shuffled maps."
+    return f"Blocks of neighbouring heads of one category, larger than in 95 % of shuffled maps: {'; '.join(parts)}."
+
+
+def _anomalies(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
+    """Heads whose best score is far from those around, and classified heads far from all others."""
+    best = reading.dataset["best_score"].astype(float).transpose(LAYER, HEAD)
+    yield from narrator.anomalies(writer, [NamedMap("best_score", "best score", best)])
+    layers = (reading.counts > 0).sum(HEAD)
+    filled = [int(layer) for layer in layers[LAYER].values[(layers > 0).values]]
+    alone = [layer for layer in filled if not {layer - 1, layer + 1} & set(filled)]
+    if len(filled) > len(alone) > 0:
+        named = (writer.number(layer, "edge") for layer in alone[:MAX_NAMED])
+        yield f"Layers with a classified head between layers without any: {listed(named)}."
+
+
+def _interpretation(writer: Writer, reading: RelationsAccessor) -> Iterator[str]:
+    """Do heads hold relations, or does shuffling, or copying, explain the categories?"""
+    some = reading.total - reading.with_categories(0)
+    share = writer.percent(some / reading.total, "classified-share")
+    if not some:
+        yield from hedged(
+            f"no head computes one of these relations by its weights alone ({share} classified)", [], _DECIDE
+        )
+        return
+    where = maps.depth_trend((reading.counts > 0).astype(float).where(reading.measured))
+    third = (
+        f", most often in the {where.peak_third} third of the layers"
+        if where and len(reading.layers) >= MIN_LAYERS_FOR_DEPTH
+        else ""
+    )
+    beyond = int(reading.dataset["member_beyond_null"].any(CATEGORY).sum())
+    against = []
+    if "null_heads" in reading.dataset:
+        against.append(f"a shuffle of the targets would classify {_null(writer, reading, 'null_heads')}")
+    if beyond < some:
+        against.append(f"only {writer.count(beyond, 'beyond-null')} have a score above each of its own shuffles")
+    if "copied_score" in reading.dataset and (names := list(reading.copied())):
+        against.append(f"mere copying would pass for {writer.count(len(names), 'copied', 'relation')}")
+    yield from hedged(f"some heads hold relations in their weights ({share} classified){third}", against, _DECIDE)
+
+
+_DECIDE = "see whether the scores hold in texts, and what ablating these heads costs (study relation_validation)"
+
+
 def _headline(writer: Writer, reading: RelationsAccessor) -> str:
     sizes = [f"{name} {writer.count(reading.size(name), f'size {name}')}" for name in reading.categories]
-    return (
-        f"Categories of the heads of {model_of(reading)} ({size_of(writer, reading)}) by their weights, for "
-        f"{_relations(writer, reading)}: {listed(sizes)}, {writer.count(len(reading.several()), 'several')} with several "
-        f"categories and {writer.count(reading.with_categories(0), 'with 0')} without a category. With shuffled targets "
-        f"{writer.percent(reading.false_positive(), 'false-positive')} of the scores are above the "
-        f"threshold{_null_in_short(writer, reading)}."
-    )
-
-
-def _null_in_short(writer: Writer, reading: RelationsAccessor) -> str:
-    if "null_heads" not in reading.dataset:
-        return ""
-    mean = writer.number(float(reading.dataset["null_heads"].mean()), "mean null_heads", digits=2)
-    return f", which would classify {mean} heads"
+    some = writer.count(reading.total - reading.with_categories(0), "classified")
+    total = writer.count(reading.total, "total", "head")
+    null = ""
+    if "null_heads" in reading.dataset:
+        mean = writer.number(float(reading.dataset["null_heads"].mean()), "mean null_heads", digits=2)
+        null = f"; shuffled targets would classify {mean}"
+    return f"By their weights {some} of {total} of {model_of(reading)} map words of a relation: {listed(sizes)}{null}."
 
 
 describe = Narrative(
@@ -361,8 +414,10 @@ describe = Narrative(
         _overview,
         _axes,
         _details,
-        (_classified, _several, _suppression, _chance, _shuffled, _published, _easy, _copied),
+        (_classified, _several, _suppression, _blocks, _chance, _shuffled, _published, _easy, _copied),
         _caveats,
     ),
     _headline,
+    anomalies=_anomalies,
+    interpretation=_interpretation,
 )

@@ -169,16 +169,7 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     return (
         f"Of {writer.count(dataset.sizes[DRAW], 'samples', 'sample')} per question of {model_in(dataset)}, the one that a "
         f"probe selects is correct for {probe} of questions, the greedy answer for {greedy}; the difference is "
-        f"{_ranged(writer, one, 'gain', 'probe')}{_sure(one)}.{_trusted(writer, dataset)}"
-    )
-
-
-def _trusted(writer: Writer, dataset: xr.Dataset) -> str:
-    if "trust" not in _strategies(dataset):
-        return ""
-    one = dataset.sel({STRATEGY: "trust"})
-    return (
-        f" For a vote of equal answers weighted by the probe it is {_ranged(writer, one, 'gain', 'trust')}{_sure(one)}."
+        f"{_ranged(writer, one, 'gain', 'probe')}{_sure(one)}."
     )
 
 

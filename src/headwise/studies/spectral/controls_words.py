@@ -7,7 +7,7 @@ pairs instead of all together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,30 +25,56 @@ ALPHA = 0.05
 
 
 def headline(writer: Writer, data: SpectralAccessor) -> str:
-    """One sentence: how many heads remain among similar questions, and whether they give away more than the question does."""
+    """The end of the headline: how many heads remain among similar questions, and whether that is more than chance."""
     tested = [key for key in data.pair if data.has(key, "q_within")]
     if not tested:
-        return _same_length_headline(writer, data, data.pair)
-    level = writer.number(ALPHA, "constant")
-    counts = [
-        f"{writer.count(data.under(key, 'q_within').count, f'under q_within {key}')} of "
-        f"{writer.count(data.under(key, 'q_within').total, f'measured-in q_within {key}', 'head')} for {data.label(key)}"
-        for key in tested
-    ]
-    text = f"Compared only between answers to similar questions ({kind(data, 'within')}), q < {level} holds in {listed(counts)}"
-    strict = [key for key in tested if data.has(key, "q_strict")]
-    if strict:
-        left = [writer.count(data.under(key, "q_strict").count, f"under q_strict {key}") for key in strict]
-        text += f", with strata of {kind(data, 'strict')} in {listed(left)}"
-    return f"{text}: {_verdict(data, tested)}."
+        return _same_length_headline(writer, data)
+    counts = listed(writer.count(data.under(key, "q_within").count, f"under q_within {key}") for key in tested)
+    verdict = {"nothing": "not more than chance", "length": "which length may explain", "more": "more than chance"}
+    return f"; among similar questions ({kind(data, 'within')}) in {counts}, {verdict[_verdict(data, tested)]}"
 
 
 def _verdict(data: SpectralAccessor, keys: Sequence[str]) -> str:
+    """What heads give away beyond the question: "nothing", what the "length" may explain, or "more"."""
     if not _finds(data, keys, "within"):
-        return "no sign that the heads give away more about the error than the question does"
+        return "nothing"
     if not _finds(data, keys, "strict") and any(data.has(key, "q_strict") for key in keys):
-        return "beyond the question the heads give away something, which the length of the answer may explain"
-    return "the heads give away something about the error that the question does not"
+        return "length"
+    return "more"
+
+
+def against(writer: Writer, data: SpectralAccessor, found: Sequence[str]) -> Iterator[str]:
+    """What the controls say against reading the plain maps as heads that know of errors, and their verdict."""
+    tested = [key for key in data.pair if data.has(key, "q_within")]
+    left = []
+    for name, what in (("within", kind(data, "within")), ("strict", kind(data, "strict"))):
+        if keys := [key for key in tested if data.has(key, f"q_{name}")]:
+            counts = (writer.count(data.under(key, f"q_{name}").count, f"under q_{name} {key}") for key in keys)
+            left.append(f"{listed(counts)} within strata of {what}")
+    stays = [(key, stay) for key in found if (stay := data.retained(key)) is not None and data.under(key, "q").count]
+    if stays:
+        left.append(f"{listed(writer.count(stay, f'stay {key}') for key, stay in stays)} at equal length")
+    if left:
+        yield f"of the heads with q < {writer.number(ALPHA, 'constant')} remain {'; '.join(left)}"
+    if not tested:
+        yield "what the question alone explains was not controlled for"
+        return
+    yield {
+        "nothing": "that is no sign that the heads give away more about the error than the question does",
+        "length": "beyond the question the heads give away something, which the length of the answer may explain",
+        "more": "still, that is more than chance: the heads give away something about the error that the question does not",
+    }[_verdict(data, tested)]
+
+
+def decide(writer: Writer, data: SpectralAccessor) -> str:
+    """What would settle it, with the effect that these answers could have shown."""
+    key = data.pair[0]
+    inside = data.level(key, "detectable_within")
+    text = "several answers to the same question, some wrong (study samples)"
+    if math.isfinite(inside):
+        least = writer.fixed(inside, f"needed detectable_within {key}")
+        text += f", or more questions: an AUROC under {least} is missed with these"
+    return text
 
 
 def _finds(data: SpectralAccessor, keys: Sequence[str], name: str) -> bool:
@@ -98,9 +124,8 @@ def question_caveat(writer: Writer, data: SpectralAccessor) -> str:
             "older version, or its questions have no strata with both wrong and correct answers."
         )
     return (
-        "The plain maps contain what the question alone explains. Strata remove what they are made of "
-        f"({kind(data, 'within')}; {kind(data, 'strict')}) and nothing else that a question says, and they leave fewer "
-        "pairs of answers to compare, so some heads lose significance to sample size."
+        "The plain maps contain what the question alone explains. Strata remove only what they are made of, and leave fewer "
+        "pairs of answers, so some heads lose significance to sample size."
     )
 
 
@@ -171,26 +196,15 @@ def length_caveat(writer: Writer, data: SpectralAccessor) -> str:
         f"Length is a confounder: wrong answers have {medians[0]} tokens and correct ones {medians[1]} (medians), and "
         f"length alone separates them with an AUROC of {writer.number(auroc, 'length auroc')} over all answers"
     )
-    if not any(data.has(key, "p_matched") for key in data.measured):
-        return f"{text}."
-    return f"{text}. Comparing answers of the same length removes that."
+    return f"{text}."
 
 
-def _same_length_headline(writer: Writer, data: SpectralAccessor, pair: Sequence[str]) -> str:
+def _same_length_headline(writer: Writer, data: SpectralAccessor) -> str:
     """For Datasets without strata: what remains among answers of the same length; empty where nothing was found."""
-    tested = [(key, stay) for key in pair if (stay := data.retained(key)) is not None and data.under(key, "q").count]
+    tested = [
+        (key, stay) for key in data.pair if (stay := data.retained(key)) is not None and data.under(key, "q").count
+    ]
     if not tested:
         return ""
-    parts = [
-        f"{writer.count(stay, f'stay {key}')} of {writer.count(data.under(key, 'q').count, f'under q {key}', 'head')} "
-        f"for {data.label(key)}"
-        for key, stay in tested
-    ]
-    lengths, reason = data.lengths(), "Attention depends on the length of a text"
-    if lengths is not None:
-        wrong, correct = _medians(writer, lengths)
-        reason = f"Attention depends on length, and wrong answers have {wrong} tokens, correct ones {correct} (medians)"
-    return (
-        f"{reason}: among answers of the same length{_used(writer, data)}, q < "
-        f"{writer.number(ALPHA, 'constant')} still holds in {listed(parts)}."
-    )
+    counts = listed(f"{writer.count(stay, f'stay {key}')} ({data.label(key)})" for key, stay in tested)
+    return f"; among answers of the same length{_used(writer, data)} in {counts}"

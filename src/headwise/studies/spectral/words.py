@@ -17,9 +17,10 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 from headwise.core.parsing import parse_attribute
 from headwise.describe import maps, narrator
-from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, answers_of, grid_of, model_of, size_of
+from headwise.describe.narrative import Narrative, reading
+from headwise.describe.phrases import Accessor, answers_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
+from headwise.figures.head_maps import NamedMap
 from headwise.studies.spectral import controls_words
 from headwise.studies.spectral.figure import strata_of
 
@@ -28,6 +29,8 @@ PAIR = ("attention_score", "laplacian")  # the two maps of the figure
 WIDESPREAD = 0.3  # share of heads with q < 0.05 above which clusters are sought among the strongest tenth instead
 TENTH = 0.9  # quantile
 MIN_CLUSTER = 4  # heads
+MINORITY = 0.2  # of the significant heads of a map, up to which those of the other direction are anomalies
+NAMED = 3
 BOXES = 3
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
 TINY = 0.001  # smaller p-values are not written out
@@ -131,11 +134,9 @@ def _overview(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
 
 
 def _axes(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
-    yield f"{grid_of(writer, data.layers, data.heads)}."
-    zero, one = writer.number(0, "constant"), writer.number(1, "constant")
     yield (
-        f"Each cell is the p-value of a two-sided Mann-Whitney U test; all maps share one colour scale from {zero} "
-        f"(dark) to {one}. q is the Benjamini-Hochberg q-value over the heads of one map. AUROC is that of the single "
+        f"Each cell is the p-value of a two-sided Mann-Whitney U test. q is the Benjamini-Hochberg q-value over the "
+        "heads of one map. AUROC is that of the single "
         f"feature: above {writer.number(0.5, 'constant')} it is larger in wrong answers."
     )
     for key in data.pair:
@@ -153,8 +154,10 @@ def _axes(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
 
 
 def _details(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
-    """One entry per feature: how many heads differ, which most, in which direction, where, and among similar questions."""
-    for key in data.keys:
+    """One entry per map of the figure: how many heads differ, which most, in which direction, where, and among similar
+    questions; then the other features in short.
+    """
+    for key in data.pair or data.keys[:1]:
         meaning = data.text(key, "definition")
         intro = f"{data.label(key)}{f' ({meaning})' if meaning else ''}:"
         if key not in data.measured:
@@ -166,6 +169,22 @@ def _details(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
             sentences += [controls_words.within(writer, data, key), controls_words.same_length(writer, data, key)]
         sentences.append(narrator.missing_heads(writer, key, int(data.map(key).isnull().sum())))
         yield " ".join(filter(None, sentences))
+    if others := [key for key in data.measured if key not in data.pair]:
+        level = writer.number(ALPHA, "constant")
+        yield f"Other features, heads with q < {level}: {listed(_in_short(writer, data, key) for key in others)}."
+    if unmeasured := [data.label(key) for key in data.keys if key not in data.measured]:
+        yield f"Not measured: {listed(unmeasured)}."
+
+
+def _in_short(writer: Writer, data: SpectralAccessor, key: str) -> str:
+    """A feature that the figure does not show: how many heads differ, how many among similar questions, and which most."""
+    text = f"{data.label(key)} {writer.count(data.under(key, 'q').count, f'under q {key}')}"
+    if data.has(key, "q_within"):
+        text += f", {writer.count(data.under(key, 'q_within').count, f'under q_within {key}')} within strata"
+    if not (data.finds(key) and data.has(key, "effect")):
+        return text
+    (head,) = maps.strongest(data.strength(key), 1)
+    return f"{text} (most {head.name}, AUROC {writer.number(data.at(head, key, 'effect'), f'at effect {key} {head.name}')})"
 
 
 def _shares(writer: Writer, data: SpectralAccessor, key: str) -> str:
@@ -371,9 +390,8 @@ def _caveats(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     if tested := sum(data.under(key).total for key in data.measured):
         yield (
             f"With {writer.count(tested, 'tested', 'test')}, about {writer.count(round(ALPHA * tested), 'chance')} would "
-            f"have p < {writer.number(ALPHA, 'constant')} by chance alone. Heads are not independent of each other, so "
-            "under chance that share varies more than with independent tests; the comparison with permuted labels "
-            "accounts for that."
+            f"have p < {writer.number(ALPHA, 'constant')} by chance alone; heads are not independent, which the permuted "
+            "labels account for."
         )
     for caveat in (controls_words.question_caveat, controls_words.power_caveat, controls_words.length_caveat):
         yield caveat(writer, data)
@@ -381,29 +399,64 @@ def _caveats(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
         yield "Averaging the ten largest eigenvalues into one number is our choice."
     if not data.parameters.get("judge"):
         yield "Answers were labelled by comparing strings, so some labels are mistaken."
-    yield "This is one model on one set of questions, and a head that differs need not be a cause of the error."
+    yield "A head that differs need not be a cause of the error."
+
+
+# ---- anomalies and interpretation -----------------------------------------------------------------------------------
+
+
+def _anomalies(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
+    """Heads whose effect is unlike that of their neighbours, and significant heads that go against the direction of the map."""
+    pair = [key for key in data.pair if data.has(key, "effect")]
+    yield from narrator.anomalies(
+        writer, [NamedMap(key, f"AUROC of {data.label(key)}", data.map(key, "effect")) for key in pair]
+    )
+    for key in pair:
+        effects = data.map(key, "effect").where(data.significant(key) > 0)
+        larger, smaller = int((effects > 0.5).sum()), int((effects < 0.5).sum())
+        few, way = min(larger, smaller), "larger" if larger < smaller else "smaller"
+        if 0 < few <= MINORITY * (larger + smaller):
+            heads = maps.strongest(effects if way == "larger" else -effects, NAMED)[:few]
+            rule = f"q < {writer.number(ALPHA, 'constant')}"
+            yield (
+                f"Against the direction of {data.label(key)}, {writer.count(few, f'{way} {key}', 'head')} with {rule} "
+                f"{'is' if few == 1 else 'are'} {way} in wrong answers: {listed(head.name for head in heads)}"
+                f"{' and others' if few > len(heads) else ''}."
+            )
+
+
+def _interpretation(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
+    """Do heads reveal errors, or what kind of question it is?"""
+    if not data.pair:
+        return
+    found = [key for key in data.pair if data.finds(key)]
+    level = writer.number(ALPHA, "constant")
+    if not found:
+        names = listed(data.label(key) for key in data.pair)
+        like = f"attention does not reveal errors here: {names} differ in no head"
+    else:
+        most = max(found, key=lambda key: data.under(key, "q").share)
+        share = writer.percent(data.under(most, "q").share, f"under-percent q {most}")
+        wide = data.under(most, "q").share > WIDESPREAD
+        what = (
+            "a wrong answer changes the whole text that heads read"
+            if wide
+            else "some heads read wrong answers differently"
+        )
+        like = f"{what} ({share} of the heads with q < {level} for {data.label(most)})"
+    yield from reading(like, controls_words.against(writer, data, found), controls_words.decide(writer, data))
 
 
 def _headline(writer: Writer, data: SpectralAccessor) -> str:
-    first = (
-        f"{writer.count(len(data.pair), 'pair', 'layer x head map')} of p-values for {model_of(data)} "
-        f"({size_of(writer, data)}): does a head's attention differ between {answers_of(writer, data.counts)}?"
+    if not data.pair:
+        return f"{writer.count(len(data.measured), 'features', 'map')} of p-values for {model_of(data)}."
+    level, total = writer.number(ALPHA, "constant"), data.under(data.pair[0]).total
+    counts = listed(
+        f"{data.label(key)} in {writer.count(data.under(key, 'q').count, f'under q {key}')}" for key in data.pair
     )
-    shares = [
-        f"{writer.percent(data.under(key).share, f'under-percent p {key}')} of the heads have p < "
-        f"{writer.number(ALPHA, 'constant')} for {data.label(key)} ({_verdict(writer, data, key)})"
-        for key in data.pair
-    ]
-    found = f"{first} {listed(shares)}." if shares else first
-    return f"{found} {controls_words.headline(writer, data)}".strip()
-
-
-def _verdict(writer: Writer, data: SpectralAccessor, key: str) -> str:
-    share = writer.percent(data.under(key, "q").share, f"under-percent q {key}")
-    q, p = f"{share} with q < {writer.number(ALPHA, 'constant')}", data.level(key, "null_p")
-    if math.isnan(p):
-        return q
-    return f"{q}; {'more' if p < ALPHA else 'not more'} than with permuted labels"
+    heads = writer.count(total, f"measured {data.pair[0]}", "head")
+    first = f"Between wrong and correct answers of {model_of(data)}, q < {level} holds for {counts} of {heads}"
+    return f"{first}{controls_words.headline(writer, data)}."
 
 
 describe = Narrative(
@@ -411,4 +464,6 @@ describe = Narrative(
     SpectralAccessor,
     (_overview, _axes, _details, _observations, _caveats),
     _headline,
+    anomalies=_anomalies,
+    interpretation=_interpretation,
 )

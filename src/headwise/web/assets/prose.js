@@ -36,17 +36,27 @@ export function section(heading, entries, {flowing = false, level = "h2"} = {}) 
 }
 
 /**
- * All sections in the order of a page: overview, observations, detail, how to read it, caveats.
+ * All sections in the order of a page: overview, interpretation, observations, anomalies, detail, how to read it, caveats.
  * @param {Record<string, string[]>} record
  * @param {string[]} [caveats]
  */
 export function proseSections(
-  {Overview: overview, "Axes and scale": axes, Detail: detail, "Key observations": observations, Caveats: ownCaveats},
+  {
+    Overview: overview,
+    "Axes and scale": axes,
+    Detail: detail,
+    "Key observations": observations,
+    Anomalies: anomalies,
+    Interpretation: interpretation,
+    Caveats: ownCaveats,
+  },
   caveats = ownCaveats,
 ) {
   return [
     section("Overview", overview, {flowing: true}),
+    section("Interpretation", interpretation, {flowing: true}),
     section("Key observations", observations),
+    section("Anomalies", anomalies),
     section("Detail", detail),
     section("How to read it", axes),
     section("Caveats", caveats),
