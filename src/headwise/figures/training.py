@@ -16,7 +16,7 @@ from headwise.core.provenance import public_name
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Curve, Curves, Guide
 
-COLOURS = ("#31688e", "#35a35d", "#b5500b", "#7b4fa3", "#8c6d1f", "#c23b75", "#1f9e9e", "#8c8c8c")
+COLOURS = ("#34688d", "#2b9853", "#ae4b04", "#7950a6", "#98792f", "#be316c", "#24acb1", "#8f8f8d")
 
 
 def figure(record: dict[str, Any]) -> Figure:

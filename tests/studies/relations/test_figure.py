@@ -36,11 +36,11 @@ def test_colours_are_the_sheets(relations: xr.Dataset) -> None:
     legend = figure.panels[1]
     assert isinstance(legend, Legend)
     assert {entry.label: entry.colour for entry in legend.entries} == {
-        "Algorithmic": "#1f77b4",  # blue
-        "Knowledge": "#ff7f0e",  # orange
-        "Linguistic": "#2ca02c",  # green
+        "Algorithmic": "#1773ad",  # blue
+        "Knowledge": "#ff8110",  # orange
+        "Linguistic": "#25a039",  # green
         "Translation": "#d62728",  # red
-        "2 categories": "#9467bd",  # purple
+        "2 categories": "#9c72cf",  # purple
         "3 categories": "#8c564b",  # brown
         "4 categories": "#e377c2",  # pink
         "Unclassified": "#dcdcdc",  # light grey

@@ -30,7 +30,7 @@ KINDS = {  # kind: title
     "removal": "Tasks without a relation's heads",
 }
 READINGS = {"forced": "All attention on the source (forced)", "natural": "Attention as it is (natural)"}
-COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca02c", "translation": "#d62728"}
+COLOURS = {"algorithmic": "#1773ad", "knowledge": "#ff8110", "linguistic": "#25a039", "translation": "#d62728"}
 OTHER = "#444444"  # categories of a user's own
 FORCED, NATURAL = "#31688e", "#c2902b"
 OWN, RANDOM, CONTROLS = "#b5500b", "#8c8c8c", "#31688e"

@@ -33,9 +33,10 @@ from headwise.studies.relations.spec import PUBLISHED
 
 KINDS = ("categories", "relations", "layers")
 VALUES = {"score": "Score", "suppression": "Suppression score"}
-COLOURS = {"algorithmic": "#1f77b4", "knowledge": "#ff7f0e", "linguistic": "#2ca02c", "translation": "#d62728"}
+# as published, moved a little so that readers with any color vision can tell them apart (tests/figures/test_colour_vision.py)
+COLOURS = {"algorithmic": "#1773ad", "knowledge": "#ff8110", "linguistic": "#25a039", "translation": "#d62728"}
 OTHERS = ("#17becf", "#bcbd22", "#444444")  # categories of a user's own
-SEVERAL = ("#9467bd", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
+SEVERAL = ("#9c72cf", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
 NONE = "#dcdcdc"
 NUMBERS = ("2", "3", "4", "5 or more")
 MAX_COLUMNS = 5

@@ -25,10 +25,10 @@ from headwise.figures.scale import Scale, scale_over
 
 KINDS = {"costs": "What dropping attention weights costs", "maps": "Heads that tolerate dropped weights"}
 RULE_INFO = {  # kind of rule -> label, colour
-    "top": ("top k of a row", "#31688e"),
+    "top": ("top k of a row", "#35688b"),
     "over": ("over a threshold", "#35a35d"),
     "window": ("window and first", "#b5500b"),
-    "entmax": ("entmax", "#7b4fa3"),
+    "entmax": ("entmax", "#7850a8"),
     "random": ("k at random", "#8c8c8c"),
 }
 QUARTER = 0.25

@@ -19,14 +19,14 @@ from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.scale import Scale, scale_around
 
-FITTED = ("#31688e", "#1f9e77", "#8a4fa3", "#c2902b")  # the best four fitted detectors, in every panel with curves
+FITTED = ("#376180", "#30a073", "#8a50a5", "#c2902b")  # the best four fitted detectors, in every panel with curves
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
-QUESTION = "#a23b52"
+QUESTION = "#a33a5c"
 KINDS = {  # kind: label, colour
     "question": ("question", QUESTION),
     "with question": ("with question", "#d98a9c"),
     "combined": ("combined", COMBINED),
-    "supervised": ("fitted", "#31688e"),
+    "supervised": ("fitted", "#376180"),
     "score": ("score", "#7a7a7a"),
 }
 SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarithmic

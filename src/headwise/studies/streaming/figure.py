@@ -19,8 +19,8 @@ from headwise.figures.provenance import cell_names
 from headwise.figures.scale import scale_around
 from headwise.stats.reliability import reliability
 
-COLOURS = ("#b5500b", "#31688e", "#3d3d3d", "#1f9e77", "#8a4fa3", "#8c8c8c")  # of the scores, in their order
-QUESTION, CHANCE, ALPHA = "#a23b52", 0.5, 0.05
+COLOURS = ("#b5500b", "#376180", "#3d3d3d", "#30a073", "#8a50a5", "#8c8c8c")  # of the scores, in their order
+QUESTION, CHANCE, ALPHA = "#a33a5c", 0.5, 0.05
 LABELS = {
     "self_log": "Own token (log weight)",
     "entropy": "Entropy",
