@@ -20,8 +20,8 @@ def byte_vocabulary() -> list[str]:
     return [*SPECIAL, *_byte_alphabet(), *("".join(pair) for pair in MERGES)]
 
 
-def write_gguf(path: Path, *, first: bool = False, leave_out: str = "", digits: bool = False) -> Path:
-    """A Llama of two layers as llama.cpp would pack it (float32)."""
+def write_gguf(path: Path, *, first: bool = False, leave_out: str = "", digits: bool = False, packed: str = "") -> Path:
+    """A Llama of two layers as llama.cpp would pack it: float32, or matrices of a quantized type such as Q4_1."""
     import gguf
 
     out = gguf.GGUFWriter(path, "llama")
@@ -54,8 +54,14 @@ def write_gguf(path: Path, *, first: bool = False, leave_out: str = "", digits: 
         widths |= {"attn_norm": (32,), "ffn_norm": (32,)}
         shapes |= {f"blk.{i}.{part}.weight": shape for part, shape in widths.items()}
     for part, shape in shapes.items():
-        if part != leave_out:
-            out.add_tensor(part, random.normal(size=shape).astype(np.float32))
+        if part == leave_out:
+            continue
+        values = random.normal(size=shape).astype(np.float32)
+        if packed and len(shape) == 2 and shape[1] % 32 == 0:
+            kind = gguf.GGMLQuantizationType[packed]
+            out.add_tensor(part, gguf.quants.quantize(values, kind), raw_dtype=kind)
+        else:
+            out.add_tensor(part, values)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()

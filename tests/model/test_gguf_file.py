@@ -23,6 +23,7 @@ from headwise.core.errors import ModelError
 from headwise.model import load, sources
 from headwise.model.cache import UNFINISHED, cache_folder
 from headwise.model.sources import dequantised
+from headwise.model.stored import open_stored
 
 MakeGguf = Callable[..., Path]
 
@@ -50,6 +51,13 @@ def test_the_weights_are_the_files(make_gguf: MakeGguf) -> None:
     tensors = {t.name: np.array(t.data) for t in gguf.GGUFReader(path).tensors}
     value = load(path).hf.model.layers[1].self_attn.v_proj.weight.detach().numpy()
     assert np.array_equal(value, tensors["blk.1.attn_v.weight"])
+
+
+def test_the_identity_says_what_the_weights_were_dequantized_from(make_gguf: MakeGguf) -> None:
+    packed, plain = make_gguf("packed.gguf", packed="Q4_1"), make_gguf("plain.gguf")
+    assert load(packed).identity()["dequantized_from"] == "Q4_1 GGUF"
+    assert open_stored(packed).identity() == load(packed).identity()
+    assert "dequantized_from" not in load(plain).identity()
 
 
 def test_the_same_bytes_elsewhere_are_the_same_model(make_gguf: MakeGguf, tmp_path: Path) -> None:

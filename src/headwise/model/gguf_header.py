@@ -32,11 +32,21 @@ BLOCKS = {
 }  # fmt: skip
 
 
+TYPE_NAMES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K",
+    12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL",
+    21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 30: "BF16",
+    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+}  # fmt: skip
+PLAIN_TYPES = (0, 1, 24, 25, 26, 27, 28, 30)  # of one number per weight: nothing was quantised
+
+
 class GgufHeader(NamedTuple):
     """What a file declares, and holds."""
 
     tensors: int
     weights: int  # in all tensors
+    quantised: str = ""  # the quantised type of most of its weights, such as Q4_1; empty where none is quantised
 
 
 def check_gguf(path: Path) -> GgufHeader:
@@ -76,10 +86,15 @@ class _Cursor:
             self.value(self.number("<I"))
         ends = [self.tensor() for _ in range(tensors)]
         left = self.size - self.at
-        for name, _, end in ends:
+        for name, _, end, _ in ends:
             if end > left:
                 raise ValueError(f"its tensor {name!r} ends {in_bytes(end - left)} after the file")
-        return GgufHeader(tensors, sum(weights for _, weights, _ in ends))
+        sizes: dict[int, int] = {}
+        for _, weights, _, kind in ends:
+            sizes[kind] = sizes.get(kind, 0) + weights
+        packed = {kind: weights for kind, weights in sizes.items() if kind not in PLAIN_TYPES}
+        most = max(packed, key=packed.__getitem__, default=None)
+        return GgufHeader(tensors, sum(sizes.values()), "" if most is None else TYPE_NAMES[most])
 
     def number(self, form: str) -> int:
         (found,) = struct.unpack_from(form, self.content, self.at)
@@ -111,8 +126,8 @@ class _Cursor:
         else:
             raise ValueError(f"it has metadata of the unknown type {kind}")
 
-    def tensor(self) -> tuple[str, int, int]:
-        """Its name, how many weights it has, and where it ends behind the header."""
+    def tensor(self) -> tuple[str, int, int, int]:
+        """Its name, how many weights it has, where it ends behind the header, and its type."""
         name, dims = self.text(), self.number("<I")
         if dims > MAX_DIMS:
             raise ValueError(f"its tensor {name!r} declares {dims:,} dims")
@@ -121,7 +136,7 @@ class _Cursor:
         if kind not in BLOCKS:
             raise ValueError(f"its tensor {name!r} has the unknown type {kind}")
         per_block, size = BLOCKS[kind]
-        return name, weights, offset + weights * size // per_block
+        return name, weights, offset + weights * size // per_block, kind
 
     def skip(self, count: int) -> None:
         self.at += count

@@ -126,6 +126,7 @@ def load(
         None if adapter is None else str(adapter),
         why,
         placement.arguments() if placement else None,
+        source.dequantized_from,
     )
 
 

@@ -43,6 +43,7 @@ class Model:
     adapter: str | None = None  # the adapter, if there is one
     no_tokenizer: str = "this model was given without a tokenizer"  # the reason, if it is None
     placement: dict[str, Any] | None = None  # `load`'s arguments for several devices, if given
+    dequantized_from: str | None = None  # what its weights were quantised as in the file, such as "Q4_1 GGUF"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One forward pass without gradients; ``model.hf(...)`` computes them."""
@@ -178,7 +179,8 @@ class Model:
         """The model's identity for provenance; reads a sample of its current weights.
 
         Returns:
-            Id, revision, adapter, digests of weights and tokenizer, numbers of layers and heads, dtype, device.
+            Id, revision, adapter, digests of weights and tokenizer, numbers of layers and heads, dtype, device, and what
+            the weights were de-quantized from.
 
         Examples:
             >>> who = model.identity()
@@ -197,6 +199,7 @@ class Model:
             "parameters": self.card.parameters_or_none,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type,
+            **({} if self.dequantized_from is None else {"dequantized_from": self.dequantized_from}),
         }
 
     def __repr__(self) -> str:

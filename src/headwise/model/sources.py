@@ -84,6 +84,7 @@ class ModelSource(NamedTuple):
     id: str  # the model's name
     revision: str | None = None  # a commit of the hub, or "gguf-" and the file's digest
     local: bool = True  # no network is needed
+    dequantized_from: str | None = None  # what the weights were quantised as, such as "Q4_1 GGUF"
 
 
 def find_source(model: str | Path | None, revision: str | None, hub: dict[str, Any]) -> ModelSource:
@@ -163,7 +164,10 @@ def default_source(revision: str | None = None, cache_dir: str | os.PathLike[str
 def gguf_source(path: Path, id: str | None = None) -> ModelSource:
     """The source of a GGUF file: the folder with its de-quantised copy."""
     copy = dequantised(path)
-    return ModelSource(str(copy.folder), id or str(path), f"gguf-{copy.digest}")
+    kind = check_gguf(path).quantised
+    return ModelSource(
+        str(copy.folder), id or str(path), f"gguf-{copy.digest}", dequantized_from=f"{kind} GGUF" if kind else None
+    )
 
 
 def default_model_error() -> ModelError:

@@ -16,7 +16,8 @@ from headwise.studies.registry import dataset_spec
 
 MODEL_LABELS = {
     "family": "Family", "layers": "Layers", "heads": "Heads per layer", "kv_heads": "Key-value heads",
-    "parameters": "Parameters", "dtype": "Dtype", "device": "Device", "adapter": "Adapter", "revision": "Revision",
+    "parameters": "Parameters", "dtype": "Dtype", "dequantized_from": "De-quantized from",
+    "device": "Device", "adapter": "Adapter", "revision": "Revision",
     "digest": "Weights digest", "tokenizer": "Tokenizer digest",
 }  # fmt: skip
 VERSION_LABELS = {
