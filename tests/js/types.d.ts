@@ -16,6 +16,7 @@ interface Axis {
   type?: string;
   name: string;
   labels: string[];
+  names?: string[]; // of the numbers that stand for them, in a narrow window
   low: number | null;
   high: number | null;
   log: boolean;
@@ -278,6 +279,7 @@ interface PanelType {
   bottomMargin(panel: any, labelled: boolean, width: number, font: string): number;
   paint(pen: Pen, slot: Slot, theme: Theme): void;
   prepare?(panel: any): Promise<void>;
+  startZoom?(panel: any, width: number): number;
   contentSize?(slot: Slot): {width: number; height: number};
   scrollTo?(slot: Slot, item: any): Point;
   itemAt(slot: Slot, x: number, y: number): any;
@@ -326,6 +328,7 @@ interface Fact {
 
 interface AtlasInfo {
   name: string;
+  quick: boolean;
   model: {id: string; short: string; layers?: number; heads?: number; facts: Fact[]};
   studies: StudyEntry[];
   missing: {key: string; question: string; command: string}[];

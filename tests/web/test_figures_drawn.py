@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from headwise.figures import Axis, Category, CategoryMap, Figure, Heatmap, Legend, Mark, Scale
+from headwise.figures import Axis, Category, CategoryMap, Figure, Heatmap, Legend, Mark, Scale, Tiles
 
 GALLERY = runpy.run_path(str(Path(__file__).parents[1] / "figures" / "gallery.py"))["gallery"]()
 Show = Callable[..., Any]
@@ -163,21 +163,63 @@ CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
 """
 
 
-@pytest.mark.parametrize("width", [1030, 420])
-def test_every_name_of_a_row_and_a_column_is_written(page: Any, show: Show, width: int) -> None:
-    """Rows and columns that have names, not numbers, keep all of them; a narrow window scrolls sideways."""
-    names = tuple(f"{word} {place} · study of heads" for place in range(11) for word in ("Semantic", "Logical"))
-    axis = Axis("", (*names, "a name that goes on and on, longer than any label can be"))
+LONG = tuple(f"{word} {place} · study of heads" for place in range(11) for word in ("Semantic", "Logical"))
+
+
+def named_maps() -> Figure:
+    """Two maps whose 23 rows and columns have long names, as in the figure of agreement."""
+    axis = Axis("", (*LONG, "a name that goes on and on, longer than any label can be"))
     maps = tuple(Heatmap(key, key, steps(23, 23), axis, axis, "s") for key in ("left", "right"))
-    page.set_viewport_size({"width": width, "height": 900})
+    return Figure("Names", maps, 2, {"s": Scale("", 0, 1)})
+
+
+def test_every_name_of_a_row_and_a_column_is_written(page: Any, show: Show) -> None:
+    page.set_viewport_size({"width": 1030, "height": 900})
     page.add_init_script(WROTE)
-    show({"one": Figure("Names", maps, 2, {"s": Scale("", 0, 1)})})
+    show({"one": named_maps()})
     wrote = page.evaluate("wrote")
-    assert all(sum(one["text"] == name for one in wrote) >= 2 for name in names)  # once a row, once a column
+    assert all(sum(one["text"] == name for one in wrote) >= 2 for name in LONG)  # once a row, once a column
     assert "a name that goes on and on, longer…" in {one["text"] for one in wrote}
     assert min(one["size"] for one in wrote) >= 9
-    grid = page.evaluate(
-        "(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)(document.querySelector('.hw-grid'))"
-    )
-    assert grid == (width == 420)
+    assert page.locator(".hw-names").is_hidden()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_on_a_phone_numbers_stand_for_long_names_and_the_figure_fits(page: Any, show: Show) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.add_init_script(WROTE)
+    show({"one": named_maps()})
+    wrote = [one["text"] for one in page.evaluate("wrote")]
+    assert all(wrote.count(str(number)) >= 2 for number in range(1, 24))  # in both maps
+    assert page.locator(".hw-names li").all_inner_texts()[:22] == list(LONG)
+    grid = page.evaluate(
+        "(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.hw-grid'))"
+    )
+    assert grid <= 0 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    cell = page.evaluate(
+        COLOUR_AT.replace(
+            "payloads[name]",
+            "(await import('headwise/layout')).numberNames(payloads[name], root.clientWidth, themeOf(root).font).payload",
+        ),
+        ["one", 0, 3, 5],
+    )
+    assert cell["colours"] == 1
+    page.locator(".hw-canvas").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert LONG[0] in page.locator(".hw-tooltip").inner_text() and LONG[1] in page.locator(".hw-tooltip").inner_text()
+    page.set_viewport_size({"width": 1030, "height": 844})  # turned or enlarged: the names are back
+    page.wait_for_function("document.querySelector('.hw-names').hidden")
+
+
+def test_on_a_phone_tiles_are_large_enough_to_be_seen(page: Any, show: Show) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    levels = np.tile(np.arange(30 * 9, dtype=np.uint8)[:, None, None] % 200, (1, 8, 8))
+    names = tuple(f"L{layer}H{head}" for head in range(9) for layer in range(30))
+    tiles = Tiles(
+        "t", "Tiles", levels, names, 30, "s", "", "Head", tuple(map(str, range(9))), "Layer", tuple(map(str, range(30)))
+    )
+    show({"one": Figure("Maps", (tiles,), 1, {"s": Scale("Weight", 0.0, 1.0, "Blues")})})
+    window, content = (page.locator(f".hw-window{inner}").bounding_box() for inner in ("", " > div"))
+    assert content["width"] / 30 >= 20 and content["height"] / 9 >= 20
+    assert window["height"] >= content["height"] - 1 and window["width"] < 390  # scrolls sideways, inside the panel
+    page.set_viewport_size({"width": 1030, "height": 844})

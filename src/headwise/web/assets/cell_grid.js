@@ -35,11 +35,11 @@ export function isLarge(panel) {
 }
 
 /**
- * Whether labels are names (not numbers), and few enough to write all of them.
+ * Whether labels are names (or numbers that stand for names), and few enough to write all of them.
  * @param {Axis} axis
  */
-function isNamed({labels}) {
-  return labels.length <= MAX_NAMED && labels.some((label) => label.length > MAX_SHORT_LABEL);
+export function isNamed({labels, names = labels}) {
+  return labels.length <= MAX_NAMED && names.some((label) => label.length > MAX_SHORT_LABEL);
 }
 
 /**
@@ -53,6 +53,7 @@ export function labelledWidth(panel) {
 /** @param {CellMap} panel */
 export function minWidth(panel) {
   const {columns} = sizeOf(panel);
+  if (panel.x.names) return labelledWidth(panel);
   if (isLarge(panel)) return Math.max(labelledWidth(panel), 180);
   return Math.min(Math.max(columns * (panel.shape === "dot" ? 6 : 2.6), 84), 180);
 }
@@ -294,7 +295,7 @@ function paintLabels(pen, slot, theme) {
   const along = labelsFit(panel, box.width, font);
   const [wide, tall] = [labelFont(panel.x, box.width), labelFont(panel.y, box.height)];
   const pitch = along ? maxTextWidth(panel.x.labels.map(truncate), SMALL_FONT, font) + 7 : wide * PITCH;
-  const short = panel.x.labels.every((label) => label.length <= MAX_SHORT_LABEL);
+  const short = !isNamed(panel.x) && panel.x.labels.every((label) => label.length <= MAX_SHORT_LABEL);
   const maximum = short ? Math.min(Math.floor(box.width / pitch), MAX_TICKS) : Math.floor(box.width / pitch + ROUNDING);
   for (const index of thinned(columns, maximum)) {
     const {x, width} = cellBox(slot, 0, index);
@@ -309,7 +310,7 @@ function paintLabels(pen, slot, theme) {
     );
   }
   const high = Math.floor(box.height / (tall * PITCH) + ROUNDING);
-  const numbers = panel.y.labels.every((label) => label.length <= MAX_SHORT_LABEL);
+  const numbers = !isNamed(panel.y) && panel.y.labels.every((label) => label.length <= MAX_SHORT_LABEL);
   for (const index of thinned(rows, numbers ? Math.min(high, MAX_TICKS) : high)) {
     const {y, height} = cellBox(slot, index, 0);
     labelRow(pen, slot, panel.y.labels[index], y + height / 2, {colour: theme.ink, size: tall}, theme.inkSoft);

@@ -10,7 +10,7 @@
 import {CanvasPen} from "headwise/canvas_pen";
 import {BAR_WIDTH, describeMarks, describeScale, markValueOnBar, paintBar} from "headwise/colour_bar";
 import {printTheme, themeOf} from "headwise/colours";
-import {PANEL_GAP, TOP_MARGIN, layoutFigure} from "headwise/layout";
+import {PANEL_GAP, TOP_MARGIN, layoutFigure, numberNames} from "headwise/layout";
 import {describeLegend} from "headwise/legend";
 import {PanelCanvas} from "headwise/panel_canvas";
 import {applyFigureStyles} from "headwise/styles";
@@ -41,6 +41,7 @@ class FigureView {
   /** @type {HTMLElement} */ grid;
   /** @type {(PanelCanvas & {panel: HTMLElement, head: HTMLElement})[]} */ canvases;
   /** @type {HTMLElement} */ shared;
+  /** @type {HTMLElement} */ names; // what numbers on the axes stand for
   /** @type {HTMLElement} */ live;
   /** @type {ResizeObserver} */ observer;
   /** @type {MutationObserver} */ themes;
@@ -79,7 +80,10 @@ class FigureView {
     if (width < 40) return; // not on the page yet: the observer calls again
     this.width = width;
     this.theme = themeOf(this.root);
-    const {columns, widths, slots, shared} = layoutFigure(this.payload, width, this.theme.font);
+    const {payload, names} = numberNames(this.payload, width, this.theme.font);
+    this.names.replaceChildren(...names.map((name) => makeElement("li", "", name)));
+    this.names.hidden = !names.length;
+    const {columns, widths, slots, shared} = layoutFigure(payload, width, this.theme.font);
     const tracks = shared ? [...widths, shared.width] : widths;
     this.grid.style.gridTemplateColumns = tracks.map((each) => `${each}px`).join(" ");
     this.grid.style.columnGap = `${PANEL_GAP}px`;
@@ -148,6 +152,7 @@ class FigureView {
     this.canvases = payload.panels.map((panel) => this.#panel(panel));
     this.shared = this.grid.appendChild(makeElement("div", "hw-shared"));
     this.shared.append(document.createElement("canvas"));
+    this.names = this.root.appendChild(makeElement("ol", "hw-names"));
     this.live = this.root.appendChild(makeElement("div", "hw-visually-hidden"));
     this.live.setAttribute("aria-live", "polite");
     if (options.notes) {

@@ -4,7 +4,7 @@
 // writes its axis labels only where its neighbour does not show the same ones. A scale has one colour bar: next to the last panel that
 // uses it, or, when all maps share one scale, once for the whole grid.
 
-import {isLarge} from "headwise/cell_grid";
+import {isLarge, isNamed} from "headwise/cell_grid";
 import {barBox, barMargin} from "headwise/colour_bar";
 import {panelTypeOf} from "headwise/panel_types";
 
@@ -12,6 +12,7 @@ export const PANEL_GAP = 20;
 export const TOP_MARGIN = 8; // above the data area, for half a label or ring
 const MAX_HEIGHT = {rows: 420, row: 540, large: 680};
 const MAX_WIDTH = 460;
+const MAX_NAME_SHARE = 0.4; // of the window, for the names of rows
 
 /**
  * {columns, widths, slots, shared}: one slot per panel, and the shared colour bar (or null). `whole`: no scrolling, for files.
@@ -34,6 +35,24 @@ export function layoutFigure(payload, width, font, {whole = false} = {}) {
     shared: plan.shared,
     panelWidth: plan.panelWidth,
   };
+}
+
+/**
+ * A figure whose row names would take much of a narrow window, with numbers in their place, and the names in order; else as it is.
+ * @param {Payload} payload
+ * @param {number} width
+ * @param {string} font
+ * @returns {{payload: Payload, names: string[]}}
+ */
+export function numberNames(payload, width, font) {
+  const maps = payload.panels.filter((panel) => isCellMap(panel) && isNamed(panel.y));
+  const names = maps[0]?.y.labels ?? [];
+  const same = (axis) => JSON.stringify(axis.labels) === JSON.stringify(names);
+  const wide = maps.some((panel) => panelTypeOf(panel).leftMargin(panel, true, font) > MAX_NAME_SHARE * width);
+  if (!wide || !maps.every((panel) => same(panel.y))) return {payload, names: []};
+  const numbered = (axis) => (same(axis) ? {...axis, labels: names.map((_, index) => `${index + 1}`), names} : axis);
+  const panels = payload.panels.map((panel) => (maps.includes(panel) ? {...panel, x: numbered(panel.x), y: numbered(panel.y)} : panel));
+  return {payload: {...payload, panels}, names};
 }
 
 /**
@@ -107,13 +126,18 @@ function labelFlags(panels, index, columns) {
   };
 }
 
+/** @param {any} panel */
+function isCellMap(panel) {
+  return panel?.type === "Heatmap" || panel?.type === "CategoryMap";
+}
+
 /**
  * A key to compare the axes of neighbouring maps.
  * @param {any} panel
  * @param {string} side
  */
 function axisKey(panel, side) {
-  if (panel?.type !== "Heatmap" && panel?.type !== "CategoryMap") return null;
+  if (!isCellMap(panel)) return null;
   return JSON.stringify([panel[side].name, panel[side].labels]);
 }
 

@@ -57,7 +57,7 @@ export class PanelCanvas {
    * @param {Theme} theme
    */
   settle(slot, theme) {
-    const {zoom, scroll} = this.slot ?? {};
+    const {zoom = this.type.startZoom?.(slot.panel, slot.box.width), scroll} = this.slot ?? {};
     this.slot = {...slot, zoom, scroll};
     this.theme = theme;
     Object.assign(this.element.style, {width: `${slot.width}px`, height: `${slot.height}px`});

@@ -24,6 +24,8 @@ const RULES = `
 .hw-zoom button:focus-visible { outline: 2px solid var(--focus, #1a5fb4); outline-offset: 1px; }
 .hw-notes { margin: .3rem 0 0; max-width: 62rem; font-size: 12.5px; line-height: 1.5; color: var(--ink-soft, #5a5a60); overflow-wrap: anywhere; }
 .hw-notes p { margin: 0 0 .2rem; }
+.hw-names { margin: .2rem 0 .8rem; padding: 0 0 0 2.1em; font-size: 12px; line-height: 1.4; color: var(--ink, #1c1c1e); font-variant-numeric: tabular-nums; }
+.hw-names[hidden] { display: none; }
 .hw-visually-hidden { position: absolute; width: 1px; height: 1px; margin: -1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 .hw-tooltip { position: fixed; z-index: 1000; pointer-events: none; max-width: min(340px, calc(100vw - 12px)); box-sizing: border-box; padding: 8px 10px;
   color: var(--ink, #1c1c1e); background: var(--paper, #fff); border: 1px solid var(--ink-faint, #b4b4b8); border-radius: 5px;

@@ -1,6 +1,6 @@
 // Many small maps in one panel: a grid with one image per head, each with its name.
 //
-// At first all tiles fit the panel's width. When enlarged, the panel scrolls in both directions, its labels stay in place, and only
+// At first all tiles fit the panel's width; in a narrow window, where they would be specks, they are enlarged at once. When enlarged, the panel scrolls in both directions, its labels stay in place, and only
 // visible tiles are painted, so that 5,120 maps cost no more than a screenful of pixels. A large enough tile shows its name in the
 // corner that a causal map leaves empty.
 
@@ -17,8 +17,21 @@ const MIN_NAME_FONT = 8.5;
 export {barHint as hint} from "headwise/colour_bar";
 export const ZOOMS = [1, 1.5, 2, 3, 4, 6, 8, 12];
 
+const NARROW = 420; // pixels of a phone, in which tiles below READABLE are enlarged
+const READABLE = 20;
+
 export function minWidth() {
   return 200;
+}
+
+/**
+ * The zoom at which a panel is first shown.
+ * @param {TilesPanel} panel
+ * @param {number} width
+ */
+export function startZoom(panel, width) {
+  const side = width / panel.columns;
+  return width > NARROW ? 1 : (ZOOMS.find((zoom) => zoom * side >= READABLE) ?? 1);
 }
 
 /** @param {TilesPanel} panel */
@@ -38,7 +51,7 @@ export function snappedWidth(panel, room) {
  * @param {number} tallest
  */
 export function heightOf(panel, width, tallest) {
-  return Math.min((width / panel.columns) * rowsOf(panel), tallest);
+  return Math.min((width / panel.columns) * startZoom(panel, width) * rowsOf(panel), tallest);
 }
 
 /** @param {TilesPanel} panel @param {any} _ @param {string} font */

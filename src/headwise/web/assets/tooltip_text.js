@@ -29,7 +29,7 @@ export function headName(panel, row, column) {
 export function cellName(panel, {row, column}) {
   const head = headName(panel, row, column);
   if (head) return head;
-  const part = (/** @type {Axis} */ axis, /** @type {number} */ index) => `${axis.name} ${axis.labels[index]}`.trim();
+  const part = (/** @type {Axis} */ axis, /** @type {number} */ index) => `${axis.name} ${(axis.names ?? axis.labels)[index]}`.trim();
   return `${part(panel.y, row)} · ${part(panel.x, column)}`;
 }
 
