@@ -1,5 +1,6 @@
 # Two commands do all on a fresh machine (Python 3.11+, pip, make):
 #   make demo    sets up, builds the whole atlas of the default model and its report in demo/
+#   make demo-quick  the same for a first look: fewer data and studies, in demo/quick
 #   make test    adds the development extras and runs all tests
 
 PYTHON    ?= python3
@@ -9,11 +10,12 @@ READY     := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 INSTALL   := $(BIN)/python -m pip install --constraint constraints.txt
 
-.PHONY: help demo test check check-js format bench calibrate soak fuzz docs clean
+.PHONY: help demo demo-quick first-minutes test check check-js format bench calibrate soak fuzz docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 	@echo "make check   linters and types (JavaScript too, where npm exists);  make format   rewrite in the house style;  make bench   speed on this machine"
+	@echo "make first-minutes   time what a newcomer does first, on a quiet machine, and write it into docs/guide/first-minutes.md"
 	@echo "make calibrate   simulate every test under its null, and write the page of the rates"
 	@echo "make soak    faults and long runs, for as long as MINUTES says;  make fuzz   odd inputs, likewise"
 	@echo "make docs    the site, in build/site"
@@ -37,6 +39,14 @@ $(READY_DEV): $(READY)
 demo: $(READY)
 	$(BIN)/headwise check
 	$(BIN)/headwise build --output demo/atlas
+
+demo-quick: $(READY)
+	$(BIN)/headwise check
+	$(BIN)/headwise build --quick --output demo/quick
+
+# a new environment, a new cache, then what the page tells a newcomer to type
+first-minutes: $(READY_DEV)
+	$(BIN)/python benchmarks/first_minutes.py --page
 
 test: $(READY_DEV)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup

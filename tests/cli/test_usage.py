@@ -39,12 +39,6 @@ def test_a_mistake_is_reported_in_one_sentence(headwise, words, sentence):
     assert not result.out
 
 
-def test_no_words_at_all_give_the_help(headwise):
-    result = headwise()
-    assert result.code == 2
-    assert "Reads a language model one attention head at a time." in result.out + result.err
-
-
 def test_version_and_help_end_well(headwise):
     assert headwise("--version").code == 0
     assert headwise("heads", "--help").code == 0

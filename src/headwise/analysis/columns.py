@@ -57,6 +57,17 @@ class Column:
     baseline_name: str = ""  # what the baseline is
     unit: str = ""  # of the values
     definition: str = ""  # a phrase
+    compared_alike: bool = False  # the numbers themselves are of answers to similar questions
+
+    @property
+    def controlled(self) -> bool:
+        """Whether it has a test among answers to similar questions."""
+        return self.compared_alike or self.q_within is not None
+
+    @property
+    def test_q(self) -> np.ndarray | None:
+        """The q-values of its strictest test: among answers to similar questions, where there is one."""
+        return self.q if self.q_within is None else self.q_within
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +156,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 baseline_name=spec.baseline_name,
                 unit=words["unit"],
                 definition=words["definition"],
+                compared_alike=spec.controlled,
             )
 
 

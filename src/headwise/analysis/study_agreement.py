@@ -36,8 +36,9 @@ from headwise.atlas.head_table import check_same_model
 from headwise.core.dims import head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean, translate_content_errors
 from headwise.core.markup import card, paragraph, table
+from headwise.core.provenance import QUICK
 from headwise.figures.payload import to_jsonable
-from headwise.figures.provenance import model_name, provenance_caption, provenance_of
+from headwise.figures.provenance import is_quick, model_name, provenance_caption, provenance_of
 from headwise.stats.correlation import rank_vectors
 from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
@@ -104,7 +105,12 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
         correlation_by_chance=found["rank", True].by_chance,
         left_out=tuple(left_out),
         provenance=provenance_caption(
-            {"model": origin.get("model", {}), "seed": seed, "environment": origin.get("environment", {})}
+            {
+                "model": origin.get("model", {}),
+                "parameters": {QUICK: is_quick(origin)},
+                "seed": seed,
+                "environment": origin.get("environment", {}),
+            }
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwise.cli import options
+from headwise.cli.first_steps import summary
 from headwise.cli.preflight import (
     refuse_ignored_options,
     refuse_missing_file,
@@ -23,7 +25,8 @@ from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.dims import head_name, parse_heads
 from headwise.core.errors import DataError, ModelError, StudyError
-from headwise.studies.registry import dataset_spec
+from headwise.studies.registry import default_studies
+from headwise.studies.spec import QUICK_QUESTIONS
 
 if TYPE_CHECKING:
     from headwise.atlas import Atlas
@@ -120,6 +123,14 @@ def build(
     workers: options.WorkersOption = None,
     gpus_per_worker: options.GpusOption = None,
     threads_per_worker: options.ThreadsOption = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"A first look: at most {QUICK_QUESTIONS} questions, fewer texts and shuffles, and without the studies that "
+            "take longest. Figures, words and report say so.",
+        ),
+    ] = False,
     as_json: options.JsonOption = False,
 ) -> None:
     """Build the atlas of a model: measure every study, store the results, draw and describe them.
@@ -132,7 +143,12 @@ def build(
     given: dict[str, Any] = {"--data": data, "--questions": questions, "--relations": relations, "--steps": steps}
     given |= {"--reference": reference, "--limit": limit, "--one-means": one_means}
     given |= {"--endpoint": endpoint, "--judge": judge}
-    refuse_ignored_options(names, given, settings or [], remeasured)
+    refuse_ignored_options(default_studies(quick=quick) if names is None else names, given, settings or [], remeasured)
+    if quick and limit is not None and not 0 < limit <= QUICK_QUESTIONS:
+        raise StudyError(
+            f"--quick asks at most {QUICK_QUESTIONS} questions, and --limit says {limit or 'all'}; omit one of the two."
+        )
+    started = time.monotonic()
     for option, path in (("--data", data), ("--relations", relations), ("--steps", steps)):
         refuse_missing_file(option, path)
     if questions is not None and Path(questions).suffix and "=" not in questions:
@@ -157,11 +173,10 @@ def build(
     }
     from headwise.studies import AnsweringOptions
     from headwise.studies import build as run_build
-    from headwise.studies.present import has_figure
     from headwise.studies.progress import ProgressListener, progress_display
     from headwise.web.report import write as write_report
 
-    chosen = study_options(settings or [])
+    chosen = study_options(settings or [], quick=quick)
     if endpoints:
         chosen["answers"] = replace(chosen.get("answers") or AnsweringOptions(), **endpoints)
     if off:
@@ -183,6 +198,7 @@ def build(
             progress=ProgressListener(bars),
             loading={**loading, "trust_remote_code": trust_remote_code},
             engine=runner,
+            quick=quick,
         )
         bars.worker_lines([])
         bars.message("drawing")
@@ -193,16 +209,13 @@ def build(
         written = [str(file) for file in (report, *files)]
         echo(json.dumps({"atlas": str(atlas.location), "studies": atlas.studies, "files": written}))
         return
-    echo(f"The atlas is in {atlas.location}: {_list_studies(atlas.studies)}.")
-    echo(f"The report is {report}; open it in a browser.")
-    if files:
-        echo(f"The figures are in {files[0].parent}.")
-    for study in filter(has_figure, atlas.studies):
-        echo(f"\n{study}: {atlas.describe(study).short()}")
+    for line in summary(atlas, report, files[0].parent if files else None, time.monotonic() - started):
+        echo(line)
 
 
 build.examples = examples(  # type: ignore[attr-defined]
     ("headwise build", "the default model, all default studies; writes the folder atlas"),
+    ("headwise build --quick", "a first look in about two minutes, marked as such"),
     ("headwise build ./my-model -o atlases/mine", "a model in a folder"),
     (
         "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl",
@@ -229,17 +242,6 @@ build.examples = examples(  # type: ignore[attr-defined]
     ),
     ("headwise build --endpoint http://localhost:8000/v1 --endpoint-model my-model", "answers from a server"),
 )
-
-
-def _list_studies(studies: Sequence[str]) -> str:
-    """The studies with a page in the report, then those without.
-
-    >>> _list_studies(["profile", "relations", "salience"])
-    'profile, relations. Without a page in the report: salience'
-    """
-    hidden = [name for name in studies if (spec := dataset_spec(name)) is not None and not spec.has_page]
-    paged = ", ".join(study for study in studies if study not in hidden)
-    return paged + (f". Without a page in the report: {', '.join(hidden)}" if hidden else "")
 
 
 def write_figures(atlas: Atlas, folder: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -29,6 +30,7 @@ from headwise.cli.compare import compare
 from headwise.cli.detect import detect
 from headwise.cli.drift import drift
 from headwise.cli.export import export
+from headwise.cli.first_steps import welcome
 from headwise.cli.heads import head, heads
 from headwise.cli.plan import plan, studies
 from headwise.cli.serve import serve
@@ -51,7 +53,6 @@ app = typer.Typer(
         ("headwise describe atlas profile", "the same study in words"),
         ("headwise show --help", "options and examples of a verb"),
     ),
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,10 +71,17 @@ for verb in VERBS:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: bool = typer.Option(False, "--version", metavar="", help="Print the version and exit.")) -> None:
+def _alone(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", metavar="", help="Print the version and exit."),
+) -> None:
+    """Without a verb: the version, or what to do next."""
     if version:
         echo(f"headwise {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        for line in welcome(Path.cwd()):
+            echo(line)
 
 
 def main() -> None:
@@ -83,10 +91,7 @@ def main() -> None:
             code = app(standalone_mode=False, prog_name="headwise") or 0
             sys.stdout.flush()  # what cannot be written is an error, and not one that the interpreter finds at its end
     except UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()
-        else:
-            complain(describe_error(error))
+        complain(describe_error(error))
         code = 2
     except ContentError as error:
         complain(f"{str(error).rstrip('.')}; {_logged()}.")

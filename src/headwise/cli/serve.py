@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwise.cli.options import DeviceOption, DtypeOption
+from headwise.cli.options import DeviceOption, DtypeOption, parse_rate
 from headwise.cli.terminal import echo
 from headwise.cli.usage import examples
 from headwise.core.errors import DataError, HeadwiseError, did_you_mean
@@ -61,12 +61,11 @@ def serve(
         ),
     ] = False,
     at: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--at",
-            min=0.0,
-            max=1.0,
-            help=f"The share of correct answers that may raise an alarm. Default: {FALSE_ALARMS}.",
+            metavar="RATE",
+            help=f"The share of correct answers that may raise an alarm: 10%, or 0.1. Default: {FALSE_ALARMS}.",
             show_default=False,
             rich_help_panel=API,
         ),
@@ -147,6 +146,7 @@ def serve(
         "prompt_tokens": max_prompt_tokens, "new_tokens": max_tokens, "batch": max_batch, "waiting": max_queue,
         "seconds": timeout,
     }  # fmt: skip
+    alarm_rate = parse_rate("--at", at)
     if not api and (stop_at_alarm or any(value is not None for value in (at, score, api_key_file, *limits.values()))):
         raise DataError(
             "--at, --score, --stop-at-alarm, --api-key-file, --timeout and the --max options are for the API; add --api."
@@ -178,7 +178,9 @@ def serve(
             open_session = partial(_session, load) if live else None
             if api:
                 given = {what: value for what, value in limits.items() if value is not None}
-                open_model = partial(_api_model, load, *_watched(atlases[0], score, at), stop_at_alarm=stop_at_alarm)
+                open_model = partial(
+                    _api_model, load, *_watched(atlases[0], score, alarm_rate), stop_at_alarm=stop_at_alarm
+                )
                 settings = ApiSettings(name, open_model, key, ApiLimits(**given))  # type: ignore[arg-type]
         app = create_app(atlases, open_session=open_session, hosts=hosts, api=settings)
         if not is_loopback(host):

@@ -37,8 +37,13 @@ FIGURE_METAVARS = {"names": "NAMES", "whole number": "NUMBER", "number": "NUMBER
 TYPE_NAMES = {bool: "yes or no", int: "whole number", float: "number", str: "text", type(None): "none"}
 
 
-def study_options(settings: Sequence[str], known: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: study -> dataclass, by default all."""
+def study_options(
+    settings: Sequence[str], known: Mapping[str, type] | None = None, *, quick: bool = False
+) -> dict[str, Any]:
+    """``["spectral.k=50"]`` as ``{"spectral": SpectralOptions(k=50)}``; ``known``: study -> dataclass, by default all.
+
+    ``quick``: what is not set has the value of a quick build.
+    """
     chosen: dict[str, dict[str, Any]] = {}
     known = {name: spec.options for name, spec in studies().items()} if known is None else known
     names = {study: [field.name for field in dataclasses.fields(kind)] for study, kind in known.items()}
@@ -49,7 +54,8 @@ def study_options(settings: Sequence[str], known: Mapping[str, type] | None = No
             field = next(one for one in dataclasses.fields(known[study]) if one.name == option)
             raise StudyError(f"{study}.{option} cannot be set with --set; use {set_with(field)}.")
         chosen.setdefault(study, {})[option] = value_of(f"The option {option} of the study {study}", text, hint)
-    return {study: known[study](**options) for study, options in chosen.items()}
+    defaults = {study: known[study].for_quick_build() if quick else known[study]() for study in chosen}  # type: ignore[attr-defined]
+    return {study: dataclasses.replace(defaults[study], **options) for study, options in chosen.items()}
 
 
 def refuse_unknown(names: Sequence[str], settings: Sequence[str] = ()) -> None:

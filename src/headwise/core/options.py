@@ -7,7 +7,13 @@ from typing import Any
 
 
 def option(
-    default: Any, help: str, *, minimum: float | None = None, choices: tuple[str, ...] = (), cli: str = ""
+    default: Any,
+    help: str,
+    *,
+    minimum: float | None = None,
+    choices: tuple[str, ...] = (),
+    cli: str = "",
+    quick: Any = None,
 ) -> Any:
     """A field of a dataclass of options.
 
@@ -17,8 +23,10 @@ def option(
         minimum: the smallest allowed value.
         choices: all allowed values.
         cli: the command-line options that set it, where ``--set`` cannot because it is an object.
+        quick: the value in a quick build, where it differs from the default.
     """
-    return field(default=default, metadata={"help": help, "minimum": minimum, "choices": choices, "cli": cli})
+    known = {"help": help, "minimum": minimum, "choices": choices, "cli": cli, "quick": quick}
+    return field(default=default, metadata=known)
 
 
 def batch_tokens_option(on_cpu: int) -> Any:

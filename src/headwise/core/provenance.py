@@ -14,7 +14,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import PureWindowsPath
@@ -26,11 +26,12 @@ from headwise import __version__
 from headwise.core.errors import AtlasError
 from headwise.core.parsing import Count, convert, parse_attribute
 
-__all__ = ["Provenance", "StoredProvenance", "difference", "environment", "public_name"]
+__all__ = ["QUICK", "Provenance", "StoredProvenance", "difference", "environment", "public_name"]
 
 ATTRIBUTE = "provenance"
+QUICK = "quick"  # the parameter that marks what a quick build measured
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
-_DERIVED = ("parameters",)  # of a model: follows from the rest, stored for readers; older atlases do not have it
+_DERIVED = ("parameters", "dequantized_from")  # of a model: follows from the rest, for readers; older atlases lack it
 
 
 def environment() -> dict[str, str]:
@@ -76,6 +77,7 @@ class _Model(msgspec.Struct):
     parameters: Count | None = None
     dtype: str | None = None
     device: str | None = None
+    dequantized_from: str | None = None
 
 
 class _Data(msgspec.Struct):
@@ -111,7 +113,7 @@ class Provenance:
     study: str  # its name
     study_version: int  # raised when the study computes other numbers from the same readings
     model: dict[str, Any]
-    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, parameters, dtype, device"""
+    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, parameters, dtype, device, dequantized_from"""
     data: dict[str, Any]
     """name, digest, size (the number of examples)"""
     parameters: dict[str, Any]  # the study's options
@@ -131,6 +133,15 @@ class Provenance:
                     f"but {value!r} is not: {cause}."
                 ) from cause
             object.__setattr__(self, name, plain)
+
+    def of_quick_build(self) -> Provenance:
+        """The same, marked as measured by a quick build."""
+        return replace(self, parameters=self.parameters | {QUICK: True})
+
+    @property
+    def quick(self) -> bool:
+        """Whether a quick build measured it."""
+        return bool(self.parameters.get(QUICK))
 
     def identity(self) -> dict[str, Any]:
         """The parts that fix the numbers: all but the environment, the time, and what the model's other facts imply."""

@@ -5,15 +5,17 @@ Figures are shown to others, so folder names stay private: a model loaded from a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import xarray as xr
 
 from headwise.core.parsing import parse_attribute
-from headwise.core.provenance import ATTRIBUTE, StoredProvenance, public_name
+from headwise.core.provenance import ATTRIBUTE, QUICK, StoredProvenance, public_name
 from headwise.studies.registry import dataset_spec
 
 UNKNOWN = "not installed"  # the recorded version where it was unknown
+QUICK_MARK = "QUICK BUILD, for a first look"
 
 
 def provenance_of(dataset: xr.Dataset) -> dict[str, Any]:
@@ -26,6 +28,11 @@ def model_name(origin: dict[str, Any]) -> str:
     return public_name(str(origin.get("model", {}).get("id", "")))
 
 
+def is_quick(origin: Mapping[str, Any]) -> bool:
+    """Whether a quick build measured it."""
+    return bool(origin.get("parameters", {}).get(QUICK))
+
+
 def with_model(title: str, origin: dict[str, Any]) -> str:
     """A title that ends with the model's own name, without who made it."""
     model = model_name(origin).rsplit("/", 1)[-1].removesuffix(".gguf")
@@ -33,13 +40,15 @@ def with_model(title: str, origin: dict[str, Any]) -> str:
 
 
 def provenance_caption(origin: dict[str, Any]) -> str:
-    """Model, data, seed and version on one line."""
+    """Model, data, seed and version on one line; first whether a quick build measured it."""
     model, data = origin.get("model", {}), origin.get("data", {})
     version = origin.get("environment", {}).get("headwise", UNKNOWN)
     size = ", ".join(_count(model, noun) for noun in ("layer", "head") if f"{noun}s" in model)
     about = ", ".join(str(part) for part in (size, model.get("dtype")) if part)
     parts = [
+        QUICK_MARK if is_quick(origin) else "",
         f"{model_name(origin)}{f' ({about})' if about else ''}" if "id" in model else "",
+        f"weights de-quantized from {model['dequantized_from']}" if model.get("dequantized_from") else "",
         _data(data, _made_from(str(origin.get("study")))) if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
         "" if version == UNKNOWN else f"headwise {version}",

@@ -35,7 +35,7 @@ from headwise.studies.progress import ProgressListener, progress_display, shows_
 from headwise.studies.registry import dataset_spec, default_studies, producers, with_dependencies
 from headwise.studies.registry import studies as all_studies
 from headwise.studies.runner import BuildSpec
-from headwise.studies.spec import StudyOptions
+from headwise.studies.spec import QUICK_QUESTIONS, StudyOptions
 
 Progress = Callable[[str, int, int], None]  # study, examples done, examples in all
 ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}  # classes of `headwise.engines`, loaded when used
@@ -57,6 +57,7 @@ def build(
     progress: Progress | Listener | bool | None = None,
     loading: Mapping[str, Any] | None = None,
     engine: str | Engine = "local",
+    quick: bool = False,
     against: str | Path | Model | None = None,
 ) -> Atlas:
     """Build an atlas, or add to one.
@@ -82,6 +83,8 @@ def build(
             By default progress is shown on a terminal and in a notebook.
         loading: what `load` takes in addition to the model, where it is only named, such as ``{"dtype": "bfloat16"}``.
         engine: "local" is this process; "ray", or a `RayEngine`, is the workers of a cluster, which load the model themselves.
+        quick: for a first look. Fewer questions (at most `QUICK_QUESTIONS`), texts and shuffles, without the studies that take
+            longest; options that are given count. Figures, words and provenance say so, and the atlas takes no other studies.
         against: deprecated name of ``reference``.
 
     Returns:
@@ -105,11 +108,16 @@ def build(
         )
         reference = against
     names = with_dependencies(
-        default_studies() if studies is None else [one if isinstance(one, str) else one.study for one in studies]
+        default_studies(quick=quick)
+        if studies is None
+        else [one if isinstance(one, str) else one.study for one in studies]
     )
     chosen = {one.study: one for one in studies or () if not isinstance(one, str)} | dict(options or {})
+    if quick:
+        chosen = {name: all_studies()[name].options.for_quick_build() for name in names} | chosen
+        limit = QUICK_QUESTIONS if limit is None else min(limit, QUICK_QUESTIONS)
     inputs = StudyInputs(data, questions, limit, relations, steps, reference)
-    spec = BuildSpec(model, tuple(names), inputs, chosen, loading or {})
+    spec = BuildSpec(model, tuple(names), inputs, chosen, loading or {}, quick=quick)
     with _listener(progress) as listener:
         building = _Build(output, producers(redo), listener)
         with engine_of(engine).open(spec, listener) as session:
@@ -208,6 +216,7 @@ class _Build:
         except HeadwiseError:  # refused again, with its message, when its turn comes
             return False
         atlas = self._open_atlas()
+        _refuse_mixture(atlas, job.provenance)
         begun = bool(atlas.location.keys(shard_prefix(job.provenance)))
         if not begun and (present or any(atlas.location.keys(shard_prefix(part)) for part in job.parts.values())):
             return False
@@ -234,7 +243,7 @@ class _Build:
     def _make(self, session: EngineSession, name: str) -> None:
         job = session.prepare([name], {need: self._open_atlas()[need] for need in all_studies()[name].depends_on})
         atlas = self._open_atlas()  # only now: what is refused leaves no empty atlas behind
-        _refuse_other_model(atlas, job.provenance)
+        _refuse_mixture(atlas, job.provenance)
         if name not in self._redo and _is_stored(atlas, job.provenance):
             atlas.location.clear(shard_prefix(job.provenance))  # left by a build that was killed when all was done
             self._listener.progress(name, job.examples, job.examples)
@@ -311,11 +320,18 @@ def _upgraded(atlas: Atlas, study: str) -> Provenance:
     return found if spec is None else upgraded_provenance(found, spec.schema)
 
 
-def _refuse_other_model(atlas: Atlas, wanted: Provenance) -> None:
+def _refuse_mixture(atlas: Atlas, wanted: Provenance) -> None:
+    """Refuse an atlas of another model, and one that would then hold quick and full measurements."""
     for study in atlas.studies:
         found = atlas.provenance(study)
         if found.model.get("digest") != wanted.model.get("digest"):
             raise AtlasError(
                 f"{atlas.location} is an atlas of {found.model.get('id')} ({found.model.get('digest')}), and this model is "
                 f"{wanted.model.get('id')} ({wanted.model.get('digest')}); choose another folder with -o"
+            )
+        if found.quick != wanted.quick:
+            kinds = [f"a {'quick' if quick else 'full'} build" for quick in (found.quick, wanted.quick)]
+            raise AtlasError(
+                f"{atlas.location} is the atlas of {kinds[0]}, and this is {kinds[1]}, whose numbers are not comparable; "
+                f"{'omit' if wanted.quick else 'add'} --quick, or choose another folder with -o"
             )

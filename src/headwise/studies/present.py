@@ -25,9 +25,15 @@ from headwise.describe.narrator import generic
 from headwise.describe.writer import Description, listed
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import head_table_maps
-from headwise.figures.provenance import provenance_caption, provenance_of, with_model
+from headwise.figures.provenance import is_quick, provenance_caption, provenance_of, with_model
 from headwise.studies.registry import dataset_spec, datasets
 from headwise.studies.spec import STYLES, DatasetSpec, FigureVariant
+
+QUICK_HEADLINE = "(Quick build, for a first look.)"
+QUICK_CAVEAT = (
+    "A quick build measured this: fewer texts, questions and shuffles than by default, so intervals are wider and small "
+    "effects are missed. For results to report, build without --quick."
+)
 
 
 def has_figure(name: str) -> bool:
@@ -175,7 +181,12 @@ def describe(
         add = datasets()[other].load("about_heads")
         if other != name and add is not None and others is not None:
             words = add(words, dataset, others[other])
-    return words
+    return _marked_quick(words) if is_quick(provenance_of(dataset)) else words
+
+
+def _marked_quick(words: Description) -> Description:
+    """What a quick build measured says so, in its headline and as its first caveat."""
+    return replace(words, headline=f"{words.short()} {QUICK_HEADLINE}", caveats=(QUICK_CAVEAT, *words.caveats))
 
 
 def headline(name: str, dataset: xr.Dataset) -> str:

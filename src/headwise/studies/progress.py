@@ -164,8 +164,8 @@ class ProgressLines:
         count.done = done
         if now - count.last_line >= SECONDS_BETWEEN_STEPS and done < total:
             count.last_line = now
-            left = (now - count.start) * (total - done) / max(done, 1)
-            self._write(f"{name}, {done} of {total} steps, about {_clock_text(left)} left")
+            left = f", about {_clock_text((now - count.start) * (total - done) / done)} left" if done else ""
+            self._write(f"{name}, {done} of {total} steps{left}")
 
     def ended(self, study: str) -> None:
         """A study is measured and stored."""

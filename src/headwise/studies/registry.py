@@ -92,9 +92,9 @@ def schema_of(name: str, dataset: xr.Dataset) -> Schema:
     return spec.schema if spec is not None else Schema(name, Provenance.from_attrs(dataset.attrs).study_version)
 
 
-def default_studies() -> list[str]:
-    """The studies that are built when none is named."""
-    return [name for name, spec in studies().items() if not spec.opt_in]
+def default_studies(*, quick: bool = False) -> list[str]:
+    """The studies that are built when none is named; ``quick``: by a quick build."""
+    return [name for name, spec in studies().items() if not spec.opt_in and (spec.quick or not quick)]
 
 
 def producers(names: Iterable[str]) -> list[str]:

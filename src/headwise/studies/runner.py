@@ -55,6 +55,7 @@ class BuildSpec:
     options: Mapping[str, Any] = field(default_factory=dict)  # by study
     loading: Mapping[str, Any] = field(default_factory=dict)  # what `load` takes in addition to the model
     worker_env: WorkerEnv | None = None  # of a worker on a cluster
+    quick: bool = False  # marks everything that is measured as that of a quick build
 
     def open(self) -> StudyRunner:
         """Load the model that these studies need."""
@@ -151,12 +152,16 @@ class StudyRunner:
         def prepared(study: str, maps: Mapping[str, xr.Dataset]) -> StudyRun:
             given = replace(self._spec.inputs, maps={**inputs, **maps})
             run: StudyRun = all_studies()[study].load_prepare()(self._model, given, self._spec.options.get(study))
-            return run
+            return self._marked(run)
 
-        run = prepared(studies[0], {}) if len(studies) == 1 else join_runs(studies, prepared)
+        run = prepared(studies[0], {}) if len(studies) == 1 else self._marked(join_runs(studies, prepared))
         self._work = run
         parts = {name: part.provenance for name, part in run.parts.items()}
         return StudyJob(run.provenance.study, run.provenance, run.examples, run.shard_size, parts)
+
+    def _marked(self, run: StudyRun) -> StudyRun:
+        """The same, with the mark of a quick build where this is one."""
+        return replace(run, provenance=run.provenance.of_quick_build()) if self._spec.quick else run
 
     def measure(self, shard: Shard) -> xr.Dataset:
         """Measure the examples of one shard."""

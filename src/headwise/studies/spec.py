@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.options import option
@@ -32,13 +32,14 @@ if TYPE_CHECKING:
     from headwise.studies.cost import PlannedInputs, StudyCost
 
 __all__ = [
-    "STYLES", "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions", "StudySpec",
-    "Variable", "option", "style_option",
+    "STYLES", "Claim", "DatasetSpec", "FigureOption", "FigureVariant", "HeadColumn", "Method", "Renames", "StudyOptions",
+    "StudySpec", "Variable", "option", "style_option",
 ]  # fmt: skip
 
 
 SEED = "seed"
 STYLES = ("full", "paper")  # of a figure: all that Headwise adds, or the layout of the published figure
+QUICK_QUESTIONS = 120  # at most, in a quick build: five of each topic of the packaged questions
 MAX_COUNT = 10_000_000  # of anything that a study counts; with more a build would not end
 
 
@@ -59,6 +60,12 @@ class StudyOptions:
     """
 
     study: ClassVar[str] = ""  # the study's name, for messages
+
+    @classmethod
+    def for_quick_build(cls) -> Self:
+        """The options of a quick build (``headwise build --quick``): fewer data and shuffles, within what the study allows."""
+        values = {one.name: one.metadata.get("quick") for one in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
     def __post_init__(self) -> None:
         for one in dataclasses.fields(self):
@@ -108,7 +115,22 @@ class HeadColumn:
     baseline_name: str = ""
     label: str = "{}"  # for readers; {} is the entry of the study's own dims
     definition: str = ""
+    controlled: bool = False  # compares only answers to similar questions
     only: Mapping[str, str] = field(default_factory=dict)  # dim -> the entry that is used
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence about the whole model that a Dataset shows, or does not: a number with its interval, against no effect.
+
+    The interval is in ``variable_low`` and ``variable_high``, a p-value, where there is one, in ``variable_p``.
+    """
+
+    sentence: str  # a clause that follows "that"
+    variable: str
+    what: str  # what the number is a gain in, such as "AUROC"
+    at: Mapping[str, Any] = field(default_factory=dict)  # dim -> entry
+    level: float = 0.0  # no effect; the claim is that the number is larger
 
 
 @dataclass(frozen=True)
@@ -154,6 +176,7 @@ class DatasetSpec:
     words: str = ""  # "module:function"
     head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists
     default_columns: tuple[str, ...] = ()  # of the head table, shown first
+    claims: tuple[Claim, ...] = ()  # decided on the report's first page
     head_sets: str = ""  # "module:function"; which heads it names
     about_heads: str = ""  # "module:function"; adds to other Datasets' words what it knows of the heads that they name
     head_facts: bool = False  # a head's report has facts of its own for it, in place of its columns
@@ -197,6 +220,7 @@ class StudySpec:
     depends_on: tuple[str, ...] = ()  # studies whose Datasets it is made from
     shares_pass: str = ""  # studies with the same word read the same texts, and are measured in one forward pass
     opt_in: bool = False  # takes long: built only when named
+    quick: bool = True  # whether a quick build measures it when no study is named
     weights_only: bool = False  # runs no model: it can stay on disk
     cost: Callable[[Any, PlannedInputs], StudyCost] | None = None  # (ModelCard, inputs); None: not estimated
 

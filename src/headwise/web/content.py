@@ -3,7 +3,7 @@
 | path | content |
 |---|---|
 | ``atlas`` | the model card, the studies by title, the data, missing studies; fast, since every page needs it |
-| ``findings`` | each study's summary and thumbnail, for the home page |
+| ``findings`` | the most certain findings, what is not shown, and each study's summary and thumbnail, for the home page |
 | ``study/KEY`` | question, words by section, figure paths, method, caveats, provenance |
 | ``figure/KEY/VARIANT`` | one figure (`figures.to_payload`) |
 | ``heads`` | the head table, one array per column |
@@ -33,6 +33,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.analysis.agreement_display import agreement_figure, describe_agreement
+from headwise.analysis.certainty import certainty_of
 from headwise.analysis.columns import default_columns
 from headwise.analysis.report_builder import HeadReports
 from headwise.analysis.study_agreement import agreement_of
@@ -124,6 +125,7 @@ class Content:
         created = [provenance.created for provenance in self.provenances.values()]
         return {
             "name": self.atlas.location.name,
+            "quick": any(provenance.quick for provenance in self.provenances.values()),
             "model": model_card(self.provenances[key] for key in self.chapters or self.provenances),
             "studies": [study.listing() for study in self.studies.values()],
             "missing": [
@@ -141,7 +143,16 @@ class Content:
         }
 
     def _findings(self) -> dict[str, Any]:
-        return {"studies": [study.finding() for study in self.studies.values()]}
+        found = certainty_of({key: self.datasets[key] for key in self.chapters})
+        return {
+            "certain": [
+                {"key": one.study, "title": self.studies[one.study].title, "text": one.text}
+                for one in found.most_certain
+            ],
+            "not_shown": [one.claim for one in found.not_shown],
+            "rule": found.rule,
+            "studies": [study.finding() for study in self.studies.values()],
+        }
 
     def _study(self, key: str) -> dict[str, Any]:
         return self._page_of(key).page()

@@ -326,5 +326,6 @@ SPEC = StudySpec(
     produces=(FUNCTION_MASKING,),
     inputs=("steps",),
     depends_on=("functions",),
+    quick=False,
     cost=_cost,
 )

@@ -48,7 +48,7 @@ class FunctionsOptions(StudyOptions):
 
     study = "functions"
     steps: int | None = option(
-        360, "approximate number of steps, in whole questions and balanced over functions; None: all"
+        360, "approximate number of steps, in whole questions and balanced over functions; None: all", quick=200
     )
     max_new_tokens: int = option(8, "maximum number of tokens in an answer", minimum=1)
     key_tokens: str = option(
@@ -56,7 +56,7 @@ class FunctionsOptions(StudyOptions):
         "tokens of an answer at which heads are read: content words, all, first or last",
         choices=tuple(KEY_TOKEN_RULES),
     )
-    seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2)
+    seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2, quick=2)
     shuffles: int = option(
         20,
         "number of joint probes fitted on permuted labels, for the null; no q is below 1 / (1 + shuffles)",
@@ -66,6 +66,7 @@ class FunctionsOptions(StudyOptions):
         20,
         "maximum number of training epochs; fewer are used where the loss on steps held out of training stops falling",
         minimum=1,
+        quick=10,
     )
     batch: int = option(32, "questions per batch", minimum=1)
     shard: int = option(32, "number of examples between saves; a killed build loses at most these", minimum=1)

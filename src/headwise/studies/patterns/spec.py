@@ -54,7 +54,7 @@ class PatternsOptions(StudyOptions):
     """
 
     study = "patterns"
-    prompts: int = option(32, "number of prompts that are averaged", minimum=6)
+    prompts: int = option(32, "number of prompts that are averaged", minimum=6, quick=8)
     tokens: int | None = option(
         None, "tokens per prompt; None: 128, or fewer where the texts or the context are shorter", minimum=16
     )

@@ -12,6 +12,7 @@ from headwise.core.schema import TEXT
 from headwise.corpora.endpoint import Endpoint
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
+    Claim,
     DatasetSpec,
     FigureOption,
     FigureVariant,
@@ -48,6 +49,7 @@ class ProbingOptions(StudyOptions):
     sites: tuple[str, ...] | None = option(
         None,
         "hook points to probe: mlp_in (as published), mlp_out, attention_out, residual; None: mlp_in, residual",
+        quick=("mlp_in",),
     )
     spans: str = option(
         "blind",
@@ -57,10 +59,10 @@ class ProbingOptions(StudyOptions):
     extractor: Endpoint | None = option(None, "model that extracts exact answers for the published spans")
     folds: int = option(5, "number of cross-validation folds", minimum=2)
     shuffles: int = option(
-        100, "number of label permutations for the null; no q-value is below 1 / (1 + shuffles)", minimum=40
+        100, "number of label permutations for the null; no q-value is below 1 / (1 + shuffles)", minimum=40, quick=40
     )
-    paper: bool = option(True, "also run the paper's protocol, at the first site")
-    p_true: bool = option(True, "also ask the model whether its answer is true")
+    paper: bool = option(True, "also run the paper's protocol, at the first site", quick=False)
+    p_true: bool = option(True, "also ask the model whether its answer is true", quick=False)
     batch_tokens: int | None = batch_tokens_option(2_048)
     shard: int | None = shard_option(64)
     seed: int = option(0, "random seed of folds and label permutations")
@@ -370,10 +372,21 @@ PROBING = DatasetSpec(
             level=0.5,
             baseline_name="chance",
             label="Probe on its output, within strata",
-            definition="the same, comparing only answers to questions that are alike (such as topic x difficulty)",
+            definition="AUROC of wrong against correct answers, from this head's output, comparing only answers to questions "
+            "that are alike (such as topic x difficulty)",
+            controlled=True,
         ),
     ),
     default_columns=("probing.head_auroc",),
+    claims=tuple(
+        Claim(
+            f"a probe on {where} tells more about errors than the question alone",
+            "table_gain",
+            "AUROC",
+            {DETECTOR: row},
+        )
+        for row, where in (("Probe, best cell", "one layer and token"), ("Probe, best head", "the output of one head"))
+    ),
     on_own_answers=True,
     readable_since=1,
 )

@@ -38,8 +38,10 @@ class ProfileOptions(StudyOptions):
     """
 
     study = "profile"
-    max_tokens: int = option(1024, "maximum number of tokens per text; longer texts are truncated", minimum=8)
-    repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2)
+    max_tokens: int = option(
+        1024, "maximum number of tokens per text; longer texts are truncated", minimum=8, quick=128
+    )
+    repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2, quick=8)
     period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
     batch_tokens: int | None = batch_tokens_option(4_096)
     shard: int | None = shard_option(10)

@@ -222,5 +222,6 @@ SPEC = StudySpec(
     produces=(RELATION_VALIDATION,),
     inputs=("relations",),
     depends_on=("relations",),
+    quick=False,
     cost=_cost,
 )

@@ -68,7 +68,7 @@ class RelationsOptions(StudyOptions):
     )
     k_copying: int | None = option(None, "the same for copying relations; None: 1, or 3", minimum=1)
     threshold: float = option(0.15, "score above which a head belongs to a relation")
-    shuffles: int = option(20, "number of permutations of the targets for the null", minimum=1)
+    shuffles: int = option(20, "number of permutations of the targets for the null", minimum=1, quick=5)
     salience: bool = option(True, "also build `salience`: the tokens that each head amplifies most")
     seed: int = option(0, "seed of the permutations")
 

@@ -10,6 +10,7 @@ from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
+    Claim,
     DatasetSpec,
     FigureOption,
     FigureVariant,
@@ -45,7 +46,7 @@ class SpectralOptions(StudyOptions):
     )
     batch_tokens: int | None = batch_tokens_option(4_096)
     shard: int | None = shard_option(64)
-    shuffles: int = option(500, "number of label permutations for the null", minimum=200)
+    shuffles: int = option(500, "number of label permutations for the null", minimum=200, quick=200)
     seed: int = option(0, "random seed of permutations and folds")
 
 
@@ -123,6 +124,11 @@ DETECTION = DatasetSpec(
     figure="detection_figure:figure",
     variants=(FigureVariant("all", "Detectors"),),
     words="detection_words:describe",
+    claims=(
+        Claim(
+            "heads add to what the question alone tells about errors", "gain", "AUROC", {DETECTOR: "Question + heads"}
+        ),
+    ),
     on_own_answers=True,
     readable_since=1,
 )

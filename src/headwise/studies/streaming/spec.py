@@ -10,6 +10,7 @@ from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
+    Claim,
     DatasetSpec,
     FigureOption,
     FigureVariant,
@@ -142,6 +143,13 @@ STREAMING = DatasetSpec(
             baseline_name="no difference",
             definition="AUROC of this statistic alone after the answer's first token, or at its end",
         ),
+    ),
+    claims=tuple(
+        Claim(sentence, variable, "AUROC", {DETECTOR: "Heads + log-probability", SHARE: 1.0})
+        for variable, sentence in (
+            ("gain", "heads add to what the log-probability tells while an answer is written"),
+            ("gain_question", "heads and log-probability together tell more about errors than the question alone"),
+        )
     ),
     on_own_answers=True,
 )  # fmt: skip

@@ -31,7 +31,12 @@ export function navigation(atlas) {
   const nav = el(
     "nav",
     {class: "contents", "aria-label": "Contents"},
-    el("p", {class: "brand"}, el("a", {href: link("")}, atlas.model.short), el("span", {class: "label"}, "Headwise atlas")),
+    el(
+      "p",
+      {class: "brand"},
+      el("a", {href: link("")}, atlas.model.short),
+      el("span", {class: atlas.quick ? "label quick" : "label"}, atlas.quick ? "Quick build" : "Headwise atlas"),
+    ),
     toggle,
     list,
   );

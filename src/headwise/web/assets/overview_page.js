@@ -17,7 +17,7 @@ import {cssColour, paintOnThemeChange} from "headwise/theme";
  */
 export async function overviewPage(main, route, {atlas}) {
   const {model} = atlas;
-  const {studies} = await loadData("findings");
+  const {studies, certain, not_shown: notShown, rule} = await loadData("findings");
   const size = model.layers ? `${model.layers} layers of ${model.heads} heads` : "";
   main.append(
     el(
@@ -38,6 +38,8 @@ export async function overviewPage(main, route, {atlas}) {
       ),
       el("aside", {class: "card", "aria-label": "The model"}, factList(model.facts)),
     ),
+    atlas.quick ? quickNote() : "",
+    certainty(certain, notShown, rule) ?? "",
     el(
       "section",
       {class: "findings", "aria-labelledby": "found"},
@@ -51,6 +53,40 @@ export async function overviewPage(main, route, {atlas}) {
       el("div", {}, el("h2", {class: "label"}, "Data"), dataList(atlas.data)),
       el("div", {}, el("h2", {class: "label"}, "Versions"), factList([...atlas.versions, ...measuredFacts(atlas.measured)])),
     ),
+  );
+}
+
+/** What a quick build cannot say. */
+function quickNote() {
+  return el(
+    "p",
+    {class: "quick-note", role: "note"},
+    el("strong", {}, "Quick build. "),
+    "Measured on fewer texts and questions and with fewer shuffles than by default, for a first look: intervals are wide, and small effects are missed. For results to report, build without ",
+    el("code", {}, "--quick"),
+    ".",
+  );
+}
+
+/**
+ * The most certain findings, and what is not shown; null where the atlas has neither.
+ * @param {{key: string, title: string, text: string}[]} certain
+ * @param {string[]} notShown
+ * @param {string} rule
+ */
+function certainty(certain, notShown, rule) {
+  if (!certain.length && !notShown.length) return null;
+  return el(
+    "section",
+    {class: "certainty", "aria-labelledby": "certain"},
+    el("h2", {id: "certain", class: "label"}, "Most certain"),
+    el(
+      "ol",
+      {},
+      certain.map((one) => el("li", {}, linkHeads(one.text), " ", el("a", {class: "source", href: link(`study/${one.key}`)}, one.title))),
+    ),
+    notShown.length ? el("p", {class: "not-shown"}, el("strong", {}, "Not shown: "), linkHeads(`${notShown.join("; ")}.`)) : "",
+    el("details", {}, el("summary", {}, "How these were chosen"), el("p", {}, rule)),
   );
 }
 

@@ -1,0 +1,158 @@
+"""What comes next: the end of `headwise build`, and what `headwise` says when nothing else is typed.
+
+    summary(atlas, files)        one screen: a headline per study, where everything is, three commands to try
+    welcome(Path.cwd())          the atlases in this folder and what to do with them, or how to make the first one
+
+A headline is the short form of a study's words. Where it is longer than two lines, it ends with the last sentence or clause
+that fits, so that no number is cut.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headwise.cli.preflight import sibling_path
+from headwise.core.provenance import public_name
+from headwise.studies.registry import dataset_spec
+
+if TYPE_CHECKING:
+    from headwise.atlas import Atlas
+
+WIDTHS = (60, 120)  # characters per line, at least and at most
+HEADLINE_LINES = 2
+LIKELY = (".", "demo")  # folders in which an atlas is looked for
+FIRST_HEAD = re.compile(r"\bL\d+H\d+\b")
+CLAUSE_ENDS = re.compile(r"(?<=[.;:,)])\s")
+QUICK_NOTE = (
+    "A quick build: fewer texts, questions and shuffles, so intervals are wide. For results to report, leave out --quick "
+    "and choose another folder."
+)
+
+
+def summary(atlas: Atlas, report: Path, figures: Path | None, seconds: float) -> list[str]:
+    """The lines that end a build."""
+    from headwise.studies.present import has_figure
+
+    shown = [study for study in atlas.studies if has_figure(study)]
+    headlines = {study: atlas.describe(study).short() for study in shown}
+    indent = max(map(len, shown), default=0) + 4
+    found = [""]
+    for study, headline in headlines.items():
+        found += _hanging(f"  {study.replace('_', ' ')}", headline, indent)
+    head = next((match[0] for text in headlines.values() if (match := FIRST_HEAD.search(text))), "L0H0")
+    found += ["", f"The atlas is in {atlas.location}: {list_studies(atlas.studies)}. This took {_duration(seconds)}."]
+    found += [f"The report is {report}; open it in a browser."]
+    found += [f"The figures are in {figures}."] if figures is not None else []
+    if is_quick(atlas):
+        found += textwrap.wrap(QUICK_NOTE, _width())
+    return [*found, "", "Try", *_commands(str(atlas.location), head, shown)]
+
+
+def welcome(folder: Path) -> list[str]:
+    """What to do next in this folder."""
+    lines = ["Headwise reads a language model one attention head at a time.", ""]
+    atlases = list(_atlases(folder))
+    for place, atlas in atlases:
+        kind = "a quick atlas" if is_quick(atlas) else "an atlas"
+        model = public_name(str(next(iter(atlas.provenances().values())).model.get("id", ""))) if atlas.studies else ""
+        lines.append(
+            f"{place} is {kind}{f' of {model}' if model else ''}: {list_studies(atlas.studies) or 'still empty'}."
+        )
+        report = sibling_path(Path(place), "-report.html")
+        if (folder / report).is_file():
+            lines.append(f"{report} is its report; open it in a browser.")
+    if atlases:
+        from headwise.studies.present import has_figure
+
+        place, atlas = atlases[0]
+        lines += ["", "Next", *_commands(place, "L0H0", [study for study in atlas.studies if has_figure(study)])]
+    else:
+        first = {
+            "headwise build --quick": "a first look at the default model, about two minutes on two CPU cores",
+            "headwise build": "all default studies, about ten minutes",
+            "headwise check MODEL": "whether your own model can be read: a hub id, a folder or a .gguf file",
+        }
+        lines += ["There is no atlas in this folder yet. Next", *_columns(first)]
+    return [*lines, "", "All verbs: headwise --help. One of them, with examples: headwise build --help."]
+
+
+def is_quick(atlas: Atlas) -> bool:
+    """Whether a quick build made an atlas."""
+    return any(origin.quick for origin in atlas.provenances().values())
+
+
+def list_studies(studies: Sequence[str]) -> str:
+    """The studies with a page in the report, then those without.
+
+    >>> list_studies(["profile", "relations", "salience"])
+    'profile, relations. Without a page in the report: salience'
+    """
+    hidden = [name for name in studies if (spec := dataset_spec(name)) is not None and not spec.has_page]
+    paged = ", ".join(study for study in studies if study not in hidden)
+    return paged + (f". Without a page in the report: {', '.join(hidden)}" if hidden else "")
+
+
+def clipped(text: str, length: int) -> str:
+    """A text, or as many of its clauses as fit, so that no number is cut.
+
+    >>> clipped("A third of the heads look at the first token; L18H6 (0.896) does induction.", 60)
+    'A third of the heads look at the first token …'
+    """
+    if len(text) <= length:
+        return text
+    ends = [match.start() for match in CLAUSE_ENDS.finditer(text) if match.start() <= length - 1]
+    cut = text[: ends[-1]] if ends else text[: length - 1].rpartition(" ")[0]
+    return f"{cut.rstrip('.;:,')} …"
+
+
+def _hanging(name: str, text: str, indent: int) -> list[str]:
+    width = _width() - indent
+    for length in range(width * HEADLINE_LINES, 0, -10):  # wrapping may need a line more than the characters suggest
+        wrapped = textwrap.wrap(clipped(text, length), width)
+        if len(wrapped) <= HEADLINE_LINES:
+            break
+    return [f"{name:<{indent}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])] if wrapped else [name]
+
+
+def _width() -> int:
+    """Characters per line: those of the terminal, within limits; 100 where there is none."""
+    return min(max(shutil.get_terminal_size((100, 24)).columns, WIDTHS[0]), WIDTHS[1])
+
+
+def _commands(place: str, head: str, studies: Sequence[str]) -> list[str]:
+    study = studies[0] if studies else "profile"
+    return _columns(
+        {
+            f"headwise head {place} {head}": "everything that is known about one head",
+            f"headwise describe {place} {study}": "a whole map in words; show draws it",
+            f"headwise serve {place} --live": "in the browser, with the model: type a prompt, switch heads off",
+        }
+    )
+
+
+def _columns(rows: dict[str, str]) -> list[str]:
+    width = max(map(len, rows))
+    return [f"  {command:<{width}}   {note}" for command, note in rows.items()]
+
+
+def _atlases(folder: Path) -> Iterator[tuple[str, Atlas]]:
+    from headwise.atlas import Atlas
+    from headwise.core.errors import HeadwiseError
+
+    for parent in LIKELY:
+        for file in sorted((folder / parent).glob("*/zarr.json")):
+            try:
+                atlas = Atlas.open(file.parent)
+            except HeadwiseError:  # damaged, or of another program; naming it helps nobody here
+                continue
+            yield str(Path(parent, file.parent.name)), atlas
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
