@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import {alarmAt, begin, duration, reduce, scoreRows, shading, timeWords, tokenWords, wholeAnswer} from "headwise/live_stream";
+import {alarmAt, begin, reduce, scoreRows, shading, timeWords, tokenWords, wholeAnswer} from "headwise/live_stream";
+import {duration} from "headwise/numbers";
 
 const SCORE = "Heads";
 

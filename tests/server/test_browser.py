@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from chromium import watched
 from explorer import Slow, Stepwise, until
@@ -144,6 +146,36 @@ def test_what_runs_is_shown_and_can_be_cancelled(page, running, atlas):
     page.wait_for_function("() => document.querySelector('.live-state').textContent === 'cancelled'")
     until(lambda: slow.ended == ["slow"])
     assert page.locator("button:has-text('Run')").first.is_enabled()
+
+
+def test_a_model_that_loads_long_says_how_long(page, running, atlas):
+    begun, loaded = threading.Event(), threading.Event()
+
+    def load():
+        begun.set()
+        loaded.wait(60)
+        return Slow()
+
+    page.goto(f"{running(create_app([atlas], open_session=load))}small/live")
+    page.wait_for_selector(".live-waiting[data-state=loading]")
+    assert begun.wait(30)
+    page.wait_for_function("() => /^[2-9] s so far$/.test(document.querySelector('.live-time').textContent)")
+    loaded.set()
+    page.wait_for_selector("#prompt")
+
+
+def test_a_page_that_loads_long_says_how_long(page, where):
+    page.goto(f"{where}small/")
+    page.wait_for_selector("body[data-ready=overview]")
+    held = []
+    page.route("**/api/small/agreement", lambda route: held.append(route))
+    page.click("text=Do the studies agree?")
+    page.wait_for_function("() => /^[2-9] s$/.test(document.querySelector('main').dataset.waited ?? '')")
+    shown = page.evaluate("getComputedStyle(document.querySelector('main'), '::before').content")
+    assert "Loading" in shown and " s" in shown
+    held[0].continue_()
+    page.wait_for_selector("body[data-ready=agreement]")
+    assert page.locator("main").get_attribute("data-waited") is None
 
 
 @pytest.fixture

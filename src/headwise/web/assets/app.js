@@ -5,7 +5,7 @@
 
 import {agreementPage as agreement, comparePage as compare} from "headwise/comparison_pages";
 import {loadData} from "headwise/data_loader";
-import {el} from "headwise/dom";
+import {countSeconds, el} from "headwise/dom";
 import {headPage as head} from "headwise/head_page";
 import {headsPage as heads} from "headwise/heads_page";
 import {listenForKeys, markCurrent, navigation} from "headwise/navigation";
@@ -29,8 +29,9 @@ async function start() {
     event.preventDefault();
     main.focus();
   });
+  const stop = countSeconds((time) => loading?.replaceChildren(`Loading … ${time}`));
   try {
-    const atlas = await loadData("atlas");
+    const atlas = await loadData("atlas").finally(stop);
     loading?.remove();
     const context = {atlas, title: atlas.model.short};
     main.before(navigation(atlas));
@@ -53,17 +54,24 @@ async function showPage(main, context, navigated) {
   main.setAttribute("aria-busy", "true");
   const container = el("div", {class: `page page-${target.page || "overview"}`});
   if (!main.childElementCount) main.append(el("p", {class: "loading", role: "status"}, "Loading …"));
+  const stop = countSeconds((time) => {
+    main.dataset.waited = time;
+    main.querySelector(":scope > .loading")?.replaceChildren(`Loading … ${time}`);
+  });
   /** @type {PageHandle} */
   let found = {};
   try {
     found = (await (await pageFunction(target.page))(container, target, context)) ?? {};
   } catch (error) {
     container.replaceChildren(failure(error));
+  } finally {
+    stop();
   }
   if (request !== requests) return found.leave?.();
   current = found;
   main.replaceChildren(container);
   main.removeAttribute("aria-busy");
+  delete main.dataset.waited;
   found.shown?.();
   const name = container.querySelector("h1")?.textContent;
   document.title = [name, context.title, "Headwise"].filter((part, index, all) => part && all.indexOf(part) === index).join(" · ");

@@ -2,6 +2,8 @@
 //
 //     el("p", {class: "lede"}, "Heads that attend to ", el("code", {}, token))
 
+import {duration} from "headwise/numbers";
+
 /**
  * An element with attributes (on: {event: listener} for listeners) and children: elements, text, or nothing.
  * @template {keyof HTMLElementTagNameMap} Tag
@@ -18,6 +20,19 @@ export function el(name, attributes = {}, ...children) {
   made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return made;
 }
+
+/**
+ * Tell how long something takes, every second from the second one on ("3 s"); returns a function that ends it.
+ * @param {(time: string) => void} tell
+ */
+export function countSeconds(tell) {
+  const start = performance.now();
+  const timer = setInterval(() => performance.now() - start >= FIRST_TOLD && tell(duration(performance.now() - start)), INTERVAL);
+  return () => clearInterval(timer);
+}
+
+const INTERVAL = 500; // milliseconds
+const FIRST_TOLD = 2000;
 
 /**
  * A table with a header row; cells are text, elements, or whole td elements, which may span columns.

@@ -5,7 +5,7 @@
 import {el} from "headwise/dom";
 import {drawFigure} from "headwise/figure";
 import {visibleToken} from "headwise/head_attention";
-import {percent} from "headwise/live_stream";
+import {percent, timeWords} from "headwise/live_stream";
 import {inlineToken, TokenLine} from "headwise/live_tokens";
 import {formatNumber} from "headwise/numbers";
 
@@ -128,10 +128,18 @@ export function scoreSection(onhead) {
   );
   /** @type {FigureHandle | null} */
   let handle = null;
+  const stage = el("span");
+  const time = el("span", {class: "live-time", role: "timer", "aria-live": "off"});
+  const busy = el("p", {class: "small"}, stage, " ", time);
   const showText = (words) => body.replaceChildren(el("p", {class: "small"}, words));
   return {
     element,
-    busy: (status) => showText(status.event === "waiting" ? "Waiting to score …" : `${status.stage ?? "scoring"} …`),
+    busy(state, now) {
+      const words = `${state.event === "waiting" ? "Waiting to score" : state.stage || "Scoring"} …`;
+      if (stage.textContent !== words) stage.textContent = words; // a reader hears each stage once
+      time.textContent = timeWords(state, now);
+      if (!busy.isConnected) body.replaceChildren(busy);
+    },
     failed: showText,
     show(scored) {
       handle?.remove();

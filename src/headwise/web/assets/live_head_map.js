@@ -9,7 +9,7 @@
 
 import {themeOf} from "headwise/colours";
 import {loadHeadMap} from "headwise/data_loader";
-import {context2d, el} from "headwise/dom";
+import {context2d, countSeconds, el} from "headwise/dom";
 import {visibleToken} from "headwise/head_attention";
 import {
   COLOURINGS,
@@ -103,6 +103,7 @@ export class HeadMapView {
     const {view} = this;
     const size = Math.min(MAX_CELLS, Math.max(64, Math.round(this.side * devicePixelRatio) || MAX_CELLS));
     this.element.setAttribute("aria-busy", "true");
+    const stop = countSeconds((time) => (this.status.textContent = `loading the map, ${time} so far`));
     try {
       this.mapWindow = await loadHeadMap(this.run.id, this.head, {...view, size}, this.request.signal);
       this.maximum = maxWeight(/** @type {MapWindow} */ (this.mapWindow));
@@ -111,6 +112,8 @@ export class HeadMapView {
     } catch (error) {
       if (/** @type {Error} */ (error).name !== "AbortError") this.status.textContent = /** @type {Error} */ (error).message;
       return;
+    } finally {
+      stop();
     }
     this.element.removeAttribute("aria-busy");
     this.element.dataset.window = `${view.rows.join(":")} ${view.columns.join(":")}`;

@@ -5,15 +5,15 @@
 // filled in, and Enter on the focused button runs it. A refused or cancelled prompt leaves the earlier result, marked as such.
 
 import {fetchStatus, startJob} from "headwise/data_loader";
-import {el} from "headwise/dom";
+import {countSeconds, el} from "headwise/dom";
 import {drawFigure} from "headwise/figure";
 import {ablationPanel} from "headwise/live_ablation";
 import {AnswerView, scoreSection} from "headwise/live_answer";
 import {HeadMapView} from "headwise/live_head_map";
 import {promptForm} from "headwise/live_prompt_form";
-import {begin, duration, reduce, wholeAnswer} from "headwise/live_stream";
+import {begin, reduce, wholeAnswer} from "headwise/live_stream";
 import {scoreChooser} from "headwise/live_tokens";
-import {formatNumber} from "headwise/numbers";
+import {duration, formatNumber} from "headwise/numbers";
 import {link, replaceUrl} from "headwise/router";
 
 const STATUS_INTERVAL = 1000; // milliseconds between status requests while the model is loading
@@ -51,6 +51,8 @@ class LivePage {
   /** @type {Job | null} */ job = null;
   /** @type {Job | null} */ scoring = null;
   timer = 0;
+  waited = el("span", {class: "live-time", role: "timer"}); // how long the model has been loading, as seen from here
+  /** @type {() => void} */ stopClock = () => {};
 
   /** @param {HTMLElement} main @param {URLSearchParams} query */
   constructor(main, query) {
@@ -66,6 +68,8 @@ class LivePage {
 
   async open() {
     const facts = await fetchStatus("live");
+    if (facts.state !== "loading") this.stopClock();
+    else if (!this.timer) this.stopClock = countSeconds((time) => (this.waited.textContent = `${time} so far`));
     if (facts.state === "ready") this.#showForm(facts);
     else this.#showWaiting(facts);
   }
@@ -76,6 +80,7 @@ class LivePage {
 
   leave() {
     clearTimeout(this.timer);
+    this.stopClock();
     this.job?.cancel();
     this.scoring?.cancel();
     this.#clear();
@@ -91,7 +96,7 @@ class LivePage {
     this.container.replaceChildren(
       el("p", {class: "live-waiting", role: "status", "data-state": state}, words),
       state === "loading"
-        ? el("progress", {"aria-label": "Loading the model"})
+        ? el("div", {class: "live-tools"}, el("progress", {"aria-label": "Loading the model"}), this.waited)
         : el("p", {class: "small"}, state === "off" ? `${message[0].toUpperCase()}${message.slice(1)}.` : message),
     );
     if (state === "loading")
@@ -322,7 +327,7 @@ class LivePage {
       return;
     }
     const body = {question: run.text, answer: run.answer, ...(watched ? {score: chooser.score} : {})};
-    const scoring = startJob("live/score", body, (progress) => score.busy(progress));
+    const scoring = followJob("live/score", body, (state, now) => score.busy(state, now));
     this.scoring = scoring;
     try {
       const found = await scoring.result;

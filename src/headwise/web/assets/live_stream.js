@@ -6,10 +6,9 @@
 // A token is shaded by the answer's score so far: where the chosen score is calibrated by the probability that the same text, as a whole
 // answer, is wrong; else by how improbable the token itself was.
 
-import {formatNumber} from "headwise/numbers";
+import {duration, formatNumber} from "headwise/numbers";
 
 const ESTIMATE_AFTER = 2000; // milliseconds of a stage before its rest is estimated from its share
-const SECOND = 1000;
 
 /**
  * The state of a job that was just sent.
@@ -80,15 +79,6 @@ export function timeWords(state, now) {
     words.push(`about ${duration(left)} left for this step`);
   }
   return words.join(" · ");
-}
-
-/**
- * Milliseconds in words, rounded up to whole seconds after the first.
- * @param {number} milliseconds
- */
-export function duration(milliseconds) {
-  const seconds = Math.max(0, Math.floor(milliseconds / SECOND));
-  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 /**

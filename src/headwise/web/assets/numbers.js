@@ -115,3 +115,14 @@ function grouped(value, decimals) {
 function minus(text) {
   return text.replace("-", "−");
 }
+
+const SECOND = 1000;
+
+/**
+ * Milliseconds in words, rounded up to whole seconds after the first.
+ * @param {number} milliseconds
+ */
+export function duration(milliseconds) {
+  const seconds = Math.max(0, Math.floor(milliseconds / SECOND));
+  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
