@@ -33,7 +33,7 @@ def atlas(tmp_path):
 
 
 def test_planted_heads_are_found(atlas, tmp_path):
-    found = compare_known(atlas, known_heads(lists(tmp_path, one(heads=INDUCTION))), permutations=500).lists[0]
+    found = compare_known(atlas, known_heads(lists(tmp_path, one(heads=INDUCTION))), permutations=200).lists[0]
     assert found.precision == 1 and found.auroc == 1
     assert set(found.heads) == set(INDUCTION) and sorted(found.heads.values()) == [1, 2]
     assert found.expected < 0.2 and found.p == found.p_smallest == found.q < 0.05
@@ -41,7 +41,7 @@ def test_planted_heads_are_found(atlas, tmp_path):
 
 def test_other_heads_are_not(atlas, tmp_path):
     others = ["L3H3", "L12H8", "L14H0"]
-    report = compare_known(atlas, known_heads(lists(tmp_path, one(heads=others))), permutations=500)
+    report = compare_known(atlas, known_heads(lists(tmp_path, one(heads=others))), permutations=200)
     found = report.lists[0]
     assert found.precision == 0 and found.p > 0.05 > found.p_smallest
     assert "0 of the 3 highest of 270 heads are listed" in report.text()
@@ -52,7 +52,7 @@ def test_scores_per_group_and_a_map_that_should_be_low(atlas, tmp_path):
     of_groups = (-value).reshape(30, 3, 3).mean(axis=-1)
     scores = (of_groups > np.quantile(of_groups, 0.9)).astype(float).tolist()
     known = known_heads(lists(tmp_path, one(scores=scores, larger=False)))
-    found = compare_known(atlas, known, permutations=500).lists[0]
+    found = compare_known(atlas, known, permutations=200).lists[0]
     assert found.auroc > 0.8 and found.measured == 270
 
 
@@ -62,12 +62,12 @@ def test_the_null_keeps_its_level(tmp_path):
     atlas = synthetic_atlas(tmp_path / "null", 30, 9, ("profile",))
     drawn = [
         one(heads=[head_name(int(head) // 9, int(head) % 9) for head in random.choice(270, 30, replace=False)])
-        for _ in range(200)
+        for _ in range(80)
     ]
-    found = compare_known(atlas, known_heads(lists(tmp_path, *drawn)), permutations=200).lists
+    found = compare_known(atlas, known_heads(lists(tmp_path, *drawn)), permutations=100).lists
     for p in ("p", "correlation_p"):
         rate = np.mean([getattr(result, p) < 0.05 for result in found])
-        assert rate < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+        assert rate < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 80)
     assert min(result.q for result in found) > 0.01
 
 
