@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from legibility import assert_legible
+from map_rules import map_rules
 from synthetic.atlas import synthetic_atlas
 from synthetic.causal import causal_dataset
 
@@ -83,3 +84,21 @@ def test_a_heads_report_says_what_the_model_loses_without_it(tmp_path):
     effect = float(atlas["causal"]["effect"].sel(ablation="mean", token_class="all", layer=1, head=1))
     assert f"Without it the loss rises by {effect:.3g} nats per token (rank 1 in its layer)." in report.summary
     assert "causal.rank" in {value.key for value in report.values["causal"]}
+
+
+def test_anomalies_are_those_of_the_maps():
+    dataset = causal_dataset(12, 8)
+    rules = map_rules(
+        lambda key: (
+            dataset["effect"].sel(ablation="mean", token_class=key).transpose("layer", "head").values.astype(float)
+        )
+    )
+    words = describe("causal", dataset)
+    checked = [number for number in words.numbers if number.source.split()[0] in rules]
+    assert {"around", "layer-level", "layer-around"} & {number.source.split()[0] for number in checked} and len(
+        checked
+    ) > 20
+    for number in checked:
+        kind, *rest = number.source.split()
+        assert number.value == pytest.approx(rules[kind](*rest), rel=1e-4, abs=1e-9), number
+    assert any("L1H1" in line for line in words.anomalies)  # planted

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import xarray as xr
+from map_rules import map_rules
 from synthetic.circuits import circuits_dataset
 from synthetic.sparsity import sparsity_dataset
 
@@ -88,3 +89,16 @@ def test_the_cheapest_setting_is_named_and_the_control_beside_it() -> None:
     assert f"the fewest L{layer}H{head}" in text
     dear = dataset.assign(rise_high=dataset["rise_high"] + 1)
     assert "No setting keeps the rise" in describe("sparsity", dear).text()
+
+
+def test_anomalies_are_those_of_the_maps():
+    dataset = circuits_dataset(12, 8)
+    rules = map_rules(lambda key: dataset["effect"].sel(task=key).transpose("layer", "head").values.astype(float))
+    words = describe("circuits", dataset)
+    kinds = ("around", "anomalies-rest", "layer-level", "layer-around")
+    checked = [number for number in words.numbers if number.source.split()[0] in kinds]
+    assert len(checked) >= 5
+    for number in checked:
+        kind, *rest = number.source.split()
+        assert number.value == pytest.approx(rules[kind](*rest), rel=1e-4, abs=1e-7), number
+    assert all(f"{label} L6H1 (" in words.anomalies[1] for label in dataset["label"].values)  # planted

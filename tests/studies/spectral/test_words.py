@@ -195,7 +195,10 @@ def test_the_lead_says_whether_heads_give_away_more_than_the_question(
     words = describe("spectral", spectral)
     assert words.short().endswith(f"of 270 heads; among similar questions (topic) in 0 and {within}, {verdict}")
     against = words.interpretation[1]
-    assert f"0 and {within} within strata of topic; 0 and {strict} within strata of topic x length band" in against
+    assert (
+        f"0 and {within} remain within strata of topic; 0 and {strict} remain within strata of topic x length"
+        in against
+    )
     assert {
         "more than chance.": "the heads give away something about the error that the question does not",
         "which length may explain.": "which the length of the answer may explain",

@@ -50,12 +50,12 @@ def against(writer: Writer, data: SpectralAccessor, found: Sequence[str]) -> Ite
     for name, what in (("within", kind(data, "within")), ("strict", kind(data, "strict"))):
         if keys := [key for key in tested if data.has(key, f"q_{name}")]:
             counts = (writer.count(data.under(key, f"q_{name}").count, f"under q_{name} {key}") for key in keys)
-            left.append(f"{listed(counts)} within strata of {what}")
+            left.append(f"{listed(counts)} remain within strata of {what}")
     stays = [(key, stay) for key in found if (stay := data.retained(key)) is not None and data.under(key, "q").count]
     if stays:
-        left.append(f"{listed(writer.count(stay, f'stay {key}') for key, stay in stays)} at equal length")
+        left.append(f"{listed(writer.count(stay, f'stay {key}') for key, stay in stays)} remain at equal length")
     if left:
-        yield f"of the heads with q < {writer.number(ALPHA, 'constant')} remain {'; '.join(left)}"
+        yield f"of the heads with q < {writer.number(ALPHA, 'constant')}, {'; '.join(left)}"
     if not tested:
         yield "what the question alone explains was not controlled for"
         return
