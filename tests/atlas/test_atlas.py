@@ -148,7 +148,7 @@ def test_a_figure_takes_the_options_and_carries_the_words(atlas, monkeypatch):
 
     monkeypatch.setattr(module, "figure_of", figure_of)
     figure = atlas.figure("profile", relative=True)
-    assert given == {"study": "profile", "layers": 3, "relative": True}
+    assert given == {"study": "profile", "layers": 3, "relative": True, "others": {}}  # it reads no other study
     assert figure.alt == atlas.describe("profile").short()
 
 
