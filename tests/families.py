@@ -10,11 +10,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
+import transformers
+from packaging.version import Version
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from headwise.model.card import ModelCard
 from headwise.model.library_calls import silence_transformers
+from headwise.model.loading import attention_choice
 
 VOCABULARY = 131
 WINDOW = 8
@@ -100,15 +105,21 @@ HYBRID = {
 }  # fmt: skip
 NORMED = {"bitnet": _SQUARE}  # the heads' outputs are normalised together before the output projection
 _ALL = FAMILIES | UNSEEABLE | HEADLESS | HYBRID | SCALED | NORMED
+SINCE = {"granite_swa": "5.15", "granitemoe_swa": "5.15"}  # the first transformers that knows a family; skipped before
 
 
 def build(family: str, *, seed: int = 0, spread: float = 10.0, **changes: Any) -> Any:
-    """A new model. Matrices inside the layers are `spread` times those `transformers` draws."""
+    """A new model, with the attention that `headwise.load` chooses. Matrices inside the layers are `spread` times those
+    `transformers` draws.
+    """
+    if Version(transformers.__version__) < Version(SINCE.get(family, "5")):
+        pytest.skip(f"{family} needs transformers {SINCE[family]}, and {transformers.__version__} is installed")
     sizes = {**_SIZES, **_ALL[family], **changes}
     sizes = {name: value for name, value in sizes.items() if value is not None}
     torch.manual_seed(seed)
     with silence_transformers():
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **sizes))
+        config = AutoConfig.for_model(family, **sizes)
+        model = AutoModelForCausalLM.from_config(config, **attention_choice(ModelCard.from_config(config)))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim >= 2 and "embed" not in name:

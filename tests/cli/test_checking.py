@@ -11,7 +11,7 @@ from synthetic.atlas import synthetic_atlas
 def test_check_passes_and_prints_its_errors(headwise, tiny):
     result = headwise("check", tiny)
     assert result.code == 0, result.out
-    for name in ("layers", "logits", "reductions", "heads", "causality", "padding", "decoding"):
+    for name in ("layers", "plain", "logits", "reductions", "heads", "causality", "padding", "decoding"):
         assert f"ok  {name}" in result.out
     assert "error" in result.out
 

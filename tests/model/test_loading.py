@@ -69,6 +69,15 @@ def test_families_without_sdpa_are_loaded_eager(tmp_path: Path) -> None:
     assert load(tmp_path / "oss", dtype="float32").hf.config._attn_implementation == "eager"
 
 
+def test_a_soft_capped_family_is_loaded_eager_by_every_transformers(tmp_path: Path) -> None:
+    """Before 5.21, transformers would choose SDPA, which drops the cap: `generate` would answer for another model."""
+    sizes = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 16, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 64, "pad_token_id": 0}
+    AutoModelForCausalLM.from_config(transformers.Gemma2Config(**sizes)).save_pretrained(tmp_path / "capped")
+    model = load(tmp_path / "capped", dtype="float32")
+    assert model.card.softcap and model.hf.config._attn_implementation == "eager"
+
+
 def test_transformers_gets_its_voice_back(folder: Path) -> None:
     logging = transformers.utils.logging
     before = (logging.get_verbosity(), logging.is_progress_bar_enabled())

@@ -29,6 +29,7 @@ def test_check_passes_with_small_errors(family):
     assert report.passed, [c for c in report.checks if not c.passed]
     assert [c.name for c in report.checks] == [
         "layers",
+        "plain",
         "logits",
         "reductions",
         "heads",

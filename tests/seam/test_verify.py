@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from families import build, tiny
+import transformers
+from families import build, texts, tiny
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 from headwise.kernels import blocked
 from headwise.kernels.rows import row_logs, row_output
+from headwise.model.library_calls import silence_transformers
 from headwise.seam import Structure, check, forward, mask, outputs, projection, verify
+from headwise.seam.interface import routed
 from headwise.seam.mask import parse_mask
 
 EPS = 1e-3
@@ -28,6 +34,7 @@ def test_a_report_can_be_read_by_a_program():
     assert found["refused"] == {"0": "mamba: no heads", "2": "mamba: no heads"}
     assert [one["name"] for one in found["checks"]] == [
         "layers",
+        "plain",
         "logits",
         "reductions",
         "heads",
@@ -70,6 +77,73 @@ def test_a_wrong_output_is_found(monkeypatch):
 
     monkeypatch.setattr(forward, "attention_output", wrong)
     assert "logits" in failed(tiny("llama"))
+
+
+@pytest.fixture
+def with_attention(monkeypatch) -> Any:
+    """A family's model whose own attention is another function, with SDPA's masks."""
+
+    def make(family: str, attend: Any, **changes: Any) -> Any:
+        for interface, function in ((AttentionInterface, attend), (AttentionMaskInterface, sdpa_mask)):
+            monkeypatch.setitem(interface._global_mapping, "planted", function)
+        model = build(family, **changes)
+        model.config._attn_implementation_internal = "planted"
+        return model
+
+    return make
+
+
+def without_cap(*args: Any, softcap: float, **options: Any) -> Any:
+    return sdpa_attention_forward(*args, **options)
+
+
+def slightly_wrong(*args: Any, **options: Any) -> Any:
+    return sdpa_attention_forward(*args, **options)[0] * 1.01, None
+
+
+def test_a_model_whose_own_attention_drops_the_cap(with_attention):
+    """What transformers before 5.21 does under SDPA: named by the argument that is dropped, not by the family."""
+    report = {one.name: one for one in check(with_attention("gemma2", without_cap)).checks}
+    assert [name for name, one in report.items() if not one.passed] == ["plain"]
+    assert report["plain"].error > 0.1
+    said = report["plain"].message
+    assert f"(planted, transformers {transformers.__version__}) ignores softcap=5.0, so outside of observe" in said
+    assert said.endswith("load it with attn_implementation='eager', or upgrade transformers")
+
+
+def test_a_model_whose_own_attention_is_wrong(monkeypatch, with_attention):
+    """It does not excuse an observed output that is wrong as well."""
+    model = with_attention("llama", slightly_wrong)
+    assert failed(model) == {"plain"}
+    monkeypatch.setattr(forward, "attention_output", lambda *args: (outputs.attention_output(*args)[0] * 1.01, None))
+    report = {one.name: one for one in check(model).checks}
+    assert "differs from eager attention, so outside of observe" in report["plain"].message
+    assert not report["logits"].passed
+
+
+def test_an_attention_with_masks_of_its_own_is_not_compared(monkeypatch, with_attention):
+    model = with_attention("llama", slightly_wrong)
+    monkeypatch.setitem(AttentionMaskInterface._global_mapping, "planted", lambda *args, **options: None)
+    plain = check(model).checks[1]
+    assert plain.passed and plain.error is None
+    assert plain.message == "not compared: the attention 'planted' takes masks that eager attention does not"
+
+
+@pytest.mark.parametrize("family", ["gemma2", "mistral", "gpt_oss"])
+def test_the_installed_transformers_is_judged_rightly(family):
+    """As transformers would load it: `plain` passes if and only if the model computes by itself what eager attention does."""
+    config = tiny(family).config
+    with silence_transformers():
+        model = AutoModelForCausalLM.from_config(type(config).from_dict(config.to_dict())).eval()
+    model.load_state_dict(tiny(family).state_dict())
+    ids = texts(21)[0][None]
+    with torch.no_grad():
+        found, expected = model(input_ids=ids).logits, tiny(family)(input_ids=ids).logits
+        if tiny(family).config._attn_implementation != "eager":
+            with routed(tiny(family), "eager"):
+                expected = tiny(family)(input_ids=ids).logits
+    right = float((found - expected).abs().max() / expected.std()) < 1e-3
+    assert ({one.name: one for one in check(model).checks}["plain"].passed) == right
 
 
 def test_a_lost_mask_is_found(monkeypatch):

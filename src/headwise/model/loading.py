@@ -106,7 +106,9 @@ def load(
     require_working_dtype(wanted, where, source.id)
     _require_described(source, card)
     placement = placement.fit(card)
-    hf = read_weights(source, config, {**kwargs, **hub, "dtype": wanted, **placement.arguments()})
+    hf = read_weights(
+        source, config, {**attention_choice(card), **kwargs, **hub, "dtype": wanted, **placement.arguments()}
+    )
     if not placement and not getattr(hf, "is_quantized", False):  # a quantised model cannot be moved
         with translate_load_errors(source.id):
             hf = hf.to(where)
@@ -128,6 +130,15 @@ def load(
         placement.arguments() if placement else None,
         source.dequantized_from,
     )
+
+
+def attention_choice(card: ModelCard) -> dict[str, Any]:
+    """The attention to load a model with, as an argument of transformers; empty where its own choice is right.
+
+    SDPA cannot express a soft cap. transformers before 5.21 chooses SDPA all the same and drops the cap without a word; later
+    versions choose eager attention, as this does for all of them.
+    """
+    return {"attn_implementation": "eager"} if card.softcap else {}
 
 
 def _require_described(source: ModelSource, card: ModelCard) -> None:

@@ -3,6 +3,7 @@
 | check          | what is compared                                                                                    |
 |----------------|-----------------------------------------------------------------------------------------------------|
 | layers         | every attention layer reaches the seam exactly once per pass                                        |
+| plain          | each layer's output under the attention the model was loaded with, with the family's eager attention |
 | logits         | the observed model's logits with those of the same model under the family's eager attention         |
 | reductions     | every streamed reduction with the same, in float64, from the weights of the family's eager function |
 | heads          | sum over heads of z_h W_O^h, plus the bias, with the output of the attention block                  |
@@ -25,8 +26,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+import transformers
 import xarray as xr
 from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
 
 from headwise.core.errors import HeadwiseError, SeamError
 from headwise.core.markup import card, table
@@ -36,14 +40,15 @@ from headwise.kernels.reference import reduce_weights
 from headwise.kernels.rows import RowKeys, row_output, row_statistics
 from headwise.model import Model
 from headwise.seam.instrument import AttentionCall, ForwardContext, Instrument, Intervention
-from headwise.seam.interface import routed
+from headwise.seam.interface import ForwardTracer, routed, trace_until
 from headwise.seam.observation import observe
-from headwise.seam.outputs import eager_weights, gate_logits, plain_route
+from headwise.seam.outputs import eager_function, eager_mask, eager_weights, gate_logits, plain_route
 from headwise.seam.projection import ZRecorder, output_projections
 from headwise.seam.structure import Structure
 
 UNDECIDED = 1e-4  # rounding decides gates whose logit is this close to 0
 LENGTHS = (47, 31)  # two texts, so that a batch of them is padded
+REQUIRED = ("scaling", "dropout")  # eager functions cannot be called without them
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Check:
         ('layers', True, '3 of 3 layers have heads, and each was observed once per pass')
     """
 
-    name: str  # layers, logits, reductions, heads, causality, padding or decoding
+    name: str  # layers, plain, logits, reductions, heads, causality, padding or decoding
     passed: bool  # whether the error is below the limit
     message: str  # what was compared, or why it failed
     error: float | None = None  # the largest difference
@@ -70,7 +75,7 @@ class CheckReport:
     Examples:
         >>> report = hw.check(model)
         >>> report.passed, [one.name for one in report.checks]
-        (True, ['layers', 'logits', 'reductions', 'heads', 'causality', 'padding', 'decoding'])
+        (True, ['layers', 'plain', 'logits', 'reductions', 'heads', 'causality', 'padding', 'decoding'])
     """
 
     model: str  # its id
@@ -185,6 +190,43 @@ class _DecodeStep(Instrument):
         return xr.Dataset()
 
 
+class _PlainAttention(ForwardTracer):
+    """Attention as the model was loaded with it, compared in every layer with the family's eager attention in float32.
+
+    Args:
+        structure: of the model.
+        own: the registered function of the model's implementation.
+        real: (batch, token) what is no padding; rows of padding mean nothing.
+        limit: on the largest difference, in standard deviations of the eager output.
+    """
+
+    def __init__(self, structure: Structure, own: Callable[..., Any], real: Tensor, limit: float):
+        self.structure, self.own, self.real, self.limit = structure, own, real, limit
+        self.error, self.layer = 0.0, -1  # the largest, and where it is
+        self.ignored: dict[str, Any] = {}  # what eager would have to be called without, to give the same output
+
+    def attend(
+        self, layer: int, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, options: dict[str, Any]
+    ) -> Tensor:
+        def eager(**given: Any) -> Tensor:
+            wide = [one.float() for one in (q, k, v)]
+            z: Tensor = eager_function(module)(module, *wide, eager_mask(mask, *wide[:2]), **given)[0]
+            return z
+
+        z, real = eager(**options), self.real.to(q.device)
+        expected, found = z[real], self.own(module, q, k, v, mask, **options)[0][real]
+        error = _in_deviations(found, expected)
+        if error > self.error:
+            self.error, self.layer = error, self.structure.layer_of.get(id(module), -1)
+            self.ignored = {
+                name: value
+                for name, value in options.items()
+                if error > self.limit and value is not None and name not in REQUIRED
+                if _in_deviations(found, eager(**{**options, name: None})[real]) <= self.limit
+            }
+        return z.to(q.dtype)
+
+
 class _ZeroLayer(Intervention):
     """Zero ablation of all heads of one layer."""
 
@@ -236,6 +278,7 @@ def check(model: Model | nn.Module) -> CheckReport:
         >>> for one in report.checks:
         ...     print(one.name, "ok" if one.passed else one.message)
         layers ok
+        plain ok
         logits ok
         reductions ok
         heads ok
@@ -251,7 +294,8 @@ def check(model: Model | nn.Module) -> CheckReport:
     rounding = _rounding(structure)
     steps: list[tuple[str, Callable[[], Check]]] = [
         ("layers", lambda: _check_layers(structure, ids, mask)),
-        ("logits", lambda: _check_logits(structure, ids, mask, 0.2 if half else 2e-3)),
+        ("plain", lambda: _check_plain(structure, ids, mask, 5e-2 if half else 1e-4)),
+        ("logits", lambda: _check_logits(structure, ids, mask, 0.2 if half else 2e-3, report.checks[-1].passed)),
         ("reductions", lambda: _check_reductions(structure, ids, mask, 5e-2 if half else 1e-4)),
         ("heads", lambda: _check_heads(structure, ids, mask, max(5e-2 if half else 1e-4, 4 * rounding))),
         ("causality", lambda: _check_causality(structure, ids, mask)),
@@ -316,9 +360,45 @@ def _check_layers(structure: Structure, ids: Tensor, mask: Tensor) -> Check:
     )
 
 
-def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
+def _check_plain(structure: Structure, ids: Tensor, mask: Tensor, limit: float) -> Check:
+    """Some versions of transformers drop what a fused function cannot express, such as a soft cap, without a word. Then
+    the model computes one thing by itself (in `generate`, for instance), and another where it is observed.
+    """
+    config: Any = structure.decoder.config
+    name = str(config._attn_implementation)
+    own = AttentionInterface().get(name)
+    if name == "eager" or plain_route(structure.hf) != "eager":  # a sparse model computes its own gated attention
+        return Check("plain", True, f"the model's own attention is {'eager' if name == 'eager' else 'gated'}")
+    if own is None or AttentionMaskInterface().get(name) is not sdpa_mask:
+        return Check("plain", True, f"not compared: the attention {name!r} takes masks that eager attention does not")
+    tracer = _PlainAttention(structure, own, mask, limit)
+    batch = {"input_ids": ids, "attention_mask": mask.long()}
+    trace_until(structure.hf, tracer, lambda: structure.decoder(**batch, use_cache=False))
+    if tracer.error <= limit:
+        said = f"outputs of the model's own attention ({name}) compared with eager ones"
+        return Check("plain", True, said, tracer.error, limit)
+    what = " and ".join(f"{one}={value}" for one, value in tracer.ignored.items() if isinstance(value, float | int))
+    what = what or " and ".join(tracer.ignored)
+    why = f"ignores {what}" if what else "differs from eager attention"
+    return Check(
+        "plain",
+        False,
+        f"in layer {tracer.layer} the model's own attention ({name}, transformers {transformers.__version__}) {why}, so "
+        "outside of observe the model computes something else than what is measured; load it with "
+        "attn_implementation='eager', or upgrade transformers",
+        tracer.error,
+        limit,
+    )
+
+
+def _in_deviations(found: Tensor, expected: Tensor) -> float:
+    """Largest difference, in standard deviations of what was expected."""
+    return float((found.float() - expected).abs().max() / expected.std())
+
+
+def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float, plain_is_right: bool) -> Check:
     """Where rounding alone changes logits a lot (an expert is chosen by a last bit, half precision), the plain model sets
-    the limit: the observed error may be twice that of the model's own attention.
+    the limit, if its attention is right: the observed error may be twice that of the model's own attention.
     """
 
     def plain_logits() -> Tensor:
@@ -330,8 +410,8 @@ def _check_logits(structure: Structure, ids: Tensor, mask: Tensor, limit: float)
         eager = plain_logits()
     if not bool(torch.isfinite(eager).all()):
         raise SeamError("the model's logits are not finite; its weights are damaged, or its dtype overflows")
-    error, rounding = (float((logits - eager).abs().max() / eager.std()) for logits in (observed, plain))
-    limit = max(limit, 2 * rounding)
+    error, rounding = (_in_deviations(logits, eager) for logits in (observed, plain))
+    limit = max(limit, 2 * rounding) if plain_is_right else limit
     return Check("logits", error <= limit, "observed logits compared with those of eager attention", error, limit)
 
 
@@ -384,7 +464,7 @@ def _check_heads(structure: Structure, ids: Tensor, mask: Tensor, limit: float) 
         if projection.bias is not None:
             summed = summed + projection.bias.float()
         expected = outputs[layer].float().reshape(summed.shape)
-        worst = max(worst, float((summed - expected).abs().max() / expected.std()))
+        worst = max(worst, _in_deviations(summed, expected))
     return Check("heads", worst <= limit, "sum of the heads' outputs compared with the attention output", worst, limit)
 
 
