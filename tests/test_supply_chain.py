@@ -76,6 +76,7 @@ def test_the_notice_covers_all_data_and_is_packaged():
     assert len(data) >= 5
     for path in data:
         assert path.relative_to(ROOT).as_posix() in notice, path
+    assert "src/headwise/figures/colour_stops.py" in notice  # sampled from others' colour maps
     assert "Apache License 2.0" in notice
     assert "Apache License" in (ROOT / "src/headwise/model/data/sparse/LICENSE").read_text()
     assert {"LICENSE", "NOTICE"} <= set(PROJECT["project"]["license-files"])

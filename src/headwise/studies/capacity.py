@@ -115,7 +115,7 @@ def offloaded(needs: MemoryNeeds, there: dict[int | str, int], passes: int, stor
     if "cpu" in there:
         fixed = int(PROCESS) if gpus else needs.process + needs.working_memory
         room["cpu"] = int(SHARE * there["cpu"]) - fixed - (0 if gpus else needs.largest)
-    if min(room.values()) < 0:
+    if not room or min(room.values()) < 0:  # none where the system does not say what there is (Windows)
         return None
     limits: dict[int | str, int] = {}
     left = needs.weights

@@ -10,6 +10,7 @@ Cost: the model, once per process.
 from __future__ import annotations
 
 import os
+import platform
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,7 +127,7 @@ class WorkerEnv:
         for name in self.local:
             if not Path(name).expanduser().exists():
                 raise ModelError(
-                    f"{name} is a folder where the build was started, and is not on the machine {os.uname().nodename} of "
+                    f"{name} is a folder where the build was started, and is not on the machine {platform.node()} of "
                     f"the cluster (looked for from {os.getcwd()}); put it on a disk that all nodes see, or give a hub name."
                 )
         torch.set_num_threads(self.threads.torch)
