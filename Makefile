@@ -5,17 +5,19 @@
 
 PYTHON    ?= python3
 VENV      ?= .venv
-BIN       := $(VENV)/bin
+BIN       := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY     := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 INSTALL   := $(BIN)/python -m pip install --constraint constraints.txt
 
-.PHONY: help demo demo-quick first-minutes test check check-js format bench calibrate soak fuzz docs clean
+.PHONY: help demo demo-quick first-minutes test test-versions coverage smoke smoke-oldest smoke-newest check check-js format bench calibrate soak fuzz docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
 	@echo "make check   linters and types (JavaScript too, where npm exists);  make format   rewrite in the house style;  make bench   speed on this machine"
 	@echo "make first-minutes   time what a newcomer does first, on a quiet machine, and write it into docs/guide/first-minutes.md"
+	@echo "make test-versions   other versions of transformers;  make coverage   all tests, and which lines they run"
+	@echo "make smoke   does it work here?  make smoke-oldest, smoke-newest   and with the oldest, the newest dependencies?"
 	@echo "make calibrate   simulate every test under its null, and write the page of the rates"
 	@echo "make soak    faults and long runs, for as long as MINUTES says;  make fuzz   odd inputs, likewise"
 	@echo "make docs    the site, in build/site"
@@ -50,6 +52,24 @@ first-minutes: $(READY_DEV)
 
 test: $(READY_DEV)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# all tests again, and which lines of the package they run; takes half as long again as make test
+coverage: $(READY_DEV)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered --cov-report=xml:build/coverage.xml
+
+# does the installed package work here at all? Half a minute; the other two make environments of their own
+smoke: $(READY)
+	$(BIN)/python scripts/smoke.py
+
+smoke-oldest:
+	$(PYTHON) scripts/dependencies.py oldest
+
+smoke-newest:
+	$(PYTHON) scripts/dependencies.py newest
+
+# the tests that depend on transformers, with its oldest, a middle and its newest version: a quarter of an hour
+test-versions: $(READY_DEV)
+	$(BIN)/python scripts/test_versions.py
 
 check: $(READY_DEV) check-js
 	$(BIN)/ruff check .
