@@ -74,7 +74,7 @@ def test_the_headline_tells_natural_before_forced() -> None:
     first = f"by {natural} with the attention as it is"
     assert first in short and f"and {forced} with all attention forced onto the source" in short[short.index(first) :]
     ds["pearson_natural"][:] = np.nan
-    assert f"in texts by {forced} with all attention forced" in describe("relation_validation", ds).short()
+    assert f"with texts by {forced} with all attention forced" in describe("relation_validation", ds).short()
 
 
 def test_the_spill_decides_what_is_specific() -> None:

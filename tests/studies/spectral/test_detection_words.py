@@ -126,7 +126,14 @@ def test_whether_heads_tell_more_than_the_question(make_detection: Callable[...,
         for end, value in (("", gain), ("_low", gain - half), ("_high", gain + half)):
             table[f"gain{end}"].loc[{"detector": "with_heads"}] = value
         words = describe("detection", table)
-        assert words.short().endswith(words.observations[0])
+        kind = (
+            "Heads add "
+            if gain > half
+            else "not shown: "
+            if gain + half > 0
+            else "add nothing to what the question tells: "
+        )
+        assert f"{kind}{gain:.3g}".replace("-", "−") in words.short()
         return words.observations[0]
 
     before = f"{float(table['auroc'].sel(detector='topic_length')):.3g} that Question: topic, difficulty, length has"

@@ -230,12 +230,12 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     means = [text for reading in READINGS if (text := _mean_in_short(writer, dataset, reading))]
     first = f"Scores from weights of {model} against texts."
     if means:
-        first = f"Scores from weights of {model} correlate with outputs in texts by {listed(means)}."
+        first = f"Scores from weights of {model} correlate with texts by {listed(means)}."
     if not _tasks(dataset):
         return first
     count = writer.count(len(needed(dataset)), "needed")
     total = writer.count(dataset.sizes[TASK], "tasks", "task")
-    return f"{first} Ablating a relation's heads costs more than random ones in {count} of {total}."
+    return f"{first} A relation's heads cost more than random ones in {count} of {total}."
 
 
 describe = Narrative(

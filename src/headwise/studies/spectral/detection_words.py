@@ -265,6 +265,18 @@ def _beyond_question(writer: Writer, data: DetectionAccessor) -> str:
     )
 
 
+def _beyond_in_short(writer: Writer, data: DetectionAccessor) -> str:
+    """The same for the headline."""
+    if data.with_heads is None or data.question is None or (ends := data.interval(data.with_heads, "gain")) is None:
+        return ""
+    gain = _auroc(writer, data, data.with_heads, "gain")
+    if ends[0] > 0:
+        return f"Heads add {gain} to what the question tells."
+    if ends[1] < 0:
+        return f"Heads add nothing to what the question tells: {gain}."
+    return f"That heads add to what the question tells is not shown: {gain}."
+
+
 def _alike(writer: Writer, data: DetectionAccessor) -> str:
     """The published detector among answers to similar questions."""
     strata, published = str(data.dataset.attrs.get("strata", "")), data.published()
@@ -456,7 +468,7 @@ def _headline(writer: Writer, data: DetectionAccessor) -> str:
     if not data.finds():
         verdict = f"None is significantly better than chance{_corrected(writer, data)}; the highest"
     text = f"{first} {verdict} is {data.label(best)}, {_auroc(writer, data, best)}"
-    if beyond := _beyond_question(writer, data):
+    if beyond := _beyond_in_short(writer, data):
         return f"{text}. {beyond}"
     if data.length is None or data.length == best or not math.isfinite(data.at(data.length)):
         return f"{text}."
