@@ -13,7 +13,7 @@ from headwise.studies.registry import default_studies, studies
 from headwise.studies.spec import QUICK_QUESTIONS
 from headwise.web.content import Content
 
-SCREEN_LINES = 40
+SCREEN_LINES = 48
 
 
 @pytest.fixture(scope="module")

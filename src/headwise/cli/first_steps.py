@@ -3,7 +3,7 @@
     summary(atlas, files)        one screen: a headline per study, where everything is, three commands to try
     welcome(Path.cwd())          the atlases in this folder and what to do with them, or how to make the first one
 
-A headline is the short form of a study's words. Where it is longer than two lines, it ends with the last sentence or clause
+A headline is the short form of a study's words. Where it is longer than three lines, it ends with the last sentence or clause
 that fits, so that no number is cut.
 """
 
@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 from headwise.cli.preflight import sibling_path
 from headwise.core.provenance import public_name
-from headwise.studies.registry import dataset_spec
+from headwise.studies.registry import dataset_spec, datasets
 
 if TYPE_CHECKING:
     from headwise.atlas import Atlas
 
 WIDTHS = (60, 120)  # characters per line, at least and at most
-HEADLINE_LINES = 2
+HEADLINE_LINES = 3
 LIKELY = (".", "demo")  # folders in which an atlas is looked for
 FIRST_HEAD = re.compile(r"\bL\d+H\d+\b")
-CLAUSE_ENDS = re.compile(r"(?<=[.;:,)])\s")
+CLAUSE_ENDS = (r"(?<=[.;:])\s", r"(?<=,)\s")  # a comma only where no other clause ends in the second half
 QUICK_NOTE = (
     "A quick build: fewer texts, questions and shuffles, so intervals are wide. For results to report, leave out --quick "
     "and choose another folder."
@@ -38,10 +38,11 @@ def summary(atlas: Atlas, report: Path, figures: Path | None, seconds: float) ->
     """The lines that end a build."""
     from headwise.studies.present import has_figure
 
-    shown = [study for study in atlas.studies if has_figure(study)]
-    headlines = {study: atlas.describe(study).short() for study in shown}
+    shown = [study for study in datasets() if study in atlas and has_figure(study)]
+    model = _model_of(atlas)
+    headlines = {study: _without_model(atlas.describe(study).short(), model) for study in shown}
     indent = max(map(len, shown), default=0) + 4
-    found = [""]
+    found = ["", f"{model}{', a quick build' if is_quick(atlas) else ''}", ""]
     for study, headline in headlines.items():
         found += _hanging(f"  {study.replace('_', ' ')}", headline, indent)
     head = next((match[0] for text in headlines.values() if (match := FIRST_HEAD.search(text))), "L0H0")
@@ -59,7 +60,7 @@ def welcome(folder: Path) -> list[str]:
     atlases = list(_atlases(folder))
     for place, atlas in atlases:
         kind = "a quick atlas" if is_quick(atlas) else "an atlas"
-        model = public_name(str(next(iter(atlas.provenances().values())).model.get("id", ""))) if atlas.studies else ""
+        model = _model_of(atlas)
         lines.append(
             f"{place} is {kind}{f' of {model}' if model else ''}: {list_studies(atlas.studies) or 'still empty'}."
         )
@@ -105,7 +106,10 @@ def clipped(text: str, length: int) -> str:
     """
     if len(text) <= length:
         return text
-    ends = [match.start() for match in CLAUSE_ENDS.finditer(text) if match.start() <= length - 1]
+    for end in CLAUSE_ENDS:
+        ends = [match.start() for match in re.finditer(end, text) if length // 2 <= match.start() <= length - 2]
+        if ends:
+            break
     cut = text[: ends[-1]] if ends else text[: length - 1].rpartition(" ")[0]
     return f"{cut.rstrip('.;:,')} …"
 
@@ -117,6 +121,21 @@ def _hanging(name: str, text: str, indent: int) -> list[str]:
         if len(wrapped) <= HEADLINE_LINES:
             break
     return [f"{name:<{indent}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])] if wrapped else [name]
+
+
+def _model_of(atlas: Atlas) -> str:
+    return public_name(str(next(iter(atlas.provenances().values())).model.get("id", ""))) if atlas.studies else ""
+
+
+def _without_model(headline: str, model: str) -> str:
+    """A headline for a place where the model and the kind of build are known.
+
+    >>> _without_model("30 maps of my-model (30 layers of 9 heads) differ. (Quick build, for a first look.)", "my-model")
+    '30 maps of the model differ.'
+    """
+    shorter = headline.replace(model, "the model") if model else headline
+    shorter = re.sub(r" \(\d+ layers of \d+ heads\)| \(Quick build[^)]*\)$", "", shorter)
+    return shorter[:1].upper() + shorter[1:]
 
 
 def _width() -> int:

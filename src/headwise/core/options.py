@@ -30,7 +30,7 @@ def option(
 
 
 def batch_tokens_option(on_cpu: int) -> Any:
-    """How many tokens a batch has; by default so many on a CPU, and what fits on a GPU."""
+    """The option for the size of batches in tokens; by default so many on a CPU, and what fits on a GPU."""
     help = f"tokens per batch, padding included; None: {on_cpu:,} on a CPU, on a GPU 16,384 or as many as fit"
     return option(None, help, minimum=1)
 

@@ -66,7 +66,7 @@ class AnsweringOptions(StudyOptions):
         "are generated there",
         minimum=1,
     )
-    shard: int | None = shard_option(64)
+    shard: int | None = shard_option(64)  # examples between saves; None: by the device
     seed: int = option(0, "random seed of sampling, where the temperature is above 0")
 
 

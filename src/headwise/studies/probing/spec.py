@@ -63,8 +63,8 @@ class ProbingOptions(StudyOptions):
     )
     paper: bool = option(True, "also run the paper's protocol, at the first site", quick=False)
     p_true: bool = option(True, "also ask the model whether its answer is true", quick=False)
-    batch_tokens: int | None = batch_tokens_option(2_048)
-    shard: int | None = shard_option(64)
+    batch_tokens: int | None = batch_tokens_option(2_048)  # tokens per batch, padding included; None: by the device
+    shard: int | None = shard_option(64)  # examples between saves; None: by the device
     seed: int = option(0, "random seed of folds and label permutations")
 
     def __post_init__(self) -> None:

@@ -43,8 +43,8 @@ class ProfileOptions(StudyOptions):
     )
     repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2, quick=8)
     period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
-    batch_tokens: int | None = batch_tokens_option(4_096)
-    shard: int | None = shard_option(10)
+    batch_tokens: int | None = batch_tokens_option(4_096)  # tokens per batch, padding included; None: by the device
+    shard: int | None = shard_option(10)  # examples between saves; None: by the device
     seed: int = option(0, "seed of the random tokens")
 
 

@@ -44,8 +44,8 @@ class SpectralOptions(StudyOptions):
     k: int | None = option(
         None, "eigenvalues per head for the detectors; None: the largest of 5, 10, 25, 50 and 100 that every text has"
     )
-    batch_tokens: int | None = batch_tokens_option(4_096)
-    shard: int | None = shard_option(64)
+    batch_tokens: int | None = batch_tokens_option(4_096)  # tokens per batch, padding included; None: by the device
+    shard: int | None = shard_option(64)  # examples between saves; None: by the device
     shuffles: int = option(500, "number of label permutations for the null", minimum=200, quick=200)
     seed: int = option(0, "random seed of permutations and folds")
 

@@ -42,8 +42,8 @@ class StreamingOptions(StudyOptions):
     calibration: int = option(
         3, "one answer in this many is held out of the fitted detector, for thresholds and the reliability", minimum=2
     )
-    batch_tokens: int | None = batch_tokens_option(4_096)
-    shard: int | None = shard_option(64)
+    batch_tokens: int | None = batch_tokens_option(4_096)  # tokens per batch, padding included; None: by the device
+    shard: int | None = shard_option(64)  # examples between saves; None: by the device
     seed: int = option(0, "random seed of the folds and of the answers that are held out")
 
 
