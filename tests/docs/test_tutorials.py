@@ -52,13 +52,13 @@ def ids(page: Path) -> str:
 @pytest.fixture(scope="module")
 def atlas(tmp_path_factory) -> Atlas:
     made = synthetic_atlas(tmp_path_factory.mktemp("tutorials") / "atlas", 30, 9, [*MAKERS, "salience"])
-    for other in ("dense", "sparse"):
+    for other in ("dense", "sparse", "full", "nf4"):
         shutil.copytree(made.path, made.path.with_name(other))
     return made
 
 
 def test_there_is_one_for_every_map():
-    names = ["functions", "joins", "patterns", "probing", "profile", "relations", "spectral", "streaming"]
+    names = ["functions", "joins", "patterns", "probing", "profile", "quantised", "relations", "spectral", "streaming"]
     assert [page.stem for page in PAGES] == names
     listed = (FOLDER / "index.md").read_text("utf-8")
     assert all(f"({name}.md)" in listed for name in names)
