@@ -361,7 +361,8 @@ same for your weights, in seconds.
 
 Families are the model types that `transformers` lists as causal language models, or as models that write text from
 images, whose decoder is read. Encoders among them are refused as such; of families with an encoder and a decoder, the
-decoder alone is built where transformers has it. Columns may end early: they hold what was measured.
+decoder alone is built where transformers has it. Columns may end early: they hold what was
+measured. Versions below 5.13 are shown for comparison; [the package needs 5.13](compatibility.md).
 [Quantised models](tutorials/quantised.md) explains those of quantised weights (torchao int8wo, the others by
 bitsandbytes and optimum-quanto).
 """
