@@ -209,7 +209,7 @@ def _claims(datasets: Mapping[str, xr.Dataset]) -> Iterator[Finding]:
         yield Finding(
             study,
             f"{claim.sentence[:1].upper()}{claim.sentence[1:]}: {numbers}.",
-            f"that {claim.sentence} ({numbers})",
+            f"that {claim.sentence} ({numbers}; corrected p = {significant(math.exp(log_p), 2)})",
             log_p,
         )
 
