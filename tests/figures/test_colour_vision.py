@@ -1,6 +1,6 @@
-"""Every figure for readers who lack one kind of cone: what only colors tell apart stays apart, and ramps keep their order.
+"""Every figure for readers who lack one kind of cone: what only colours tell apart stays apart, and ramps keep their order.
 
-Color vision deficiencies are simulated by the matrices of Machado, Oliveira and Fernandes, A Physiologically-based Model for
+Colour vision deficiencies are simulated by the matrices of Machado, Oliveira and Fernandes, A Physiologically-based Model for
 Simulation of Color Vision Deficiency (IEEE TVCG 15, 2009), severity 1, on linear RGB. Distances are in CIELAB (D65), where
 about 2.3 is just noticeable; 10 is what we ask for.
 """
@@ -51,7 +51,7 @@ DIVERGING = ("RdBu_r", "PuOr_r", "BrBG")
 
 
 def lab(colour: str, vision: str = "normal") -> np.ndarray:
-    """A color in CIELAB, as somebody with this vision sees it."""
+    """A colour in CIELAB, as somebody with this vision sees it."""
     encoded = np.array([int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)])
     linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
     share = XYZ @ np.clip(VISION[vision] @ linear, 0, 1)
@@ -60,12 +60,12 @@ def lab(colour: str, vision: str = "normal") -> np.ndarray:
 
 
 def distance(one: str, other: str, vision: str) -> float:
-    """Between two colors, for somebody with this vision."""
+    """Between two colours, for somebody with this vision."""
     return float(np.linalg.norm(lab(one, vision) - lab(other, vision)))
 
 
 def told_apart_by_colour(figure: Figure) -> Iterator[set[str]]:
-    """Colors that mean different things in one panel, and nothing but the color says which."""
+    """Colours that mean different things in one panel, and nothing but the colour says which."""
     for panel in figure.panels:
         if isinstance(panel, Curves):
             for style in {curve.style for curve in panel.curves}:
@@ -112,7 +112,7 @@ def test_categories_stay_apart(figures, vision):
         for colours in told_apart_by_colour(figure)
     ]
     assert not sorted({one for one in found if one[0] < APART})
-    assert len({study for apart, _, study, _ in found if np.isfinite(apart)}) >= 8  # that use colors so
+    assert len({study for apart, _, study, _ in found if np.isfinite(apart)}) >= 8  # that use colours so
 
 
 @pytest.mark.parametrize("vision", VISION)

@@ -43,8 +43,8 @@ def test_a_version_that_nobody_knew_is_left_out() -> None:
         assert provenance_caption(origin("m") | {"environment": environment}).endswith("seed 0")
 
 
-def test_the_footer_says_what_the_weights_were_dequantized_from() -> None:
+def test_the_footer_says_what_the_weights_were_dequantised_from() -> None:
     packed = origin("m")
-    packed["model"]["dequantized_from"] = "Q4_1 GGUF"
-    assert " · weights de-quantized from Q4_1 GGUF · " in provenance_caption(packed)
+    packed["model"]["dequantised_from"] = "Q4_1 GGUF"
+    assert " · weights de-quantised from Q4_1 GGUF · " in provenance_caption(packed)
     assert "quantized" not in provenance_caption(origin("m"))

@@ -53,11 +53,11 @@ def test_the_weights_are_the_files(make_gguf: MakeGguf) -> None:
     assert np.array_equal(value, tensors["blk.1.attn_v.weight"])
 
 
-def test_the_identity_says_what_the_weights_were_dequantized_from(make_gguf: MakeGguf) -> None:
+def test_the_identity_says_what_the_weights_were_dequantised_from(make_gguf: MakeGguf) -> None:
     packed, plain = make_gguf("packed.gguf", packed="Q4_1"), make_gguf("plain.gguf")
-    assert load(packed).identity()["dequantized_from"] == "Q4_1 GGUF"
+    assert load(packed).identity()["dequantised_from"] == "Q4_1 GGUF"
     assert open_stored(packed).identity() == load(packed).identity()
-    assert "dequantized_from" not in load(plain).identity()
+    assert "dequantised_from" not in load(plain).identity()
 
 
 def test_the_same_bytes_elsewhere_are_the_same_model(make_gguf: MakeGguf, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ __all__ = ["QUICK", "Provenance", "StoredProvenance", "difference", "environment
 ATTRIBUTE = "provenance"
 QUICK = "quick"  # the parameter that marks what a quick build measured
 _IDENTITY = ("study", "study_version", "model", "data", "parameters", "seed")
-_DERIVED = ("parameters", "dequantized_from")  # of a model: follows from the rest, for readers; older atlases lack it
+_DERIVED = ("parameters", "dequantised_from")  # of a model: follows from the rest, for readers; older atlases lack it
 
 
 def environment() -> dict[str, str]:
@@ -77,7 +77,7 @@ class _Model(msgspec.Struct):
     parameters: Count | None = None
     dtype: str | None = None
     device: str | None = None
-    dequantized_from: str | None = None
+    dequantised_from: str | None = None
 
 
 class _Data(msgspec.Struct):
@@ -113,7 +113,7 @@ class Provenance:
     study: str  # its name
     study_version: int  # raised when the study computes other numbers from the same readings
     model: dict[str, Any]
-    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, parameters, dtype, device, dequantized_from"""
+    """id, revision, digest, tokenizer (its digest), layers, heads, kv_heads, parameters, dtype, device, dequantised_from"""
     data: dict[str, Any]
     """name, digest, size (the number of examples)"""
     parameters: dict[str, Any]  # the study's options

@@ -48,7 +48,7 @@ def provenance_caption(origin: dict[str, Any]) -> str:
     parts = [
         QUICK_MARK if is_quick(origin) else "",
         f"{model_name(origin)}{f' ({about})' if about else ''}" if "id" in model else "",
-        f"weights de-quantized from {model['dequantized_from']}" if model.get("dequantized_from") else "",
+        f"weights de-quantised from {model['dequantised_from']}" if model.get("dequantised_from") else "",
         _data(data, _made_from(str(origin.get("study")))) if "name" in data else "",
         f"seed {origin['seed']}" if "seed" in origin else "",
         "" if version == UNKNOWN else f"headwise {version}",

@@ -128,7 +128,7 @@ def load(
         None if adapter is None else str(adapter),
         why,
         placement.arguments() if placement else None,
-        source.dequantized_from,
+        source.dequantised_from,
     )
 
 

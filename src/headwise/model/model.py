@@ -43,7 +43,7 @@ class Model:
     adapter: str | None = None  # the adapter, if there is one
     no_tokenizer: str = "this model was given without a tokenizer"  # the reason, if it is None
     placement: dict[str, Any] | None = None  # `load`'s arguments for several devices, if given
-    dequantized_from: str | None = None  # what its weights were quantised as in the file, such as "Q4_1 GGUF"
+    dequantised_from: str | None = None  # what its weights were quantised as in the file, such as "Q4_1 GGUF"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One forward pass without gradients; ``model.hf(...)`` computes them."""
@@ -180,7 +180,7 @@ class Model:
 
         Returns:
             Id, revision, adapter, digests of weights and tokenizer, numbers of layers and heads, dtype, device, and what
-            the weights were de-quantized from.
+            the weights were de-quantised from.
 
         Examples:
             >>> who = model.identity()
@@ -199,7 +199,7 @@ class Model:
             "parameters": self.card.parameters_or_none,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": self.device.type,
-            **({} if self.dequantized_from is None else {"dequantized_from": self.dequantized_from}),
+            **({} if self.dequantised_from is None else {"dequantised_from": self.dequantised_from}),
         }
 
     def __repr__(self) -> str:

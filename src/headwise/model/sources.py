@@ -84,7 +84,7 @@ class ModelSource(NamedTuple):
     id: str  # the model's name
     revision: str | None = None  # a commit of the hub, or "gguf-" and the file's digest
     local: bool = True  # no network is needed
-    dequantized_from: str | None = None  # what the weights were quantised as, such as "Q4_1 GGUF"
+    dequantised_from: str | None = None  # what the weights were quantised as, such as "Q4_1 GGUF"
 
 
 def find_source(model: str | Path | None, revision: str | None, hub: dict[str, Any]) -> ModelSource:
@@ -166,7 +166,7 @@ def gguf_source(path: Path, id: str | None = None) -> ModelSource:
     copy = dequantised(path)
     kind = check_gguf(path).quantised
     return ModelSource(
-        str(copy.folder), id or str(path), f"gguf-{copy.digest}", dequantized_from=f"{kind} GGUF" if kind else None
+        str(copy.folder), id or str(path), f"gguf-{copy.digest}", dequantised_from=f"{kind} GGUF" if kind else None
     )
 
 

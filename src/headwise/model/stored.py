@@ -192,7 +192,7 @@ class StoredModel:
             "parameters": self.card.parameters_or_none,
             "dtype": str(dtype).removeprefix("torch."),
             "device": self.device.type,
-            **({} if self.source.dequantized_from is None else {"dequantized_from": self.source.dequantized_from}),
+            **({} if self.source.dequantised_from is None else {"dequantised_from": self.source.dequantised_from}),
         }
 
     def _digest(self, dtype: torch.dtype) -> str:

@@ -16,7 +16,7 @@ from headwise.studies.registry import dataset_spec
 
 MODEL_LABELS = {
     "family": "Family", "layers": "Layers", "heads": "Heads per layer", "kv_heads": "Key-value heads",
-    "parameters": "Parameters", "dtype": "Dtype", "dequantized_from": "De-quantized from",
+    "parameters": "Parameters", "dtype": "Dtype", "dequantised_from": "De-quantised from",
     "device": "Device", "adapter": "Adapter", "revision": "Revision",
     "digest": "Weights digest", "tokenizer": "Tokenizer digest",
 }  # fmt: skip

@@ -33,7 +33,7 @@ from headwise.studies.relations.spec import PUBLISHED
 
 KINDS = ("categories", "relations", "layers")
 VALUES = {"score": "Score", "suppression": "Suppression score"}
-# as published, moved a little so that readers with any color vision can tell them apart (tests/figures/test_colour_vision.py)
+# as published, moved a little so that readers with any colour vision can tell them apart (tests/figures/test_colour_vision.py)
 COLOURS = {"algorithmic": "#1773ad", "knowledge": "#ff8110", "linguistic": "#25a039", "translation": "#d62728"}
 OTHERS = ("#17becf", "#bcbd22", "#444444")  # categories of a user's own
 SEVERAL = ("#9c72cf", "#8c564b", "#e377c2", "#111111")  # two, three, four, more
