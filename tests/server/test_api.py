@@ -460,7 +460,7 @@ def test_live_jobs_take_turns_with_batches(running, small, watch):
     where = running(create_app([small], api=settings(watch, batch=2), queue=jobs))
     until(lambda: httpx.get(f"{where}health").status_code == 200)
     threads, _ = together(where, ["a", "b"], max_tokens=30)
-    until(lambda: watch.batches)
+    until(lambda: 2 in watch.batches)
     job = jobs.submit(lambda cancel: list(watch.ended))
     more, _ = together(where, ["c", "d", "e"], max_tokens=30)
     join([*threads, *more])

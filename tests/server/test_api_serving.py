@@ -52,7 +52,8 @@ def test_it_serves_a_model_and_ends_at_ctrl_c(small: str, folder: Path, tmp_path
             assert listed.id == "tiny" and listed.headwise["note"].startswith("RAUQ")
             assert (listed.headwise["score"], listed.headwise["threshold"]) == ("RAUQ", None)
             assert str(folder.parent) not in str(listed)
-            choice = client.completions.create(model="tiny", prompt="the old river", max_tokens=5).choices[0]
+            asked = {"model": "tiny", "prompt": "the old river", "temperature": 0}
+            choice = client.completions.create(**asked, max_tokens=5).choices[0]
             assert choice.headwise["score"] > 0 and choice.headwise["probability"] is None
             with pytest.raises(openai.BadRequestError, match="at most 20"):
                 client.completions.create(model="tiny", prompt="the old river", max_tokens=21)
