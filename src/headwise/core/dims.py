@@ -56,6 +56,8 @@ ABLATION = "ablation"  # what a head's output is replaced by: "mean" or "resampl
 SHARE = "share"  # how much of an answer has been written: 0.5 is half of its tokens
 PREFIX = "prefix"  # a beginning of an answer
 TOKEN_CLASS = "token_class"  # a kind of token that is predicted, such as "repeated" or "name"
+COVERAGE = "coverage"  # share of the answers that are given, those with the lowest scores; the others are withheld
+COST_CLASS = "cost_class"  # what a score of an answer costs beyond the answer: nothing, a pass, several samples
 
 DIMS = frozenset(
     (
@@ -65,7 +67,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
-        ABLATION, SHARE, PREFIX, TOKEN_CLASS,
+        ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS,
     )
 )  # fmt: skip
 

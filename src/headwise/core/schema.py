@@ -70,6 +70,8 @@ SHARED_COORDINATES: Mapping[str, str] = {
     "unit": "what a circuit consists of: heads or edges",
     "circuit_size": "index among the sizes of a circuit, smallest first",
     "rule": "rule by which attention weights are dropped",
+    "coverage": "share of the answers that are given, those with the lowest scores",
+    "cost_class": "what a score of an answer costs beyond the answer",
     "amount": "length of the added direction, in standard deviations along it",
     "label": "name for readers",
     "definition": "definition in words",
