@@ -7,6 +7,6 @@
 same answers and folds.
 """
 
-from headwise.scores.score import COSTS, Score, known_scores, register, score, scores
+from headwise.scores.score import COSTS, UncertaintyScore, known_scores, register, score, scores
 
-__all__ = ["COSTS", "Score", "known_scores", "register", "score", "scores"]
+__all__ = ["COSTS", "UncertaintyScore", "known_scores", "register", "score", "scores"]

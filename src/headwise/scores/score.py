@@ -45,7 +45,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["COSTS", "KINDS", "Score", "register", "score", "scores"]
+__all__ = ["COSTS", "KINDS", "UncertaintyScore", "register", "score", "scores"]
 
 ENTRY_POINTS = "headwise.scores"
 KINDS = ("score", "supervised", "probe")
@@ -57,11 +57,11 @@ Function = Callable[[Readings], Any]
 
 
 @dataclass(frozen=True)
-class Score:
+class UncertaintyScore:
     """A score of an answer; made by the decorator `score`, and callable as the function it decorates.
 
     Examples:
-        >>> spread = Score("Spread", lambda readings: readings["logprobs"].std("token"), needs=("logprobs",))
+        >>> spread = UncertaintyScore("Spread", lambda readings: readings["logprobs"].std("token"), needs=("logprobs",))
         >>> readings = xr.Dataset({"logprobs": (("example", "token"), [[-1.0, -3.0], [-2.0, -2.0]])})
         >>> spread(readings)
         array([1., 0.])
@@ -108,7 +108,7 @@ class Score:
 def score(
     name: str, *, needs: tuple[str, ...] = (), kind: str = "score", cost: str = "pass", paper: str = "", link: str = "",
     target: Function | None = None, target_needs: tuple[str, ...] = (),
-) -> Callable[[Function], Score]:  # fmt: skip
+) -> Callable[[Function], UncertaintyScore]:  # fmt: skip
     """Declare a function as a score, and register it for this process.
 
     Args:
@@ -122,7 +122,7 @@ def score(
         target_needs: the variables that the target takes.
 
     Returns:
-        A decorator, which returns the `Score`.
+        A decorator, which returns the `UncertaintyScore`.
 
     Examples:
         >>> @score("Tokens under 1 %", needs=("logprobs",), cost="answer")
@@ -133,13 +133,13 @@ def score(
         >>> _ = scores().pop("Tokens under 1 %")  # as it was
     """
 
-    def decorate(function: Function) -> Score:
-        return register(Score(name, function, needs, kind, cost, paper, link, target, target_needs))
+    def decorate(function: Function) -> UncertaintyScore:
+        return register(UncertaintyScore(name, function, needs, kind, cost, paper, link, target, target_needs))
 
     return decorate
 
 
-def register(one: Score) -> Score:
+def register(one: UncertaintyScore) -> UncertaintyScore:
     """Add a score for this process; a score of the same name is replaced only by one of the same module and function."""
     before = _REGISTERED.get(one.name)
     if before is not None and _origin(before) != _origin(one):
@@ -148,16 +148,16 @@ def register(one: Score) -> Score:
     return one
 
 
-def scores() -> dict[str, Score]:
+def scores() -> dict[str, UncertaintyScore]:
     """All scores by name: the built-in ones, those of installed packages, and those registered in this process."""
     _load()
     return _REGISTERED
 
 
-_REGISTERED: dict[str, Score] = {}
+_REGISTERED: dict[str, UncertaintyScore] = {}
 
 
-def _origin(one: Score) -> tuple[str, str]:
+def _origin(one: UncertaintyScore) -> tuple[str, str]:
     return (getattr(one.function, "__module__", ""), getattr(one.function, "__qualname__", ""))
 
 
@@ -167,13 +167,13 @@ def _load() -> None:
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             found = entry.load()
-            if not isinstance(found, Score):
-                raise TypeError("it is not a Score; decorate the function with headwise.scores.score")
+            if not isinstance(found, UncertaintyScore):
+                raise TypeError("it is not an UncertaintyScore; decorate the function with headwise.scores.score")
             register(found)
         except Exception as cause:  # a broken plug-in must not take the other scores with it
             _log.warning("The plug-in score %s (%s) could not be loaded: %s", entry.name, entry.value, cause)
 
 
-def known_scores(readings: Readings) -> Mapping[str, Score]:
+def known_scores(readings: Readings) -> Mapping[str, UncertaintyScore]:
     """The scores for which everything was read."""
     return {name: one for name, one in scores().items() if one.known(readings)}
