@@ -7,6 +7,7 @@ rise and fall together. Sizes are small where a test is slow, since a level does
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from headwise.probes.crossvalidation import assign_folds, out_of_fold
 from headwise.probes.generalisation import transfer
 from headwise.probes.table import TableOptions, compare_rows, detector_table
 from headwise.stats import (
+    auprc,
     auroc,
     auroc_by_fold,
     auroc_within,
@@ -33,6 +35,7 @@ from headwise.stats import (
     delong_test,
     drift_test,
     false_alarm_threshold,
+    friedman_nemenyi,
     mann_whitney_maps,
     mean_interval,
     minimum_detectable_auroc,
@@ -41,6 +44,7 @@ from headwise.stats import (
     rank_p,
     rank_vectors,
     reliability,
+    risk_coverage,
     risk_threshold,
     shuffle_test,
     sum_of_means_half_width,
@@ -408,6 +412,63 @@ def intervals(random: Generator) -> tuple[xr.Dataset, Column]:
     half = t_half_width(values)
     mean = values.mean(axis=0)
     return xr.Dataset(), Column("spectral.x", "spectral", "X", mean, low=mean - half, high=mean + half)
+
+
+# ---- answering only what is trusted, and rankings over data sets -----------------------------------------------------
+
+
+@cache
+def selective_truth(wrong: float, apart: float, rejection: float) -> dict[str, float]:
+    """AURC, PRR and AUPRC of normal scores that lie ``apart`` for wrong answers, by integration over the score."""
+    score = np.linspace(-9, 12, 200_001)
+    step = score[1] - score[0]
+    coverage = (1 - wrong) * norm.cdf(score) + wrong * norm.cdf(score - apart)
+    weight = -np.log(np.maximum(coverage, max(1 - rejection, 1e-300))) / rejection
+    aurc = wrong * float(norm.pdf(score - apart) @ weight) * step
+    last = 1 - wrong * (1 - (np.arange(200_000) + 0.5) / 200_000)  # the oracle's places of wrong answers
+    oracle = wrong * float(-np.log(np.maximum(last, 1 - rejection)).mean()) / rejection
+    alarms = (1 - wrong) * norm.sf(score) + wrong * norm.sf(score - apart)
+    auprc = float(norm.pdf(score - apart) @ (wrong * norm.sf(score - apart) / np.maximum(alarms, 1e-300))) * step
+    return {"aurc": aurc, "prr": (wrong - aurc) / (wrong - oracle), "auprc": auprc}
+
+
+def kept(random: Generator, what: str, size: int, wrong: float, apart: float, rejection: float = 1.0) -> float:
+    """Whether an interval misses the true value of a score."""
+    labels = random.random(size) < wrong
+    score = random.normal(size=size) + apart * labels
+    made = risk_coverage(score, labels, max_rejection=rejection)
+    found = {"aurc": made.aurc, "prr": made.prr, "auprc": auprc(score, labels)}[what]
+    return missed(selective_truth(wrong, apart, rejection)[what], found.low, found.high)
+
+
+def kept_groups(random: Generator, grouped: bool) -> float:
+    """PRR of scores of five similar answers to each of 60 questions."""
+    question = np.repeat(np.arange(60), 5)
+    labels = random.random(60)[question] < 0.4
+    score = np.sqrt(0.8) * random.normal(size=60)[question] + np.sqrt(0.2) * random.normal(size=300) + labels
+    made = risk_coverage(score, labels, groups=question if grouped else None).prr
+    return missed(selective_truth(0.4, 1.0, 1.0)["prr"], made.low, made.high)
+
+
+def kept_risk(random: Generator) -> float:
+    """The risk of the half of 100 answers that are kept, at the score where they end."""
+    labels = random.random(100) < 0.4
+    score = random.normal(size=100) + labels
+    made = risk_coverage(score, labels)
+    end = np.sort(score)[50]  # the first that is not kept
+    wrong, right = 0.4 * norm.cdf(end - 1), 0.6 * norm.cdf(end)
+    return missed(wrong / (wrong + right), made.risk_low[49], made.risk_high[49])
+
+
+def ranked(random: Generator, what: str, sets: int, methods: int, variants: bool = False) -> float:
+    """Methods that are equally good in the mean; variants of one another are close on every data set."""
+    values = heads(random, sets, methods, alike=0.3) if variants else random.normal(size=(sets, methods))
+    made = friedman_nemenyi(values)
+    if what == "p":
+        return found(made.p)
+    if what == "pairs":
+        return found(made.pairwise_p[np.triu_indices(methods, 1)])
+    return missed((methods + 1) / 2, made.low[0], made.high[0])
 
 
 # ---- thresholds, probabilities and logs -----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ measuring and by the reading half. In reading order:
 - ``stratified``: the same within strata, such as topics (van Elteren); ``power``: what difference could have been seen;
 - ``conformal``: thresholds with a guarantee; ``reliability``: do probabilities mean what they say; ``drift``: are new answers
   still like those of the calibration;
+- ``selective``: the risk of the answers that a score keeps (risk-coverage, PRR), AUPRC; ``ranking``: methods over data sets;
 - ``permutation``: shuffled labels; ``blas``: one thread for small matrices.
 """
 
@@ -21,14 +22,17 @@ from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
 from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
 from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
+from headwise.stats.ranking import Ranking, friedman_nemenyi
 from headwise.stats.reliability import Reliability, reliability
+from headwise.stats.selective import Estimate, RiskCoverage, auprc, risk_coverage
 from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
-    "Auroc", "AurocDifference", "Correlation", "Drift", "Reliability", "Shift", "ShuffleTest", "Threshold", "auroc",
-    "auroc_by_fold", "auroc_rows", "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation",
-    "correlation_table", "delong_test", "drift_test", "false_alarm_threshold", "mann_whitney_maps", "mean_interval",
-    "minimum_detectable_auroc", "minimum_detectable_gain", "minimum_detectable_share", "paired_changes",
-    "permutation_null", "rank_p", "rank_vectors", "reliability", "risk_threshold", "shuffle_test", "spearman",
-    "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
+    "Auroc", "AurocDifference", "Correlation", "Drift", "Estimate", "Ranking", "Reliability", "RiskCoverage", "Shift",
+    "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows", "auroc_within", "benjamini_hochberg",
+    "combine_ranks", "correlation", "correlation_table", "delong_test", "drift_test", "false_alarm_threshold",
+    "friedman_nemenyi", "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc", "minimum_detectable_gain",
+    "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "reliability",
+    "risk_coverage", "risk_threshold", "shuffle_test", "spearman", "sum_of_means_half_width", "t_half_width",
+    "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip
