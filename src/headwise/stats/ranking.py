@@ -44,7 +44,7 @@ class Ranking(NamedTuple):
         >>> found = friedman_nemenyi(values)
         >>> found.mean_rank, found.p < 0.001, round(found.critical_difference, 2)
         (array([1.   , 2.125, 2.875]), True, 1.66)
-        >>> found.groups  # the first two cannot be told apart, nor can the last two
+        >>> found.groups  # the first two do not differ by the test, nor do the last two
         [(0, 1), (1, 2)]
     """
 

@@ -77,7 +77,7 @@ class RiskCoverage(NamedTuple):
         >>> found = risk_coverage(score, wrong)
         >>> found.risk[[49, 199]], round(found.aurc.value, 3), round(found.prr.value, 2)
         (array([0.  , 0.25]), 0.077, 0.81)
-        >>> found.oracle.round(3), found.risk_low[99] < found.risk[99] < found.risk_high[99]
+        >>> round(found.oracle, 3), found.risk_low[99] < found.risk[99] < found.risk_high[99]
         (0.034, True)
     """
 
