@@ -24,15 +24,15 @@ from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_ga
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
 from headwise.stats.ranking import Ranking, friedman_nemenyi
 from headwise.stats.reliability import Reliability, reliability
-from headwise.stats.selective import Estimate, RiskCoverage, auprc, risk_coverage
+from headwise.stats.selective import MetricInterval, RiskCoverage, auprc, risk_coverage
 from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
-    "Auroc", "AurocDifference", "Correlation", "Drift", "Estimate", "Ranking", "Reliability", "RiskCoverage", "Shift",
-    "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows", "auroc_within", "benjamini_hochberg",
-    "combine_ranks", "correlation", "correlation_table", "delong_test", "drift_test", "false_alarm_threshold",
-    "friedman_nemenyi", "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc", "minimum_detectable_gain",
-    "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "reliability",
-    "risk_coverage", "risk_threshold", "shuffle_test", "spearman", "sum_of_means_half_width", "t_half_width",
-    "van_elteren_maps", "wilson_interval",
+    "Auroc", "AurocDifference", "Correlation", "Drift", "MetricInterval", "Ranking", "Reliability", "RiskCoverage",
+    "Shift", "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows", "auroc_within",
+    "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "drift_test",
+    "false_alarm_threshold", "friedman_nemenyi", "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc",
+    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p",
+    "rank_vectors", "reliability", "risk_coverage", "risk_threshold", "shuffle_test", "spearman",
+    "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Estimate(NamedTuple):
+class MetricInterval(NamedTuple):
     """A number with its 95 % interval.
 
     Examples:
@@ -77,8 +77,8 @@ class RiskCoverage(NamedTuple):
         >>> found = risk_coverage(score, wrong)
         >>> found.risk[[49, 199]], round(found.aurc.value, 3), round(found.prr.value, 2)
         (array([0.  , 0.25]), 0.077, 0.81)
-        >>> round(found.oracle, 3), found.risk_low[99] < found.risk[99] < found.risk_high[99]
-        (0.034, True)
+        >>> round(found.oracle, 3), bool(found.risk_low[99] < found.risk[99] < found.risk_high[99])
+        (0.035, True)
     """
 
     coverage: Floats
@@ -89,9 +89,9 @@ class RiskCoverage(NamedTuple):
     """(answer,) lower end of its 95 % interval (Wilson), for answers that score no higher than the last one kept"""
     risk_high: Floats
     """upper end"""
-    aurc: Estimate
+    aurc: MetricInterval
     """area under the curve; smaller is better"""
-    prr: Estimate
+    prr: MetricInterval
     """prediction-rejection ratio: 1 is the oracle, 0 a random order"""
     oracle: float
     """AURC of the oracle"""
@@ -166,7 +166,7 @@ def risk_coverage(
 
 def auprc(
     score: ArrayLike, wrong: ArrayLike, *, fold_of: Ints | None = None, groups: ArrayLike | None = None
-) -> Estimate:
+) -> MetricInterval:
     """The area under the precision-recall curve (average precision) of finding wrong answers.
 
     A random score has the share of wrong answers. Equal scores raise their alarms together, as in scikit-learn.
@@ -249,25 +249,25 @@ def _checked(
     return value, labels, as_groups(groups, len(value)), 1 + len(folds) / (len(folds) - 1)
 
 
-def _on_logit_scale(value: float, error: float) -> Estimate:
+def _on_logit_scale(value: float, error: float) -> MetricInterval:
     inner = min(max(value, 1e-9), 1 - 1e-9)
     half = _Z * error / (inner * (1 - inner))
     low, high = (float(scipy.special.expit(scipy.special.logit(inner) + side * half)) for side in (-1, 1))
-    return Estimate(value, min(low, value), max(high, value), error)
+    return MetricInterval(value, min(low, value), max(high, value), error)
 
 
-def _below_one(value: float, error: float, labels: Labels) -> Estimate:
+def _below_one(value: float, error: float, labels: Labels) -> MetricInterval:
     """On the scale of ln(1 - value)."""
     if value >= _PERFECT:
         return _perfect(value, error, labels)
     gap = 1 - value
     half = _Z * error / gap
-    return Estimate(value, 1 - gap * float(np.exp(half)), 1 - gap * float(np.exp(-half)), error)
+    return MetricInterval(value, 1 - gap * float(np.exp(half)), 1 - gap * float(np.exp(-half)), error)
 
 
-def _perfect(value: float, error: float, labels: Labels) -> Estimate:
+def _perfect(value: float, error: float, labels: Labels) -> MetricInterval:
     """Where all answers are in order: the binomial bound of the share of the smaller class that is, as of an AUROC of 1."""
-    return Estimate(value, float(0.025 ** (1 / min(labels.sum(), (~labels).sum()))), 1.0, error)
+    return MetricInterval(value, float(0.025 ** (1 / min(labels.sum(), (~labels).sum()))), 1.0, error)
 
 
 def _design_effect(residual: NDArray[Any], group: Ints | None) -> float:
