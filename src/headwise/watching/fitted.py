@@ -4,8 +4,8 @@
     known["RAUQ"].threshold(at=0.1)                 # alarms for at most 10 % of correct answers
     watchable("RAUQ")                               # the same score without an atlas: no probability, no threshold
 
-A threshold is split conformal (`stats.conformal`): it comes from answers that no part of the score was fitted on, and from the
-largest score of each while it was written, because an alarm may be raised before the end.
+A threshold is split conformal (`stats.conformal`): it comes from answers on which neither a part of the score was fitted nor the
+default score was chosen, and from the largest score of each while it was written, because an alarm may be raised before the end.
 """
 
 from __future__ import annotations
@@ -146,12 +146,13 @@ def _note(dataset: xr.Dataset, name: str, default: str) -> str:
     end = dataset.isel({SHARE: -1}).sel({DETECTOR: name})
     auroc = f"AUROC {float(end['auroc']):.3f} on answers that were not fitted"
     if name == LOGPROB_MIN:
-        fitted = dataset.isel({SHARE: -1, DETECTOR: 0})
-        shown = "" if default != name else f", and the default: the gain of {fitted[DETECTOR].item()} is not shown"
-        return f"{auroc}{shown}" + ("" if default != name else f" ({_interval(fitted)})")
-    return f"{auroc}, {_interval(end)} against {LOGPROB_MIN}"
+        if default != name:
+            return auroc
+        fitted = str(dataset[DETECTOR].values[0])
+        return f"{auroc}, and the default, because {fitted} shows no gain over it ({_interval(dataset, 'choice_gain')})"
+    return f"{auroc}, {_interval(end, 'gain')} against {LOGPROB_MIN}"
 
 
-def _interval(row: xr.Dataset) -> str:
-    low, high = float(row["gain_low"]), float(row["gain_high"])
-    return f"{float(row['gain']):+.3f}, {low:.3f} to {high:.3f}"
+def _interval(row: xr.Dataset, name: str) -> str:
+    value, low, high = (float(row[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return f"{value:+.3f}, {low:.3f} to {high:.3f}"

@@ -88,6 +88,25 @@ def test_held_out_answers_have_no_part_in_the_stored_detector():
     assert first.intercept_ == again.intercept_ and first.calibration_ == again.calibration_
 
 
+def test_held_out_answers_have_no_part_in_the_choice_of_the_default():
+    """However good a score is on them, the choice and the calibration's fit are those of the other answers."""
+    readings, answers = planted_beginnings(error=1.5)
+    wrong = answers["label"].values == "wrong"
+    out = measure.held_out(wrong, StreamingOptions())
+    changed = readings.copy(deep=True)
+    changed["logprob_min"].values[out] = 100.0 * wrong[out, None]  # the log-probability tells all of these apart
+    before, after = (measure.finalize(one, answers, StreamingOptions()) for one in (readings, changed))
+    gains = [float(one["gain"].sel(detector=measure.FITTED, share=1.0)) for one in (before, after)]
+    assert gains[1] < gains[0] - 0.02  # they count in the comparison of scores
+    assert float(before["choice_gain"]) == float(after["choice_gain"])
+    assert before.attrs["default"] == after.attrs["default"] == measure.FITTED
+    for one in (before, after):
+        known = np.isfinite(one["highest"].sel(detector=[measure.FITTED, LOGPROB_MIN, "RAUQ"]).values)
+        assert (known == out).all()  # thresholds come from these alone
+    slopes = [one["slope"].sel(detector=LOGPROB_MIN).item() for one in (before, after)]
+    assert slopes[0] == slopes[1]
+
+
 def test_the_reader_gives_the_scores_of_beginnings():
     """Log-probabilities of prefixes, recomputed from the model's logits, one text at a time."""
     model = planted_profile_model()

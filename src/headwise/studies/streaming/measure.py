@@ -19,14 +19,15 @@ beginnings of the fold's own. AUROCs within strata come from folds that divide n
 detector, so its scores can be compared.
 
 The probability of a beginning is that of the same text as a whole answer. The detector that is stored is fitted on two answers
-in three. The third gives, without any choice made on it, the reliability
-of its probabilities and the scores from which thresholds are taken: `highest`, the largest score of an answer while it was
+in three. The third is held out: nothing is fitted on it and no choice is made with it. For every score it gives the reliability
+of the probabilities and the scores from which thresholds are taken: `highest`, the largest score of an answer while it was
 written, after 1, 2, 4, ... tokens and at its end, which is when an alarm is checked (`stats.conformal`).
 
 `default` is the score that `headwise.watching` uses by default: the fitted one where its gain over the smallest
-log-probability, paired and out of fold, has an interval above 0; else the smallest log-probability.
+log-probability, paired and out of fold, has an interval above 0; else the smallest log-probability. This gain (`choice_gain`)
+is cross-validated among the answers that are not held out, so that the threshold of the chosen score is valid.
 
-Cost: one QK^T product for the rows of the answer per layer; 2 x folds + 1 detectors.
+Cost: one QK^T product for the rows of the answer per layer; 3 x folds + 1 detectors.
 """
 
 from __future__ import annotations
@@ -248,7 +249,7 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: StreamingOption
     """The Dataset, from the readings of all shards and the answers that were read."""
     wrong = answers["label"].values == "wrong"
     controls = question_controls(answers, options.seed)
-    done = StepCount("scores of beginnings", 2 * options.folds + 1)
+    done = StepCount("scores of beginnings", 3 * options.folds + 1)
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed)
     plain = _out_of_fold(readings, wrong, fold_of, options, done)
     try:
@@ -268,11 +269,11 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: StreamingOption
     out = held_out(wrong, options)
     table |= _calibrated(readings, wrong, out, fixed, list(scores), options)
     done()
-    gains = {end: table[f"gain{end}"][1][0, -1] for end in ("", "_low", "_high")}
-    default = FITTED if gains["_low"] > 0 else LOGPROB_MIN
+    choice = _choice(readings.isel({EXAMPLE: np.flatnonzero(~out)}), wrong[~out], options, done)
     return xr.Dataset(
         {
             **table,
+            **choice,
             **_head_tests(readings, wrong, controls),
             "score": ((DETECTOR, SHARE, EXAMPLE), np.stack([score.T for score in scores.values()])),
             "held_out": (EXAMPLE, out),
@@ -293,7 +294,7 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: StreamingOption
         attrs={
             "title": "How early one can tell that an answer is wrong",
             "record": json.dumps(["effect", "q", "effect_within", "q_within"]),
-            "default": default,
+            "default": FITTED if choice["choice_gain_low"] > 0 else LOGPROB_MIN,
             "strata": controls.description,
             "n_wrong": int(wrong.sum()),
             "n_right": int((~wrong).sum()),
@@ -314,6 +315,18 @@ def _out_of_fold(
             found[name][test] = scores
         done()
     return found
+
+
+def _choice(
+    readings: xr.Dataset, wrong: NDArray[np.bool_], options: StreamingOptions, done: Callable[[], Any]
+) -> dict[str, float]:
+    """The gain of the fitted score over the smallest log-probability, on whole answers none of which is held out."""
+    fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed)
+    fitted = _out_of_fold(readings, wrong, fold_of, options, done)[FITTED][:, len(SHARES) - 1]
+    plain = readings[SCORES[LOGPROB_MIN]].values[:, len(SHARES) - 1]
+    areas = (auroc_by_fold(score, wrong, fold_of, learnt=score is fitted)[0] for score in (fitted, plain))
+    gain = delong_test(*areas)
+    return {"choice_gain": float(gain.value), "choice_gain_low": float(gain.low), "choice_gain_high": float(gain.high)}
 
 
 def _question_row(
@@ -378,8 +391,7 @@ def _calibrated(
             continue  # not known while the answer is written; a part of another score
         score = beginnings[name]
         platt = fitted.calibration_ if name == FITTED else fit_platt(score[~out, len(SHARES) - 1], wrong[~out])
-        rows = out if name == FITTED else np.ones_like(out)
-        found["highest"][row, rows] = score[rows, len(SHARES) - 1 :].max(axis=1)
+        found["highest"][row, out] = score[out, len(SHARES) - 1 :].max(axis=1)
         found["probability"][row, out] = platt(score[out, len(SHARES) - 1])
         found["slope"][row], found["offset"][row] = platt
         how = reliability(found["probability"][row, out], wrong[out])

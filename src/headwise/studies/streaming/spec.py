@@ -52,7 +52,7 @@ def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     numbers = 5 * (len(SHARES) + 6) * card.layers * card.heads  # statistics at shares, and after 1, 2, 4 ... tokens
     return StudyCost(
         len(texts), sum(texts), forward_flops(card, texts), min(4096, sum(texts)), numbers * len(texts),
-        fitting=25.0 * (inputs.questions / 500) ** 1.1 * card.layers * card.heads / 270, slowdown=1.2, unit="answers",
+        fitting=33.0 * (inputs.questions / 500) ** 1.1 * card.layers * card.heads / 270, slowdown=1.2, unit="answers",
         stored_per_example=numbers,
     )  # fmt: skip
 
@@ -72,8 +72,9 @@ STREAMING = DatasetSpec(
         "Each token of an answer is emitted by one row of every head's attention map, and a score of the answer so far "
         "uses these rows, or the log-probabilities of the tokens. AUROCs are cross-validated after shares of the answer; "
         "every score is compared with the smallest log-probability and with the best prediction from the question alone. "
-        "One detector is fitted on beginnings of answers of all these lengths. A part of the answers is held out of it: "
-        "thresholds for alarms (split conformal) and the reliability of the probabilities come from these alone.",
+        "One detector is fitted on beginnings of answers of all these lengths. A part of the answers is held out of it, and of "
+        "the choice between it and the smallest log-probability: thresholds for alarms (split conformal) and the "
+        "reliability of the probabilities come from these alone.",
         "Vazhentsev et al., Uncertainty-Aware Attention Heads (RAUQ, one of the scores)",
         "https://arxiv.org/abs/2505.20045",
     ),
@@ -87,10 +88,16 @@ STREAMING = DatasetSpec(
         Variable("score", (DETECTOR, SHARE, EXAMPLE), "out-of-fold score of the answer so far, larger: more likely wrong"),
         Variable(
             "highest", (DETECTOR, EXAMPLE),
-            "largest score while the answer is written (after 1, 2, 4 ... tokens and at its end); NaN for the answers that a "
-            "fitted detector was fitted on",
+            "largest score while the answer is written (after 1, 2, 4 ... tokens and at its end), of the answers that are held "
+            "out; NaN for all others",
         ),
         Variable("probability", (DETECTOR, EXAMPLE), "probability that the whole answer is wrong; NaN as in `highest`"),
+        Variable(
+            "choice_gain", (),
+            "AUROC of the fitted score minus that of the smallest log-probability, on the answers that are not held out: "
+            "chooses the default score",
+            interval=True,
+        ),
         Variable("slope", (DETECTOR,), "of the calibration: log-odds of wrong = slope * score + offset"),
         Variable("offset", (DETECTOR,), "of the calibration"),
         Variable("brier", (DETECTOR,), "Brier score of the probabilities", interval=True),
@@ -157,7 +164,7 @@ STREAMING = DatasetSpec(
 SPEC = StudySpec(
     name="streaming",
     package=__package__,
-    version=1,
+    version=2,
     options=StreamingOptions,
     produces=(STREAMING,),
     depends_on=("answers",),

@@ -29,8 +29,8 @@ def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
         f"and {right} correct. Scores of their beginnings were compared: what a decoder knows while it writes."
     )
     yield (
-        f"{writer.count(int(dataset['held_out'].sum()), 'held_out', 'answer')} were held out of the stored detector; its "
-        "thresholds and all probabilities are judged on these alone."
+        f"{writer.count(int(dataset['held_out'].sum()), 'held_out', 'answer')} were held out of the stored detector and of the "
+        "choice of the default score; all thresholds and probabilities come from these alone."
     )
 
 
@@ -85,6 +85,10 @@ def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     yield _against(writer, dataset, fitted, "gain", LOGPROB)
     yield _against(writer, dataset, fitted, "gain_question", "the question alone")
     yield _against(writer, dataset, LOGPROB, "gain_question", "the question alone")
+    yield (
+        f"By default {dataset.attrs['default']} is watched: on the answers that are not held out, {fitted} changes the AUROC of "
+        f"{LOGPROB} by {_ranged(writer, dataset, 'choice_gain', 'choice')}."
+    )
     default = dataset.sel({DETECTOR: str(dataset.attrs["default"])})
     early = int(np.argmax(default["auroc_low"].values > 0.5))
     if (default["auroc_low"].values > 0.5).any():
@@ -132,11 +136,12 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
     text = (
         f"{default} detects wrong answers of {model_in(dataset)} with AUROC {_ranged(writer, end, 'auroc', 'headline')}"
     )
+    compared = dataset.sel({DETECTOR: fitted}).isel({SHARE: -1})
+    gain, shown = _ranged(writer, compared, "gain", "headline gain"), float(compared["gain_low"]) > 0
     if default == fitted:
-        text += f", better than {LOGPROB} ({_ranged(writer, end, 'gain', 'headline gain')})"
+        text += f", better than {LOGPROB} ({gain})" if shown else f"; a gain over {LOGPROB} is not shown ({gain})"
     else:
-        gain = _ranged(writer, dataset.sel({DETECTOR: fitted}).isel({SHARE: -1}), "gain", "headline gain")
-        text += f"; that heads add to it is not shown ({gain})"
+        text += f"; {fitted} is better ({gain})" if shown else f"; that heads add to it is not shown ({gain})"
     beats = (
         "better than the question alone"
         if float(end["gain_question_low"]) > 0
