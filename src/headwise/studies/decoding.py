@@ -187,8 +187,14 @@ class Decoding:
             yield DecodedTokens(*map(list, zip(*(one for one in every if one[0] in self._running), strict=True)))
             if not self.running:
                 return
-            self._logits = self._decoder._step(self._leave(chosen), self._state)
+            chosen = self._leave(chosen)
+            self._logits = self._decoder._step(chosen, self._state, self._going())
             self._join()
+
+    def _going(self) -> Tensor | None:
+        """(line, 1), 1 for lines that go on; None: all do. Ended lines stay at their position, which may be the model's last."""
+        going = [int(row in self._running) for row in self.rows]
+        return None if all(going) else torch.tensor(going, device=self._logits.device)[:, None]
 
     def _join(self) -> None:
         """Read the prompts that join."""
@@ -499,13 +505,13 @@ class PrefixCachedDecoder:
                 seen[line, width - len(row) :] = 1
         return ids, seen
 
-    def _step(self, chosen: Tensor, state: _DecoderState | Branches) -> Tensor:
-        """Logits (line, 1, vocabulary) after one more token of every line."""
+    def _step(self, chosen: Tensor, state: _DecoderState | Branches, going: Tensor | None = None) -> Tensor:
+        """Logits (line, 1, vocabulary) after one more token of every line; only the lines that are `going` move on."""
         if isinstance(state, Branches):
             ids, positions, mask = state.append(chosen)
             logits = self._forward(ids, positions, _DecoderState(state.cache, ids, mask, positions), keep=state.width)
             return state.of_branches(logits)[:, None]
-        state.position = state.position + 1
+        state.position = state.position + (1 if going is None else going)
         state.mask = torch.cat([state.mask, torch.ones_like(state.mask[:, :1])], dim=1)
         state.ids = chosen[:, None] if self._caches else torch.cat([state.ids, chosen[:, None]], dim=1)
         return self._forward(state.ids, state.position, state, keep=1)

@@ -439,7 +439,7 @@ def choose_tokens(logits: Tensor, answers: Sequence[Answer]) -> Tensor:
         prompt = answer.prompt
         if prompt.temperature == 0:
             continue
-        scaled = logits[line : line + 1] / prompt.temperature
+        scaled = (logits[line : line + 1] - logits[line].max()) / prompt.temperature  # finite, however small it is
         if prompt.top_p < 1:
             scaled = TopPLogitsWarper(prompt.top_p)(None, scaled)
         passed = scaled.softmax(-1).cumsum(-1)
