@@ -183,10 +183,11 @@ def test_sampling_depends_on_the_row_alone():
     assert [event.token for event in other.tokens] != [event.token for event in together[0].tokens]
 
 
-def test_a_small_nucleus_is_greedy(model):
+def test_a_small_nucleus_or_temperature_is_greedy(model):
     watch, one = hw.watch(model), prompts(model, 1)[0]
-    narrow = watch.answer(Prompt(one.ids, NEW, temperature=2.0, top_p=1e-6, seed=1))
-    assert [e.token for e in narrow.tokens] == [e.token for e in watch.answer(Prompt(one.ids, NEW)).tokens]
+    greedy = [event.token for event in watch.answer(Prompt(one.ids, NEW)).tokens]
+    for sampling in ({"temperature": 2.0, "top_p": 1e-6}, {"temperature": 1e-40}):
+        assert [event.token for event in watch.answer(Prompt(one.ids, NEW, seed=1, **sampling)).tokens] == greedy
 
 
 def test_a_stop_text_ends_the_answer_and_is_no_part_of_it(model):
@@ -265,6 +266,37 @@ def test_where_no_prompt_can_join_it_waits_for_the_next_batch(family):
         alone = watch.answer(one)
         assert [event.token for event in alone.tokens] == [event.token for event in answer.tokens]
         assert alone.score == pytest.approx(answer.score, rel=1e-3)
+
+
+def test_an_answer_that_ended_needs_no_position_beyond_the_models_last():
+    """In a batch, an answer at the model's last position ends before others do."""
+    small = load(random_model("opt", max_position_embeddings=32), tokenizer=tiny_tokenizer())
+    watch = hw.watch(small, "RAUQ")
+    some = [
+        Prompt(tuple(ids.tolist()), 3 if line == 0 else 20, ends=lambda so_far, token: False)
+        for line, ids in enumerate(texts(29, 5, 6, 7, 8))
+    ]
+    for one, answer in zip(some, watch.collect(watch.stream(some)), strict=True):
+        alone = watch.answer(one)
+        assert [event.token for event in alone.tokens] == [event.token for event in answer.tokens]
+        assert alone.score == pytest.approx(answer.score, rel=1e-3)
+
+
+@pytest.mark.parametrize("length", [12, 13])
+def test_a_prompt_in_chunks_is_scored_alike_or_refused(model, atlas, length):
+    """Four tokens at a time: the last of 13 would be taken for a token of the answer."""
+    watch = hw.watch(model, atlas, score=streaming.FITTED)
+    scores = []
+    for options in ({}, {"prefill_chunk_size": 4}):
+        with watch:
+            try:
+                ids = texts(length)[0][None]
+                model.generate(ids, max_new_tokens=4, do_sample=False, stopping_criteria=[watch], **options)
+            except SeamError as error:
+                assert length == 13 and "choose another prefill_chunk_size" in str(error)
+                return
+        scores.append(watch.answers[0].score)
+    assert length == 12 and scores[0] == pytest.approx(scores[1], rel=1e-4)
 
 
 @pytest.mark.parametrize(

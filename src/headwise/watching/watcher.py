@@ -299,6 +299,7 @@ class _GenerateHooks:
                 "beam, without an assistant model"
             )
         if self._reads_prompt or total != self._tokens + 1:
+            self._refuse_split_prompt()
             self._answers.restart()
             self.events = {row: [] for row in range(batch)}
             for row, ids in enumerate(input_ids[:, :-1].tolist()):
@@ -314,6 +315,15 @@ class _GenerateHooks:
             self.events[row].append(event)
             stop[row] = event.finished == "alarm"
         return stop
+
+    def _refuse_split_prompt(self) -> None:
+        """A prompt that is read in parts, the last of a single token, looks as if that token were part of the answer."""
+        rows = self._answers.rows
+        if rows is not None and rows.rows is not None and bool((rows.rows != 1).any()):
+            raise SeamError(
+                "the prompt was read in parts, and the last part has a single token, which cannot be told from a token of the "
+                "answer; choose another prefill_chunk_size"
+            )
 
     def closed(self, row: int) -> list[TokenScore]:
         """The events of an answer, with its end: as it is, or would be if the answer ended here."""
