@@ -11,6 +11,7 @@ from synthetic.given import scores
 from synthetic.probing import probing_dataset
 from synthetic.profile import profile_dataset
 from synthetic.spectral import spectral_dataset
+from synthetic.streaming import streaming_dataset
 
 from headwise.analysis.certainty import ALPHA, certainty_of, log_tail
 
@@ -97,6 +98,19 @@ def test_where_there_is_nothing_it_seldom_speaks():
         )
         shown += bool(certainty_of({"profile": null}).most_certain)
     assert shown / rounds <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / rounds)
+
+
+def test_where_many_maps_were_tested_and_there_is_nothing_it_seldom_speaks():
+    """Every statistic has a map of q-values of its own: the smallest q of ten maps is not a q-value of the study."""
+    random, shown, rounds = np.random.default_rng(4), 0, 200
+    dataset = streaming_dataset(*SHAPE)
+    dims, maps = dataset["q_within"].dims, dataset["q_within"].shape
+    for _ in range(rounds):
+        p = random.random((*maps[:2], SHAPE[0] * SHAPE[1]))
+        q = stats.false_discovery_control(p, axis=-1).reshape(maps)
+        null = dataset.assign(q_within=(dims, q), gain=dataset["gain"] * np.nan, gain_question=dataset["gain"] * np.nan)
+        shown += bool(certainty_of({"streaming": null}).most_certain)
+    assert 0 < shown / rounds <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / rounds)
 
 
 def test_every_study_of_an_atlas_can_take_part(tmp_path):

@@ -3,10 +3,11 @@ r"""What is most certain in an atlas, and what is not shown? By one rule for all
 A candidate is a number with a null: a head's statistic against its baseline (the spec's `HeadColumn`s), or a sentence about the
 whole model that a spec declares (`Claim`). Its p-value, corrected for what was compared, is
 
-    the study's own q-value, among answers to similar questions where the study has that test
-    else from the 95 % interval: z = (value - null) / ((high - low) / 3.92) and p = m 2 \Phi(-z), at most 1
+    k q, with the study's own q-value, among answers to similar questions where the study has that test
+    else from the 95 % interval: z = (value - null) / ((high - low) / 3.92) and p = m 2 \Phi(-z)
 
-with m the candidates of the study that were tested in this way, and of a claim all rows of its table (Bonferroni). By its
+at most 1, with k the maps of the study that have q-values (each corrects for the heads of its own map alone), m its candidates
+that were tested by their intervals, and of a claim all rows of its table (Bonferroni). By its
 interval a head counts where it is above its baseline: less than a uniform head has is seldom a finding. Every study gives its
 most certain head, and every claim itself; the three smallest p-values are the most certain findings (a head is listed once),
 and what has p >= 0.05 is not shown. Studies of answers take part with numbers that compare answers to similar questions, since
@@ -123,7 +124,8 @@ def _heads(datasets: Mapping[str, xr.Dataset]) -> Iterator[Finding]:
         return
     for study in columns.studies:
         chosen = list(_with_null([column for column in columns.columns if column.study == study]))
-        logs = [_log_p(column, _by_interval_count(chosen)) for column in chosen]
+        maps = sum(column.test_q is not None for column in chosen)
+        logs = [_log_p(column, _by_interval_count(chosen), maps) for column in chosen]
         known = [index for index, found in enumerate(logs) if np.isfinite(found).any()]
         if known:
             best = min(known, key=lambda index: np.nanmin(logs[index]))
@@ -150,12 +152,12 @@ def _by_interval_count(columns: Iterable[Column]) -> int:
     return sum(int(np.isfinite(column.values).sum()) for column in columns if column.test_q is None)
 
 
-def _log_p(column: Column, count: int) -> np.ndarray:
-    """The corrected p-value of every head, as its logarithm."""
+def _log_p(column: Column, count: int, maps: int) -> np.ndarray:
+    """The corrected p-value of every head, as its logarithm; of `count` heads by their intervals, or of `maps` by q-values."""
     q = column.test_q
     if q is not None:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(np.where(q > 0, q, np.nan))
+            return np.minimum(np.log(np.where(q > 0, q, np.nan)) + math.log(maps), 0.0)
     logs = [log_tail(z) + math.log(count) if math.isfinite(z) else math.nan for z in _z(column).flat]
     return np.minimum(np.array(logs).reshape(column.values.shape), 0.0)
 
@@ -177,7 +179,7 @@ def _head_finding(column: Column, head: str, row: int, log_p: float) -> Finding:
         value, alike = column.within, " among answers to similar questions"
     ends = [at(column.low), at(column.high)]
     digits = 3 if significant(ends[0]) != significant(ends[1]) else 6  # so that an interval does not look like a point
-    spread = f" (q = {significant(math.exp(log_p), 2)})"
+    spread = f" (corrected p = {significant(math.exp(log_p), 2)})"
     if column.test_q is None:
         spread = f" ({significant(ends[0], digits)} to {significant(ends[1], digits)})"
     null = f"against {significant(at(column.baseline))} for {column.baseline_name or 'the baseline'}"
@@ -186,7 +188,7 @@ def _head_finding(column: Column, head: str, row: int, log_p: float) -> Finding:
     text = f"{head}: {column.label} {significant(at(value), digits)}{alike}{spread}, {null}.{meaning}"
     about = ", among answers to similar questions" if column.controlled else ""
     claim = f"that any single head stands out in {column.study.replace('_', ' ')}{about}"
-    return Finding(column.study, text, f"{claim} (best q = {significant(math.exp(log_p), 2)})", log_p, head)
+    return Finding(column.study, text, f"{claim} (best corrected p = {significant(math.exp(log_p), 2)})", log_p, head)
 
 
 # ---- claims about the whole model ------------------------------------------------------------------------------------
