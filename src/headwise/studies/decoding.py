@@ -192,7 +192,7 @@ class Decoding:
             self._join()
 
     def _going(self) -> Tensor | None:
-        """(line, 1), 1 for lines that go on; None: all do. Ended lines stay at their position, which may be the model's last."""
+        """(line, 1), 1 for lines that go on; None: all do. Ended lines stay where they are: at the last position, perhaps."""
         going = [int(row in self._running) for row in self.rows]
         return None if all(going) else torch.tensor(going, device=self._logits.device)[:, None]
 

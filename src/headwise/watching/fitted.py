@@ -4,8 +4,9 @@
     known["RAUQ"].threshold(at=0.1)                 # alarms for at most 10 % of correct answers
     watchable("RAUQ")                               # the same score without an atlas: no probability, no threshold
 
-A threshold is split conformal (`stats.conformal`): it comes from answers on which neither a part of the score was fitted nor the
-default score was chosen, and from the largest score of each while it was written, because an alarm may be raised before the end.
+A threshold is split conformal (`stats.conformal`): it comes from answers that were used neither to fit a part of the score nor
+to choose the default score, and from the largest score of each while it was written, because an alarm may be raised before the
+end.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     yield _against(writer, dataset, fitted, "gain_question", "the question alone")
     yield _against(writer, dataset, LOGPROB, "gain_question", "the question alone")
     yield (
-        f"By default {dataset.attrs['default']} is watched: on the answers that are not held out, {fitted} changes the AUROC of "
-        f"{LOGPROB} by {_ranged(writer, dataset, 'choice_gain', 'choice')}."
+        f"By default {dataset.attrs['default']} is watched, because of the AUROC difference between {fitted} and {LOGPROB} on "
+        f"the answers that are not held out: {_ranged(writer, dataset, 'choice_gain', 'choice')}."
     )
     default = dataset.sel({DETECTOR: str(dataset.attrs["default"])})
     early = int(np.argmax(default["auroc_low"].values > 0.5))
