@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 HEADS_NAMED = 5  # with each token
 Finished = Literal["stop", "length", "cancelled", "alarm"]
 INCOMPLETE = "�"  # what a tokenizer writes for a character of which bytes are missing
+COLDEST = 1e-20  # temperature: what is smaller may be 0 in float32, and 0 divided by 0 is no number
 
 
 @dataclass(frozen=True)
@@ -439,7 +440,7 @@ def choose_tokens(logits: Tensor, answers: Sequence[Answer]) -> Tensor:
         prompt = answer.prompt
         if prompt.temperature == 0:
             continue
-        scaled = (logits[line : line + 1] - logits[line].max()) / prompt.temperature  # finite, however small it is
+        scaled = (logits[line : line + 1] - logits[line].max()) / max(prompt.temperature, COLDEST)
         if prompt.top_p < 1:
             scaled = TopPLogitsWarper(prompt.top_p)(None, scaled)
         passed = scaled.softmax(-1).cumsum(-1)

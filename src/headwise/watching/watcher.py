@@ -321,7 +321,7 @@ class _GenerateHooks:
         rows = self._answers.rows
         if rows is not None and rows.rows is not None and bool((rows.rows != 1).any()):
             raise SeamError(
-                "the prompt was read in parts, and the last part has a single token, which cannot be told from a token of the "
+                "the prompt was read in parts, and the last part has a single token, which looks like a token of the "
                 "answer; choose another prefill_chunk_size"
             )
 
