@@ -32,6 +32,7 @@ Cost: one sort.
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ def auprc(
     return _on_logit_scale(area, error) if area < _PERFECT else _perfect(area, error, labels)
 
 
-_Z = float(-scipy.special.ndtri(0.025))
+_Z = NormalDist().inv_cdf(0.975)  # of the standard library: importing the statistics must not load scipy.special
 _PERFECT = 1 - 1e-9
 
 
