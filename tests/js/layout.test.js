@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import {projection, rangeOf, ticksOf} from "headwise/axes";
 import {layoutFigure} from "headwise/layout";
-import {truncate, wrap} from "headwise/text_metrics";
+import {SMALL_FONT, textWidth, truncate, wrap} from "headwise/text_metrics";
 
 const axis = (name, size) => ({name, labels: Array.from({length: size}, (_, index) => String(index)), low: null, high: null, log: false});
 const scale = {label: "Weight", low: 0, high: 1, stops: ["#000000", "#ffffff"], ticks: [[0, "0"], [1, "1"]], marks: []}; // prettier-ignore
@@ -72,4 +72,16 @@ test("an axis covers its data and a margin, unless it has a range", () => {
 test("long labels are truncated at a word, and text wraps", () => {
   assert.equal(truncate("a name that goes on and on, longer than any label can be"), "a name that goes on and on, longer…");
   assert.deepEqual(wrap("one two three", 45, 10, "sans"), ["one two", "three"]);
+});
+
+test("the last tick of an axis has room beyond the end of the axis", () => {
+  const axisOf = (high) => ({name: "", labels: [], low: 0, high, log: false});
+  const curve = {label: "", colour: "#000000", style: "line", x: [0, 1], y: [0, 1], low: null, high: null};
+  const curves = (high) => ({type: "Curves", key: "c", title: "", subtitle: "", x: axisOf(high), y: axisOf(1), curves: [curve], guides: [], scale: ""});
+  const room = (high) => {
+    const {slots, widths} = layoutFigure(figure([curves(high)], 1), 400, "sans");
+    return widths[0] - slots[0].box.x - slots[0].box.width;
+  };
+  assert.ok(room(100000) >= textWidth("100,000", SMALL_FONT, "sans") / 2);
+  assert.ok(room(100000) > room(1));
 });

@@ -8,6 +8,7 @@ import {LINE_HEIGHT, NAME_FONT, SMALL_FONT, maxTextWidth, textWidth, truncate} f
 
 const TICK = 4;
 const MARGIN = 0.05;
+const MIN_RIGHT = 8;
 
 /**
  * The range [low, high] of an axis over these numbers; null is missing.
@@ -66,6 +67,20 @@ export function leftMargin(axis, ticks, font) {
     TICK +
     4
   );
+}
+
+/**
+ * Room for the half of the last tick's text that stands beyond the end of the x axis.
+ * @param {Axis} axis
+ * @param {[number, string][]} ticks
+ * @param {number[]} range
+ * @param {string} font
+ */
+export function rightMargin(axis, ticks, range, font) {
+  const end = projection(range, axis.log, 0, 1);
+  const last = ticks.at(-1);
+  const beyond = last && end(last[0]) > 0.95 ? textWidth(last[1], SMALL_FONT, font) / 2 + 1 : 0;
+  return Math.max(MIN_RIGHT, beyond);
 }
 
 /** @param {Axis} axis */

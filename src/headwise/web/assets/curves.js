@@ -3,7 +3,16 @@
 // Where all curves share their x positions, the pointer selects a position and the tooltip lists all curves there, constant curves
 // included; otherwise (as for ROC curves) it selects the nearest point of one curve.
 
-import {bottomMargin as axisFoot, leftMargin as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
+import {
+  bottomMargin as axisFoot,
+  leftMargin as axisLeft,
+  rightMargin as axisRight,
+  paintAxes,
+  paintGuides,
+  projection,
+  rangeOf,
+  ticksOf,
+} from "headwise/axes";
 import {adaptColour} from "headwise/colours";
 import {entriesHeight, paintEntries} from "headwise/legend";
 import {formatNumber} from "headwise/numbers";
@@ -35,8 +44,10 @@ export function bottomMargin(panel, _, width, font) {
   return axisFoot(panel.x) + entriesHeight(entries(panel), width, font) + 2;
 }
 
-export function rightMargin() {
-  return 8;
+/** @param {CurvesPanel} panel @param {any} _scale @param {any} _bar @param {string} font */
+export function rightMargin(panel, _scale, _bar, font) {
+  const range = xRange(panel);
+  return axisRight(panel.x, xTicks(panel, range), range, font);
 }
 
 /** @param {Pen} pen @param {Slot<CurvesPanel>} slot @param {Theme} theme */
@@ -191,18 +202,16 @@ function entries({curves}) {
 function plotOf(slot) {
   if (!slot.plot) {
     const {panel, box} = slot;
-    const [xRange, yRange_] = [rangeOf(panel.x, xValues(panel)), yRange(panel)];
-    const positions = [...new Set(panel.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
-    const listed = panel.x.log && positions.length > 0 && positions.length <= MAX_LISTED_TICKS;
+    const [xRange_, yRange_] = [xRange(panel), yRange(panel)];
     slot.plot = {
       panel,
       box,
-      xRange,
+      xRange: xRange_,
       yRange: yRange_,
       font: slot.font,
-      x: projection(xRange, panel.x.log, box.x, box.width),
+      x: projection(xRange_, panel.x.log, box.x, box.width),
       y: projection(yRange_, panel.y.log, box.y + box.height, -box.height),
-      xTicks: ticksOf(panel.x, xRange, {doubling: true, positions: listed ? positions : null}),
+      xTicks: xTicks(panel, xRange_),
       yTicks: yTicks(panel, yRange_),
     };
   }
@@ -210,9 +219,16 @@ function plotOf(slot) {
 }
 
 /** @param {CurvesPanel} panel */
-function xValues(panel) {
+function xRange(panel) {
   const guides = panel.guides.filter((guide) => guide.axis === "x").map((guide) => guide.at);
-  return [...panel.curves.flatMap((curve) => extendSteps(curve, panel.x.log).x), ...guides];
+  return rangeOf(panel.x, [...panel.curves.flatMap((curve) => extendSteps(curve, panel.x.log).x), ...guides]);
+}
+
+/** @param {CurvesPanel} panel @param {number[]} range */
+function xTicks(panel, range) {
+  const positions = [...new Set(panel.curves.flatMap((curve) => curve.x))].sort((a, b) => a - b);
+  const listed = panel.x.log && positions.length > 0 && positions.length <= MAX_LISTED_TICKS;
+  return ticksOf(panel.x, range, {doubling: true, positions: listed ? positions : null});
 }
 
 /** @param {CurvesPanel} panel */

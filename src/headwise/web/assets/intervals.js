@@ -1,6 +1,15 @@
 // A dot-and-interval plot: one row per name, a dot at the value and a line from the low to the high end of its interval.
 
-import {bottomMargin as axisFoot, leftMargin as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
+import {
+  bottomMargin as axisFoot,
+  leftMargin as axisLeft,
+  rightMargin as axisRight,
+  paintAxes,
+  paintGuides,
+  projection,
+  rangeOf,
+  ticksOf,
+} from "headwise/axes";
 import {adaptColour} from "headwise/colours";
 import {entriesHeight, paintEntries} from "headwise/legend";
 import {formatNumber} from "headwise/numbers";
@@ -33,8 +42,10 @@ export function bottomMargin(panel, _, width, font) {
   return axisFoot(panel.x) + entriesHeight(entries(panel), width, font) + 2;
 }
 
-export function rightMargin() {
-  return 8;
+/** @param {IntervalsPanel} panel @param {any} _scale @param {any} _bar @param {string} font */
+export function rightMargin(panel, _scale, _bar, font) {
+  const range = xRange(panel);
+  return axisRight(panel.x, ticksOf(panel.x, range, {doubling: true}), range, font);
 }
 
 /** @param {Pen} pen @param {Slot<IntervalsPanel>} slot @param {Theme} theme */
@@ -138,24 +149,29 @@ function entries({categories}) {
   return categories.length < 2 ? [] : categories.filter((each) => each.label).map((each) => ({...each, sign: "square"}));
 }
 
+/** @param {IntervalsPanel} panel */
+function xRange(panel) {
+  const guides = panel.guides.filter((guide) => guide.axis === "x").map((guide) => guide.at);
+  return rangeOf(panel.x, [...panel.values, ...panel.low, ...panel.high, ...guides]);
+}
+
 /** @param {Slot<IntervalsPanel>} slot @returns {Plot<IntervalsPanel>} */
 function plotOf(slot) {
   if (!slot.plot) {
     const {panel, box, font} = slot;
-    const guides = panel.guides.filter((guide) => guide.axis === "x").map((guide) => guide.at);
-    const xRange = rangeOf(panel.x, [...panel.values, ...panel.low, ...panel.high, ...guides]);
+    const range = xRange(panel);
     const step = box.height / panel.values.length;
     const yRange = [panel.values.length - 0.5, -0.5];
     slot.plot = {
       panel,
       box,
       font,
-      xRange,
+      xRange: range,
       yRange,
       bare: true,
-      x: projection(xRange, panel.x.log, box.x, box.width),
+      x: projection(range, panel.x.log, box.x, box.width),
       y: (index) => box.y + (index + 0.5) * step,
-      xTicks: ticksOf(panel.x, xRange, {doubling: true}),
+      xTicks: ticksOf(panel.x, range, {doubling: true}),
       yTicks: ticksOf(panel.y, yRange),
     };
   }

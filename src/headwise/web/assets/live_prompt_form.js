@@ -5,9 +5,9 @@ import {timeWords} from "headwise/live_stream";
 
 /** @type {Record<string, string[]>} */
 const MODES = {
-  question: ["Question", "in the prompt format of the atlas; the answer is scored"],
-  chat: ["Chat", "the text as the user’s turn"],
-  text: ["Text", "the text itself, continued"],
+  question: ["Question", "In the prompt format of the atlas; the answer is scored"],
+  chat: ["Chat", "The text as the user’s turn"],
+  text: ["Text", "The text itself, continued"],
 };
 const EXAMPLES = [
   ["question", "What is the capital of Norway?"],
@@ -55,7 +55,7 @@ export function promptForm(facts, {run, cancel}) {
       "div",
       {class: "live-tools"},
       el("fieldset", {class: "live-modes"}, el("legend", {class: "visually-hidden"}, "Prompt mode"), modes),
-      el("label", {class: "live-length"}, "answer of at most ", length, " tokens"),
+      el("label", {class: "live-length"}, "Answer of at most ", length, " tokens"),
       go,
       stop,
       bar,

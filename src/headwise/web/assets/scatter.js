@@ -1,6 +1,15 @@
 // Points with names, one per head or per example. Selected points have their names next to them.
 
-import {bottomMargin as axisFoot, leftMargin as axisLeft, paintAxes, paintGuides, projection, rangeOf, ticksOf} from "headwise/axes";
+import {
+  bottomMargin as axisFoot,
+  leftMargin as axisLeft,
+  rightMargin as axisRight,
+  paintAxes,
+  paintGuides,
+  projection,
+  rangeOf,
+  ticksOf,
+} from "headwise/axes";
 import {adaptColour} from "headwise/colours";
 import {entriesHeight, paintEntries} from "headwise/legend";
 import {formatNumber} from "headwise/numbers";
@@ -34,8 +43,10 @@ export function bottomMargin(panel, _, width, font) {
   return axisFoot(panel.x) + entriesHeight(entries(panel), width, font) + 2;
 }
 
-export function rightMargin() {
-  return 8;
+/** @param {ScatterPanel} panel @param {any} _scale @param {any} _bar @param {string} font */
+export function rightMargin(panel, _scale, _bar, font) {
+  const range = rangeOf(panel.x, valuesOf(panel, "x"));
+  return axisRight(panel.x, ticksOf(panel.x, range, {doubling: true}), range, font);
 }
 
 /** @param {Pen} pen @param {Slot<ScatterPanel>} slot @param {Theme} theme */
