@@ -145,13 +145,13 @@ def _detector(atlas: Atlas) -> Detector:
 def _note(dataset: xr.Dataset, name: str, default: str) -> str:
     """How a score compares, of whole answers, out of fold."""
     end = dataset.isel({SHARE: -1}).sel({DETECTOR: name})
-    auroc = f"AUROC {float(end['auroc']):.3f} on answers that were not fitted"
+    auroc = f"AUROC {float(end['auroc']):.3f}, cross-validated"
     if name == LOGPROB_MIN:
         if default != name:
             return auroc
         fitted = str(dataset[DETECTOR].values[0])
-        return f"{auroc}, and the default, because {fitted} shows no gain over it ({_interval(dataset, 'choice_gain')})"
-    return f"{auroc}, {_interval(end, 'gain')} against {LOGPROB_MIN}"
+        return f"{auroc}; the default, because {fitted} shows no gain over it ({_interval(dataset, 'choice_gain')})"
+    return f"{auroc}; gain over {LOGPROB_MIN} {_interval(end, 'gain')}"
 
 
 def _interval(row: xr.Dataset, name: str) -> str:

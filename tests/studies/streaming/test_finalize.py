@@ -33,9 +33,9 @@ def test_heads_that_carry_the_error_are_found_and_watched():
     assert float(end["gain_question_low"]) > 0
     assert float(end["auroc_within_low"]) > 0.7
     assert dataset.attrs["default"] == measure.FITTED
-    one = dataset.sel(prefix="answer", statistic="entropy")
+    one = dataset.sel(prefix="whole answer", statistic="entropy")
     assert np.argwhere(one["q_within"].values < 0.05).tolist() == [[1, 2]]
-    assert "beats Log-probability, min" in describe(dataset).text()
+    assert "beats the smallest log-probability" in describe(dataset).text()
 
 
 def test_heads_that_carry_only_the_topic_show_nothing_among_similar_questions():

@@ -21,14 +21,6 @@ from headwise.stats.reliability import reliability
 
 COLOURS = ("#b5500b", "#376180", "#3d3d3d", "#30a073", "#8a50a5", "#8c8c8c")  # of the scores, in their order
 QUESTION, CHANCE, ALPHA = "#a33a5c", 0.5, 0.05
-LABELS = {
-    "self_log": "Own token (log weight)",
-    "entropy": "Entropy",
-    "sink": "First token (sink)",
-    "previous": "Previous token",
-    "lookback": "Lookback",
-}
-PREFIX_LABELS = {"first_token": "after the first token", "answer": "whole answer"}
 EXTRAS = ("effect", "effect_low", "effect_high", "p", "q", "effect_within", "q_within")
 
 
@@ -153,7 +145,7 @@ def _head_maps(dataset: xr.Dataset, suffix: str) -> Figure:
             panels.append(
                 Heatmap(
                     key=f"{prefix} {statistic}",
-                    title=f"{LABELS.get(statistic, statistic)}, {PREFIX_LABELS.get(prefix, prefix)}",
+                    title=f"{one['label'].item()}, {prefix}",
                     subtitle=f"q < {ALPHA}: {count} of {measured} heads",
                     values=values,
                     x=Axis("Head", cell_names(one, HEAD)),

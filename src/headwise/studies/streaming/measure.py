@@ -71,14 +71,17 @@ from headwise.studies.passes import Logits, Observed, TextLogprobs, choose_sizes
 from headwise.studies.question_controls import QuestionControls, question_controls
 from headwise.studies.run import StudyRun, study_provenance
 from headwise.studies.spectral.measure import judged_answers
-from headwise.studies.streaming.spec import SHARES, SPEC, StreamingOptions
+from headwise.studies.streaming.spec import SHARES, SPEC, STATISTIC_LABELS, StreamingOptions
 
 Floats = NDArray[np.float64]
 
 FITTED, HEADS, LENGTH = "Heads + log-probability", "Heads", "Length"
 DETECTOR_FILE = "streaming_detector"  # files .json and .safetensors in the atlas
 SCORES = {LOGPROB_MIN: "logprob_min", LOGPROB_MEAN: "logprob_mean", "RAUQ": "rauq"}  # score -> variable of a reading
-HEAD_PREFIXES = {"first_token": 0, "answer": len(SHARES) - 1}  # which beginnings single heads are tested on
+HEAD_PREFIXES = {
+    "after the first token": 0,
+    "whole answer": len(SHARES) - 1,
+}  # which beginnings single heads are tested on
 
 
 def prepare(model: Model, inputs: StudyInputs, options: StreamingOptions | None = None) -> StudyRun:
@@ -285,6 +288,7 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: StreamingOption
             SHARE: np.array(SHARES),
             PREFIX: np.array(list(HEAD_PREFIXES), dtype=object),
             STATISTIC: np.array(ROW_STATISTICS, dtype=object),
+            "label": (STATISTIC, np.array([STATISTIC_LABELS[name] for name in ROW_STATISTICS], dtype=object)),
             LAYER: readings[LAYER].values,
             HEAD: readings[HEAD].values,
             EXAMPLE: answers[EXAMPLE].values.astype(object),

@@ -25,6 +25,13 @@ from headwise.studies.spec import (
 if TYPE_CHECKING:
     from headwise.model.card import ModelCard
 
+STATISTIC_LABELS = {
+    "self_log": "Own token (log weight)",
+    "entropy": "Entropy",
+    "sink": "First token (sink)",
+    "previous": "Previous token",
+    "lookback": "Lookback",
+}
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of an answer's tokens, rounded up; 0.0: the first token alone
 
 
@@ -120,8 +127,9 @@ STREAMING = DatasetSpec(
             coordinate=True,
         ),
         Variable("share", (SHARE,), "share of the answer's tokens that is written", coordinate=True),
-        Variable("prefix", (PREFIX,), "first_token, or the whole answer", dtype=TEXT, coordinate=True),
+        Variable("prefix", (PREFIX,), "what was written when heads were tested", dtype=TEXT, coordinate=True),
         Variable("statistic", (STATISTIC,), dtype=TEXT, coordinate=True),
+        Variable("label", (STATISTIC,), "name of the statistic for readers", dtype=TEXT, coordinate=True),
     ),
     attrs=("record", "title", "default", "strata"),
     examples="answers",
@@ -148,7 +156,7 @@ STREAMING = DatasetSpec(
             q_within="q_within",
             level=0.5,
             baseline_name="no difference",
-            definition="AUROC of this statistic alone after the answer's first token, or at its end",
+            definition="AUROC of this statistic of the head alone",
         ),
     ),
     claims=tuple(

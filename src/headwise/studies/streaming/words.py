@@ -16,10 +16,14 @@ from headwise.describe.maps import strongest
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Writer
-from headwise.studies.streaming.figure import LABELS, PREFIX_LABELS
 
 ALPHA = 0.05
 LOGPROB = "Log-probability, min"
+PHRASES = {  # rows of the table, inside a sentence
+    LOGPROB: "the smallest log-probability",
+    "Log-probability, mean": "the mean log-probability",
+    "Heads + log-probability": "the score of heads and log-probability",
+}
 
 
 def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
@@ -69,42 +73,54 @@ def _heads(writer: Writer, dataset: xr.Dataset, prefix: str) -> str:
         plain, within = (int((one[name] < ALPHA).sum()) for name in ("q", "q_within"))
         far = strongest(abs(one["effect"] - 0.5), 1)
         head = f" (most {far[0].name})" if plain and far else ""
+        label = one["label"].item()
         counts = f"{writer.count(plain, f'{prefix} {statistic}')} heads{head}"
         parts.append(
-            f"{LABELS[statistic]} {counts}, {writer.count(within, f'{prefix} {statistic} within')} among similar questions"
+            f"{label} {counts}, {writer.count(within, f'{prefix} {statistic} within')} among similar questions"
         )
     total = writer.count(dataset.sizes[LAYER] * dataset.sizes[HEAD], "heads", "head")
     return (
-        f"Single heads, {PREFIX_LABELS[prefix]}: of {total} these statistics differ between wrong and correct answers (q < "
+        f"Single heads, {prefix}: of {total} these statistics differ between wrong and correct answers (q < "
         f"{writer.fixed(ALPHA, 'alpha')}): {'; '.join(parts)}."
     )
 
 
 def _observations(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
     fitted = str(dataset[DETECTOR].values[0])
-    yield _against(writer, dataset, fitted, "gain", LOGPROB)
+    default = str(dataset.attrs["default"])
+    yield _against(writer, dataset, fitted, "gain", PHRASES[LOGPROB])
     yield _against(writer, dataset, fitted, "gain_question", "the question alone")
     yield _against(writer, dataset, LOGPROB, "gain_question", "the question alone")
     yield (
-        f"By default {dataset.attrs['default']} is watched, because of the AUROC difference between {fitted} and {LOGPROB} on "
-        f"the answers that are not held out: {_ranged(writer, dataset, 'choice_gain', 'choice')}."
+        f"{_sentence(default)} is watched by default: on the answers that are not held out, the fitted score changes the AUROC "
+        f"of the smallest log-probability by {_ranged(writer, dataset, 'choice_gain', 'choice')}."
     )
-    default = dataset.sel({DETECTOR: str(dataset.attrs["default"])})
-    early = int(np.argmax(default["auroc_low"].values > 0.5))
-    if (default["auroc_low"].values > 0.5).any():
+    above = dataset.sel({DETECTOR: default})["auroc_low"].values > 0.5
+    if above.any():
+        early = int(np.argmax(above))
         share = float(dataset[SHARE].values[early])
         when = "the first token" if share == 0 else f"{writer.percent(share, 'early')} of the answer"
-        yield f"{dataset.attrs['default']} is above chance from {when} on."
+        yield f"{_sentence(default)} is above chance from {when} on."
     yield _reliable(writer, dataset)
 
 
 def _against(writer: Writer, dataset: xr.Dataset, name: str, gain: str, other: str) -> str:
     end = dataset.sel({DETECTOR: name}).isel({SHARE: -1})
     found = _ranged(writer, end, gain, f"{name} {gain}")
-    verdict = "beats" if float(end[f"{gain}_low"]) > 0 else "is below" if float(end[f"{gain}_high"]) < 0 else ""
+    verdict = "beats" if float(end[f"{gain}_low"]) > 0 else "is worse than" if float(end[f"{gain}_high"]) < 0 else ""
     if verdict:
-        return f"On whole answers {name} {verdict} {other}: AUROC difference {found}."
-    return f"That {name} differs from {other} on whole answers is not shown: AUROC difference {found}."
+        return f"On whole answers {_phrase(name)} {verdict} {other}: AUROC difference {found}."
+    return f"A difference between {_phrase(name)} and {other} on whole answers is not shown: AUROC difference {found}."
+
+
+def _phrase(name: str) -> str:
+    """A row of the table inside a sentence."""
+    return PHRASES.get(name, name)
+
+
+def _sentence(name: str) -> str:
+    """A row of the table at the beginning of a sentence."""
+    return _phrase(name)[:1].upper() + _phrase(name)[1:]
 
 
 def _reliable(writer: Writer, dataset: xr.Dataset) -> str:
@@ -113,7 +129,7 @@ def _reliable(writer: Writer, dataset: xr.Dataset) -> str:
     ece, null = (writer.fixed(float(one[key]), f"{name} {key}") for key in ("ece", "ece_null"))
     brier = _ranged(writer, one, "brier", f"{name} brier")
     return (
-        f"Probabilities of {name} on held-out answers: Brier score {brier}, calibration error {ece}, where perfect "
+        f"Probabilities by {_phrase(name)} on held-out answers: Brier score {brier}, calibration error {ece}, where perfect "
         f"probabilities show {null} with so few answers."
     )
 
@@ -130,31 +146,26 @@ def _caveats(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
 
 
 def _headline(writer: Writer, dataset: xr.Dataset) -> str:
-    default = str(dataset.attrs["default"])
-    end = dataset.sel({DETECTOR: default}).isel({SHARE: -1})
-    fitted = str(dataset[DETECTOR].values[0])
-    text = (
-        f"{default} detects wrong answers of {model_in(dataset)} with AUROC {_ranged(writer, end, 'auroc', 'headline')}"
-    )
-    compared = dataset.sel({DETECTOR: fitted}).isel({SHARE: -1})
-    gain, shown = _ranged(writer, compared, "gain", "headline gain"), float(compared["gain_low"]) > 0
-    if default == fitted:
-        text += f", better than {LOGPROB} ({gain})" if shown else f"; a gain over {LOGPROB} is not shown ({gain})"
+    default, fitted = str(dataset.attrs["default"]), str(dataset[DETECTOR].values[0])
+    end, compared = (dataset.sel({DETECTOR: name}).isel({SHARE: -1}) for name in (default, fitted))
+    auroc = _ranged(writer, end, "auroc", "headline")
+    gain = _ranged(writer, compared, "gain", "headline gain").replace(" (", ", ").rstrip(")")
+    question = _ranged(writer, end, "gain_question", "headline question").replace(" (", ", ").rstrip(")")
+    text = f"{_sentence(default)} detects wrong answers of {model_in(dataset)} with AUROC {auroc}"
+    if float(compared["gain_low"]) > 0:
+        text += f"; heads improve on the log-probability ({gain})"
     else:
-        text += f"; {fitted} is better ({gain})" if shown else f"; that heads add to it is not shown ({gain})"
-    beats = (
-        "better than the question alone"
-        if float(end["gain_question_low"]) > 0
-        else "a gain over the question is not shown"
-    )
-    return f"{text}; {beats} ({_ranged(writer, end, 'gain_question', 'headline question')})."
+        text += f"; that heads add to the log-probability is not shown ({gain})"
+    if float(end["gain_question_low"]) > 0:
+        return f"{text}; it beats the question alone ({question})."
+    return f"{text}; a gain over the question alone is not shown ({question})."
 
 
 def _ranged(writer: Writer, one: xr.Dataset, name: str, source: str) -> str:
     middle, low, high = (
         writer.fixed(float(one[f"{name}{end}"]), f"{source} {name}{end}") for end in ("", "_low", "_high")
     )
-    return f"{middle} [{low}, {high}]"
+    return f"{middle} ({low} to {high})"
 
 
 describe = Narrative(
