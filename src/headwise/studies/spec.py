@@ -6,7 +6,7 @@
                     a pure function from readings to Datasets (in a finalize.py of its own where it is long)
       figure.py     figure(dataset, **options) -> Figure
       words.py      describe(dataset) -> Description
-      heads.py      head_sets(dataset): which heads the study names; its facts in a head's report (optional)
+      heads.py      its facts about one head, in a head's report; head_sets(dataset) where no rule says them (optional)
 
 A spec names the functions of the other modules as ``"module:function"``, relative to its own package, and loads them when
 they are needed: importing a spec loads neither torch nor matplotlib. Schemas, variable descriptions, head-table columns,
@@ -177,7 +177,7 @@ class DatasetSpec:
     head_columns: tuple[HeadColumn, ...] | None = None  # None: those that the Dataset's attribute `record` lists
     default_columns: tuple[str, ...] = ()  # of the head table, shown first
     claims: tuple[Claim, ...] = ()  # decided on the report's first page
-    head_sets: str = ""  # "module:function"; which heads it names
+    head_sets: str | Callable[..., Any] = ""  # which heads it names: `head_sets.StrongestHeads`, or "module:function"
     about_heads: str = ""  # "module:function"; adds to other Datasets' words what it knows of the heads that they name
     head_facts: bool = False  # a head's report has facts of its own for it, in place of its columns
     read_with: str = ""  # command that reads it, where it has neither figure nor words
@@ -196,7 +196,8 @@ class DatasetSpec:
 
     def load(self, role: str) -> Callable[..., Any] | None:
         """The function behind ``figure``, ``words``, ``head_sets`` or ``about_heads``; None where the study has none."""
-        return load_function(self.package, getattr(self, role))
+        declared = getattr(self, role)
+        return load_function(self.package, declared) if isinstance(declared, str) else declared
 
 
 @dataclass(frozen=True)

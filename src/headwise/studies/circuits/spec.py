@@ -10,6 +10,7 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.schema import TEXT
 from headwise.corpora.circuit_tasks import CIRCUIT_TASKS
 from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
+from headwise.studies.head_sets import StrongestHeads
 from headwise.studies.spec import (
     DatasetSpec,
     FigureOption,
@@ -198,7 +199,14 @@ CIRCUITS = DatasetSpec(
             {"against": "reference"},
         )
     },
-    head_sets="heads:head_sets",
+    head_sets=StrongestHeads(
+        "circuits",
+        "the strongest tenth by effect, with the interval off 0",
+        ("effect", "effect_low", "effect_high"),
+        lambda effect, low, high: (low > 0) | (high < 0),
+        strength=lambda effect, low, high: abs(effect),
+        per=TASK,
+    ),
     head_columns=(
         HeadColumn(
             "effect",

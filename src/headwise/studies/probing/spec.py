@@ -11,6 +11,7 @@ from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.corpora.endpoint import Endpoint
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
+from headwise.studies.head_sets import StrongestHeads
 from headwise.studies.spec import (
     Claim,
     DatasetSpec,
@@ -350,7 +351,14 @@ PROBING = DatasetSpec(
         FigureVariant("table", "Probes and baselines", {"kind": "table"}),
     ),
     words="words:describe",
-    head_sets="heads:head_sets",
+    head_sets=StrongestHeads(
+        "probing",
+        "the best tenth by AUROC of a probe on the head's output, with q < 0.05",
+        ("head_auroc", "head_q"),
+        lambda auroc, q: q < 0.05,
+        name="head_auroc",
+        label="Probe on a head",
+    ),
     head_columns=(
         HeadColumn(
             "head_auroc",

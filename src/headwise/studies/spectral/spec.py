@@ -9,6 +9,7 @@ from headwise.core.dims import DETECTOR, EXAMPLE, FEATURE, FOLD, HEAD, LAYER, PA
 from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
+from headwise.studies.head_sets import StrongestHeads
 from headwise.studies.spec import (
     Claim,
     DatasetSpec,
@@ -279,7 +280,15 @@ SPECTRAL = DatasetSpec(
         FigureVariant("features", "All features", {"features": None}),
     ),
     words="words:describe",
-    head_sets="heads:head_sets",
+    head_sets=StrongestHeads(
+        "spectral",
+        "the strongest tenth by |AUROC - 0.5| of wrong against correct answers, with q < 0.05",
+        ("effect", "q"),
+        lambda effect, q: q < 0.05,
+        strength=lambda effect, q: abs(effect - 0.5),
+        per=FEATURE,
+        at={PART: "whole"},
+    ),
     head_columns=(
         HeadColumn(
             "effect",
