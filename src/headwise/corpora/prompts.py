@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwise.core.errors import DataError
+from headwise.core.errors import DataError, did_you_mean
 from headwise.corpora.questions import Question
 from headwise.corpora.steps import Step
 
@@ -87,12 +87,33 @@ def question_prompt(question: Question, *, few_shot: int, chat: bool) -> str | l
 
 
 def prompt_ids(
-    model: Any, question: Question, *, few_shot: int | None = None, chat: bool | None = None
+    model: Any, question: Question, *, few_shot: int | None = None, chat: bool | None = None, limit: int | None = None
 ) -> tuple[int, ...]:
-    """The prompt as token ids, truncated to the model's context; `chat` None: a chat if the model has a template."""
+    """The prompt as token ids, at most `limit`, or as many as the context; `chat` None: if the model has a template."""
     chat = has_chat_template(model) if chat is None else chat
     shots = default_few_shot(chat) if few_shot is None else few_shot
-    return tuple(model.ids(question_prompt(question, few_shot=shots, chat=chat), limit=model.card.max_positions))
+    limit = model.card.max_positions if limit is None else limit
+    return tuple(model.ids(question_prompt(question, few_shot=shots, chat=chat), limit=limit))
+
+
+PROMPT_MODES = ("question", "chat", "text")
+
+
+def typed_prompt_ids(
+    model: Any, text: str, mode: str, *, context: str = "", few_shot: int | None = None, chat: bool | None = None,
+    limit: int | None = None,
+) -> tuple[int, ...]:  # fmt: skip
+    """What somebody typed, as token ids: as a question in the format above, as a user's turn, or as a text to be continued."""
+    if mode not in PROMPT_MODES:
+        raise DataError(f"{mode!r} is no mode of a prompt. {did_you_mean(mode, PROMPT_MODES)}")
+    if not text.strip():
+        raise DataError("the prompt is empty; give a question or a text")
+    if mode == "question":
+        asked = Question("asked", text.strip(), (), context=context)
+        return prompt_ids(model, asked, few_shot=few_shot, chat=chat, limit=limit)
+    if mode == "chat" and not has_chat_template(model):
+        raise DataError(f"{model.id} has no chat template; choose the mode question or text")
+    return tuple(model.ids([{"role": "user", "content": text}] if mode == "chat" else text, limit=limit))
 
 
 def answer_ids(model: Any, answer: str, *, chat: bool) -> tuple[int, ...]:

@@ -29,15 +29,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from headwise.core.cancellation import CancelToken
-from headwise.core.errors import DataError, did_you_mean
-from headwise.corpora import Question, has_chat_template, question_prompt
+from headwise.core.errors import DataError
+from headwise.corpora.prompts import typed_prompt_ids
 from headwise.live.answer_scores import AnswerScores
 from headwise.live.response_schemas import GeneratedToken, LiveEvent, NextTokens, ScoreSoFar
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import ending, ending_ids
 from headwise.studies.decoding import Decoding, Ids
 
-PROMPT_MODES = ("question", "chat", "text")
 MAX_PROMPT_TOKENS = 4096
 MAX_CHARACTERS_PER_TOKEN = 32  # on average; longer texts are refused before tokenising
 TOP_TOKENS = 12  # shown of a distribution
@@ -94,16 +93,10 @@ def read_prompt(
     chat: bool | None = None,
 ) -> LivePrompt:  # fmt: skip
     """Tokenise a text; `few_shot` and `chat` describe the atlas's prompt format."""
-    if mode not in PROMPT_MODES:
-        raise DataError(f"{mode!r} is no prompt mode. {did_you_mean(mode, PROMPT_MODES)}")
-    if not text.strip():
-        raise DataError("the prompt is empty; type a question or a text")
-    if mode == "chat" and not has_chat_template(model):
-        raise DataError(f"{model.id} has no chat template; choose the mode question or text")
     most = max_prompt_tokens(model, reserved, limit)
     if len(text) > most * MAX_CHARACTERS_PER_TOKEN:
         raise DataError(f"the prompt has {len(text):,} characters; the limit is {most:,} tokens: shorten it")
-    ids = tuple(model.ids(_model_input(model, text, mode, few_shot, chat), limit=most + 1))
+    ids = typed_prompt_ids(model, text, mode, few_shot=few_shot, chat=chat, limit=most + 1)
     if len(ids) > most:
         raise DataError(f"the prompt has more than {most:,} tokens, which is the limit: shorten it")
     return LivePrompt(mode, text, ids)
@@ -196,15 +189,3 @@ def _described(model: Model, token: int, logprobs: Tensor, scores: dict[str, Sco
 def supports_logits_to_keep(model: Model) -> bool:
     """Whether the model can skip the logits of all but the last tokens."""
     return "logits_to_keep" in inspect.signature(model.hf.forward).parameters
-
-
-def _model_input(
-    model: Model, text: str, mode: str, few_shot: int | None, chat: bool | None
-) -> str | list[dict[str, str]]:
-    if mode == "text":
-        return text
-    if mode == "chat":
-        return [{"role": "user", "content": text}]
-    chat = has_chat_template(model) if chat is None else chat
-    shots = (0 if chat else 5) if few_shot is None else few_shot
-    return question_prompt(Question("asked", text.strip(), ()), few_shot=shots, chat=chat)

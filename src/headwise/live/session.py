@@ -32,7 +32,8 @@ from headwise.core.cancellation import CancelToken
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.core.provenance import public_name
-from headwise.corpora import delimiter_ids, has_chat_template
+from headwise.corpora.prompts import PROMPT_MODES, has_chat_template
+from headwise.corpora.sequences import delimiter_ids
 from headwise.instruments.profile import Profile
 from headwise.kernels.attention import Attention
 from headwise.live import generation as gen
@@ -125,7 +126,7 @@ class LiveSession:
             "layers": card.layers,
             "heads": card.heads,
             "device": str(self.model.device),
-            "modes": [mode for mode in gen.PROMPT_MODES if mode != "chat" or has_chat_template(self.model)],
+            "modes": [mode for mode in PROMPT_MODES if mode != "chat" or has_chat_template(self.model)],
             "tokens": gen.max_prompt_tokens(self.model, MAX_ANSWER_TOKENS, self.limit),
             "answer_tokens": MAX_ANSWER_TOKENS,
             "draws": DEFAULT_DRAWS,

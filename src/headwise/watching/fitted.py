@@ -25,9 +25,9 @@ from headwise.probes.detector import SEEN, Detector
 from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningDetector, RunningScore
 from headwise.probes.stacking import Platt
 from headwise.stats.conformal import Threshold, false_alarm_threshold, risk_threshold
+from headwise.studies.streaming.measure import DETECTOR_FILE
 
 STUDY = "streaming"
-FILE = "streaming_detector"  # .json and .safetensors, in the atlas
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def known_scores(atlas: Atlas) -> dict[str, WatchedScore]:
         make: Callable[[], RunningScore] | None = UNFITTED.get(name)
         seen = None
         if make is None:
-            detector = _detector(atlas)
+            detector = stored_detector(atlas, STUDY, DETECTOR_FILE)
             make, seen = _maker(detector, name), dict(detector.about_.get(SEEN, {}))
         highest, wrong = row["highest"].values.astype(np.float64), row["wrong"].values.astype(bool)
         known = np.isfinite(highest)
@@ -135,11 +135,15 @@ def _maker(detector: Detector, name: str) -> Callable[[], RunningScore]:
     return lambda: RunningDetector(detector, name)
 
 
-def _detector(atlas: Atlas) -> Detector:
-    found = [atlas.location.read(f"{FILE}{suffix}") for suffix in (".json", ".safetensors")]
-    if found[0] is None or found[1] is None:
-        raise AtlasError(f"{atlas.location} has lost the file of its detector; build {STUDY} again with --redo {STUDY}")
-    return Detector.decode(found[0], found[1], f"{atlas.location}/{FILE}")
+def stored_detector(atlas: Atlas, study: str, file: str) -> Detector:
+    """The detector that a study wrote into an atlas, local or remote."""
+    parts = [atlas.location.read(f"{file}{suffix}") for suffix in (".json", ".safetensors")]
+    if parts[0] is None or parts[1] is None:
+        raise AtlasError(
+            f"{atlas.location} holds no detector; build one with headwise build --studies {study} --redo {study} "
+            f"-o {atlas.location}"
+        )
+    return Detector.decode(parts[0], parts[1], f"{atlas.location}/{file}")
 
 
 def _note(dataset: xr.Dataset, name: str, default: str) -> str:

@@ -44,7 +44,7 @@ from headwise.studies.decoding import DecodedTokens, Ids, PrefixCachedDecoder
 if TYPE_CHECKING:
     from headwise.watching.fitted import WatchedScore
 
-HEADS_NAMED = 5  # with each token
+HEADS_NAMED = 5  # with each token, and with the score of an answer
 Finished = Literal["stop", "length", "cancelled", "alarm"]
 INCOMPLETE = "�"  # what a tokenizer writes for a character of which bytes are missing
 COLDEST = 1e-20  # temperature: what is smaller may be 0 in float32, and 0 divided by 0 is no number

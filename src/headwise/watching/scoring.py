@@ -43,11 +43,10 @@ from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 from headwise.studies.streaming import measure as streaming
-from headwise.watching.fitted import STUDY
-from headwise.watching.generation import Prompt
+from headwise.watching.fitted import STUDY, stored_detector
+from headwise.watching.generation import HEADS_NAMED, Prompt
 from headwise.watching.watcher import Watch, watch
 
-HEADS_NAMED = 5  # with a score
 BATCH = 32  # answers that are generated together
 END = len(streaming.SHARES) - 1  # which beginning is the whole answer
 
@@ -172,7 +171,7 @@ class AnswerScorer:
                 f"{found.location} has no scores with thresholds; build them with headwise build --studies {STUDY} -o "
                 f"{found.location}"
             )
-        detector = _detector(found)
+        detector = stored_detector(found, "spectral", detection.DETECTOR_FILE)
         origin = found.provenance("spectral")
         loaded = load(origin.model["id"] if model is None else model)
         digest = loaded.identity()["digest"]
@@ -318,16 +317,6 @@ def _explained(detector: Detector, features: dict[str, Any]) -> list[dict[str, A
             }
         )
     return found
-
-
-def _detector(atlas: Atlas) -> Detector:
-    """The detector that the spectral study wrote into an atlas, local or remote."""
-    found = [atlas.location.read(f"{detection.DETECTOR_FILE}{suffix}") for suffix in (".json", ".safetensors")]
-    if found[0] is None or found[1] is None:
-        raise AtlasError(
-            f"{atlas.location} holds no detector; build one with headwise build --studies spectral -o {atlas.location}"
-        )
-    return Detector.decode(found[0], found[1], f"{atlas.location}/{detection.DETECTOR_FILE}")
 
 
 def _strongest(added: np.ndarray) -> dict[str, float]:

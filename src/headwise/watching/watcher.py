@@ -33,7 +33,7 @@ from torch import Tensor
 
 from headwise.atlas import Atlas
 from headwise.core.errors import AtlasError, DataError, SeamError, did_you_mean
-from headwise.corpora import Question, has_chat_template, prompt_ids
+from headwise.corpora.prompts import has_chat_template, typed_prompt_ids
 from headwise.model import Model, load
 from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningDetector, RunningScore
 from headwise.seam import observe
@@ -46,7 +46,6 @@ from headwise.watching.generation import Answers, Finished, Prompt, Stream, Toke
 Action = Literal["flag", "stop", "abstain"]
 ACTIONS: tuple[Action, ...] = ("flag", "stop", "abstain")
 ABSTENTION = "I am not sure."
-MODES = ("question", "chat", "text")
 
 
 @dataclass(frozen=True)
@@ -138,23 +137,10 @@ class Watch:
         Returns:
             Token ids, and how the answer ends.
         """
-        if not text.strip():
-            raise DataError("the prompt is empty; give a question or a text")
         if mode is None:
             mode = "question" if self._few_shot is not None else "chat" if has_chat_template(self.model) else "text"
-        if mode not in MODES:
-            raise DataError(f"{mode!r} is no mode of a prompt. {did_you_mean(mode, MODES)}")
-        ends = None
-        if mode == "question":
-            question = Question("asked", text, (), context=context)
-            ids = prompt_ids(self.model, question, few_shot=self._few_shot, chat=self._chat)
-            ends = ending(self.model, numeric=False)
-        elif mode == "chat":
-            if not has_chat_template(self.model):
-                raise DataError(f"{self.model.id} has no chat template; use mode='question' or 'text'")
-            ids = tuple(self.model.ids([{"role": "user", "content": text}]))
-        else:
-            ids = tuple(self.model.ids(text))
+        ids = typed_prompt_ids(self.model, text, mode, context=context, few_shot=self._few_shot, chat=self._chat)
+        ends = ending(self.model, numeric=False) if mode == "question" else None
         return Prompt(ids, max_new_tokens, temperature, top_p, seed, ends=ends)
 
     def stream(self, prompts: str | Prompt | Sequence[str | Prompt], **options: Any) -> Stream:
