@@ -30,13 +30,13 @@ import xarray as xr
 from headwise.analysis.columns import Column, columns_of
 from headwise.core.errors import AtlasError
 from headwise.describe.writer import significant
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.studies.registry import datasets as dataset_specs
 from headwise.studies.spec import Claim
 
 ALPHA = 0.05
 FINDINGS = 3
 ASYMPTOTIC = 25.0  # from this z on, the normal tail by its leading term
-INTERVAL_WIDTHS = 2 * 1.959964  # standard errors in a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _z(column: Column) -> np.ndarray:
     assert column.low is not None and column.high is not None and column.baseline is not None
     width = np.where(column.high > column.low, column.high - column.low, np.nan)
     above = column.values - column.baseline
-    return np.where(above > 0, above, np.nan) / (width / INTERVAL_WIDTHS)
+    return np.where(above > 0, above, np.nan) / (width / (2 * HALF_WIDTH))
 
 
 def _head_finding(column: Column, head: str, row: int, log_p: float) -> Finding:
@@ -204,7 +204,7 @@ def _claims(datasets: Mapping[str, xr.Dataset]) -> Iterator[Finding]:
             continue
         value, low, high, p = found
         rows = int(np.isfinite(datasets[study][claim.variable].values).sum())
-        z = abs(value - claim.level) / ((high - low) / INTERVAL_WIDTHS)
+        z = abs(value - claim.level) / ((high - low) / (2 * HALF_WIDTH))
         log_p = log_tail(z) if not 0 < p <= 1 else math.log(p)
         log_p = min(0.0, log_p + math.log(rows)) if value > claim.level else 0.0  # a claim has a direction
         numbers = f"{claim.what} {value:+.3f}, {low:.3f} to {high:.3f}".replace("-", "\N{MINUS SIGN}")

@@ -31,6 +31,7 @@ import xarray as xr
 from headwise.analysis.columns import Column, Columns
 from headwise.core.dims import CONDITION, EXAMPLE, HEAD, LAYER
 from headwise.stats.correlation import spearman
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.multiple_testing import benjamini_hochberg
 
 __all__ = ["ColumnChange", "DepthChange", "changes", "depths", "ranked_heads", "spread_of"]
@@ -234,7 +235,6 @@ def _unlike(one: np.ndarray, other: np.ndarray) -> float:
 
 MIN_EXAMPLES = 5  # in common, for a paired test
 HITS_OF = {"score": "mapped", "suppression": "suppressed"}  # variable of relations -> the hits per pair
-INTERVAL_WIDTH = 2 * 1.959964  # of a 95 % interval, in standard errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,7 +313,7 @@ def _intervals(a: Column, b: Column) -> ChangeError:
     if a.low is None or a.high is None or b.low is None or b.high is None:
         nothing = np.full(a.values.shape, np.nan)
         return ChangeError(nothing, nothing, "")
-    error = np.hypot((a.high - a.low) / INTERVAL_WIDTH, (b.high - b.low) / INTERVAL_WIDTH)
+    error = np.hypot((a.high - a.low) / (2 * HALF_WIDTH), (b.high - b.low) / (2 * HALF_WIDTH))
     with np.errstate(invalid="ignore", divide="ignore"):
         p = 2 * scipy.special.ndtr(-np.abs(b.values - a.values) / error)
     p = np.where(error > 0, p, np.where(b.values == a.values, 1.0, 0.0))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +26,14 @@ from headwise.core.provenance import Provenance
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["TEXT", "Renames", "Schema", "Variable", "annotate", "check", "head_table_variables", "upgrade"]
+__all__ = [
+    "INTERVAL_ENDS", "TEXT", "Renames", "Schema", "Variable", "annotate", "check", "head_table_variables", "upgrade",
+    "with_interval",
+]  # fmt: skip
 
 HEAD_TABLE = "record"  # attribute: JSON list of the variables that become columns of the head table
 TEXT = "text"  # dtype of strings, however xarray stores them
+INTERVAL_ENDS = ("", "_low", "_high")  # of the names of a variable and of the ends of its 95 % confidence interval
 SHARED_COORDINATES: Mapping[str, str] = {
     "example": "one text, or one question with its answer",
     "layer": "layer, 0 next to the embedding",
@@ -102,7 +106,6 @@ class Variable:
         """The variable itself, followed by the ends of its confidence interval."""
         if not self.interval:
             return (self,)
-        ends = {"_low": "lower", "_high": "upper"}
         own = replace(self, interval=False)
         return own, *(
             replace(
@@ -110,8 +113,29 @@ class Variable:
                 name=f"{self.name}{suffix}",
                 long_name=f"{end} end of the 95 % confidence interval of: {self.long_name}",
             )
-            for suffix, end in ends.items()
+            for suffix, end in zip(INTERVAL_ENDS[1:], ("lower", "upper"), strict=True)
         )
+
+
+def with_interval(name: str, value: Any, low: Any, high: Any, *, dims: Any = None) -> dict[str, Any]:
+    """A variable and the ends of its interval, as ``Variable(interval=True)`` declares them.
+
+    Args:
+        name: of the variable.
+        value: an array, or a DataArray.
+        low: lower end.
+        high: upper end.
+        dims: of arrays; None: DataArrays have their own.
+
+    Returns:
+        Variables of a Dataset.
+
+    Examples:
+        >>> with_interval("gain", [0.2], [0.1], [0.3], dims="task")
+        {'gain': ('task', array([0.2])), 'gain_low': ('task', array([0.1])), 'gain_high': ('task', array([0.3]))}
+    """
+    parts = zip(INTERVAL_ENDS, (value, low, high), strict=True)
+    return {f"{name}{end}": part if dims is None else (dims, np.asarray(part)) for end, part in parts}
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 import numpy as np
 import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.describe.maps import HeadValue
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import model_name, provenance_of
@@ -50,18 +51,6 @@ def model_in(dataset: xr.Dataset) -> str:
     return model_name(provenance_of(dataset)) or "the model"
 
 
-def grid_of(writer: Writer, layers: Sequence[int], heads: Sequence[int]) -> str:
-    """What rows and columns of a layer x head map are; without the full stop."""
-    for edge in (layers[0], layers[-1], heads[0], heads[-1]):
-        writer.number(edge, "edge")
-    rows, columns = f"The only row is layer {layers[0]}", f"the only column is head {heads[0]}"
-    if len(layers) > 1:
-        rows = f"Rows are layers, from {layers[0]} at the top (next to the embedding) to {layers[-1]}"
-    if len(heads) > 1:
-        columns = f"columns are heads, {heads[0]} to {heads[-1]}"
-    return f"{rows}; {columns}"
-
-
 def size_of(writer: Writer, accessor: Accessor) -> str:
     """Such as "30 layers of 9 heads"."""
     layers = writer.count(len(accessor.layers), "layers", "layer")
@@ -78,7 +67,7 @@ def answers_of(writer: Writer, counts: Mapping[str, int]) -> str:
 
 def with_interval(
     writer: Writer,
-    read: Callable[[str], float],
+    read: Callable[[str], SupportsFloat],
     variable: str,
     source: str = "",
     *,
@@ -90,8 +79,8 @@ def with_interval(
     is a method of the writer, by default two decimals.
     """
     value, low, high = (
-        (write or writer.fixed)(read(f"{variable}{end}"), f"{variable}{end} {source}".strip())
-        for end in ("", "_low", "_high")
+        (write or writer.fixed)(float(read(f"{variable}{end}")), f"{variable}{end} {source}".strip())
+        for end in INTERVAL_ENDS
     )
     return f"{value} ({low} to {high})"
 

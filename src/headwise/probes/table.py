@@ -53,16 +53,16 @@ from numpy.typing import ArrayLike, NDArray
 from headwise.core.dims import DETECTOR
 from headwise.core.errors import DataError, did_you_mean
 from headwise.core.progress import StepCount
+from headwise.core.schema import with_interval
 from headwise.probes import table_rows
 from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.features import KS, as_feature_sets, choice_kind
 from headwise.probes.generalisation import as_topics
 from headwise.probes.linear import COMPONENTS
 from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels
-
-STANDARD_ERRORS = 1.959964  # of half a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ def detector_table(
     if reference is not None:
         gains = [compare_rows(table, name, reference, groups=clusters) for name in kinds]
         table = table.assign(
-            gain=(DETECTOR, [gain.value for gain in gains]),
-            gain_low=(DETECTOR, [gain.low for gain in gains]),
-            gain_high=(DETECTOR, [gain.high for gain in gains]),
+            **with_interval(
+                "gain", *zip(*((gain.value, gain.low, gain.high) for gain in gains), strict=True), dims=DETECTOR
+            ),
             gain_p=(DETECTOR, [gain.p for gain in gains]),
             gain_detectable=(DETECTOR, [_detectable(gain) for gain in gains]),
         )
@@ -210,7 +210,7 @@ def _strongest(table: xr.Dataset, kind: str) -> str | None:
 
 def _detectable(gain: AurocDifference) -> float:
     """The smallest gain that this comparison would find with 80 % power; NaN for a row against itself."""
-    error = (gain.high - gain.low) / (2 * STANDARD_ERRORS)
+    error = (gain.high - gain.low) / (2 * HALF_WIDTH)
     return minimum_detectable_gain(error) if error > 0 else math.nan
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, EXAMPLE, FOLD, LAYER, RANK, SIZE
 from headwise.core.errors import DataError
+from headwise.core.schema import with_interval
 from headwise.probes.crossvalidation import (
     CrossValidated,
     Done,
@@ -83,9 +84,7 @@ def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequ
         row = row.merge(_curve(name, curve, dim, evaluated.sweep, context))
     published = paper_protocol(candidates, context.labels, seed=context.seed, done=context.done)
     row = row.assign(
-        paper=(DETECTOR, [published.auroc]),
-        paper_low=(DETECTOR, [published.low]),
-        paper_high=(DETECTOR, [published.high]),
+        **with_interval("paper", [published.auroc], [published.low], [published.high], dims=DETECTOR),
         paper_choice=(DETECTOR, [float(published.choice) if kind else np.nan]),
     )
     missing = sorted(set(ks) - set(available)) if kind == "k" else []
@@ -193,14 +192,11 @@ def _row(name: str, score: Floats, within: Floats | None, context: FoldContext, 
     alike: dict[str, Any] = {}
     if context.strata is not None:
         inside = NOT_KNOWN if within is None else _within(within, context, area.inflation)
-        ends = zip(("", "_low", "_high"), inside, strict=True)
-        alike = {f"auroc_within{end}": (DETECTOR, [value]) for end, value in ends}
+        alike = with_interval("auroc_within", *([value] for value in inside), dims=DETECTOR)
     return xr.Dataset(
         {
             **alike,
-            "auroc": (DETECTOR, [float(area.value)]),
-            "auroc_low": (DETECTOR, [float(area.low)]),
-            "auroc_high": (DETECTOR, [float(area.high)]),
+            **with_interval("auroc", [float(area.value)], [float(area.low)], [float(area.high)], dims=DETECTOR),
             "pooled": (DETECTOR, [float(auroc(score, context.labels).value)]),
             "fold_auroc": ((DETECTOR, FOLD), per_fold[None]),
             "score": ((DETECTOR, EXAMPLE), score[None]),
@@ -241,8 +237,6 @@ def _curve(row: str, name: str, dim: str, scores: Mapping[int, Floats], context:
     areas = [
         auroc_by_fold(score, context.labels, context.fold_of, groups=context.groups)[0] for score in scores.values()
     ]
-    ends = {"": [a.value for a in areas], "_low": [a.low for a in areas], "_high": [a.high for a in areas]}
-    return xr.Dataset(
-        {f"{name}{end}": ((DETECTOR, dim), np.array([values], dtype=np.float64)) for end, values in ends.items()},
-        coords={DETECTOR: [row], dim: list(scores)},
-    )
+    parts = np.array([[area.value, area.low, area.high] for area in areas], dtype=np.float64).T  # (part, score)
+    curve = with_interval(name, *parts[:, None], dims=(DETECTOR, dim))
+    return xr.Dataset(curve, coords={DETECTOR: [row], dim: list(scores)})

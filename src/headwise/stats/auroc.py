@@ -30,6 +30,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.ranks import Placements, placements, ranks
 from headwise.stats.validation import Labels
 
@@ -197,7 +198,7 @@ def delong_test(first: Auroc, second: Auroc, *, groups: NDArray[np.int64] | None
     value = float(first.value - second.value)
     inflation = max(first.inflation, second.inflation)
     error = float(np.sqrt(inflation * influence_variance(first.influence - second.influence, groups)))
-    half = float(-scipy.special.ndtri(0.025)) * error
+    half = HALF_WIDTH * error
     p = float(2 * scipy.special.ndtr(-abs(value) / error)) if error > 0 else float(value == 0)
     return AurocDifference(value, value - half, value + half, p)
 

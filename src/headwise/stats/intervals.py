@@ -21,6 +21,7 @@ import scipy
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+HALF_WIDTH = 1.959963984540054  # of a 95 % interval of a normal estimate, in standard errors
 Floats = NDArray[np.float64]
 
 

@@ -32,7 +32,6 @@ Cost: one sort.
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.errors import DataError
 from headwise.stats.auroc import influence_variance
-from headwise.stats.intervals import wilson_interval
+from headwise.stats.intervals import HALF_WIDTH, wilson_interval
 from headwise.stats.ranks import ranks
 from headwise.stats.validation import Labels, as_groups, as_labels
 
@@ -206,7 +205,6 @@ def auprc(
     return _on_logit_scale(area, error) if area < _PERFECT else _perfect(area, error, labels)
 
 
-_Z = NormalDist().inv_cdf(0.975)  # of the standard library: importing the statistics must not load scipy.special
 _PERFECT = 1 - 1e-9
 
 
@@ -252,7 +250,7 @@ def _checked(
 
 def _on_logit_scale(value: float, error: float) -> MetricInterval:
     inner = min(max(value, 1e-9), 1 - 1e-9)
-    half = _Z * error / (inner * (1 - inner))
+    half = HALF_WIDTH * error / (inner * (1 - inner))
     low, high = (float(scipy.special.expit(scipy.special.logit(inner) + side * half)) for side in (-1, 1))
     return MetricInterval(value, min(low, value), max(high, value), error)
 
@@ -262,7 +260,7 @@ def _below_one(value: float, error: float, labels: Labels) -> MetricInterval:
     if value >= _PERFECT:
         return _perfect(value, error, labels)
     gap = 1 - value
-    half = _Z * error / gap
+    half = HALF_WIDTH * error / gap
     return MetricInterval(value, 1 - gap * float(np.exp(half)), 1 - gap * float(np.exp(-half)), error)
 
 

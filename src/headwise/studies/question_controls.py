@@ -36,6 +36,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
 from headwise.core.dims import EXAMPLE
 from headwise.corpora import packaged_questions
+from headwise.corpora.matching import CORRECT, WRONG
 from headwise.stats.blas import single_threaded_blas
 
 __all__ = ["QuestionControls", "question_controls"]
@@ -84,10 +85,11 @@ class QuestionControls:
         """A phrase for figures, such as "topic x difficulty (61 strata)"."""
         return f"{self.kind} ({_strata_count(self.strata)})"
 
-    @property
-    def strict_description(self) -> str:
-        """The same phrase for the strict strata."""
-        return f"{self.strict_kind} ({_strata_count(self.strict)})"
+
+def is_judged(answers: xr.Dataset) -> NDArray[np.bool_]:
+    """(example,) which answers are correct or wrong, and not empty: all others say nothing about errors."""
+    labelled = np.isin(answers["label"].values.astype(str), (CORRECT, WRONG))
+    return labelled & (answers["answer_tokens"].values > 0)
 
 
 @single_threaded_blas

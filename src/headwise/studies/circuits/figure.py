@@ -17,6 +17,7 @@ import xarray as xr
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, TASK, UNIT, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.parsing import parse_attribute
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
@@ -106,7 +107,7 @@ def _needed(dataset: xr.Dataset, unit: str) -> Intervals:
     rows = [(str(task), key) for task in dataset[TASK].values for key in conditions]
     value, low, high = (
         np.array([float(one[f"needed{end}"].sel({TASK: task, CONDITION: key})) for task, key in rows])
-        for end in ("", "_low", "_high")
+        for end in INTERVAL_ENDS
     )
     top = float(np.nanmax(high, initial=1.0))
     return Intervals(

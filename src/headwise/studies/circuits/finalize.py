@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, RANK, TASK, UNIT
 from headwise.core.errors import StudyError
+from headwise.core.schema import with_interval
 from headwise.stats import spearman, t_half_width, wilson_interval
 
 UNITS = ("heads", "edges")
 RESAMPLES = 1000
-ENDS = ("", "_low", "_high")
 Floats = NDArray[np.float64]
 
 
@@ -138,9 +138,9 @@ class _TaskResult:
         gaps = self.all_clean - self.all_corrupt
         half = float(t_half_width(gaps))
         return {
-            "accuracy": right, "accuracy_low": float(low), "accuracy_high": float(high),
+            **with_interval("accuracy", right, float(low), float(high)),
             "clean": self.all_clean.mean(), "corrupt": self.all_corrupt.mean(),
-            "gap": gaps.mean(), "gap_low": gaps.mean() - half, "gap_high": gaps.mean() + half,
+            **with_interval("gap", gaps.mean(), gaps.mean() - half, gaps.mean() + half),
             "agreement": self.agreement(), "checked": float(np.isfinite(self.exact[0]).sum()),
         }  # fmt: skip
 
@@ -157,11 +157,9 @@ def _stacked(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
         curves = [
             [[_interval(one.shares(unit)) for unit in getattr(one, scores)] for one in row] for row in found
         ]  # (condition, task, unit, 3, size)
-        for index, end in enumerate(ENDS):
-            data[f"{name}{end}"] = (dims, np.array(curves)[:, :, :, index])
+        data |= with_interval(name, *np.moveaxis(np.array(curves), 3, 0), dims=dims)
     sizes_needed = np.array([[[one.needed(unit) for unit in range(len(UNITS))] for one in row] for row in found])
-    for index, end in enumerate(ENDS):
-        data[f"needed{end}"] = ((CONDITION, TASK, UNIT), np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0)[index])
+    data |= with_interval("needed", *np.moveaxis(_interval(sizes_needed, axis=-1), -1, 0), dims=(CONDITION, TASK, UNIT))
     data["edge"] = ((CONDITION, TASK, RANK), np.array([[one.edge for one in row] for row in found], dtype=object))
     data["edge_effect"] = ((CONDITION, TASK, RANK), np.array([[one.edge_effect for one in row] for row in found]))
     return data
@@ -172,7 +170,7 @@ def _maps(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, row in zip(("effect", "reference_effect"), found, strict=False):
         maps = np.array([one.effect() for one in row])  # (task, 3, layer, head)
-        data |= {f"{name}{end}": ((TASK, LAYER, HEAD), maps[:, index]) for index, end in enumerate(ENDS)}
+        data |= with_interval(name, *np.moveaxis(maps, 1, 0), dims=(TASK, LAYER, HEAD))
     return data
 
 
@@ -182,8 +180,7 @@ def _ratios(found: Sequence[Sequence[_TaskResult]]) -> dict[str, Any]:
         [_interval(one.needed(unit) / other.needed(unit), axis=-1) for unit in range(len(UNITS))]
         for one, other in zip(*found, strict=True)
     ]
-    ratios = np.array(rows)  # (task, unit, 3)
-    return {f"ratio{end}": ((TASK, UNIT), ratios[:, :, index]) for index, end in enumerate(ENDS)}
+    return with_interval("ratio", *np.moveaxis(np.array(rows), 2, 0), dims=(TASK, UNIT))
 
 
 def _interval(values: Floats, axis: int = 0) -> Floats:

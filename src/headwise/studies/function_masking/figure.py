@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import written_matrix
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
@@ -104,7 +105,7 @@ def _one_size(chosen: xr.Dataset, tested: xr.Dataset) -> Parts:
 
 
 def _masked(one: xr.Dataset, name: str) -> Curves:
-    value, low, high = (_signed(one[f"mean_effect{end}"]) for end in ("", "_low", "_high"))
+    value, low, high = (_signed(one[f"mean_effect{end}"]) for end in INTERVAL_ENDS)
     return Curves(
         key=name,
         title=name,
@@ -257,13 +258,11 @@ def _curve(one: xr.Dataset, dim: str, key: str, colour: str, style: str) -> Curv
 
 def _intervals(tested: xr.Dataset, key: str, title: str, what: str, *, last: str = "") -> Intervals:
     """One row per function; with ``last``, one more from the variables of that prefix: all functions together."""
-    rows = [tested[f"{key}{end}"].values for end in ("", "_low", "_high")]
+    rows = [tested[f"{key}{end}"].values for end in INTERVAL_ENDS]
     names = tuple(str(name) for name in tested[FUNCTION].values)
     if last:
         names += (POOLED,)
-        rows = [
-            np.append(row, tested[f"{last}{key}{end}"]) for row, end in zip(rows, ("", "_low", "_high"), strict=True)
-        ]
+        rows = [np.append(row, tested[f"{last}{key}{end}"]) for row, end in zip(rows, INTERVAL_ENDS, strict=True)]
     value, low, high = rows
     floor, top = float(np.nanmin(low, initial=-0.05)), float(np.nanmax(high, initial=0.1))
     axes = Axis(what, low=floor - 0.02, high=top + 0.03), Axis("", names)

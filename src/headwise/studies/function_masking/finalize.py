@@ -35,6 +35,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED, head_name
+from headwise.core.schema import with_interval
 from headwise.stats import benjamini_hochberg, rank_p, sum_of_means_half_width, t_half_width, wilson_interval
 from headwise.studies.functions.finalize import MIN_ANSWERS_PER_CLASS
 
@@ -172,10 +173,9 @@ def mean_over(value: float, samples: Sequence[Floats]) -> Interval:
     return value, max(-1.0, value - half), min(1.0, value + half)
 
 
-def _with_interval(name: str, dims: Any, values: Sequence[Any]) -> dict[str, Any]:
+def _interval_of(name: str, dims: Any, values: Sequence[Any]) -> dict[str, Any]:
     """A variable and the ends of its interval, from (..., 3)."""
-    table = np.asarray(values, dtype=np.float64)
-    return {f"{name}{end}": (dims, table[..., index]) for index, end in enumerate(("", "_low", "_high"))}
+    return with_interval(name, *np.moveaxis(np.asarray(values, dtype=np.float64), -1, 0), dims=dims)
 
 
 # ---- masking --------------------------------------------------------------------------------------------------------
@@ -194,10 +194,10 @@ def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
         "mean_rank_q": (FUNCTION, benjamini_hochberg(mean_p)),
         "pooled_rank_p": _pooled_rank_p(pairs),
     }
-    found |= _with_interval("own", dims, [[share(cell) for cell in row] for row in own])
-    found |= _with_interval("random", dims, [[over_draws(cell) for cell in row] for row in random])
-    found |= _with_interval("effect", dims, [[gap(*cell) for cell in row] for row in pairs])
-    found |= _with_interval("mean_effect", FUNCTION, [_mean_of_gaps(_gaps(row)) for row in pairs])
+    found |= _interval_of("own", dims, [[share(cell) for cell in row] for row in own])
+    found |= _interval_of("random", dims, [[over_draws(cell) for cell in row] for row in random])
+    found |= _interval_of("effect", dims, [[gap(*cell) for cell in row] for row in pairs])
+    found |= _interval_of("mean_effect", FUNCTION, [_mean_of_gaps(_gaps(row)) for row in pairs])
     drawn = np.full((len(outcomes), options.draws, len(heads)), np.nan)
     for row, cells in enumerate(random):
         for column, each in enumerate(cells):
@@ -205,8 +205,8 @@ def _curves(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
                 drawn[row, : len(each), column] = each.mean(axis=1)
     found["random_draws"] = ((FUNCTION, DRAW, REMOVED), drawn)
     pooled = [_pooled([row[column : column + 1] for row in pairs]) for column in range(len(heads))]
-    found |= _with_interval("pooled_effect", REMOVED, pooled)
-    return xr.Dataset(found | _with_interval("pooled_mean_effect", (), _pooled(pairs)))
+    found |= _interval_of("pooled_effect", REMOVED, pooled)
+    return xr.Dataset(found | _interval_of("pooled_mean_effect", (), _pooled(pairs)))
 
 
 def _means(pairs: Sequence[tuple[Bools, Bools]]) -> tuple[float, Floats]:
@@ -259,9 +259,9 @@ def _matrix(outcomes: Sequence[StepOutcomes], own: Sequence[set[tuple[int, int]]
     control = [one.of("random", size) for one in outcomes]
     effects = [[gap(cell, random) for cell, random in zip(row, control, strict=True)] for row in right]
     dims = (MASKED, FUNCTION)
-    found = _with_interval("cross", dims, [[share(cell) for cell in row] for row in right])
-    found |= _with_interval("cross_effect", dims, effects)
-    found |= _with_interval("spill", FUNCTION, [_spill(row, index, control) for index, row in enumerate(right)])
+    found = _interval_of("cross", dims, [[share(cell) for cell in row] for row in right])
+    found |= _interval_of("cross_effect", dims, effects)
+    found |= _interval_of("spill", FUNCTION, [_spill(row, index, control) for index, row in enumerate(right)])
     found["cross_random"] = (FUNCTION, [_mean(random) for random in control])
     found["overlap"] = (dims, np.array([[len(a & b) / len(a) if a and b else np.nan for b in own] for a in own]))
     return xr.Dataset(found)
@@ -282,7 +282,7 @@ def _spill(row: Sequence[NDArray], own: int, control: Sequence[NDArray]) -> Inte
 def _intact(outcomes: Sequence[StepOutcomes], size: int) -> xr.Dataset:
     """The intact model on all held-out steps, and what masking leaves of that."""
     intact = [share(np.arange(one.counts["held_out_steps"]) < one.counts["solved_steps"]) for one in outcomes]
-    found, part = _with_interval("intact", FUNCTION, intact), np.array([value for value, *_ in intact])
+    found, part = _interval_of("intact", FUNCTION, intact), np.array([value for value, *_ in intact])
     for name in ("own", "random"):
         solved = np.array([_mean(one.of(name, size)) for one in outcomes])
         failed = np.array([_mean(one.of(name, size, solved=False)) for one in outcomes])
@@ -304,12 +304,12 @@ def _augmented(outcomes: Sequence[StepOutcomes], options: Any) -> xr.Dataset:
     own = [[one.one("augment", index, solved=None) for index in amounts] for one in outcomes]
     random = [[one.of("random direction", index, solved=None) for index in amounts] for one in outcomes]
     dims = (FUNCTION, AMOUNT)
-    found = _with_interval("augmented", dims, [[share(cell) for cell in row] for row in own])
-    found |= _with_interval("augmented_random", dims, [[over_draws(cell) for cell in row] for row in random])
-    found |= _with_interval("gain", dims, [[_paired(cell, row[0]) for cell in row] for row in own])
+    found = _interval_of("augmented", dims, [[share(cell) for cell in row] for row in own])
+    found |= _interval_of("augmented_random", dims, [[over_draws(cell) for cell in row] for row in random])
+    found |= _interval_of("gain", dims, [[_paired(cell, row[0]) for cell in row] for row in own])
     over = [[gap(*cell) for cell in zip(*row, strict=True)] for row in zip(own, random, strict=True)]
     own_less_random = [[(-value, -high, -low) for value, low, high in row] for row in over]
-    return xr.Dataset(found | _with_interval("gain_over_random", dims, own_less_random))
+    return xr.Dataset(found | _interval_of("gain_over_random", dims, own_less_random))
 
 
 def _paired(now: NDArray, before: NDArray) -> Interval:
@@ -343,11 +343,9 @@ def _chains(table: xr.Dataset, names: Sequence[str], orders: Mapping[str, str]) 
         return float(np.mean([each.mean() for each in every])) if every else float("nan")
 
     high_own = np.array([accuracy(name, high)[0] for name in names])
-    found = _with_interval(
-        "chain", (MASKED, FUNCTION), [[accuracy(name, [other]) for other in names] for name in names]
-    )
+    found = _interval_of("chain", (MASKED, FUNCTION), [[accuracy(name, [other]) for other in names] for name in names])
     effects = [gap(own[name][0], random[name]) if own[name].size else UNKNOWN for name in names]
-    found |= _with_interval("chain_effect", FUNCTION, effects)
+    found |= _interval_of("chain_effect", FUNCTION, effects)
     found |= {
         "chain_random": (FUNCTION, np.array([control([name]) for name in names])),
         "chain_intact": (FUNCTION, np.array([accuracy("", [name])[0] for name in names])),

@@ -28,6 +28,7 @@ import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
 from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.matrices import Tree, tree_of, written_matrix
@@ -376,7 +377,7 @@ def _probe(chosen: xr.Dataset) -> Parts:
     }
     panels = []
     for key, (title, what, chance) in rows.items():
-        value, low, high = (chosen[f"{key}{end}"].values for end in ("", "_low", "_high"))
+        value, low, high = (chosen[f"{key}{end}"].values for end in INTERVAL_ENDS)
         floor = 0.0 if chance is None else min(0.4, float(np.floor(10 * np.nanmin(low, initial=0.4)) / 10))
         guides = () if chance is None else (Guide("x", chance),)
         panels.append(

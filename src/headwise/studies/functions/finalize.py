@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, RANK, SEED, WIDTH, head_name
+from headwise.core.schema import with_interval
 from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
 from headwise.probes.cell_maps import OneStepProbes, device_auroc
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
@@ -56,7 +57,6 @@ from headwise.studies.functions.probe_quality import (
     joint_probe_quality,
     question_folds,
     single_head_probes,
-    with_interval,
 )
 from headwise.studies.functions.spec import KEY_TOKEN_RULES
 
@@ -114,7 +114,7 @@ def _answers(readings: xr.Dataset, data: ProbeData) -> xr.Dataset:
         LAYER: np.arange(data.shape[0]),
         HEAD: np.arange(data.shape[1]),
     }
-    accuracy = xr.Dataset(with_interval("accuracy", FUNCTION, share, *wilson_interval(share, counts)))
+    accuracy = xr.Dataset(with_interval("accuracy", share, *wilson_interval(share, counts), dims=FUNCTION))
     return xr.merge([readings.drop_vars("z"), accuracy]).assign_coords(coords)
 
 
@@ -137,7 +137,7 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
     beyond = np.nan_to_num(q, nan=1.0) < ALPHA
     names = np.array([head_name(int(layer), int(head)) for layer, head in np.argwhere(data.there)], dtype=object)
     on_heads = {
-        "importance": mean, "importance_low": mean - half, "importance_high": mean + half,
+        **with_interval("importance", mean, mean - half, mean + half),
         "importance_sd": seeds.std(axis=0, ddof=1), "magnitude": size,
         "train_importance": np.where(refused[:, None], np.nan, fits.train_importance.mean(axis=0, dtype=np.float64)),
         "null_high": np.where(refused[:, None], np.nan, null_high), "p": p, "q": q,
@@ -196,13 +196,13 @@ def _single_heads(data: ProbeData, maps: xr.Dataset, seed: int) -> xr.Dataset:
         f"single_head_{name}": (dims, data.on_map(getattr(probes, name))) for name in ("auroc", "p", "q")
     }
     accuracy = (data.on_map(part) for part in (probes.accuracy, probes.low, probes.high))
-    found |= with_interval("single_head_accuracy", (LAYER, HEAD), *accuracy)
+    found |= with_interval("single_head_accuracy", *accuracy, dims=(LAYER, HEAD))
     agreement = np.full((len(data.functions), 3), np.nan)
     for row, size in enumerate(maps["magnitude"].values[:, data.there]):
         if np.isfinite(size).all():
             one = correlation(stats.rankdata(size), stats.rankdata(probes.auroc[row]), seed=seed)
             agreement[row] = one.value, one.low, one.high
-    return xr.Dataset(found | with_interval("rank_correlation", FUNCTION, *agreement.T))
+    return xr.Dataset(found | with_interval("rank_correlation", *agreement.T, dims=FUNCTION))
 
 
 # ---- directions -----------------------------------------------------------------------------------------------------

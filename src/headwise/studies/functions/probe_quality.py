@@ -29,13 +29,14 @@ from sklearn.preprocessing import StandardScaler
 
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, PREDICTED, SEED, WIDTH
 from headwise.core.errors import StudyError
+from headwise.core.schema import with_interval
 from headwise.corpora import TRAIN
 from headwise.probes.joint import JointFits
 from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.stats import Auroc, auroc, shuffle_test, wilson_interval
 from headwise.stats.permutation import permuted_rows
 
-__all__ = ["ProbeData", "form_probe_quality", "joint_probe_quality", "single_head_probes", "with_interval"]
+__all__ = ["ProbeData", "form_probe_quality", "joint_probe_quality", "single_head_probes"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -92,11 +93,6 @@ class ProbeData:
         return auroc(odds, self.held_out == label, groups=groups)
 
 
-def with_interval(name: str, dims: Any, *values: Any) -> dict[str, Any]:
-    """A variable and the ends of its interval: value, low, high."""
-    return {f"{name}{end}": (dims, np.asarray(part)) for end, part in zip(("", "_low", "_high"), values, strict=True)}
-
-
 # ---- joint probe ----------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +118,7 @@ def joint_probe_quality(data: ProbeData, fits: JointFits) -> tuple[xr.Dataset, N
         [(predicted[:, truth == own] == name).mean() for name in range(len(counts))] for own in range(len(counts))
     ]
     reasons = [_reason(*one) for one in zip(data.functions, areas, strict=True)]
-    found: dict[str, Any] = with_interval("probe_accuracy", (), value, *wilson_interval(value, len(truth)))
+    found: dict[str, Any] = with_interval("probe_accuracy", value, *wilson_interval(value, len(truth)), dims=())
     found |= {
         "majority": float((truth == majority).mean()),
         "permuted": float(null.mean()) if len(null) else np.nan,
@@ -133,8 +129,8 @@ def joint_probe_quality(data: ProbeData, fits: JointFits) -> tuple[xr.Dataset, N
         "recall_chance": (FUNCTION, shares),
         "confusion": ((FUNCTION, PREDICTED), np.array(confusion)),
     }
-    found |= with_interval("recall", FUNCTION, recall, *wilson_interval(recall, counts))
-    found |= with_interval("auroc", FUNCTION, *_parts(areas))
+    found |= with_interval("recall", recall, *wilson_interval(recall, counts), dims=FUNCTION)
+    found |= with_interval("auroc", *_parts(areas), dims=FUNCTION)
     coords = {PREDICTED: np.array(data.functions, dtype=object), SEED: np.arange(len(predicted))}
     return xr.Dataset(found, coords=coords), refused
 
@@ -216,10 +212,10 @@ def form_probe_quality(data: ProbeData) -> xr.Dataset:
     )
     truth, hits = data.held_out, logits.argmax(axis=1) == data.held_out
     areas = [data.held_out_auroc(logits[None], label) for label in range(len(data.functions))]
-    found = with_interval("confound_accuracy", (), hits.mean(), *wilson_interval(hits.mean(), len(hits)))
+    found = with_interval("confound_accuracy", hits.mean(), *wilson_interval(hits.mean(), len(hits)), dims=())
     recall = np.array([hits[truth == label].mean() for label in range(len(data.functions))])
     found |= {"confound_recall": (FUNCTION, recall)}
-    return xr.Dataset(found | with_interval("confound_auroc", FUNCTION, *_parts(areas)))
+    return xr.Dataset(found | with_interval("confound_auroc", *_parts(areas), dims=FUNCTION))
 
 
 def token_kind(text: str) -> str:

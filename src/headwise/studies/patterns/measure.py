@@ -31,6 +31,7 @@ from torch import Tensor
 from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, KEY, LAYER, POOLED_KEY, POOLED_QUERY, QUERY, STATISTIC
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
+from headwise.core.schema import with_interval
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments.pattern_statistics import COMPARED, MapComparison, PatternStatistics
@@ -222,7 +223,7 @@ def finalize(
         peaked=(values.sel({STATISTIC: "off_diagonal"}, drop=True) > 0).mean(EXAMPLE),
     )
     whole = whole_of(values, readings["loss"])
-    found = found.assign({f"whole{end}": one for end, one in _ended(mean_interval(whole, EXAMPLE)).items()})
+    found = found.assign(_mean_of("whole", whole))
     if values.sizes[CONDITION] == 2:
         found = found.assign(_between(readings, values, whole))
     found = found.astype(np.float32)
@@ -261,9 +262,9 @@ def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) ->
     overall = paired_changes(whole.isel({CONDITION: 0}), whole.isel({CONDITION: 1}), maps=(FEATURE,))
     overall = overall.drop_vars("q").rename({name: f"whole_{name}" for name in ("change", "p")})
     overall = overall.rename(low="whole_change_low", high="whole_change_high")
-    found = dict(tests.data_vars) | dict(overall.data_vars)
+    found: dict[Any, Any] = dict(tests.data_vars) | dict(overall.data_vars)
     for name, one in _edges(readings).items():
-        found |= {f"{name}{end}": value for end, value in _ended(mean_interval(one, EXAMPLE)).items()}
+        found |= _mean_of(name, one)
     heads = (LAYER, HEAD)
     summed = readings[["before", "after", "both"]].sum(heads)
     overall_edges = _edges(
@@ -271,7 +272,7 @@ def _between(readings: xr.Dataset, values: xr.DataArray, whole: xr.DataArray) ->
     )
     for name, one in (overall_edges | {"kl": readings["kl"]}).items():
         found[f"{name}_of_prompt"] = one
-        found |= {f"whole_{name}{end}": value for end, value in _ended(mean_interval(one, EXAMPLE)).items()}
+        found |= _mean_of(f"whole_{name}", one)
     return {str(name): one.reset_coords(drop=True) for name, one in found.items()}
 
 
@@ -287,8 +288,10 @@ def _edges(readings: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-def _ended(interval: xr.Dataset) -> dict[str, xr.DataArray]:
-    return {"": interval["mean"], "_low": interval["low"], "_high": interval["high"]}
+def _mean_of(name: str, values: xr.DataArray) -> dict[str, Any]:
+    """The mean over examples, and its interval."""
+    interval = mean_interval(values, EXAMPLE)
+    return with_interval(name, interval["mean"], interval["low"], interval["high"])
 
 
 def _named(found: xr.Dataset, names: Sequence[str], tokens: Sequence[str], thresholds: dict[str, float]) -> xr.Dataset:

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CONDITION, EXAMPLE, FEATURE, HEAD, LAYER, STATISTIC
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, model_of, others_as_large, size_of, with_others
@@ -77,18 +78,18 @@ class PatternsAccessor(Accessor):
     def whole(self, feature: str, condition: int = 0) -> Estimate:
         """A number of all heads together."""
         one = self.dataset.isel({CONDITION: condition}).sel({FEATURE: feature})
-        return Estimate(*(float(one[f"whole{end}"]) for end in ("", "_low", "_high")))
+        return Estimate(*(float(one[f"whole{end}"]) for end in INTERVAL_ENDS))
 
     def whole_change(self, feature: str) -> Estimate:
         one = self.dataset.sel({FEATURE: feature})
-        return Estimate(*(float(one[f"whole_change{end}"]) for end in ("", "_low", "_high")))
+        return Estimate(*(float(one[f"whole_change{end}"]) for end in INTERVAL_ENDS))
 
     def whole_p(self, feature: str) -> float:
         return float(self.dataset["whole_p"].sel({FEATURE: feature}))
 
     def between(self, name: str) -> Estimate:
         """A number of all heads between the two conditions: similarity, other, dropped, gained, kl."""
-        return Estimate(*(float(self.dataset[f"whole_{name}{end}"]) for end in ("", "_low", "_high")))
+        return Estimate(*(float(self.dataset[f"whole_{name}{end}"]) for end in INTERVAL_ENDS))
 
     def uniform(self, key: str) -> float:
         """The mean level of a head with uniform attention."""
@@ -201,7 +202,7 @@ def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
 
 
 def _changed(writer: Writer, patterns: PatternsAccessor, key: str, head: maps.HeadValue) -> str:
-    ends = [patterns.at(head, patterns.change(key, f"change{end}")) for end in ("", "_low", "_high")]
+    ends = [patterns.at(head, patterns.change(key, f"change{end}")) for end in INTERVAL_ENDS]
     of = f"at change {key} {head.name}"
     value, low, high = (
         writer.number(end, f"{name}{of}") for end, name in zip(ends, ("", "low ", "high "), strict=True)

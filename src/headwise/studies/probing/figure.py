@@ -23,6 +23,7 @@ import xarray as xr
 from headwise.core.dims import DETECTOR, HEAD, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.parsing import parse_attribute
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
@@ -226,7 +227,7 @@ def _nested(chosen: xr.Dataset) -> str:
 def _nested_within(chosen: xr.Dataset) -> str:
     if "within" not in chosen:
         return ""
-    value, low, high = (float(chosen[f"nested_within{end}"]) for end in ("", "_low", "_high"))
+    value, low, high = (float(chosen[f"nested_within{end}"]) for end in INTERVAL_ENDS)
     return (
         f"Within {chosen.attrs.get('strata', 'strata')}, comparing only answers to similar questions, the best cell has "
         f"{value:.2f} ({low:.2f} to {high:.2f})."

@@ -50,6 +50,7 @@ from headwise.studies.probing.positions import (
 )
 from headwise.studies.probing.reading import ProbedAnswer, ProbingReader, SelfJudgement
 from headwise.studies.probing.spec import SPEC, ProbingOptions
+from headwise.studies.question_controls import is_judged
 from headwise.studies.run import StudyRun
 
 MIN_ANSWERS_PER_CLASS = 20
@@ -109,7 +110,7 @@ def _select_answers(answers: xr.Dataset, spans: Sequence[Span | None]) -> tuple[
     """Which answers are probed, and how many are not and why; refused if too few are left or have an exact answer."""
     label = np.array([str(one) for one in answers["label"].values])
     without = np.array([span is None for span in spans], dtype=bool)
-    retained = np.isin(label, ("wrong", "correct")) & (answers["answer_tokens"].values > 0)
+    retained = is_judged(answers)
     if (retained & without).sum() > (1 - MIN_SHARE_WITH_EXACT) * retained.sum():
         raise DataError(
             f"no exact answer was found in {int((retained & without).sum())} of {int(retained.sum())} answers, and "

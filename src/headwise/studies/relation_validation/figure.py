@@ -19,6 +19,7 @@ import xarray as xr
 from headwise.core.dims import CONTROL, HEAD, LAYER, RELATION, REMOVED, TASK, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.parsing import parse_attribute
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
@@ -74,7 +75,7 @@ def _correlations(dataset: xr.Dataset, reading: str) -> Intervals:
     kinds = [str(kind) for kind in dataset["category_of"].values]
     used = list(dict.fromkeys(kinds[row] for row in order))
     used.sort(key=lambda kind: list(COLOURS).index(kind) if kind in COLOURS else len(COLOURS))
-    value, low, high = (dataset[f"pearson_{reading}{end}"].values[order] for end in ("", "_low", "_high"))
+    value, low, high = (dataset[f"pearson_{reading}{end}"].values[order] for end in INTERVAL_ENDS)
     floor = min(-0.1, float(np.nanmin(low, initial=0.0)))
     return Intervals(
         key=reading,
@@ -140,7 +141,7 @@ def _curve(one: xr.Dataset, key: str, label: str, colour: str, style: str) -> Cu
 
 
 def _effects(dataset: xr.Dataset, kind: str, title: str) -> Intervals:
-    value, low, high = (dataset[f"{kind}{end}"].values for end in ("", "_low", "_high"))
+    value, low, high = (dataset[f"{kind}{end}"].values for end in INTERVAL_ENDS)
     floor, top = float(np.nanmin(low, initial=-0.05)), float(np.nanmax(high, initial=0.1))
     return Intervals(
         key=kind,

@@ -22,6 +22,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TASK
+from headwise.core.schema import with_interval
 from headwise.stats import (
     benjamini_hochberg,
     correlation,
@@ -67,12 +68,9 @@ def _correlated(readings: xr.Dataset, maps: xr.Dataset, seed: int) -> xr.Dataset
         reading = readings[kind].transpose(RELATION, LAYER, HEAD)
         rows = reading.values.reshape(len(reading), -1)
         each = [correlation(a, b, seed=seed) for a, b in zip(rows, flat, strict=True)]
-        values, low, high = np.array(each, dtype=np.float64).T
         found |= {
             kind: reading,
-            f"pearson_{kind}": (RELATION, values),
-            f"pearson_{kind}_low": (RELATION, low),
-            f"pearson_{kind}_high": (RELATION, high),
+            **with_interval(f"pearson_{kind}", *np.array(each, dtype=np.float64).T, dims=RELATION),
             f"other_{kind}": (RELATION, _mean_of_others(correlation_table(rows, flat))),
         }
     dataset = xr.Dataset(found).astype(np.float32)
@@ -91,7 +89,6 @@ def _mean_of_others(table: Floats) -> Floats:
 # ---- removal --------------------------------------------------------------------------------------------------------
 
 CURVES = ("own", "own_low", "own_high", "random", "random_low", "random_high")
-ENDS = ("", "_low", "_high")
 
 
 def _removal(tasks: xr.Dataset) -> xr.Dataset:
@@ -106,8 +103,7 @@ def _removal(tasks: xr.Dataset) -> xr.Dataset:
     spills = np.array([_spill(str(name), outcomes) for name in names]).reshape(len(names), 3)
     across = np.array([[other.without(str(name)).mean(0) for other in outcomes] for name in names])
     found: dict[str, Any] = {name: ((TASK, REMOVED), curves[:, index]) for index, name in enumerate(CURVES)}
-    found |= {f"effect{end}": (TASK, effects[:, index]) for index, end in enumerate(ENDS)}
-    found |= {f"spill{end}": (TASK, spills[:, index]) for index, end in enumerate(ENDS)}
+    found |= with_interval("effect", *effects.T, dims=TASK) | with_interval("spill", *spills.T, dims=TASK)
     found |= {"rank_p": (TASK, ranks), "rank_q": (TASK, benjamini_hochberg(ranks) if len(ranks) else ranks)}
     found["others"] = ((TASK, CONTROL, REMOVED), across.reshape(len(names), len(names), steps))
     drawn = np.array([one.random.mean(1) for one in outcomes]).reshape(len(names), draws, steps)

@@ -14,7 +14,7 @@ import xarray as xr
 from headwise.core.dims import RELATION, REMOVED, TASK
 from headwise.core.parsing import parse_attribute
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_in
+from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats import minimum_detectable_gain
@@ -41,10 +41,7 @@ def _at(dataset: xr.Dataset, variable: str, name: str) -> float:
 
 def _ranged(writer: Writer, dataset: xr.Dataset, variable: str, name: str) -> str:
     """A value with its interval."""
-    value, low, high = (
-        writer.fixed(_at(dataset, f"{variable}{end}", name), f"{variable}{end} {name}") for end in ("", "_low", "_high")
-    )
-    return f"{value} ({low} to {high})"
+    return with_interval(writer, lambda key: _at(dataset, key, name), variable, name)
 
 
 def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:

@@ -25,6 +25,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, DRAW, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.schema import with_interval
 from headwise.corpora import SingleTokenPairs
 from headwise.model import readable_tokens
 from headwise.stats import wilson_interval
@@ -116,7 +117,7 @@ def _scores(named: xr.Dataset, pairs: TokenPairs) -> xr.Dataset:
         sizes = pairs.sizes[:, None, None]
         share = xr.DataArray(counts / sizes, dims=(RELATION, LAYER, HEAD)).where(named["measured"])
         low, high = wilson_interval(share.values, sizes)
-        found |= {sign: share, f"{sign}_low": share.copy(data=low), f"{sign}_high": share.copy(data=high)}
+        found |= with_interval(sign, share, share.copy(data=low), share.copy(data=high))
         for name in ("null", "null_high", "null_over"):
             found[f"{sign}_{name}"] = named[f"{sign}_{name}"].transpose(RELATION, LAYER, HEAD)
         found[f"{sign}_false_positive"] = found[f"{sign}_null_over"].mean((LAYER, HEAD))

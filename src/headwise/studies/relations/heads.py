@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, EXAMPLE, HEAD, LAYER, RANK, RELATION, TARGET, VOCABULARY
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.stats.ranks import percentile_per_map
 from headwise.studies.head_sets import HeadSetMap, layer_head
 
@@ -21,7 +22,7 @@ MIN_RELATIONS = 3  # listed even where fewer are over the threshold
 MAX_RIGHT_PAIRS, MAX_MISSED_PAIRS, MAX_TOKENS = 12, 4, 12
 THRESHOLD_TOLERANCE = 1e-7  # scores are float32 shares
 _SIGNS = {"score": ("promotes", "mapped"), "suppression": ("suppresses", "suppressed")}  # -> verb, hits per pair
-_ENDS = ("", "_low", "_high", "_null", "_null_high")
+_ENDS = (*INTERVAL_ENDS, "_null", "_null_high")
 
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:

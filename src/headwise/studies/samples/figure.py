@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Guide, Intervals, Panel
 
@@ -74,9 +75,7 @@ def _overall(dataset: xr.Dataset) -> Intervals:
 def _by_type(dataset: xr.Dataset, types: list[str]) -> Intervals:
     shown = {name: look for name, look in BY_TYPE.items() if name in dataset[STRATEGY].values}
     rows = [(name, strategy) for name in types for strategy in shown]
-    values, low, high = (
-        np.array([_at(dataset, f"type_accuracy{end}", *row) for row in rows]) for end in ("", "_low", "_high")
-    )
+    values, low, high = (np.array([_at(dataset, f"type_accuracy{end}", *row) for row in rows]) for end in INTERVAL_ENDS)
     labels = [
         f"{_label(dataset, name)}, {_size(dataset, name)}" if strategy == "greedy" else "" for name, strategy in rows
     ]

@@ -36,8 +36,9 @@ from numpy.typing import NDArray
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
 from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
+from headwise.core.schema import with_interval
 from headwise.corpora import Questions, decode_ids
-from headwise.corpora.matching import CORRECT, WRONG
+from headwise.corpora.matching import CORRECT
 from headwise.engines import Shard
 from headwise.instruments.activations import Activations
 from headwise.model import Model
@@ -47,6 +48,7 @@ from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.probing.positions import LAST, exact_spans, parse_ids
+from headwise.studies.question_controls import is_judged
 from headwise.studies.run import StudyRun
 from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
 from headwise.studies.samples.selection import STRATEGIES, GreedyAnswers, bootstrap, picks, score_samples
@@ -146,8 +148,7 @@ def _chosen(answers: xr.Dataset, questions: Questions, options: SamplingOptions)
 def _others(answers: xr.Dataset, sampled: set[str]) -> xr.Dataset:
     """The labelled greedy answers to questions that are not sampled."""
     rest = [str(name) not in sampled for name in answers[EXAMPLE].values]
-    judged = np.isin(answers["label"].values.astype(str), (CORRECT, WRONG)) & (answers["answer_tokens"].values > 0)
-    return answers.isel({EXAMPLE: np.flatnonzero(np.array(rest, dtype=bool) & judged)})
+    return answers.isel({EXAMPLE: np.flatnonzero(np.array(rest, dtype=bool) & is_judged(answers))})
 
 
 def _repeated(questions: Questions, draws: int) -> Questions:
@@ -279,10 +280,8 @@ def _intervals(picked: NDArray[np.float64], types: NDArray[np.bool_], seed: int)
     """Accuracy and gain over greedy of every strategy: of all questions, and of those of each type."""
     found: dict[str, Any] = {}
     for name, rows in (("accuracy", picked), ("gain", picked - picked[:1])):
-        overall = bootstrap(rows, seed=seed)
-        each = [bootstrap(rows[:, flag], seed=seed) for flag in types.T]
-        for index, ending in enumerate(("", "_low", "_high")):
-            found[f"{name}{ending}"] = ((STRATEGY,), overall[index].astype(np.float32))
-            by_type = np.stack([one[index] for one in each]).astype(np.float32)
-            found[f"type_{name}{ending}"] = ((ERROR_TYPE, STRATEGY), by_type)
+        overall = np.array(bootstrap(rows, seed=seed), dtype=np.float32)
+        by_type = np.array([bootstrap(rows[:, flag], seed=seed) for flag in types.T], dtype=np.float32)
+        found |= with_interval(name, *overall, dims=STRATEGY)
+        found |= with_interval(f"type_{name}", *np.moveaxis(by_type, 1, 0), dims=(ERROR_TYPE, STRATEGY))
     return found

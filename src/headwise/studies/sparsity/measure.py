@@ -29,6 +29,7 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RULE
 from headwise.core.provenance import Provenance
+from headwise.core.schema import with_interval
 from headwise.engines import Shard
 from headwise.instruments.drop_effects import AttentionDropEffects
 from headwise.interventions.heads import DropAttention
@@ -105,9 +106,6 @@ def _loss(logs: Tensor, ids: Tensor) -> np.ndarray:
     return -found.mean(-1).cpu().numpy()
 
 
-ENDS = {"": "mean", "_low": "low", "_high": "high"}
-
-
 def finalize(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.Dataset:
     """All shards to one Dataset."""
     readings = xr.concat(shards, dim=EXAMPLE, data_vars="all").transpose(EXAMPLE, RULE, LAYER, HEAD)
@@ -116,7 +114,7 @@ def finalize(shards: Sequence[xr.Dataset], rules: Sequence[SparsityRule]) -> xr.
     maps = {"change": readings["change"], "needed": readings["needed"]}
     for name, values in (paired | maps).items():
         interval = mean_interval(values, EXAMPLE)
-        found |= {f"{name}{suffix}": interval[part] for suffix, part in ENDS.items()}
+        found |= with_interval(name, interval["mean"], interval["low"], interval["high"])
     for name in ("kept", "mass"):
         found[name] = readings[name].mean(EXAMPLE)
     for name in ("kept", "mass", "change"):  # over all heads

@@ -14,7 +14,7 @@ import xarray as xr
 from headwise.core.dims import RULE
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_in
+from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 
 KINDS = {
@@ -59,11 +59,11 @@ def _kind(writer: Writer, dataset: xr.Dataset, kind: str) -> str:
         one = dataset.sel({RULE: name})
         kept = writer.percent(float(one["kept_mean"]), f"kept {name}")
         mass = writer.percent(float(one["mass_mean"]), f"mass {name}")
-        rise, low, high = (writer.fixed(float(one[f"rise{end}"]), f"rise{end} {name}") for end in ("", "_low", "_high"))
+        rise = with_interval(writer, one.__getitem__, "rise", name)
         change = writer.fixed(float(one["change_mean"]), f"change {name}")
         parts.append(
             f"{name} keeps {kept} of edges, drops {mass} of the weight, changes head outputs by {change} of their "
-            f"norm and raises the loss by {rise} ({low} to {high})"
+            f"norm and raises the loss by {rise}"
         )
     return f"{KINDS[kind]}: {'; '.join(parts)}."
 

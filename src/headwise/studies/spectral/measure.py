@@ -31,6 +31,7 @@ from headwise.core.errors import DataError
 from headwise.core.parsing import parse_attribute
 from headwise.core.progress import StepCount
 from headwise.core.provenance import Provenance, public_name
+from headwise.core.schema import with_interval
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments.activations import Activations
@@ -48,7 +49,7 @@ from headwise.stats import (
 )
 from headwise.studies.inputs import StudyInputs, require_both_classes
 from headwise.studies.passes import Observed, choose_sizes, read_together
-from headwise.studies.question_controls import QuestionControls, question_controls
+from headwise.studies.question_controls import QuestionControls, is_judged, question_controls
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
 from headwise.studies.spectral.spec import SPEC, SpectralOptions
@@ -93,10 +94,10 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
 
 def judged_answers(answers: xr.Dataset) -> xr.Dataset:
     """The non-empty answers that are correct or wrong; refused if either class has too few."""
-    label, nonempty = answers["label"].values, answers["answer_tokens"].values > 0
-    wrong, correct = (label == "wrong") & nonempty, (label == "correct") & nonempty
-    require_both_classes(int(wrong.sum()), int(correct.sum()), len(label), MIN_ANSWERS_PER_CLASS)
-    return answers.isel({EXAMPLE: wrong | correct})
+    judged = answers.isel({EXAMPLE: is_judged(answers)})
+    wrong = int((judged["label"].values == "wrong").sum())
+    require_both_classes(wrong, judged.sizes[EXAMPLE] - wrong, answers.sizes[EXAMPLE], MIN_ANSWERS_PER_CLASS)
+    return judged
 
 
 def _eigenvalues(answers: xr.Dataset, k: int | None) -> int:
@@ -298,9 +299,7 @@ def _named(
     return {
         f"p{suffix}": tests["p"],
         f"q{suffix}": tests["q"],
-        f"effect{suffix}": tests["auroc"],
-        f"effect{suffix}_low": tests["low"],
-        f"effect{suffix}_high": tests["high"],
+        **with_interval(f"effect{suffix}", tests["auroc"], tests["low"], tests["high"]),
         f"share{suffix}": null["observed"],
         f"null_mean{suffix}": null["null_mean"],
         f"null_high{suffix}": null["null_95"],

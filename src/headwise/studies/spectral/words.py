@@ -16,6 +16,7 @@ import xarray as xr
 
 from headwise.core.dims import EXAMPLE, FEATURE, HEAD, LAYER, PART
 from headwise.core.parsing import parse_attribute
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, answers_of, model_of, size_of
@@ -221,7 +222,7 @@ def _strongest(writer: Writer, data: SpectralAccessor, key: str) -> str:
         return ""
     parts = []
     for head in maps.strongest(data.strength(key), 3):
-        value, low, high = (data.at(head, key, f"effect{end}") for end in ("", "_low", "_high"))
+        value, low, high = (data.at(head, key, f"effect{end}") for end in INTERVAL_ENDS)
         text = f"AUROC {writer.number(value, f'at effect {key} {head.name}')}"
         if math.isfinite(low) and math.isfinite(high):
             ends = [

@@ -46,6 +46,7 @@ from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PREFIX, SHARE, ST
 from headwise.core.errors import DataError
 from headwise.core.progress import StepCount
 from headwise.core.provenance import Provenance, public_name
+from headwise.core.schema import INTERVAL_ENDS
 from headwise.corpora import Example
 from headwise.engines import Shard
 from headwise.instruments.answer_rows import ROW_STATISTICS, AnswerRows, tokens_of_shares
@@ -372,7 +373,7 @@ def _curves(
             values: tuple[Any, ...] = (np.nan,) * 3
             if alike is not None:
                 values = auroc_within(alike[:, share], wrong, controls.strata, inflation=area.inflation)[:3]
-            put("auroc_within", row, share, dict(zip(("", "_low", "_high"), values, strict=True)))
+            put("auroc_within", row, share, dict(zip(INTERVAL_ENDS, values, strict=True)))
             for gain, other in (("gain", LOGPROB_MIN), ("gain_question", question)):
                 difference = delong_test(area, areas[other, share])
                 ends = {"": difference.value, "_low": difference.low, "_high": difference.high, "_p": difference.p}

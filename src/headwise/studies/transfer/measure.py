@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import DETECTOR, EXAMPLE, TESTED_ON, TOPIC, TRAINED_ON
 from headwise.core.errors import DataError, StudyError
+from headwise.core.schema import with_interval
 from headwise.corpora import Questions, find_questions
 from headwise.engines import Shard
 from headwise.model import Model
@@ -51,7 +52,7 @@ from headwise.stats.validation import as_named
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.question_controls import question_controls
+from headwise.studies.question_controls import is_judged, question_controls
 from headwise.studies.run import StudyRun, study_provenance
 from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
@@ -125,7 +126,7 @@ def finalize(answers: xr.Dataset, options: TransferOptions) -> xr.Dataset:
     """The Dataset. ``answers``: rows of the study `answers`, merged with the readings of `spectral`; the topic is the set."""
     sets = answers["topic"].values.astype(str)
     names = list(dict.fromkeys(sets.tolist()))
-    judged = answers.isel({EXAMPLE: _judged(answers)})
+    judged = answers.isel({EXAMPLE: is_judged(answers)})
     set_of, wrong = judged["topic"].values.astype(str), judged["label"].values == "wrong"
     _refuse_few(names, set_of, wrong)
     features = {name: (HEADS, as_named(array)) for name, array in detection.feature_sets(judged).items()}
@@ -166,13 +167,6 @@ def finalize(answers: xr.Dataset, options: TransferOptions) -> xr.Dataset:
             "k": options.k,
             "refits": options.refits,
         },
-    )
-
-
-def _judged(answers: xr.Dataset) -> NDArray[np.int64]:
-    """The non-empty answers that are correct or wrong."""
-    return np.flatnonzero(
-        np.isin(answers["label"].values, ("correct", "wrong")) & (answers["answer_tokens"].values > 0)
     )
 
 
@@ -219,5 +213,4 @@ def _accuracy(answers: xr.Dataset, sets: NDArray[np.str_], names: list[str]) -> 
     right = answers["label"].values == "correct"
     share = np.array([right[sets == name].mean() for name in names])
     low, high = wilson_interval(share, np.array([(sets == name).sum() for name in names]))
-    ends = {"accuracy": share, "accuracy_low": low, "accuracy_high": high}
-    return {name: (TESTED_ON, values.astype(np.float32)) for name, values in ends.items()}
+    return with_interval("accuracy", *(part.astype(np.float32) for part in (share, low, high)), dims=TESTED_ON)
