@@ -27,27 +27,20 @@ SAVED = [
 def answers(
     atlas: AtlasArgument,
     label: Annotated[
-        str | None,
-        typer.Option("--label", help="Only answers with this label: correct, wrong or refused.", show_default=False),
+        str | None, typer.Option("--label", help="Only answers with this label: correct, wrong or refused.")
     ] = None,
-    topic: Annotated[
-        str | None, typer.Option("--topic", help="Only answers on this topic.", show_default=False)
-    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only answers on this topic.")] = None,
     rule: Annotated[
         str | None,
         typer.Option(
             "--rule",
             help="Only answers whose label was decided by this rule; without --rule, the rules are listed with their counts.",
-            show_default=False,
         ),
     ] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, help="Maximum number of rows to print.")] = 20,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Sample the rows at random with this seed.", show_default=False)
-    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Sample the rows at random with this seed.")] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.", show_default=False),
+        Path | None, typer.Option("-o", "--output", help="All rows as a .csv, .json or .parquet file.")
     ] = None,
     spans: Annotated[
         str,

@@ -46,7 +46,6 @@ def build(
         typer.Option(
             "--relations",
             help="Your word pairs: a .json, .csv or .tsv file, or a folder of these. Default: the packaged relations.",
-            show_default=False,
             rich_help_panel=options.INPUTS,
         ),
     ] = None,
@@ -59,7 +58,6 @@ def build(
             metavar="MODEL",
             help="Compare patterns with this model or PEFT adapter: a folder, or OWNER/NAME on the hub; none disables it. "
             "Default: the packaged sparse adapter of the model, if there is one.",
-            show_default=False,
             rich_help_panel=options.INPUTS,
         ),
     ] = None,
@@ -78,39 +76,22 @@ def build(
     one_means: options.OneMeansOption = None,
     endpoint: Annotated[
         str | None,
-        typer.Option(
-            "--endpoint",
-            help="Get the answers from this OpenAI-compatible URL.",
-            show_default=False,
-            rich_help_panel=ENDPOINTS,
-        ),
+        typer.Option("--endpoint", help="Get the answers from this OpenAI-compatible URL.", rich_help_panel=ENDPOINTS),
     ] = None,
     endpoint_model: Annotated[
-        str,
-        typer.Option(
-            "--endpoint-model",
-            help="The name of the model at the endpoint.",
-            show_default=False,
-            rich_help_panel=ENDPOINTS,
-        ),
+        str, typer.Option("--endpoint-model", help="The name of the model at the endpoint.", rich_help_panel=ENDPOINTS)
     ] = "",
     judge: Annotated[
         str | None,
         typer.Option(
             "--judge",
             help="Get the labels from a judge model at this OpenAI-compatible URL.",
-            show_default=False,
             rich_help_panel=ENDPOINTS,
         ),
     ] = None,
     judge_model: Annotated[
         str,
-        typer.Option(
-            "--judge-model",
-            help="The name of the judge model at its endpoint.",
-            show_default=False,
-            rich_help_panel=ENDPOINTS,
-        ),
+        typer.Option("--judge-model", help="The name of the judge model at its endpoint.", rich_help_panel=ENDPOINTS),
     ] = "",
     trust_remote_code: Annotated[
         bool,

@@ -41,7 +41,6 @@ def check(
             metavar="NAME",
             help="Compare an atlas, given in place of the model, with published lists of heads: gpt2, "
             "llama-3.1-8b-instruct, or a JSON file of your own.",
-            show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -22,15 +22,14 @@ def compare(
     b: Annotated[Path, typer.Argument(metavar="B", help="The atlas after the change, such as that of the sparse model.")],
     study: Annotated[
         str | None,
-        typer.Option("--study", help="Only these studies, comma-separated. Default: all that both have.", show_default=False),
+        typer.Option("--study", help="Only these studies, comma-separated. Default: all that both have.")
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             "--columns",
-            help="With -o FILE.png: columns to draw, such as profile.sink,profile.entropy. Default: those that changed most.",
-            show_default=False,
-        ),
+            help="With -o FILE.png: columns to draw, such as profile.sink,profile.entropy. Default: those that changed most."
+        )
     ] = None,
     top: Annotated[int, typer.Option("--top", help="Number of heads in the table.", min=1)] = 10,
     different_data: Annotated[
@@ -41,8 +40,8 @@ def compare(
         Path | None,
         typer.Option(
             "-o", "--output",
-            help="A figure (.png, .pdf, .svg), the table of heads (.csv, .parquet), or everything (.json).", show_default=False,
-        ),
+            help="A figure (.png, .pdf, .svg), the table of heads (.csv, .parquet), or everything (.json)."
+        )
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip

@@ -23,19 +23,16 @@ if TYPE_CHECKING:
 def detect(
     atlas: AtlasArgument,
     ask: Annotated[
-        str | None,
-        typer.Option("--ask", help="A question; the model answers it, and the answer is scored.", show_default=False),
+        str | None, typer.Option("--ask", help="A question; the model answers it, and the answer is scored.")
     ] = None,
     answer: Annotated[
-        str | None,
-        typer.Option("--answer", help="With --ask: score this answer instead of the model's.", show_default=False),
+        str | None, typer.Option("--answer", help="With --ask: score this answer instead of the model's.")
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
             help="A file with fields question and response (.jsonl, .csv, .parquet), or - for JSON lines on standard input.",
-            show_default=False,
         ),
     ] = None,
     log: Annotated[
@@ -44,7 +41,6 @@ def detect(
             "--log",
             help="A log of answers that the same model gave elsewhere: samples_*.jsonl of lm_eval --log_samples, .eval or "
             ".json of Inspect, or rows with question and response.",
-            show_default=False,
         ),
     ] = None,
     verdict: Annotated[
@@ -54,7 +50,6 @@ def detect(
             metavar="NAME",
             help="With --log: the metric or scorer to take the labels from, such as exact_match. Default: the first that says "
             "right or wrong.",
-            show_default=False,
         ),
     ] = None,
     one_means: OneMeansOption = None,
@@ -64,18 +59,13 @@ def detect(
             "--score",
             help='Which of the atlas\'s scores, such as "Heads + log-probability"; by default the one that its study streaming '
             "chose.",
-            show_default=False,
         ),
     ] = None,
     at: AtOption = None,
     risk: RiskOption = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            help="A hub id or folder of the model, if it is not at the id stored in the atlas.",
-            show_default=False,
-        ),
+        typer.Option("--model", help="A hub id or folder of the model, if it is not at the id stored in the atlas."),
     ] = None,
 ) -> None:
     """Score answers: JSON lines with the probability that each is wrong, and the heads that contribute most.

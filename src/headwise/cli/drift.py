@@ -28,14 +28,11 @@ def drift(
             "--reference",
             help="What to compare with: the atlas whose score it is (its held-out answers), or another log of the same score. "
             "Default: the first half of LOG.",
-            show_default=False,
         ),
     ] = None,
     first: Annotated[
         int | None,
-        typer.Option(
-            "--first", min=1, help="Compare with this many answers at the beginning of LOG instead.", show_default=False
-        ),
+        typer.Option("--first", min=1, help="Compare with this many answers at the beginning of LOG instead."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

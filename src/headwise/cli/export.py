@@ -25,13 +25,10 @@ def export(
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="With headvis: a new folder. Default: headvis.", show_default=False),
+        Path | None, typer.Option("-o", "--output", help="With headvis: a new folder. Default: headvis.")
     ] = None,
     private: Annotated[bool, typer.Option("--private", help="With hub: create the repository as private.")] = False,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="With hub: the branch to commit to.", show_default=False)
-    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="With hub: the branch to commit to.")] = None,
 ) -> None:
     """Export an atlas to another tool, upload it to the hub (hf://datasets/OWNER/NAME), or copy it to a folder or URL."""
     from headwise.atlas import Atlas

@@ -27,36 +27,25 @@ def heads(
     atlas: AtlasArgument,
     where: Annotated[
         str | None,
-        typer.Option(
-            "--where",
-            help='A condition in quotes, such as "profile.induction > 0.3 and layer < 10".',
-            show_default=False,
-        ),
+        typer.Option("--where", help='A condition in quotes, such as "profile.induction > 0.3 and layer < 10".'),
     ] = None,
-    sort: Annotated[
-        str | None, typer.Option("--sort", help="The column to sort by, in descending order.", show_default=False)
-    ] = None,
+    sort: Annotated[str | None, typer.Option("--sort", help="The column to sort by, in descending order.")] = None,
     ascending: Annotated[bool, typer.Option("--ascending", help="Sort in ascending order, as for q-values.")] = False,
-    limit: Annotated[
-        int | None, typer.Option("-n", "--limit", help="Maximum number of rows.", show_default=False, min=1)
-    ] = None,
+    limit: Annotated[int | None, typer.Option("-n", "--limit", help="Maximum number of rows.", min=1)] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             "--columns",
             help="Comma-separated columns: profile.sink, spectral.*, or all. Default: those that fit on a line.",
-            show_default=False,
         ),
     ] = None,
     study: Annotated[
-        str | None, typer.Option("--study", help="Only columns of these studies, comma-separated.", show_default=False)
+        str | None, typer.Option("--study", help="Only columns of these studies, comma-separated.")
     ] = None,
     percentiles: Annotated[
         bool, typer.Option("--percentiles", help="Show each value as its percentile among all heads of the atlas.")
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .csv, .json or .parquet file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print, filter, sort or save the head table: one row per head, the columns of all studies.
@@ -122,9 +111,7 @@ def head(
     name: Annotated[
         str, typer.Argument(metavar="HEAD", help="The head, such as L12H3: layer 12, head 3, both counted from 0.")
     ],
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A .md, .txt or .json file.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .md, .txt or .json file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Report one head across all studies: statistics with percentiles, relations, functions and similar heads."""

@@ -22,7 +22,6 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A hub id, a model folder, a .gguf file, or a folder with a PEFT adapter. Default: SmolLM2-135M-Instruct.",
-        show_default=False,
     ),
 ]
 AtlasArgument = Annotated[
@@ -43,23 +42,16 @@ DtypeOption = Annotated[
 ]
 DeviceOption = Annotated[
     str | None,
-    typer.Option(
-        "--device",
-        help="cpu, cuda, cuda:1, ... Default: a GPU if one is available.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
+    typer.Option("--device", help="cpu, cuda, cuda:1, ... Default: a GPU if one is available.", rich_help_panel=MODEL),
 ]
 RevisionOption = Annotated[
-    str | None,
-    typer.Option("--revision", help="A branch, tag or commit on the hub.", show_default=False, rich_help_panel=MODEL),
+    str | None, typer.Option("--revision", help="A branch, tag or commit on the hub.", rich_help_panel=MODEL)
 ]
 AdapterOption = Annotated[
     str | None,
     typer.Option(
         "--adapter",
         help="A PEFT adapter to apply to the model: a folder, or OWNER/NAME on the hub.",
-        show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
@@ -70,7 +62,6 @@ DeviceMapOption = Annotated[
         metavar="MAP",
         help="Split a large model across GPUs, CPU memory and disk: auto, or a .json file that maps modules to a GPU number, "
         "cpu or disk.",
-        show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
@@ -80,7 +71,6 @@ OffloadOption = Annotated[
         "--offload",
         metavar="FOLDER",
         help="With --device-map or --memory: folder for weights offloaded to disk; not needed for safetensors checkpoints.",
-        show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
@@ -90,7 +80,6 @@ MemoryOption = Annotated[
         "--memory",
         metavar="LIMITS",
         help="Maximum memory per device for the model, such as cpu=8GiB,0=20GiB; implies --device-map auto.",
-        show_default=False,
         rich_help_panel=MODEL,
     ),
 ]
@@ -101,7 +90,6 @@ QuestionsOption = Annotated[
         "--questions",
         help="Your questions: a .jsonl, .csv or .parquet file with the fields question and answers, or the name of a known "
         "dataset. Default: the packaged questions.",
-        show_default=False,
         rich_help_panel=INPUTS,
     ),
 ]
@@ -111,7 +99,6 @@ LimitOption = Annotated[
         "--limit",
         min=0,
         help=f"Maximum number of questions, sampled evenly across topics; 0 means all. Default: {DEFAULT_LIMIT}.",
-        show_default=False,
         rich_help_panel=INPUTS,
     ),
 ]
@@ -121,7 +108,6 @@ StudiesOption = Annotated[
         "--studies",
         help="Comma-separated names, such as profile,spectral. Default: all except samples, transfer, causal, circuits and "
         "sparsity, which take long.",
-        show_default=False,
     ),
 ]
 DataOption = Annotated[
@@ -129,7 +115,6 @@ DataOption = Annotated[
     typer.Option(
         "--data",
         help="Your texts: a .jsonl file with a field text, a .txt file, or a folder of these. Default: the packaged texts.",
-        show_default=False,
         rich_help_panel=INPUTS,
     ),
 ]
@@ -140,7 +125,6 @@ StepsOption = Annotated[
         "--steps",
         help="Your multi-step questions, each step labelled with a function: a .json, .jsonl or .csv file. "
         "Default: the packaged questions.",
-        show_default=False,
         rich_help_panel=INPUTS,
     ),
 ]
@@ -150,16 +134,12 @@ SetOption = Annotated[
         "--set",
         metavar="SETTING",
         help="Set an option of a study: STUDY.OPTION=VALUE, such as spectral.k=50; may be repeated.",
-        show_default=False,
     ),
 ]
 OneMeansOption = Annotated[
     str | None,
     typer.Option(
-        "--one-means",
-        help="The meaning of 1 in your label column: correct or wrong.",
-        show_default=False,
-        rich_help_panel=INPUTS,
+        "--one-means", help="The meaning of 1 in your label column: correct or wrong.", rich_help_panel=INPUTS
     ),
 ]
 AtOption = Annotated[
@@ -168,7 +148,6 @@ AtOption = Annotated[
         "--at",
         metavar="RATE",
         help="Raise an alarm above the score that this share of correct answers exceeds: 10%, or 0.1.",
-        show_default=False,
     ),
 ]
 RiskOption = Annotated[
@@ -177,7 +156,6 @@ RiskOption = Annotated[
         "--risk",
         metavar="RATE",
         help="Raise an alarm above the score below which at most this share of answers is wrong: 20%, or 0.2.",
-        show_default=False,
     ),
 ]
 EngineOption = Annotated[
@@ -193,18 +171,12 @@ AddressOption = Annotated[
     typer.Option(
         "--address",
         help="A running Ray cluster: auto, HOST:6379, or ray://HOST:10001. Default: this machine only.",
-        show_default=False,
         rich_help_panel=ENGINE,
     ),
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option(
-        "--workers",
-        help="Maximum number of workers. Default: as many as fit.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    typer.Option("--workers", help="Maximum number of workers. Default: as many as fit.", rich_help_panel=ENGINE),
 ]
 GpusOption = Annotated[
     float | None,
@@ -212,7 +184,6 @@ GpusOption = Annotated[
         "--gpus-per-worker",
         help="GPUs of each worker: 2 or more split a large model across them; 0.5 lets two workers share one. Default of "
         "build: 1 if there are GPUs, otherwise 0; of plan: as few as the model fits on.",
-        show_default=False,
         rich_help_panel=ENGINE,
     ),
 ]
@@ -222,7 +193,6 @@ ThreadsOption = Annotated[
         "--threads-per-worker",
         help="CPU threads per worker. Default: as many as this process would use, so that results agree to "
         "the last digit.",
-        show_default=False,
         rich_help_panel=ENGINE,
     ),
 ]

@@ -31,11 +31,7 @@ def serve(
     atlases: Annotated[list[Path], typer.Argument(metavar="ATLAS", help="Folders or URLs that headwise build wrote.")],
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            help="Load this model for the live page (or for --api): a hub id or a folder.",
-            show_default=False,
-        ),
+        typer.Option("--model", help="Load this model for the live page (or for --api): a hub id or a folder."),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Load the model of the first atlas for the live page.")] = False,
     host: Annotated[
@@ -46,7 +42,6 @@ def serve(
         typer.Option(
             "--allow-host",
             help="With --host: a name or address under which browsers reach this server; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     port: Annotated[int, typer.Option("--port", help="The port; 0 chooses a free one.")] = PORT,
@@ -66,7 +61,6 @@ def serve(
             "--at",
             metavar="RATE",
             help=f"The share of correct answers that may raise an alarm: 10%, or 0.1. Default: {FALSE_ALARMS}.",
-            show_default=False,
             rich_help_panel=API,
         ),
     ] = None,
@@ -76,7 +70,6 @@ def serve(
             "--score",
             help="The score to watch: one of the atlas's study streaming, which names a default; without that study one "
             'that needs no fit, such as RAUQ or "Log-probability, min"; then there are no probabilities and no alarms.',
-            show_default=False,
             rich_help_panel=API,
         ),
     ] = None,
@@ -88,15 +81,12 @@ def serve(
         typer.Option(
             "--api-key-file",
             help="A file with the key that requests must send; else HEADWISE_API_KEY of the environment. Needed with --host.",
-            show_default=False,
             rich_help_panel=API,
         ),
     ] = None,
     max_batch: Annotated[
         int | None,
-        typer.Option(
-            "--max-batch", min=1, help="Answers generated at once. Default: 8.", show_default=False, rich_help_panel=API
-        ),
+        typer.Option("--max-batch", min=1, help="Answers generated at once. Default: 8.", rich_help_panel=API),
     ] = None,
     max_queue: Annotated[
         int | None,
@@ -104,25 +94,15 @@ def serve(
             "--max-queue",
             min=0,
             help="Answers that may wait; more are refused with status 429. Default: 32.",
-            show_default=False,
             rich_help_panel=API,
         ),
     ] = None,
     max_prompt_tokens: Annotated[
         int | None,
-        typer.Option(
-            "--max-prompt-tokens",
-            min=1,
-            help="Tokens of a prompt. Default: 4096.",
-            show_default=False,
-            rich_help_panel=API,
-        ),
+        typer.Option("--max-prompt-tokens", min=1, help="Tokens of a prompt. Default: 4096.", rich_help_panel=API),
     ] = None,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens", min=1, help="Tokens of an answer. Default: 1024.", show_default=False, rich_help_panel=API
-        ),
+        int | None, typer.Option("--max-tokens", min=1, help="Tokens of an answer. Default: 1024.", rich_help_panel=API)
     ] = None,
     timeout: Annotated[
         float | None,
@@ -130,7 +110,6 @@ def serve(
             "--timeout",
             min=0.1,
             help="Seconds that a request may take, its time in the queue included. Default: 300.",
-            show_default=False,
             rich_help_panel=API,
         ),
     ] = None,

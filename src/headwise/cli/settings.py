@@ -264,7 +264,6 @@ def _figure_parameters(study: str) -> list[Any]:
             f"--{name.replace('_', '-')}",
             help=declared.meaning + (f" Example: {declared.example}." if declared.example else ""),
             rich_help_panel=f"Options of the {study} figure",
-            show_default=False,
             metavar="" if hint is bool else FIGURE_METAVARS.get(kind_of(hint), "TEXT"),
         )
         kind: Any = bool if hint is bool else str | None

@@ -29,8 +29,7 @@ def show(
     atlas: AtlasArgument,
     study: StudyArgument,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="A .pdf, .svg or .png file. Default: STUDY.pdf.", show_default=False),
+        Path | None, typer.Option("-o", "--output", help="A .pdf, .svg or .png file. Default: STUDY.pdf.")
     ] = None,
 ) -> None:
     """Draw a study as a figure for a paper or a web page; its description is embedded as alternative text.
@@ -112,8 +111,7 @@ def _refuse_unknown(study: str, atlas: Atlas) -> None:
 def report(
     atlas: AtlasArgument,
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="The .html file. Default: ATLAS-report.html.", show_default=False),
+        Path | None, typer.Option("-o", "--output", help="The .html file. Default: ATLAS-report.html.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

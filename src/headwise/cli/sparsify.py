@@ -30,7 +30,6 @@ def sparsify(
             "--data",
             metavar="PATH",
             help="Training texts: .jsonl files with a field text, .txt files, or folders; each file is one kind of text.",
-            show_default=False,
         ),
     ] = None,
     held_out: Annotated[
@@ -39,14 +38,11 @@ def sparsify(
             "--held-out",
             metavar="PATH",
             help="Held-out texts of the same kinds: the loss constraint is evaluated on these.",
-            show_default=False,
         ),
     ] = None,
     unseen: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--unseen", metavar="PATH", help="Texts of other kinds, evaluated only at the end.", show_default=False
-        ),
+        typer.Option("--unseen", metavar="PATH", help="Texts of other kinds, evaluated only at the end."),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the adapter.")] = Path("sparse"),
     steps: Annotated[int, typer.Option("--steps", help="Number of training steps.", min=1)] = 1000,
@@ -61,12 +57,9 @@ def sparsify(
             "--set",
             metavar="NAME=VALUE",
             help="Another training setting, such as length=1024; may be repeated. headwise sparsify --help lists them.",
-            show_default=False,
         ),
     ] = None,
-    stop_at: Annotated[
-        int | None, typer.Option("--stop-at", help="Stop after this step, to resume later.", show_default=False)
-    ] = None,
+    stop_at: Annotated[int | None, typer.Option("--stop-at", help="Stop after this step, to resume later.")] = None,
     dtype: options.DtypeOption = "auto",
     device: options.DeviceOption = None,
     revision: options.RevisionOption = None,
