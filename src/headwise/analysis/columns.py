@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -136,7 +137,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
             if (variable := getattr(spec, role)) and variable in chosen
         }
         for index, (name, array) in enumerate(table_columns(study, chosen, [spec.variable])):
-            companions = {role: maps[index if len(maps) > 1 else 0] for role, maps in maps_of.items()}
+            companions: dict[str, Any] = {role: maps[index if len(maps) > 1 else 0] for role, maps in maps_of.items()}
             if "baseline" not in companions and np.isfinite(spec.level):
                 companions["baseline"] = np.full((layers, heads), spec.level)
             words = _words(chosen, spec, index)
@@ -145,14 +146,7 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 study,
                 words["label"],
                 _grid(array, layers, heads),
-                low=companions.get("low"),
-                high=companions.get("high"),
-                p=companions.get("p"),
-                q=companions.get("q"),
-                q_matched=companions.get("q_matched"),
-                within=companions.get("within"),
-                q_within=companions.get("q_within"),
-                baseline=companions.get("baseline"),
+                **companions,
                 baseline_name=spec.baseline_name,
                 unit=words["unit"],
                 definition=words["definition"],
@@ -168,7 +162,7 @@ def _head_columns(study: str, dataset: xr.Dataset) -> tuple[HeadColumn, ...]:
     names = [
         name for name in head_table_variables(dataset) if dataset[name].dtype.kind in "fiub" and name not in ("p", "q")
     ]
-    return tuple(HeadColumn(name, f"{name}_low", f"{name}_high") for name in names)
+    return tuple(HeadColumn(name) for name in names)
 
 
 def default_columns(columns: Iterable[object]) -> list[str]:

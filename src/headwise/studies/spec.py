@@ -100,10 +100,10 @@ class Method:
 
 @dataclass(frozen=True)
 class HeadColumn:
-    """A variable that describes single heads, and the variables that qualify it."""
+    """A variable that describes single heads, and the variables that qualify it, where the Dataset has them."""
 
     variable: str
-    low: str = ""  # lower end of its confidence interval
+    low: str = ""  # lower end of its confidence interval; empty: VARIABLE_low, as `interval=True` names it
     high: str = ""
     p: str = ""
     q: str = ""
@@ -117,6 +117,11 @@ class HeadColumn:
     definition: str = ""
     controlled: bool = False  # compares only answers to similar questions
     only: Mapping[str, str] = field(default_factory=dict)  # dim -> the entry that is used
+
+    def __post_init__(self) -> None:
+        for role in ("low", "high"):
+            if not getattr(self, role):
+                object.__setattr__(self, role, f"{self.variable}_{role}")
 
 
 @dataclass(frozen=True)

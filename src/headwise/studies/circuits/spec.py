@@ -210,8 +210,6 @@ CIRCUITS = DatasetSpec(
     head_columns=(
         HeadColumn(
             "effect",
-            low="effect_low",
-            high="effect_high",
             level=0.0,
             baseline_name="no effect",
             definition="what patching the head does, as a share of the clean-corrupt difference",

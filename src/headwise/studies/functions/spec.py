@@ -330,8 +330,6 @@ FUNCTIONS = DatasetSpec(
     head_columns=(
         HeadColumn(
             "importance",
-            low="importance_low",
-            high="importance_high",
             p="p",
             q="q",
             level=0.0,

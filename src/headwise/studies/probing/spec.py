@@ -373,8 +373,6 @@ PROBING = DatasetSpec(
         ),
         HeadColumn(
             "head_within",
-            low="head_within_low",
-            high="head_within_high",
             p="head_within_p",
             q="head_within_q",
             level=0.5,

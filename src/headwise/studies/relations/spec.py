@@ -130,6 +130,30 @@ SALIENCE = DatasetSpec(
     has_page=False,
 )
 
+
+def _score(sign: str, done: str, end: str) -> tuple[Variable, ...]:
+    """How often a head does this to the targets of a relation, and what shuffled targets would give."""
+    texts = {
+        sign: f"share of the relation's pairs whose target is {done}, among the k {end} entries of what the head's weights "
+        "make of the source",
+        f"{sign}_null": f"mean {sign} with shuffled targets",
+        f"{sign}_null_high": f"largest {sign} of all shuffles of the targets",
+        f"{sign}_null_over": f"share of shuffles of the targets whose {sign} is above the threshold",
+    }
+    dims = (RELATION, LAYER, HEAD)
+    return tuple(Variable(name, dims, text, dtype="float32", interval=name == sign) for name, text in texts.items())
+
+
+def _score_column(sign: str, done: str, does: str) -> HeadColumn:
+    return HeadColumn(
+        sign,
+        baseline=f"{sign}_null",
+        baseline_name="shuffled targets",
+        label=f"{{}}, {done}",
+        definition=f"share of pairs whose target is among the tokens the head {does} most",
+    )
+
+
 RELATIONS = DatasetSpec(
     name="relations",
     question="What does each head compute, from its weights alone?",
@@ -143,47 +167,8 @@ RELATIONS = DatasetSpec(
         "https://arxiv.org/abs/2412.11965",
     ),
     variables=(
-        Variable(
-            "score",
-            (RELATION, LAYER, HEAD),
-            "share of the relation's pairs whose target is promoted, among the k largest entries of what the "
-            "head's weights make of the source",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable("score_null", (RELATION, LAYER, HEAD), "mean score with shuffled targets", dtype="float32"),
-        Variable(
-            "score_null_high", (RELATION, LAYER, HEAD), "largest score of all shuffles of the targets", dtype="float32"
-        ),
-        Variable(
-            "score_null_over",
-            (RELATION, LAYER, HEAD),
-            "share of shuffles of the targets whose score is above the threshold",
-            dtype="float32",
-        ),
-        Variable(
-            "suppression",
-            (RELATION, LAYER, HEAD),
-            "share of the relation's pairs whose target is suppressed, among the k smallest entries of what the"
-            " head's weights make of the source",
-            dtype="float32",
-            interval=True,
-        ),
-        Variable(
-            "suppression_null", (RELATION, LAYER, HEAD), "mean suppression with shuffled targets", dtype="float32"
-        ),
-        Variable(
-            "suppression_null_high",
-            (RELATION, LAYER, HEAD),
-            "largest suppression of all shuffles of the targets",
-            dtype="float32",
-        ),
-        Variable(
-            "suppression_null_over",
-            (RELATION, LAYER, HEAD),
-            "share of shuffles of the targets whose suppression is above the threshold",
-            dtype="float32",
-        ),
+        *_score("score", "promoted", "largest"),
+        *_score("suppression", "suppressed", "smallest"),
         Variable(
             "member",
             (CATEGORY, LAYER, HEAD),
@@ -204,17 +189,14 @@ RELATIONS = DatasetSpec(
             "each of its own shuffles: both signs, the stricter rule",
             dtype="bool",
         ),
-        Variable(
-            "score_false_positive",
-            (RELATION,),
-            "share of shuffles of the targets whose score is above the threshold, mean over all heads",
-            dtype="float32",
-        ),
-        Variable(
-            "suppression_false_positive",
-            (RELATION,),
-            "share of shuffles of the targets whose suppression is above the threshold, mean over all heads",
-            dtype="float32",
+        *(
+            Variable(
+                f"{sign}_false_positive",
+                (RELATION,),
+                f"share of shuffles of the targets whose {sign} is above the threshold, mean over all heads",
+                dtype="float32",
+            )
+            for sign in SIGNS
         ),
         Variable(
             "null_heads",
@@ -323,24 +305,8 @@ RELATIONS = DatasetSpec(
     head_sets="heads:head_sets",
     head_facts=True,
     head_columns=(
-        HeadColumn(
-            "score",
-            low="score_low",
-            high="score_high",
-            baseline="score_null",
-            baseline_name="shuffled targets",
-            label="{}, promoted",
-            definition="share of pairs whose target is among the tokens the head promotes most",
-        ),
-        HeadColumn(
-            "suppression",
-            low="suppression_low",
-            high="suppression_high",
-            baseline="suppression_null",
-            baseline_name="shuffled targets",
-            label="{}, suppressed",
-            definition="share of pairs whose target is among the tokens the head suppresses most",
-        ),
+        _score_column("score", "promoted", "promotes"),
+        _score_column("suppression", "suppressed", "suppresses"),
     ),
     default_columns=("relations.categories", "relations.best"),
 )

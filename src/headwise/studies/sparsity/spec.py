@@ -143,11 +143,9 @@ SPARSITY = DatasetSpec(
     variants=(FigureVariant("costs", "Costs", {"kind": "costs"}), FigureVariant("maps", "Heads", {"kind": "maps"})),
     words="words:describe",
     head_columns=(
-        HeadColumn("needed", low="needed_low", high="needed_high", label="Keys that hold 99 % of a row"),
+        HeadColumn("needed", label="Keys that hold 99 % of a row"),
         HeadColumn(
             "change",
-            low="change_low",
-            high="change_high",
             definition="change of the head's output when weights are dropped by this rule",
         ),
     ),

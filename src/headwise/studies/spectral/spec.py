@@ -292,8 +292,6 @@ SPECTRAL = DatasetSpec(
     head_columns=(
         HeadColumn(
             "effect",
-            low="effect_low",
-            high="effect_high",
             p="p",
             q="q",
             q_matched="q_matched",

@@ -148,8 +148,6 @@ STREAMING = DatasetSpec(
     head_columns=(
         HeadColumn(
             "effect",
-            low="effect_low",
-            high="effect_high",
             p="p",
             q="q",
             within="effect_within",
