@@ -1,6 +1,7 @@
 """The import graph, written down: who may import whom. Data flows one way."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -192,7 +193,10 @@ def test_no_import_hides_in_a_function():
 
 def loaded_after(code: str, folder: Path | None = None) -> set[str]:
     script = f"import sys\n{code}\nprint(' '.join(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder)
+    environment = os.environ | {"PYTHONPATH": str(SOURCE.parent)}  # absolute: the process runs in another folder
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=folder, env=environment
+    )
     return set(run.stdout.split())
 
 
