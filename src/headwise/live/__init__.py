@@ -1,6 +1,6 @@
 """What the explorer does with a loaded model: run a prompt, show a head's map, scale heads, score an answer.
 
-Import order: response_schemas; answer_scores; generation; pooled_maps; effects; requests; session.
+Import order: response_schemas; answer_scores; generation; pooled_maps; effects; runs; session.
 """
 
 from headwise.corpora.prompts import PROMPT_MODES

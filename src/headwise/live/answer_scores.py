@@ -1,6 +1,6 @@
 """How likely is the answer wrong, after every token that is generated? All scores of an atlas at once.
 
-    known = watches.scores(atlas)                           # name -> LiveScore, the default first; or why there are none
+    known = AtlasScores(model).scores(atlas)                # name -> LiveScore, the default first
     scores = AnswerScores(model, known, prompt)
     with observe(model, *scores.instruments):
         for step in decoding:
@@ -13,26 +13,39 @@ without a second run.
 A probability and a threshold hold for questions that are asked as the atlas asked its own. A chat or a text to be continued has
 neither: its score is shown as a number (`LiveScore.uncalibrated`).
 
+A given answer is scored whole, by the same scores or by the detector of `spectral` (`AtlasScores.score`): the map shows the
+log-odds of "wrong" that each head contributes, relative to the average training answer. It explains the detector and makes no
+causal claim (see `probes.detector`).
+
 Cost: one row of QK^T per layer and token, as for `watch`; a few operations on (layer, head) numbers per score.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
 
 from headwise.atlas import Atlas
 from headwise.core.errors import HeadwiseError
+from headwise.figures import Axis, Figure, Heatmap, to_payload
+from headwise.figures.scale import scale_around
 from headwise.instruments.answer_rows import RunningAnswerRows
-from headwise.live.response_schemas import ScoreChoice, ScoreSoFar, json_number
+from headwise.live.response_schemas import AnswerScore, ScoreChoice, ScoreSoFar, json_matrix, json_number
 from headwise.model import Model
 from headwise.stats.conformal import Threshold
 from headwise.studies.decoding import DecodedTokens
 from headwise.watching.fitted import WatchedScore, known_scores
 from headwise.watching.generation import Answers, Prompt, TokenScore
+from headwise.watching.scoring import AnswerScorer, Score
 from headwise.watching.watcher import watch
 
+AtlasPath = str | os.PathLike[str]
+Found = TypeVar("Found")
 ALARM_RATE = 0.1  # the share of correct answers that may raise an alarm
 
 
@@ -48,21 +61,21 @@ class LiveScore:
         return LiveScore(replace(self.watched, calibration=None))
 
 
-class AtlasWatches:
-    """The scores of several atlases, each opened on first use."""
+class AtlasScores:
+    """What several atlases know of answers, each opened on first use. Scores hold for their own model only."""
 
     def __init__(self, model: Model):
         self.model = model
-        self._open: dict[str, dict[str, LiveScore] | HeadwiseError] = {}
+        self._opened: dict[tuple[str, ...], Any] = {}  # or the reason why there is nothing
 
-    def scores(self, atlas: str | os.PathLike[str] | None) -> dict[str, LiveScore]:
-        """Name -> score, the default first; empty where the atlas has none that hold for this model."""
-        found = {} if atlas is None else self._scores(os.fspath(atlas))
+    def scores(self, atlas: AtlasPath | None) -> dict[str, LiveScore]:
+        """Of an answer that is being written: name -> score, the default first; empty where the atlas has none."""
+        found = {} if atlas is None else self._scores(atlas)
         return {} if isinstance(found, HeadwiseError) else found
 
-    def choices(self, atlas: str | os.PathLike[str]) -> tuple[list[ScoreChoice], str | None]:
+    def choices(self, atlas: AtlasPath) -> tuple[list[ScoreChoice], str | None]:
         """What a reader can choose from, and the reason why there is nothing."""
-        found = self._scores(os.fspath(atlas))
+        found = self._scores(atlas)
         if isinstance(found, HeadwiseError):
             return [], str(found)
         return [
@@ -74,17 +87,49 @@ class AtlasWatches:
             for name, one in found.items()
         ], None
 
-    def _scores(self, atlas: str) -> dict[str, LiveScore] | HeadwiseError:
-        if atlas not in self._open:
+    def unavailable(self, atlas: AtlasPath) -> str | None:
+        """The reason why this atlas cannot score given answers; None where it can."""
+        found = self._scorer(atlas)
+        return str(found) if isinstance(found, HeadwiseError) else None
+
+    def prompt_format(self, atlas: AtlasPath | None) -> tuple[int | None, bool | None]:
+        """The atlas's question format: number of examples, and whether as a chat; None: the model's default."""
+        found = None if atlas is None else self._scorer(atlas)
+        if found is None or isinstance(found, HeadwiseError):
+            return None, None
+        return found.options.few_shot, found.options.chat
+
+    def score(self, atlas: AtlasPath, question: str, answer: str | None, name: str | None = None) -> AnswerScore:
+        """Score an answer by one of the atlas's scores, its default where no ``name`` is given; without an answer the model
+        generates it first.
+        """
+        found = self._scorer(atlas, name)
+        if isinstance(found, HeadwiseError):
+            raise found
+        start = time.monotonic()
+        score = found.score(question, answer)
+        return _response(score, time.monotonic() - start)
+
+    def _scores(self, atlas: AtlasPath) -> dict[str, LiveScore] | HeadwiseError:
+        def read() -> dict[str, LiveScore]:
+            opened = Atlas.open(atlas)
+            watch(self.model, opened)  # refuses the atlas of another model
+            return {name: LiveScore(one, one.threshold(at=ALARM_RATE)) for name, one in known_scores(opened).items()}
+
+        return self._once(read, "scores", os.fspath(atlas))
+
+    def _scorer(self, atlas: AtlasPath, name: str | None = None) -> AnswerScorer | HeadwiseError:
+        path = os.fspath(atlas)
+        return self._once(lambda: AnswerScorer.open(path, self.model, score=name), "scorer", path, name or "")
+
+    def _once(self, read: Callable[[], Found], *key: str) -> Found | HeadwiseError:
+        if key not in self._opened:
             try:
-                opened = Atlas.open(atlas)
-                watch(self.model, opened)  # refuses the atlas of another model
-                self._open[atlas] = {
-                    name: LiveScore(one, one.threshold(at=ALARM_RATE)) for name, one in known_scores(opened).items()
-                }
+                self._opened[key] = read()
             except HeadwiseError as error:
-                self._open[atlas] = error
-        return self._open[atlas]
+                self._opened[key] = error
+        found: Found | HeadwiseError = self._opened[key]
+        return found
 
 
 class AnswerScores:
@@ -122,3 +167,33 @@ def _row(event: TokenScore) -> ScoreSoFar:
         "unusual": event.unusual,
         "alarm": event.alarm,
     }
+
+
+def _response(score: Score, seconds: float) -> AnswerScore:
+    added = score.added
+    return {
+        "question": score.question,
+        "answer": score.answer,
+        "probability": json_number(score.probability),
+        "head_contributions": [] if added is None else json_matrix(added),
+        "block_contributions": score.others,
+        "out_of_range": score.unusual,
+        "figure": None if added is None else to_payload(_figure(added)),
+        "seconds": seconds,
+    }
+
+
+def _figure(added: np.ndarray) -> Figure:
+    """Layer x head map of contributions."""
+    layers, heads = added.shape
+    return Figure(
+        title="Contribution of every head to the score",
+        panels=(
+            Heatmap(
+                key="added", title="", values=added.T.astype(np.float32), scale="added",
+                x=Axis("Layer", tuple(map(str, range(layers)))), y=Axis("Head", tuple(map(str, range(heads)))),
+            ),
+        ),
+        columns=1,
+        scales={"added": scale_around(added, "Log-odds added to “wrong”")},
+    )  # fmt: skip

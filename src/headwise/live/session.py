@@ -17,7 +17,6 @@ not, and may be called from any thread. This module knows no web server.
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ from headwise.corpora.sequences import delimiter_ids
 from headwise.instruments.profile import Profile
 from headwise.kernels.attention import Attention
 from headwise.live import generation as gen
-from headwise.live.answer_scores import AnswerScores, AtlasWatches, LiveScore
+from headwise.live.answer_scores import AnswerScores, AtlasPath, AtlasScores, LiveScore
 from headwise.live.effects import (
     HeadFactors,
     NextTokenReading,
@@ -69,7 +68,6 @@ from headwise.live.pooled_maps import (
     head_window,
     segment_starts,
 )
-from headwise.live.requests import AtlasScorers, PromptRun, RunHistory, continuation, run_result
 from headwise.live.response_schemas import (
     AnswerScore,
     ControlEffect,
@@ -79,6 +77,7 @@ from headwise.live.response_schemas import (
     WhatIfResult,
     pack_array,
 )
+from headwise.live.runs import PromptRun, RunHistory, continuation, run_result
 from headwise.model import Model
 from headwise.seam import Instrument, Intervention, Observation, Structure, observe
 from headwise.studies.decoding import Ids, PrefixCachedDecoder
@@ -87,8 +86,6 @@ from headwise.watching.generation import Prompt
 SMALL_MAP_CELLS, LARGE_MAP_CELLS = 64, 512  # per side
 MAX_ANSWER_TOKENS = 128
 DEFAULT_DRAWS, MAX_DRAWS = 5, 20
-
-AtlasPath = str | os.PathLike[str]
 
 
 class LiveSession:
@@ -112,8 +109,7 @@ class LiveSession:
         self.model, self.limit = model, limit
         self.store = AttentionStore(capacity)
         self.history = RunHistory(self.store.remove)
-        self.scorers = AtlasScorers(model)
-        self.watches = AtlasWatches(model)
+        self.atlases = AtlasScores(model)
         self._decoder = PrefixCachedDecoder(model)
         self._structure = Structure(model)
         self._delimiters = delimiter_ids(model.tokenizer)
@@ -134,11 +130,11 @@ class LiveSession:
 
     def scoring_unavailable(self, atlas: AtlasPath) -> str | None:
         """The reason why an atlas cannot score answers; None where it can."""
-        return self.scorers.unavailable(atlas)
+        return self.atlases.unavailable(atlas)
 
     def score_choices(self, atlas: AtlasPath) -> tuple[list[ScoreChoice], str | None]:
         """The atlas's scores of an answer that is being generated, the default first; or the reason why there are none."""
-        return self.watches.choices(atlas)
+        return self.atlases.choices(atlas)
 
     def validate(
         self, text: str, *, mode: str = "question", answer: bool = True, max_new_tokens: int = 32,
@@ -147,7 +143,7 @@ class LiveSession:
         """The arguments of `run`, checked without running the model; callable from any thread."""
         factors = read_factors(changes or {}, self.model.card)
         limit = self._answer_limit(max_new_tokens) if answer else 0
-        few_shot, chat = self.scorers.prompt_format(atlas) if mode == "question" else (None, None)
+        few_shot, chat = self.atlases.prompt_format(atlas) if mode == "question" else (None, None)
         prompt = read_prompt(self.model, text, mode, reserved=limit, limit=self.limit, few_shot=few_shot, chat=chat)
         return prompt, factors, limit
 
@@ -298,7 +294,7 @@ class LiveSession:
         self.validate(f"{question} {answer or ''}", mode="question", max_new_tokens=MAX_ANSWER_TOKENS, atlas=atlas)
         cancel.begin("scoring the answer")
         with self._observe(cancel):
-            return self.scorers.score(atlas, question, answer, score)
+            return self.atlases.score(atlas, question, answer, score)
 
     # ---- forward passes ---------------------------------------------------------------------------------------------
 
@@ -313,7 +309,7 @@ class LiveSession:
 
     def _scores_for(self, prompt: LivePrompt, atlas: AtlasPath | None) -> dict[str, LiveScore]:
         """The scores of an answer to this prompt: calibrated ones for questions alone."""
-        scores = self.watches.scores(atlas)
+        scores = self.atlases.scores(atlas)
         return scores if prompt.mode == "question" else {name: one.uncalibrated() for name, one in scores.items()}
 
     def _answer(

@@ -6,18 +6,11 @@ and not with a second run. The last few runs are retained; older ids raise a Dat
 The figures are those of an atlas (`figures`), drawn by the same code: a grid with every head's small map, layers along its
 longer side, then one layer x head map per profile statistic. The grid's scale ends where nearly all cells lie, as in study
 `patterns`.
-
-`AtlasScorers`: how likely is an answer wrong, by the detectors of the atlases? A detector is valid for its own model only;
-where the loaded model differs, or the atlas has no detector, `unavailable` gives the reason. The map shows the log-odds of
-"wrong" that each head contributes, relative to the average training answer. It explains the detector and makes no causal
-claim (see `probes.detector`).
 """
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,19 +22,17 @@ import xarray as xr
 from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, STATISTIC, head_name
-from headwise.core.errors import DataError, HeadwiseError
+from headwise.core.errors import DataError
 from headwise.figures import Axis, Figure, Heatmap, Scale, ScaleMark, Tiles, scale_over, to_payload
-from headwise.figures.scale import scale_around
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import to_levels
 from headwise.live.answer_scores import LiveScore
 from headwise.live.effects import HeadFactors, NextTokenReading
 from headwise.live.generation import Generation, LivePrompt, next_tokens
-from headwise.live.response_schemas import AnswerScore, Continuation, RunResult, TokenInfo, json_matrix, json_number
+from headwise.live.response_schemas import Continuation, RunResult, TokenInfo, json_matrix, json_number
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import text_of
 from headwise.studies.decoding import Ids
-from headwise.watching.scoring import AnswerScorer, Score
 
 __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result", "token_infos"]
 
@@ -208,77 +199,3 @@ def statistic_map(key: str, unit: str, values: np.ndarray, level: float) -> Figu
     x, y = (Axis("Layer", layers), Axis("Head", heads)) if across else (Axis("Head", heads), Axis("Layer", layers))
     panel = Heatmap(key=key, title="", values=values.T if across else values, x=x, y=y, scale=key)
     return Figure(unit, (panel,), 1, {key: scale}, alt=f"{unit}, one cell per head")
-
-
-class AtlasScorers:
-    """The scorers of several atlases, each opened on first use."""
-
-    def __init__(self, model: Model):
-        self.model = model
-        self._open: dict[tuple[str, str | None], AnswerScorer | HeadwiseError] = {}
-
-    def unavailable(self, atlas: str | os.PathLike[str]) -> str | None:
-        """The reason why this atlas cannot score answers; None where it can."""
-        found = self._scorer(atlas)
-        return str(found) if isinstance(found, HeadwiseError) else None
-
-    def prompt_format(self, atlas: str | os.PathLike[str] | None) -> tuple[int | None, bool | None]:
-        """The atlas's question format: number of examples, and whether as a chat; None: the model's default."""
-        if atlas is None:
-            return None, None
-        found = self._scorer(atlas)
-        if isinstance(found, HeadwiseError):
-            return None, None
-        return found.options.few_shot, found.options.chat
-
-    def score(
-        self, atlas: str | os.PathLike[str], question: str, answer: str | None, name: str | None = None
-    ) -> AnswerScore:
-        """Score an answer by one of the atlas's scores, its default where no ``name`` is given; without an answer the model
-        generates it first.
-        """
-        found = self._scorer(atlas, name)
-        if isinstance(found, HeadwiseError):
-            raise found
-        start = time.monotonic()
-        score = found.score(question, answer)
-        return _response(score, time.monotonic() - start)
-
-    def _scorer(self, atlas: str | os.PathLike[str], name: str | None = None) -> AnswerScorer | HeadwiseError:
-        path = os.fspath(atlas)
-        if (path, name) not in self._open:
-            try:
-                self._open[path, name] = AnswerScorer.open(path, self.model, score=name)
-            except HeadwiseError as error:
-                self._open[path, name] = error
-        return self._open[path, name]
-
-
-def _response(score: Score, seconds: float) -> AnswerScore:
-    added = score.added
-    return {
-        "question": score.question,
-        "answer": score.answer,
-        "probability": json_number(score.probability),
-        "head_contributions": [] if added is None else json_matrix(added),
-        "block_contributions": score.others,
-        "out_of_range": score.unusual,
-        "figure": None if added is None else to_payload(_figure(added)),
-        "seconds": seconds,
-    }
-
-
-def _figure(added: np.ndarray) -> Figure:
-    """Layer x head map of contributions."""
-    layers, heads = added.shape
-    return Figure(
-        title="Contribution of every head to the score",
-        panels=(
-            Heatmap(
-                key="added", title="", values=added.T.astype(np.float32), scale="added",
-                x=Axis("Layer", tuple(map(str, range(layers)))), y=Axis("Head", tuple(map(str, range(heads)))),
-            ),
-        ),
-        columns=1,
-        scales={"added": scale_around(added, "Log-odds added to “wrong”")},
-    )  # fmt: skip
