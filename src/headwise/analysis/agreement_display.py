@@ -18,8 +18,8 @@ import numpy as np
 from headwise.analysis.study_agreement import Agreement, AgreementPair
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
+from headwise.stats.multiple_testing import ALPHA
 
-ALPHA = 0.05
 UNTESTED = "cannot be tested within layers"
 MAX_PAIRS = 6  # reported of each kind
 ALWAYS_REPORTED = (

@@ -31,10 +31,10 @@ from headwise.analysis.columns import Column, columns_of
 from headwise.core.errors import AtlasError
 from headwise.describe.writer import significant
 from headwise.stats.intervals import HALF_WIDTH
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.registry import datasets as dataset_specs
 from headwise.studies.spec import Claim
 
-ALPHA = 0.05
 FINDINGS = 3
 ASYMPTOTIC = 25.0  # from this z on, the normal tail by its leading term
 

@@ -21,6 +21,7 @@ from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import model_name, provenance_of
 
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-9  # single precision
+SMALL_SAMPLE = 100  # answers of the rarer class, below which intervals are wide
 MAX_NAMES = 4  # in a sentence; of more, only the number
 Name = TypeVar("Name")
 

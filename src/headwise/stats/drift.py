@@ -34,14 +34,13 @@ from numpy.typing import ArrayLike, NDArray
 from headwise.core.errors import DataError
 from headwise.stats.auroc import auroc
 from headwise.stats.intervals import wilson_interval
-from headwise.stats.multiple_testing import benjamini_hochberg
+from headwise.stats.multiple_testing import ALPHA, benjamini_hochberg
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MIN_ANSWERS = 20  # with which a quantity is tested, on both sides
 MAX_WINDOWS, MIN_WINDOW = 10, 50  # windows, and answers in one
-LEVEL = 0.05
 
 
 class Shift(NamedTuple):
@@ -153,8 +152,8 @@ def drift_test(
         median=np.array([np.median(after[part]) for part in parts]),
         p=p,
         windows_q=float(q[-1]),
-        first=int(np.argmax(p < LEVEL)) if q[-1] < LEVEL else None,
-        drifted=bool(np.nanmin(q) < LEVEL),
+        first=int(np.argmax(p < ALPHA)) if q[-1] < ALPHA else None,
+        drifted=bool(np.nanmin(q) < ALPHA),
     )
 
 

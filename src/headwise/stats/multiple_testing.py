@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from headwise.core.dims import RANK
 from headwise.core.errors import StudyError, did_you_mean
 
+ALPHA = 0.05  # a p- or q-value below this is called significant, in all studies, figures and words
 Floats = NDArray[np.float64]
 
 _CAUCHY_CAP = 0.99

@@ -160,7 +160,10 @@ def _prefix(model: Model) -> tuple[int, ...]:
     return ()
 
 
-def require_both_classes(wrong: int, correct: int, total: int, minimum: int) -> None:
+MIN_ANSWERS_PER_CLASS = 20  # wrong and correct ones: with fewer, nothing is compared
+
+
+def require_both_classes(wrong: int, correct: int, total: int, minimum: int = MIN_ANSWERS_PER_CLASS) -> None:
     """Refuse answers of which too few are wrong, or too few correct.
 
     >>> require_both_classes(0, 40, 40, 20)  # doctest: +ELLIPSIS

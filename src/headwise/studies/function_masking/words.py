@@ -18,11 +18,11 @@ from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import best, model_of, with_interval
 from headwise.describe.writer import Writer, listed
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.function_masking.figure import MIN_STEPS, control, detectable, where_masked
 from headwise.studies.functions.words import FunctionAccessor
 
 FEW_STEPS = 50  # below, an accuracy is called coarse
-ALPHA = 0.05
 PUBLISHED = {
     "Retrieval": 0.765,
     "Math Calculation": 0.169,

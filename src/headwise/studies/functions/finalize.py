@@ -51,6 +51,7 @@ from headwise.corpora import HIGH_ORDER, LOW_ORDER, TRAIN
 from headwise.probes.cell_maps import OneStepProbes, device_auroc
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
 from headwise.stats import correlation, rank_vectors, shuffle_test, t_half_width, wilson_interval
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.functions.probe_quality import (
     ProbeData,
     form_probe_quality,
@@ -61,7 +62,6 @@ from headwise.studies.functions.probe_quality import (
 from headwise.studies.functions.spec import KEY_TOKEN_RULES
 
 Floats = NDArray[np.float64]
-ALPHA = 0.05  # of q
 MIN_ANSWERS_PER_CLASS = 5  # right and wrong training answers, for a direction
 
 

@@ -18,16 +18,16 @@ from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER, SEED, head_name
 from headwise.core.parsing import parse_attribute
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative, reading
+from headwise.describe.narrator import MIN_LAYERS
 from headwise.describe.phrases import Accessor, best, model_of, named, others_as_large, size_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.functions.figure import correlations, scale_of, shown_functions, worded
 
 NAMED_HEADS, NAMED_SHARED_HEADS, NAMED_PAIRS = 3, 4, 3
-MIN_LAYERS_FOR_THIRDS = 6
 MAX_NAMED_LAYERS = 4
 PUBLISHED_THRESHOLD = 0.001  # of the published maps
-ALPHA = 0.05
 OWN = 0.6  # of the heads that belong to a function, above which functions are said to have heads of their own
 MIN_HELD_OUT_STEPS = 50  # with fewer, intervals are called wide
 MIN_ACCURACY = 0.5  # below, a function's features come mostly from wrong answers
@@ -275,7 +275,7 @@ def _elbow(writer: Writer, data: FunctionsAccessor, name: str) -> str:
 
 def _depth(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     trend = maps.depth_trend(data.map(name, "chosen"))
-    if trend is None or len(data.layers) < MIN_LAYERS_FOR_THIRDS or not data.selected(name):
+    if trend is None or len(data.layers) < MIN_LAYERS or not data.selected(name):
         return ""
     early, middle, late = (writer.percent(part, f"third {index} of {name}") for index, part in enumerate(trend.shares))
     counts = data.dataset["chosen"].sel({FUNCTION: name}).sum(HEAD)
@@ -475,7 +475,7 @@ def _agreement(writer: Writer, data: FunctionsAccessor) -> str:
 def _thirds(writer: Writer, data: FunctionsAccessor) -> str:
     trends = {name: maps.depth_trend(data.map(name)) for name in data.mapped}
     peaks = {name: trend.peak_third for name, trend in trends.items() if trend is not None}
-    if len(data.layers) < MIN_LAYERS_FOR_THIRDS or not trends or len(peaks) < len(trends):
+    if len(data.layers) < MIN_LAYERS or not trends or len(peaks) < len(trends):
         return ""
     parts = []
     for third in maps.THIRDS:

@@ -35,6 +35,7 @@ from headwise.figures.provenance import cell_names, provenance_of
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
 from headwise.figures.ticks import round_up
 from headwise.figures.tiles import Tiles, pooled, to_levels
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.spec import FigureVariant
 
 Head = tuple[int, int]
@@ -313,7 +314,6 @@ def _head_note(dataset: xr.Dataset, head: tuple[int, int], rows: int) -> str:
     return text
 
 
-LEVEL = 0.05
 MAX_MARKED_CELLS = 1200  # in larger maps the cells are too small for dots
 LETTERS = ("A", "B")  # the two conditions, whose names are too long to stand over a map
 UNBOUNDED = ("off_diagonal",)
@@ -376,11 +376,11 @@ def _statistic_panel(one: xr.Dataset, key: str, index: int) -> Heatmap:
 
 def _change_panel(one: xr.Dataset, key: str) -> Heatmap:
     q = one["q"].values
-    sure = int((q < LEVEL).sum())
+    sure = int((q < ALPHA).sum())
     return Heatmap(
         key=f"{key} change",
         title="Change, B − A",
-        subtitle=f"q < {LEVEL}: {sure} of {int(np.isfinite(q).sum())} heads",
+        subtitle=f"q < {ALPHA}: {sure} of {int(np.isfinite(q).sum())} heads",
         values=one["change"].values,
         x=Axis("Head", cell_names(one, HEAD)),
         y=Axis("Layer", cell_names(one, LAYER)),
@@ -394,7 +394,7 @@ def _dots(q: np.ndarray) -> tuple[Mark, ...]:
     """On the cells that changed; on none where cells are too small."""
     if q.size > MAX_MARKED_CELLS:
         return ()
-    return tuple(Mark(int(row), int(column), f"q < {LEVEL}", "dot") for row, column in np.argwhere(q < LEVEL))
+    return tuple(Mark(int(row), int(column), f"q < {ALPHA}", "dot") for row, column in np.argwhere(q < ALPHA))
 
 
 def _columns(numbers: int, conditions: int) -> int:
@@ -414,7 +414,7 @@ def _statistics_note(dataset: xr.Dataset, keys: list[str], names: list[str], sam
             f" A: {names[0]}. B: {names[1]}. q: Wilcoxon's signed-rank test over prompts, Benjamini-Hochberg over "
             "the heads of a map."
         )
-        text += f" Dots: q < {LEVEL}." if dataset["q"].isel({STATISTIC: 0}).size <= MAX_MARKED_CELLS else ""
+        text += f" Dots: q < {ALPHA}." if dataset["q"].isel({STATISTIC: 0}).size <= MAX_MARKED_CELLS else ""
     if same:
         unchanging = " and ".join(str(dataset["label"].sel({STATISTIC: key}).values) for key in same)
         text += f" Not drawn, because equal in every head: {unchanging}."

@@ -31,8 +31,8 @@ from headwise.probes.cell_maps import CellMap, Strata, nested, significance
 from headwise.probes.crossvalidation import assign_folds
 from headwise.stats import auroc_by_fold, auroc_rows, delong_test
 from headwise.stats.permutation import permuted_labels
-from headwise.studies.probing.fitting import EXACT_COLUMNS, LAST_COLUMN, FittedProbes, ShardReader, fit_probes
-from headwise.studies.probing.positions import EXACT, POSITIONS, Positions
+from headwise.studies.probing.fitting import FittedProbes, ShardReader, fit_probes
+from headwise.studies.probing.positions import EXACT, EXACT_COLUMNS, LAST_COLUMN, POSITIONS, Positions
 from headwise.studies.probing.reading import ProbedAnswer
 from headwise.studies.probing.spec import ProbingOptions
 from headwise.studies.probing.table import LOGPROB_NAMES, Judged, baseline_scores, detector_table

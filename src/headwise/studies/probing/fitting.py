@@ -28,12 +28,10 @@ from headwise.core.progress import StepCount
 from headwise.probes.batched_logistic.parallel_map import parallel_map
 from headwise.probes.cell_maps import CellMap, concatenate, probe_cells
 from headwise.stats.blas import single_threaded_blas
-from headwise.studies.probing.positions import EXACT, LAST, POSITIONS
+from headwise.studies.probing.positions import EXACT_COLUMNS, LAST_COLUMN, POSITIONS
 from headwise.studies.probing.table import Judged
 from headwise.studies.probing.transfer import TransferPlan
 
-EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
-LAST_COLUMN = POSITIONS.index(LAST)
 _GROUP_BYTES = 2**30  # of activations that are on a GPU together, in float32
 _READERS = 8  # threads that decompress shards for a GPU
 

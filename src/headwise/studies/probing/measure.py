@@ -53,7 +53,6 @@ from headwise.studies.probing.spec import SPEC, ProbingOptions
 from headwise.studies.question_controls import is_judged
 from headwise.studies.run import StudyRun
 
-MIN_ANSWERS_PER_CLASS = 20
 MIN_SHARE_WITH_EXACT = 0.5  # of the wrong and correct answers
 DEFAULT_SITES = ("mlp_in", "residual")
 FALLBACK_SITES = ("residual", "attention_out")  # for families whose MLP is not one module
@@ -118,7 +117,7 @@ def _select_answers(answers: xr.Dataset, spans: Sequence[Span | None]) -> tuple[
             "(spans='published', extractor=...)"
         )
     wrong, correct = (int((retained & (label == what)).sum()) for what in ("wrong", "correct"))
-    require_both_classes(wrong, correct, len(label), MIN_ANSWERS_PER_CLASS)
+    require_both_classes(wrong, correct, len(label))
     counts = {"refused": int((label == "refused").sum())}
     counts |= {kind: int((retained & (label == kind)).sum()) for kind in ("wrong", "correct")}
     counts |= {

@@ -43,12 +43,17 @@ from headwise.corpora import (
 )
 from headwise.model import Model
 
-__all__ = ["EXACT", "LAST", "POSITIONS", "Positions", "Span", "exact_spans", "parse_ids", "positions_of"]
+__all__ = [
+    "EXACT", "EXACT_COLUMNS", "LAST", "LAST_COLUMN", "POSITIONS", "Positions", "Span", "exact_spans", "parse_ids",
+    "positions_of",
+]  # fmt: skip
 
 BEFORE, FIRST, LAST, AFTER = (f"exact_answer_{name}" for name in ("before_first", "first", "last", "after_last"))
 EXACT = (BEFORE, FIRST, LAST, AFTER)
 FROM_END = tuple(str(-count) for count in range(8, 0, -1))
 POSITIONS = ("last_q", "first_answer", "second_answer", *EXACT, *FROM_END)
+EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
+LAST_COLUMN = POSITIONS.index(LAST)
 
 Span = tuple[int, int]  # first and last token of the exact answer, counted from the answer's first
 EXTRACTION_PROMPT = (

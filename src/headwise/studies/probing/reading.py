@@ -37,13 +37,11 @@ from headwise.instruments.spectrum import AttentionReceived
 from headwise.model import Model
 from headwise.seam import Structure
 from headwise.studies.passes import Logits, Observed, TextLogprobs, on_device, token_logprobs
-from headwise.studies.probing.positions import EXACT, LAST, POSITIONS, Span
+from headwise.studies.probing.positions import EXACT, EXACT_COLUMNS, LAST_COLUMN, POSITIONS, Span
 
 LOGPROBS = ("mean", "min", "max", "mean_exact", "min_exact", "max_exact")
 _EXACT, _ENTRY = "exact", "entry"  # dims of shards only: the four exact-answer tokens, the entries of a head's z
-_LAST_COLUMN = POSITIONS.index(LAST)
 _ABSENT = -1  # no token: NaN
-_EXACT_COLUMNS = [POSITIONS.index(name) for name in EXACT]
 
 JUDGEMENT_QUESTION = "Is that answer true? Reply with one word, True or False."
 PLAIN_QUESTION = "\nIs that answer true, True or False?\nAnswer:"  # without a chat template
@@ -145,13 +143,13 @@ class ProbingReader:
         answers = [self._answers[some if row is None else row] for row in rows]
         positions = torch.tensor(np.stack([one.positions for one in answers]))
         published = torch.tensor(np.stack([one.published for one in answers]))
-        published[published == positions[:, _EXACT_COLUMNS]] = _ABSENT
+        published[published == positions[:, EXACT_COLUMNS]] = _ABSENT
         for row, index in enumerate(rows):
             if index is None:
                 positions[row], published[row] = 0, _ABSENT
         at = Activations(self._sites, positions, half=True)
         at_published = Activations(self._sites[:1], published, half=True)
-        outputs, received = HeadOutputs(positions[:, [_LAST_COLUMN]], half=True), AttentionReceived(positions)
+        outputs, received = HeadOutputs(positions[:, [LAST_COLUMN]], half=True), AttentionReceived(positions)
 
         def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
             assert logits is not None

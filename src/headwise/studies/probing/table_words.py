@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from headwise.core.dims import DETECTOR
 from headwise.describe.writer import Writer, listed
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.probing.accessor import ProbingAccessor, with_ends
 
 BEST_CELL, BEST_HEAD, LENGTH, P_TRUE = "Probe, best cell", "Probe, best head", "Length", "p(True)"
-INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
 PUBLISHED_OVER_LOGPROB = (0.04, 0.10)  # Orgad et al., TriviaQA: probe at the exact answer minus log-probability
 PROBES_AT = {
     "Probe, exact answer": "at the exact answer",
@@ -136,7 +136,7 @@ def question_alone(writer: Writer, probing: ProbingAccessor) -> str:
     if gains:
         text += f" Paired by answer, gains over the strongest of these ({strongest}) are: {'; '.join(gains)}."
     if (gain := probing.row(BEST_CELL, "table_gain")) is not None:
-        least = minimum_detectable_gain((gain[2] - gain[1]) / INTERVAL_ERRORS)
+        least = minimum_detectable_gain((gain[2] - gain[1]) / (2 * HALF_WIDTH))
         text += (
             f" A gain of {writer.number(least, 'detectable gain', digits=2)} would be found in 80 % of such studies."
         )

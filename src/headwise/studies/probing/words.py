@@ -16,15 +16,14 @@ import numpy as np
 from headwise.core.dims import HEAD, LAYER
 from headwise.describe import maps
 from headwise.describe.narrative import Narrative, reading
-from headwise.describe.phrases import answers_of, ends_of, model_of
+from headwise.describe.narrator import MIN_LAYERS
+from headwise.describe.phrases import SMALL_SAMPLE, answers_of, ends_of, model_of
 from headwise.describe.writer import Writer, listed, span
 from headwise.stats.correlation import spearman
 from headwise.studies.probing import table_words
 from headwise.studies.probing.accessor import SIGNIFICANCE, BestCell, ProbingAccessor, with_ends
 
-SMALL_SAMPLE = 100  # answers of the rarer class
 MIN_DIFFERENCE = 0.01  # of means over layers, to be mentioned
-MIN_LAYERS_FOR_THIRDS = 6
 MIN_CELLS_FOR_CORRELATION = 10
 N_TOKENS_NAMED = 3
 SITE_NAMES = {
@@ -175,7 +174,7 @@ def _tokens(writer: Writer, probing: ProbingAccessor, site: str) -> str:
 def _bands(writer: Writer, probing: ProbingAccessor, site: str) -> str:
     """By layer bands: the mean over all tokens in each third, and the layers within `MIN_DIFFERENCE` of the best."""
     values = probing.map(site)
-    if len(probing.layers) < MIN_LAYERS_FOR_THIRDS or not np.isfinite(values).any(axis=1).all():
+    if len(probing.layers) < MIN_LAYERS or not np.isfinite(values).any(axis=1).all():
         return ""
     means = np.nanmean(values, axis=1)
     parts = [
@@ -264,7 +263,7 @@ def _along_text(writer: Writer, probing: ProbingAccessor) -> str:
 def _depth(writer: Writer, probing: ProbingAccessor) -> str:
     best = probing.best().token
     column = probing.map()[:, probing.tokens.index(best)]
-    if len(probing.layers) < MIN_LAYERS_FOR_THIRDS or not np.isfinite(column).all() or not probing.beats_chance():
+    if len(probing.layers) < MIN_LAYERS or not np.isfinite(column).all() or not probing.beats_chance():
         return ""
     parts = [
         writer.number(float(part.mean()), f"third {index} {best}")

@@ -18,10 +18,10 @@ from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats import minimum_detectable_gain
+from headwise.stats.multiple_testing import ALPHA
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
 MAX_HIGHEST, MAX_LOWEST = 5, 3  # relations named
-ALPHA = 0.05
 CONTROL_SENTENCES = {  # by `same_layers`
     False: "Random heads are drawn from all layers, regardless of the layers of the relation's heads: what they show may be a "
     "matter of depth.",

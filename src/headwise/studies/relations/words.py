@@ -23,7 +23,6 @@ from headwise.figures.head_maps import NamedMap
 from headwise.studies.relations.figure import UsedRelation, classified_by, published_relations
 from headwise.studies.relations.spec import SIGNS
 
-MIN_LAYERS_FOR_DEPTH = 6  # for early, middle and late
 MAX_NAMED = 8  # heads, relations or pairs in one sentence
 EASY_RATE = 0.05  # false-positive rate above which a relation is called easy to pass
 
@@ -154,10 +153,10 @@ def _size(writer: Writer, reading: RelationsAccessor, category: str) -> str:
 
 def _depth(writer: Writer, reading: RelationsAccessor, category: str) -> str:
     """The share of heads in each third of the layers."""
-    trend = maps.depth_trend(reading.member(category))
-    if len(reading.layers) < MIN_LAYERS_FOR_DEPTH or trend is None or not reading.size(category):
+    thirds = narrator.share_by_third(writer, category, reading.member(category)) if reading.size(category) else None
+    if thirds is None:
         return ""
-    parts = [writer.percent(mean, f"third {category} {index}") for index, mean in enumerate(trend.means)]
+    parts, trend = thirds
     return (
         f"Share of heads: early layers {parts[0]}, middle {parts[1]}, late {parts[2]}; the layer with most of them is "
         f"{writer.number(trend.peak_layer, f'peak {category}')}."
@@ -379,7 +378,7 @@ def _interpretation(writer: Writer, reading: RelationsAccessor) -> Iterator[str]
     where = maps.depth_trend((reading.counts > 0).astype(float).where(reading.measured))
     third = (
         f", most often in the {where.peak_third} third of the layers"
-        if where and len(reading.layers) >= MIN_LAYERS_FOR_DEPTH
+        if where and len(reading.layers) >= narrator.MIN_LAYERS
         else ""
     )
     beyond = int(reading.dataset["member_beyond_null"].any(CATEGORY).sum())

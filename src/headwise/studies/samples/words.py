@@ -12,9 +12,10 @@ import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_in
+from headwise.describe.phrases import SMALL_SAMPLE, model_in
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
 
 STRATEGY_NAMES = {
@@ -25,9 +26,7 @@ STRATEGY_NAMES = {
     "trust": "the vote weighted by the probe",
     "any": "any correct sample (the upper bound)",
 }
-SMALL_SAMPLE = 100  # questions
 PUBLISHED_GAINS = (0.04, 0.08)  # Orgad et al., TriviaQA: Llama-3-8B, Mistral-7B
-INTERVAL_ERRORS = 3.92  # standard errors in a 95 % interval
 
 
 def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
@@ -137,7 +136,7 @@ def _published(writer: Writer, dataset: xr.Dataset) -> str:
     one = dataset.sel({STRATEGY: "probe"})
     low, high = float(one["gain_low"]), float(one["gain_high"])
     published = [writer.fixed(gain, "constant") for gain in PUBLISHED_GAINS]
-    least = writer.fixed(minimum_detectable_gain((high - low) / INTERVAL_ERRORS), "detectable")
+    least = writer.fixed(minimum_detectable_gain((high - low) / (2 * HALF_WIDTH)), "detectable")
     verdict = "such a gain is found here" if low > 0 else "a gain is not shown here, nor is the published one excluded"
     if high < PUBLISHED_GAINS[0]:
         verdict = "which does not replicate here"

@@ -14,11 +14,10 @@ import numpy as np
 
 from headwise.describe.writer import Writer, listed
 from headwise.stats import auroc_rows
+from headwise.stats.multiple_testing import ALPHA
 
 if TYPE_CHECKING:
     from headwise.studies.spectral.words import SpectralAccessor
-
-ALPHA = 0.05
 
 
 # ---- similar questions ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import xarray as xr
 
 from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import Accessor, model_of, with_interval
+from headwise.describe.phrases import SMALL_SAMPLE, Accessor, model_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.stats.auroc import Auroc, AurocDifference, auroc_by_fold, delong_test
 
@@ -33,7 +33,6 @@ PUBLISHED = (  # from worst to best in the paper, by the names they may have her
 PUBLISHED_GAINS = (0.311, 0.046)  # between them, Llama-3.1-8B on TriviaQA
 MODEL_ALONE = ("supervised", "combined", "score")  # kinds of rows that see nothing but the model
 POWER = 0.8  # of the gains that would have been found
-SMALL_SAMPLE = 100  # answers of the rarer class
 KINDS = {  # kind: adjective, singular, plural
     "supervised": ("fitted", "fitted detector", "fitted detectors"),
     "combined": ("combined", "combination", "combinations"),

@@ -27,8 +27,8 @@ from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap
 from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, ScaleMark, scale_around
+from headwise.stats.multiple_testing import ALPHA
 
-ALPHA = 0.05
 SCALES = ("linear", "log")
 SMALLEST_P = 1e-6  # where a logarithmic scale ends
 VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}

@@ -47,14 +47,13 @@ from headwise.stats import (
     permutation_null,
     van_elteren_maps,
 )
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.inputs import StudyInputs, require_both_classes
 from headwise.studies.passes import Observed, choose_sizes, read_together
 from headwise.studies.question_controls import QuestionControls, is_judged, question_controls
 from headwise.studies.run import StudyRun
 from headwise.studies.spectral import detection
 from headwise.studies.spectral.spec import SPEC, SpectralOptions
-
-MIN_ANSWERS_PER_CLASS = 20
 
 
 def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None = None) -> StudyRun:
@@ -96,7 +95,7 @@ def judged_answers(answers: xr.Dataset) -> xr.Dataset:
     """The non-empty answers that are correct or wrong; refused if either class has too few."""
     judged = answers.isel({EXAMPLE: is_judged(answers)})
     wrong = int((judged["label"].values == "wrong").sum())
-    require_both_classes(wrong, judged.sizes[EXAMPLE] - wrong, answers.sizes[EXAMPLE], MIN_ANSWERS_PER_CLASS)
+    require_both_classes(wrong, judged.sizes[EXAMPLE] - wrong, answers.sizes[EXAMPLE])
     return judged
 
 
@@ -152,7 +151,6 @@ def read(structure: Structure, answers: xr.Dataset, options: SpectralOptions) ->
     return read_together({SPEC.name: reader}, [text.id for text in reader.texts])[SPEC.name]
 
 
-ALPHA = 0.05
 MAPS = (PART, FEATURE)  # each with its own q-values and null
 RANKED = ("laplacian", "attention")  # features, and readings with one number per rank
 COMBINATIONS: dict[str, Literal["cauchy", "min-p"]] = {"p_cauchy": "cauchy", "p_min": "min-p"}

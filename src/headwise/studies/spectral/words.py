@@ -19,13 +19,13 @@ from headwise.core.parsing import parse_attribute
 from headwise.core.schema import INTERVAL_ENDS
 from headwise.describe import maps, narrator
 from headwise.describe.narrative import Narrative, reading
-from headwise.describe.phrases import Accessor, answers_of, model_of, size_of
+from headwise.describe.phrases import SMALL_SAMPLE, Accessor, answers_of, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.spectral import controls_words
 from headwise.studies.spectral.figure import strata_of
 
-ALPHA = 0.05
 PAIR = ("attention_score", "laplacian")  # the two maps of the figure
 WIDESPREAD = 0.3  # share of heads with q < 0.05 above which clusters are sought among the strongest tenth instead
 TENTH = 0.9  # quantile
@@ -35,7 +35,6 @@ NAMED = 3
 BOXES = 3
 RANGE = {"min": 0.0, "median": 0.5, "max": 1.0}  # quantiles
 TINY = 0.001  # smaller p-values are not written out
-SMALL_SAMPLE = 100  # answers of the rarer class
 
 
 class SpectralAccessor(Accessor):

@@ -16,8 +16,8 @@ from headwise.describe.maps import strongest
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in
 from headwise.describe.writer import Writer
+from headwise.stats.multiple_testing import ALPHA
 
-ALPHA = 0.05
 LOGPROB = "Log-probability, min"
 PHRASES = {  # rows of the table, inside a sentence
     LOGPROB: "the smallest log-probability",

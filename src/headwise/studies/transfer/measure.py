@@ -51,7 +51,7 @@ from headwise.stats import auroc, wilson_interval
 from headwise.stats.validation import as_named
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import MIN_ANSWERS_PER_CLASS, StudyInputs
 from headwise.studies.question_controls import is_judged, question_controls
 from headwise.studies.run import StudyRun, study_provenance
 from headwise.studies.spectral import detection
@@ -118,7 +118,6 @@ def question_sets(options: TransferOptions) -> dict[str, Questions]:
 
 
 HEADS, QUESTION, SCORE = "heads", "question", "score"  # what a detector sees
-MIN_ANSWERS_PER_CLASS = 20  # wrong and correct ones, for a set to be fitted or tested on
 ENDS = ("auroc", "low", "high")
 
 
