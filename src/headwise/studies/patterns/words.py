@@ -20,8 +20,9 @@ from headwise.describe.phrases import Accessor, model_of, others_as_large, size_
 from headwise.describe.writer import Writer, listed, significant
 from headwise.describe.writer import percent as share_text
 from headwise.figures.head_maps import NamedMap
+from headwise.stats.multiple_testing import ALPHA
 
-LEVEL, HALF = 0.05, 0.5
+HALF = 0.5
 SHAPES = ("diagonal", "first", "peak", "active")  # statistics that a reader sees in the tiles
 FULL = 0.999  # rows that sum to less have weight nowhere
 
@@ -102,7 +103,7 @@ class PatternsAccessor(Accessor):
     def moved(self, off: bool = True) -> list[maps.HeadValue]:
         """Heads that were dominant on the diagonal and no longer are (or the reverse), with q < 0.05; largest change first."""
         before, after = (self.dominant(0), self.dominant(1)) if off else (self.dominant(1), self.dominant(0))
-        sure = before & ~after & (self.change("diagonal", "q") < LEVEL)
+        sure = before & ~after & (self.change("diagonal", "q") < ALPHA)
         change = self.change("diagonal")
         return maps.strongest((-change if off else change).where(sure), self.total)
 
@@ -112,7 +113,7 @@ class PatternsAccessor(Accessor):
 
     def changed(self, key: str) -> int:
         """How many heads changed, q < 0.05."""
-        return int((self.change(key, "q") < LEVEL).sum())
+        return int((self.change(key, "q") < ALPHA).sum())
 
     def peaked(self, condition: int = 0) -> int:
         """How many heads have an off-diagonal peak in at least half of the prompts."""
@@ -185,7 +186,7 @@ def _changes(writer: Writer, patterns: PatternsAccessor, key: str) -> str:
     count = patterns.changed(key)
     if not count:
         return "None changed."
-    changed = patterns.change(key).where(patterns.change(key, "q") < LEVEL)
+    changed = patterns.change(key).where(patterns.change(key, "q") < ALPHA)
     up = writer.count(int((changed > 0).sum()), f"up {key}")
     text = f"{writer.count(count, f'changed {key}')} changed, {up} upwards"
     clear = abs(changed).where(patterns.clear(key))
@@ -266,7 +267,7 @@ def _likeness(writer: Writer, patterns: PatternsAccessor) -> str:
 
 def _moved(writer: Writer, patterns: PatternsAccessor) -> str:
     """Heads that left the diagonal, and those that came to it."""
-    level, half = writer.number(LEVEL, "constant"), writer.percent(HALF, "constant")
+    level, half = writer.number(ALPHA, "constant"), writer.percent(HALF, "constant")
     rule = f"over {half} of the weight on the band in one model and not in the other, q < {level}"
     off, onto = patterns.moved(True), patterns.moved(False)
     if not off and not onto:
@@ -302,13 +303,13 @@ def _overall(writer: Writer, patterns: PatternsAccessor) -> str:
     doubted: list[str] = []
     for feature, name in words.items():
         p, found = patterns.whole_p(feature), patterns.whole_change(feature)
-        if p < LEVEL:
+        if p < ALPHA:
             change = estimate(writer, found, f"whole-change {feature}")
             sure = found.low > 0 or found.high < 0
             (named if sure else doubted).append(f"{name} by {change}, {surely(writer, p, f'whole-p {feature}')}")
     text = f"Over all heads, paired over prompts, these changed: {'; '.join(named)}."
     if not named:
-        level = writer.number(LEVEL, "constant")
+        level = writer.number(ALPHA, "constant")
         text = f"No number of all heads together changed significantly (p < {level}, paired over prompts)."
     if doubted:
         text += f" Significant by the rank test, but with a mean whose interval includes 0: {'; '.join(doubted)}."
@@ -357,7 +358,7 @@ def _axes(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
         tested = writer.count(int(patterns.change("peak", "q").notnull().sum()), "tested peak", "head")
         yield (
             f"A change is the second model ({patterns.names[1]}) minus the first, paired by prompt. Of {tested}, those count "
-            f"as changed that have q < {writer.number(LEVEL, 'constant')} (Wilcoxon, Benjamini-Hochberg over heads); those are "
+            f"as changed that have q < {writer.number(ALPHA, 'constant')} (Wilcoxon, Benjamini-Hochberg over heads); those are "
             "named whose interval excludes zero, too. Similarity is 1 minus the Jensen-Shannon divergence of the rows."
         )
 
@@ -383,7 +384,7 @@ def _caveats(writer: Writer, patterns: PatternsAccessor) -> Iterator[str]:
             "cannot be compared fairly between a dense and a sparse model."
         )
     if patterns.two:
-        tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(LEVEL, "constant")
+        tests, level = writer.count(patterns.tests, "tests", "test"), writer.number(ALPHA, "constant")
         yield (
             f"With {tests}, q < {level} bounds the share of false findings within each number, not over all of them; and a "
             "significant change can be small: check its size first."

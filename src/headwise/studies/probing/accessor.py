@@ -12,9 +12,9 @@ from headwise.core.dims import DETECTOR, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
 from headwise.core.parsing import parse_attribute
 from headwise.describe.phrases import Accessor
 from headwise.describe.writer import Writer
+from headwise.stats.multiple_testing import ALPHA
 from headwise.stats.power import minimum_detectable_auroc
 
-SIGNIFICANCE = 0.05
 OTHERS = "others"  # row of the transfer matrix: fitted on all other groups
 
 
@@ -67,7 +67,7 @@ class ProbingAccessor(Accessor):
 
     def beats_chance(self, site: str | None = None) -> bool:
         """Whether the best cell is better than the best with permuted labels."""
-        return self.per_site("best_p", site) < SIGNIFICANCE
+        return self.per_site("best_p", site) < ALPHA
 
     def token_means(self, site: str | None = None) -> dict[str, float]:
         """Token -> mean AUROC over layers, where it was measured."""
@@ -111,11 +111,7 @@ class ProbingAccessor(Accessor):
 
     def beats_question(self, site: str | None = None) -> bool:
         """Whether, among questions that are alike, the probe separates wrong from correct answers."""
-        return (
-            self.has_within()
-            and self.per_site("within_best_p", site) < SIGNIFICANCE
-            and self.nested_within(site)[1] > 0.5
-        )
+        return self.has_within() and self.per_site("within_best_p", site) < ALPHA and self.nested_within(site)[1] > 0.5
 
     def detectable(self, tests: int, *, within: bool = False) -> float:
         """The smallest AUROC that one of so many tests finds in 80 % of cases; NaN where the answers are not stored."""

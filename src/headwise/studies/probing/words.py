@@ -20,8 +20,9 @@ from headwise.describe.narrator import MIN_LAYERS
 from headwise.describe.phrases import SMALL_SAMPLE, answers_of, ends_of, model_of
 from headwise.describe.writer import Writer, listed, span
 from headwise.stats.correlation import spearman
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.probing import table_words
-from headwise.studies.probing.accessor import SIGNIFICANCE, BestCell, ProbingAccessor, with_ends
+from headwise.studies.probing.accessor import BestCell, ProbingAccessor, with_ends
 
 MIN_DIFFERENCE = 0.01  # of means over layers, to be mentioned
 MIN_CELLS_FOR_CORRELATION = 10
@@ -115,10 +116,10 @@ def _in_short(writer: Writer, probing: ProbingAccessor, site: str) -> str:
     if probing.beats_chance(site):
         text += f"; on other folds {with_ends(writer, probing.nested(site), f'nested {site}')}"
     if probing.has_within():
-        within = int((probing.map(site, "within_q") < SIGNIFICANCE).sum())
+        within = int((probing.map(site, "within_q") < ALPHA).sum())
         text += (
             f"; within strata {with_ends(writer, probing.nested_within(site), f'nested_within {site}')}, q < "
-            f"{writer.number(SIGNIFICANCE, 'constant')} in {writer.count(within, f'within found {site}', 'cell')}"
+            f"{writer.number(ALPHA, 'constant')} in {writer.count(within, f'within found {site}', 'cell')}"
         )
     rest = [_tokens(writer, probing, site), _bands(writer, probing, site)] if probing.beats_chance(site) else []
     return " ".join([f"{text}.", *filter(None, rest)])
@@ -145,13 +146,13 @@ def _within(writer: Writer, probing: ProbingAccessor, site: str) -> str:
     if not probing.has_within():
         return table_words.beyond_question(writer, probing) if site == probing.sites[0] else ""
     q, values = probing.map(site, "within_q"), probing.map(site, "within")
-    count, total = int((q < SIGNIFICANCE).sum()), int(np.isfinite(values).sum())
+    count, total = int((q < ALPHA).sum()), int(np.isfinite(values).sum())
     layer, token = np.unravel_index(int(np.nanargmax(values)), values.shape)
     best = BestCell(int(layer), probing.tokens[int(token)], float(values[layer, token]))
     least = writer.number(probing.detectable(total, within=True), f"detectable within {site}")
     return (
         f"Within strata ({probing.strata}), probes on {SITE_NAMES.get(site, site)} have q < "
-        f"{writer.number(SIGNIFICANCE, 'constant')} in {writer.count(count, f'within found {site}')} of "
+        f"{writer.number(ALPHA, 'constant')} in {writer.count(count, f'within found {site}')} of "
         f"{writer.count(total, f'within cells {site}', 'cell')}; the highest AUROC is "
         f"{writer.number(best.value, f'within best {site}')}, in {_cell(writer, best)} (p = "
         f"{writer.number(probing.per_site('within_best_p', site), f'within_best_p {site}', digits=2)} among maps with labels "
@@ -214,16 +215,16 @@ def _frame(writer: Writer, probing: ProbingAccessor, site: str) -> str:
 
 def _heads(writer: Writer, probing: ProbingAccessor) -> str:
     q = probing.dataset["head_q"].values
-    count, total = int((q < SIGNIFICANCE).sum()), int(np.isfinite(q).sum())
+    count, total = int((q < ALPHA).sum()), int(np.isfinite(q).sum())
     if not total:
         return ""
     text = (
         f"Probes on each head's output at the exact answer: {writer.count(count, 'heads found')} of "
         f"{writer.count(total, 'heads measured', 'head')} {'has' if count == 1 else 'have'} q < "
-        f"{writer.number(SIGNIFICANCE, 'constant')} against permuted labels"
+        f"{writer.number(ALPHA, 'constant')} against permuted labels"
     )
     if "head_within_q" in probing.dataset:
-        inside = int((probing.dataset["head_within_q"].values < SIGNIFICANCE).sum())
+        inside = int((probing.dataset["head_within_q"].values < ALPHA).sum())
         text += f", {writer.count(inside, 'heads within')} within strata"
     if not count:
         return f"{text}."

@@ -5,22 +5,7 @@ import {adaptColour} from "headwise/colours";
 import {paintCells} from "headwise/heatmap";
 import {cellName, extraRows, headName, markTexts, tooltipLine} from "headwise/tooltip_text";
 
-export {
-  bottomMargin,
-  findItem,
-  firstItem,
-  heightOf,
-  itemAt,
-  itemKey,
-  labelledWidth,
-  leftMargin,
-  maxWidth,
-  minWidth,
-  moveItem,
-  outline,
-  snappedWidth,
-  tooltipAnchor,
-} from "headwise/cell_grid";
+export * from "headwise/cell_grid"; // a name that is exported below takes its place
 
 const MIN_DOT_CELL = 7; // pixels; smaller cells are squares
 

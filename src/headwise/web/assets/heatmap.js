@@ -10,21 +10,7 @@ import {SMALL_FONT, wrap} from "headwise/text_metrics";
 import {cellName, extraRows, headName, markTexts, tooltipLine} from "headwise/tooltip_text";
 
 export {barHint as hint} from "headwise/colour_bar";
-export {
-  bottomMargin,
-  findItem,
-  firstItem,
-  heightOf,
-  itemAt,
-  itemKey,
-  labelledWidth,
-  leftMargin,
-  maxWidth,
-  minWidth,
-  moveItem,
-  snappedWidth,
-  tooltipAnchor,
-} from "headwise/cell_grid";
+export * from "headwise/cell_grid"; // a name that is exported below takes its place
 
 /** @param {HeatmapPanel} panel @param {Scale} scale @param {boolean} hasBar @param {string} font */
 export function rightMargin(panel, scale, hasBar, font) {
