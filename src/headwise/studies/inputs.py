@@ -15,6 +15,7 @@ from pathlib import Path
 import xarray as xr
 
 from headwise.core.errors import DataError, StudyError
+from headwise.core.provenance import Provenance
 from headwise.corpora import (
     Example,
     Passages,
@@ -29,7 +30,7 @@ from headwise.corpora import (
     read_relations,
     read_steps,
 )
-from headwise.model import Model
+from headwise.model import Model, StoredModel
 
 PROMPT_TOKENS = (128, 64, 32, 16)  # the first of these at which there are enough prompts
 MIN_PROMPTS = 6  # with fewer, no change could pass a paired test
@@ -158,6 +159,23 @@ def _prefix(model: Model) -> tuple[int, ...]:
         if begun[length : length + len(ended)] == ended:
             return tuple(begun[:length])
     return ()
+
+
+def require_loaded(model: Model | StoredModel, study: str) -> None:
+    """Refuse a model of which only the weights were opened, where a study runs it."""
+    if not isinstance(model, Model):
+        raise StudyError(f"{study} runs the model, and {model.id} was only opened; load it.")
+
+
+def origin_of(maps: xr.Dataset, study: str, given: Relations | Steps) -> Provenance:
+    """The provenance of the maps that a study is made from; refused where they are of other data than is given now."""
+    origin = Provenance.from_attrs(maps.attrs)
+    if origin.data.get("digest") != given.digest:
+        raise DataError(
+            f"the map of {study} was made from {origin.data.get('name')} ({origin.data.get('digest')}), and these are "
+            f"{given.name} ({given.digest}); give the same data, or measure the map again with --redo {study}"
+        )
+    return origin
 
 
 MIN_ANSWERS_PER_CLASS = 20  # wrong and correct ones: with fewer, nothing is compared

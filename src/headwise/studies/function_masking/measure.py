@@ -40,7 +40,6 @@ from torch import Tensor
 
 from headwise.core.dims import EXAMPLE, FUNCTION, HEAD, LAYER
 from headwise.core.errors import DataError, StudyError
-from headwise.core.provenance import Provenance
 from headwise.corpora import HELD_OUT, HIGH_ORDER, LOW_ORDER, Step, Steps, step_ids
 from headwise.engines import Shard
 from headwise.model import Model
@@ -48,7 +47,7 @@ from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 from headwise.studies.function_masking.finalize import finalize
 from headwise.studies.function_masking.prompter import HeadChange, Prompter
 from headwise.studies.function_masking.spec import SPEC, FunctionMaskingOptions
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, origin_of, require_loaded
 from headwise.studies.run import StudyRun, study_provenance
 
 Head = tuple[int, int]
@@ -62,14 +61,8 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions |
     """Test the maps of the study `functions` on this model."""
     options = options or FunctionMaskingOptions()
     steps, maps = inputs.steps, inputs.maps["functions"]
-    if not isinstance(model, Model):
-        raise StudyError(f"{SPEC.name} runs the model, and {model.id} was only opened; load it.")
-    origin = Provenance.from_attrs(maps.attrs)
-    if origin.data.get("digest") != steps.digest:
-        raise DataError(
-            f"The functions map was measured on {origin.data.get('name')} ({origin.data.get('digest')}), and these steps are "
-            f"{steps.name} ({steps.digest}); give the same steps, or measure the map again with --redo functions."
-        )
+    require_loaded(model, SPEC.name)
+    origin = origin_of(maps, "functions", steps)
     if not {"train_importance", "output_norm"} <= set(maps.data_vars):
         raise DataError(
             "The functions map is of an older version, which ranked heads on held-out steps only; measure it again with "

@@ -31,7 +31,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, WIDTH
-from headwise.core.errors import DataError, StudyError
+from headwise.core.errors import DataError
 from headwise.corpora import CORRECT, TRAIN, Step, judge_step, step_ids
 from headwise.engines import Shard
 from headwise.instruments.outputs import HeadOutputs
@@ -42,7 +42,7 @@ from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_le
 from headwise.studies.functions.finalize import finalize
 from headwise.studies.functions.spec import SPEC, FunctionsOptions
 from headwise.studies.functions.step_sampling import Chain, sample_steps
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, require_loaded
 from headwise.studies.run import StudyRun, study_provenance
 
 FUNCTION_WORDS = frozenset(
@@ -57,8 +57,7 @@ def prepare(model: Model, inputs: StudyInputs, options: FunctionsOptions | None 
     """The maps of this model on these steps."""
     options = options or FunctionsOptions()
     steps = inputs.steps
-    if not isinstance(model, Model):
-        raise StudyError(f"{SPEC.name} runs the model, and {model.id} was only opened; load it.")
+    require_loaded(model, SPEC.name)
     sample = sample_steps(steps, options.steps, options.seed)
     prompts = prompts_of(model, sample.chains, options.max_new_tokens)
     flat = [prompt for own in prompts for prompt in own]

@@ -41,14 +41,13 @@ from torch import Tensor
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TOKEN
 from headwise.core.errors import DataError, StudyError
-from headwise.core.provenance import Provenance
 from headwise.corpora import SLOT, Example, Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
 from headwise.instruments.outputs import HeadOutputs, HeadValues
 from headwise.kernels.ov_logits import RankQuery, ov_logit_blocks, topk_hits
 from headwise.model import Model
 from headwise.seam import HeadWeights, Structure, observe, output_projections
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, origin_of, require_loaded
 from headwise.studies.passes import Batch, observe_examples
 from headwise.studies.relation_validation.finalize import finalize
 from headwise.studies.relation_validation.removal import (
@@ -72,14 +71,8 @@ def prepare(model: Any, inputs: StudyInputs, options: RelationValidationOptions 
     """The validation of a map of the study `relations`, made from the same relations on the same model."""
     options = options or RelationValidationOptions()
     relations, maps = inputs.relations, inputs.maps["relations"]
-    if not isinstance(model, Model):
-        raise StudyError(f"{SPEC.name} runs the model, and {model.id} was only opened; load it")
-    origin = Provenance.from_attrs(maps.attrs)
-    if origin.data.get("digest") != relations.digest:
-        raise DataError(
-            f"the map of relations was made from {origin.data.get('name')} ({origin.data.get('digest')}), and these are "
-            f"{relations.name} ({relations.digest}); give the same relations, or rebuild the map with --redo relations"
-        )
+    require_loaded(model, SPEC.name)
+    origin = origin_of(maps, "relations", relations)
     validation = RelationValidation(model, relations, maps, options)
     count = len(validation.pairs)
     data = {"name": relations.name, "size": count, "digest": origin.key()}
