@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from synthetic.transfer import transfer
 
 from headwise.analysis import columns_of, compare
 from headwise.atlas import Atlas
+from headwise.core.errors import StudyError
 from headwise.core.provenance import Provenance
 from headwise.core.schema import annotate, check, upgrade
 from headwise.figures import Legend, from_payload, to_payload
@@ -64,6 +66,21 @@ def test_every_figure_survives_the_way_to_the_browser(made: tuple[str, xr.Datase
     for variant, figure in drawn:
         payload = json.loads(json.dumps(to_payload(figure), allow_nan=False))
         assert to_payload(from_payload(payload)) == to_payload(figure), variant.key
+
+
+def test_every_choice_that_an_option_declares_is_drawn(made: tuple[str, xr.Dataset]) -> None:
+    """Or refused with a reason, such as a kind of figure that needs a study of another version."""
+    name, dataset = made
+    spec = dataset_spec(name)
+    assert spec is not None
+    for option, declared in spec.figure_options.items():
+        for choice in declared.choices:
+            needed = {other: values[0] for other, values in declared.needs.items()}
+            with suppress(StudyError):
+                assert figure_of(name, dataset, **needed, **{option: choice}).panels
+        if declared.choices:
+            with pytest.raises(StudyError, match=f"has no {option} 'no such'"):
+                figure_of(name, dataset, **{option: "no such"})
 
 
 def test_every_sentence_has_its_numbers(made: tuple[str, xr.Dataset]) -> None:

@@ -121,6 +121,7 @@ def figure_of(
     """
     spec = _spec(name, "figure")
     refuse_style(name, options)
+    _refuse_unknown(spec, options)
     _refuse_conflicts(spec, options, figure_defaults(name))
     function = spec.load("figure") or partial(head_table_maps, columns=spec.head_columns)
     read: dict[str, Any] = {other: others[other] for other in figure_reads(name, others)} if others else {}
@@ -235,6 +236,14 @@ def _spec(name: str, role: str) -> DatasetSpec:
         hint = f"read it with {spec.read_with.format(atlas='ATLAS')}" if spec is not None and spec.read_with else ""
         raise StudyError(f"There {what} the study {name!r}{'; ' + hint if hint else '. ' + did_you_mean(name, known)}")
     return spec
+
+
+def _refuse_unknown(spec: DatasetSpec, given: Mapping[str, Any]) -> None:
+    """Refuse a value that the spec of the option does not list."""
+    for name, value in given.items():
+        choices = spec.figure_options[name].choices if name in spec.figure_options else {}
+        if choices and value not in choices:
+            raise StudyError(f"The {spec.name} figure has no {name} {value!r}. {did_you_mean(str(value), choices)}")
 
 
 def _refuse_conflicts(spec: DatasetSpec, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

@@ -140,14 +140,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class FigureOption:
-    """One option of a figure; its type is the annotation of the figure function's parameter."""
+    """One option of a figure; its type is the annotation of the figure function's parameter.
 
-    meaning: str
+    Examples:
+        >>> FigureOption(choices={"maps": "one map per kind", "layers": "heads by layer"}).meaning
+        'maps: one map per kind; layers: heads by layer.'
+    """
+
+    meaning: str = ""
     example: str = ""
     needs: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # other option -> values with which this has an effect
     without: tuple[str, ...] = ()  # options that leave this one without effect
+    choices: Mapping[str, str] = field(default_factory=dict)  # value -> what it shows; all others are refused
+
+    def __post_init__(self) -> None:
+        if self.choices and not self.meaning:
+            each = "; ".join(f"{value}: {what}" for value, what in self.choices.items())
+            object.__setattr__(self, "meaning", f"{each}.")
 
 
 def style_option(layout: str, **rest: Any) -> FigureOption:

@@ -159,7 +159,7 @@ def test_the_label_that_is_no_function_is_drawn_next_to_each_function(functions:
     ("options", "message"),
     [
         ({"kind": "map"}, "no kind 'map'. Did you mean 'maps'"),
-        ({"value": "magnitud"}, "cannot show 'magnitud'. Did you mean 'magnitude'"),
+        ({"value": "magnitud"}, "no value 'magnitud'. Did you mean 'magnitude'"),
         ({"functions": "Retreival"}, "no function 'Retreival'. Did you mean 'Retrieval'"),
         ({"cap": -1.0}, "give a number above 0"),
         ({"kind": "similarity", "functions": "Inference"}, "at least two functions"),

@@ -134,7 +134,7 @@ def test_a_users_own_category_gets_a_panel(relations: xr.Dataset) -> None:
     ("options", "message"),
     [
         ({"kind": "category"}, "no kind 'category'. Did you mean 'categories'"),
-        ({"kind": "relations", "value": "supression"}, "cannot show 'supression'. Did you mean 'suppression'"),
+        ({"kind": "relations", "value": "supression"}, "no value 'supression'. Did you mean 'suppression'"),
         ({"kind": "relations", "relations": ["antonim"]}, "no relation 'antonim'. Did you mean 'antonym'"),
         ({"kind": "relations", "relations": []}, "No relation was chosen"),
     ],

@@ -15,7 +15,6 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CIRCUIT_SIZE, CONDITION, HEAD, LAYER, TASK, UNIT, head_name
-from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.parsing import parse_attribute
 from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
@@ -35,8 +34,6 @@ AXIS_LABELS = {"heads": "Heads in the circuit", "edges": "Edges in the circuit"}
 
 def figure(dataset: xr.Dataset, *, kind: str = "curves", tasks: Iterable[str] | str | None = None) -> Figure:
     """All tasks, or the chosen ones; ``kind`` is "curves" or "maps"."""
-    if kind not in KINDS:
-        raise StudyError(f"The circuits figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
     dataset = dataset.sel({TASK: chosen_keys(dataset, TASK, tasks, "The circuits map")})
     return _maps(dataset) if kind == "maps" else _curves(dataset)
 

@@ -177,7 +177,13 @@ CIRCUITS = DatasetSpec(
     examples="pairs of prompts",
     figure="figure:figure",
     figure_options={
-        "kind": FigureOption("curves: what growing circuits explain; maps: the effect of every head.", "maps"),
+        "kind": FigureOption(
+            choices={
+                "curves": "what growing circuits explain",
+                "maps": "the effect of every head",
+            },
+            example="maps",
+        ),
         "tasks": FigureOption("Which tasks, comma-separated, in this order; all by default.", "induction,greater_than"),
     },
     variants=(

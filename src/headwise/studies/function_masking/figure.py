@@ -20,7 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import AMOUNT, DRAW, FUNCTION, MASKED, REMOVED
-from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError
 from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.matrices import written_matrix
@@ -48,8 +48,6 @@ TITLES = {
 
 def figure(dataset: xr.Dataset, *, kind: str = "masking", functions: Iterable[str] | str | None = None) -> Figure:
     """Masking curves of all functions (or of those named), or another ``kind``."""
-    if kind not in TITLES:
-        raise StudyError(f"The function_masking figure has no kind {kind!r}. {did_you_mean(kind, TITLES)}")
     names = shown_functions(dataset, functions, "The function_masking study")
     parts = _KINDS[kind](dataset.sel({FUNCTION: names, MASKED: names}))
     return Figure(

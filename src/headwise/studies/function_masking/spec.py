@@ -272,10 +272,14 @@ FUNCTION_MASKING = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "masking: accuracy with a function's heads masked; effects: accuracy drop beyond that of masking control sets; "
-            "cross: accuracy drop in steps of one function with the heads of another masked; augment: accuracy with a "
-            "direction added to the heads' outputs; hierarchy: accuracy on whole questions of several steps.",
-            "cross",
+            choices={
+                "masking": "accuracy with a function's heads masked",
+                "effects": "accuracy drop beyond that of masking control sets",
+                "cross": "accuracy drop in steps of one function with the heads of another masked",
+                "augment": "accuracy with a direction added to the heads' outputs",
+                "hierarchy": "accuracy on whole questions of several steps",
+            },
+            example="cross",
         ),
         "functions": FigureOption(
             "Functions to show, comma-separated, in this order; all by default.", "Retrieval,Inference"

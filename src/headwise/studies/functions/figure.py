@@ -27,7 +27,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, PREDICTED, SEED
-from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError
 from headwise.core.schema import INTERVAL_ENDS
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
@@ -86,10 +86,6 @@ def figure(
     style: str = "full",
 ) -> Figure:
     """Maps of all functions (or of those named), or another ``kind``; ``cap``: upper end of the colour scale."""
-    if kind not in TITLES:
-        raise StudyError(f"The functions figure has no kind {kind!r}. {did_you_mean(kind, TITLES)}")
-    if value not in VALUES:
-        raise StudyError(f"The functions figure cannot show {value!r}. {did_you_mean(value, VALUES)}")
     if cap is not None and not (math.isfinite(cap) and cap > 0):
         raise StudyError(f"The cap of the colour scale is {cap}; give a number above 0, such as 0.004.")
     chosen = dataset.sel({FUNCTION: shown_functions(dataset, functions, "The functions study")})

@@ -295,14 +295,24 @@ FUNCTIONS = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "maps: importance of every head; sorted: the same, largest first; layers: heads per layer; "
-            "similarity: correlation of the maps; depth: functions and wording by layer; probe: quality of the probe; "
-            "confusion: its confusion matrix.",
-            "sorted",
+            choices={
+                "maps": "importance of every head",
+                "sorted": "the same, largest first",
+                "layers": "heads per layer",
+                "similarity": "correlation of the maps",
+                "depth": "functions and wording by layer",
+                "probe": "quality of the probe",
+                "confusion": "its confusion matrix",
+            },
+            example="sorted",
         ),
         "value": FigureOption(
-            "magnitude: absolute importance; importance: signed; single_head_auroc: AUROC of a probe on the head alone.",
-            "single_head_auroc",
+            choices={
+                "magnitude": "absolute importance",
+                "importance": "signed",
+                "single_head_auroc": "AUROC of a probe on the head alone",
+            },
+            example="single_head_auroc",
             needs={"kind": ("maps",)},
         ),
         "functions": FigureOption(

@@ -69,8 +69,6 @@ def figure(
     `site`: of those probed, the first by default; `positions`: some of the fifteen tokens; `frame`: the tokens to frame, by
     default those of the exact answer; `layers`: the range to frame, such as "10-20".
     """
-    if kind not in _KINDS:
-        raise StudyError(f"The probing figure has no kind {kind!r}. {did_you_mean(kind, _KINDS)}")
     known = [str(name) for name in dataset[SITE].values]
     site = known[0] if site is None else site
     if site not in known:

@@ -317,9 +317,14 @@ PROBING = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "tokens: layer x token; within: the same, also comparing only answers to similar questions; heads: layer x head; "
-            "transfer: from one topic to another; table: probes and baselines.",
-            "heads",
+            choices={
+                "tokens": "layer x token",
+                "within": "the same, also comparing only answers to similar questions",
+                "heads": "layer x head",
+                "transfer": "from one topic to another",
+                "table": "probes and baselines",
+            },
+            example="heads",
         ),
         "site": FigureOption(
             "Hook point of the probe, of those measured; the first by default.",

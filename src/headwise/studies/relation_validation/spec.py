@@ -197,9 +197,12 @@ RELATION_VALIDATION = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "outputs: scores from weights against outputs in texts; scatter: the same, one point per head; "
-            "removal: accuracy of tasks without a relation's heads.",
-            "removal",
+            choices={
+                "outputs": "scores from weights against outputs in texts",
+                "scatter": "the same, one point per head",
+                "removal": "accuracy of tasks without a relation's heads",
+            },
+            example="removal",
         ),
         "relations": FigureOption(
             "Which relations, comma-separated, in this order; all by default.", "copying", needs={"kind": ("scatter",)}

@@ -22,7 +22,6 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import CATEGORY, HEAD, LAYER, RELATION
-from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.parsing import parse_attribute
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
@@ -31,7 +30,6 @@ from headwise.figures.provenance import cell_names
 from headwise.figures.scale import ScaleMark, scale_over
 from headwise.studies.relations.spec import PUBLISHED
 
-KINDS = ("categories", "relations", "layers")
 VALUES = {"score": "Score", "suppression": "Suppression score"}
 # as published, moved a little so that readers with any colour vision can tell them apart (tests/figures/test_colour_vision.py)
 COLOURS = {"algorithmic": "#1773ad", "knowledge": "#ff8110", "linguistic": "#25a039", "translation": "#d62728"}
@@ -52,10 +50,6 @@ def figure(
     style: str = "full",
 ) -> Figure:
     """The categories of all heads; with another ``kind``, maps of single relations (None: all), or counts by layer."""
-    if kind not in KINDS:
-        raise StudyError(f"The relations figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
-    if value not in VALUES:
-        raise StudyError(f"The relations figure cannot show {value!r}. {did_you_mean(value, VALUES)}")
     if kind == "relations":
         return _relations(dataset, chosen_keys(dataset, RELATION, relations, "The relations study"), value)
     if kind == "layers":

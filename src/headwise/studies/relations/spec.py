@@ -274,13 +274,19 @@ RELATIONS = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            "categories: the categories of every head; relations: a map of each relation; layers: heads of each"
-            " category by layer.",
-            "relations",
+            choices={
+                "categories": "the categories of every head",
+                "relations": "a map of each relation",
+                "layers": "heads of each category by layer",
+            },
+            example="relations",
         ),
         "value": FigureOption(
-            "score: how often the head promotes the target; suppression: how often it suppresses it.",
-            "suppression",
+            choices={
+                "score": "how often the head promotes the target",
+                "suppression": "how often it suppresses it",
+            },
+            example="suppression",
             needs={"kind": ("relations",)},
         ),
         "relations": FigureOption(

@@ -16,7 +16,6 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, RULE
-from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Curve, Curves, Heatmap, Panel
@@ -36,8 +35,6 @@ QUARTER = 0.25
 
 def figure(dataset: xr.Dataset, *, kind: str = "costs", rules: Iterable[str] | str | None = None) -> Figure:
     """All rules; of the maps, those named in ``rules`` (None: one setting of each rule)."""
-    if kind not in KINDS:
-        raise StudyError(f"The sparsity figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
     return _costs(dataset) if kind == "costs" else _maps(dataset, rules)
 
 

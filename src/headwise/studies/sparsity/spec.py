@@ -135,7 +135,13 @@ SPARSITY = DatasetSpec(
     examples="prompts",
     figure="figure:figure",
     figure_options={
-        "kind": FigureOption("costs: the cost of dropping weights; maps: which heads tolerate it.", "maps"),
+        "kind": FigureOption(
+            choices={
+                "costs": "the cost of dropping weights",
+                "maps": "which heads tolerate it",
+            },
+            example="maps",
+        ),
         "rules": FigureOption(
             "Which rules, comma-separated; one setting of each by default.", "'top 8'", needs={"kind": ("maps",)}
         ),

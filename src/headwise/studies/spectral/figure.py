@@ -29,7 +29,6 @@ from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, ScaleMark, scale_around
 from headwise.stats.multiple_testing import ALPHA
 
-SCALES = ("linear", "log")
 SMALLEST_P = 1e-6  # where a logarithmic scale ends
 VALUES = {"p": "p-value", "effect": "AUROC", "q": "q-value"}
 COMBINED = {"p_cauchy": "combined p (Cauchy)", "p_min": "combined p (smallest)"}  # of ten tests, one per rank
@@ -65,8 +64,6 @@ def figure(
             f"The cap of the colour scale is {cap}; p- and q-values need one above 0 and at most 1, such as 0.5."
         )
     names = _axis_names(axes, style)
-    if scale not in SCALES:
-        raise StudyError(f"The spectral figure has no scale {scale!r}. {did_you_mean(scale, SCALES)}")
     keys, kind = chosen_keys(dataset, FEATURE, features, "The spectral study"), _kind(dataset, within, matched)
     rows = _rows(dataset, value, kind)
     parts = [str(name) for name in dataset[PART].values]

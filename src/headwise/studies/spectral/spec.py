@@ -259,7 +259,10 @@ SPECTRAL = DatasetSpec(
         ),
         "matched": FigureOption("Compare answers of exactly the same length only."),
         "scale": FigureOption(
-            "Scale of p- and q-values: linear or log.", "log", needs={"value": ("p", "q", "all", "p_cauchy", "p_min")}
+            "Scale of p- and q-values: linear or log.",
+            "log",
+            needs={"value": ("p", "q", "all", "p_cauchy", "p_min")},
+            choices={"linear": "as it is", "log": "logarithmic"},
         ),
         "cap": FigureOption(
             "Upper end of the colour scale of p- and q-values.",
