@@ -39,7 +39,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         kind, *step = what.split()
         if kind == "detectable":
             width = float(ds["mean_effect_high"].sel(function=name) - ds["mean_effect_low"].sel(function=name))
-            return width / 3.92 * (stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
+            return width / (2 * 1.959964) * (stats.norm.ppf(0.975) + stats.norm.ppf(0.8))
         one = ds[kind].sel(function=name)
         return float(one.sel({one.dims[0]: float(step[0])}) if step else one)
     own = masked(ds)

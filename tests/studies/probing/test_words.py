@@ -81,7 +81,7 @@ def test_the_numbers_of_the_controls_for_the_question(dataset: xr.Dataset, words
         assert said[f"low within {name}"] == pytest.approx(float(rows["table_within_low"].sel(detector=name)))
     assert said["heads within"] == int((dataset["head_within_q"] < 0.05).sum())
     assert said["value row Question: words"] == pytest.approx(0.62)
-    assert said["detectable gain"] == pytest.approx(0.1 / 3.92 * (1.959964 + 0.841621), rel=1e-4)
+    assert said["detectable gain"] == pytest.approx(0.1 / (2 * 1.959964) * (1.959964 + 0.841621), rel=1e-4)
     wrong, stratum = dataset["wrong"].values, dataset["stratum"].values
     counts = [[int((stratum[kind] == one).sum()) for one in range(60)] for kind in (wrong, ~wrong)]
     plain = minimum_detectable_auroc(int(wrong.sum()), int((~wrong).sum()), tests=450)

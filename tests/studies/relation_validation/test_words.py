@@ -30,7 +30,9 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "sure": lambda name: int((ds[f"pearson_{name}_low"] > 0).sum()),
         "known": lambda name: int(ds[f"pearson_{name}"].notnull().sum()),
         "detectable": lambda name: (
-            float((ds["effect_high"] - ds["effect_low"]).sel(task=name)) / 3.92 * (norm.ppf(0.975) + norm.ppf(0.8))
+            float((ds["effect_high"] - ds["effect_low"]).sel(task=name))
+            / (2 * 1.959964)
+            * (norm.ppf(0.975) + norm.ppf(0.8))
         ),
         "needed": lambda: int(((ds["effect_low"] > 0) & (ds["rank_p"] < 0.05)).sum()),
         "specific": lambda: int(

@@ -19,7 +19,7 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         return number.value
     if kind == "detectable":
         width = float((ds["gain_high"] - ds["gain_low"]).sel(strategy="probe"))
-        return width / 3.92 * (1.959964 + 0.841621)
+        return width / (2 * 1.959964) * (1.959964 + 0.841621)
     if kind == "layer":
         return ds.attrs["layer"]
     if kind in ("size", "share"):
@@ -50,13 +50,13 @@ def test_what_is_said():
     assert "C, consistently wrong: 25 questions (28 %)" in text
     assert "A, refuses: 0 questions (0 %)." in text
     assert "D, two competing: 5 questions" in text and "too few questions, of it or of the rest, to fit a probe" in text
-    assert "instead of the greedy answer changes accuracy by 0.12 [0.07, 0.17], a gain" in text
-    assert "by 0.05 [0.00, 0.10], not a significant difference" in text or "by 0.05 [0.00, 0.10], a gain" in text
+    assert "instead of the greedy answer changes accuracy by 0.12 (0.07 to 0.17), a gain" in text
+    assert "by 0.05 (0.00 to 0.10), not a significant difference" in text or "by 0.05 (0.00 to 0.10), a gain" in text
     assert "Of 3 types with enough questions, 2 are separated" in text and "B and E" in text
     assert "SmolLM2-135M-Instruct" in words.short() and "0.52" in words.short()
     assert "fitted on 1,480 greedy or sampled answers to 500 questions" in text
-    assert "over pairs of samples of the same question 0.62 [0.55, 0.69]" in text
-    assert words.short().endswith("the difference is 0.12 [0.07, 0.17], a gain.")
+    assert "over pairs of samples of the same question 0.62 (0.55 to 0.69)" in text
+    assert words.short().endswith("the difference is 0.12 (0.07 to 0.17), a gain.")
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,10 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
     if kind == "lost":
         values = square["auroc"].sel(detector=rest).values
         return abs(float(values[same].mean() - values[~same].mean()))
-    matched = re.fullmatch(r"(others|score) (.+) (\w+?)(_low|_high)?", number.source)
+    matched = re.fullmatch(r"(auroc(?:_low|_high)?) (?:others|score) (.+) (\w+)", number.source)
     assert matched, number.source
-    _, name, one, end = matched.groups()
-    return float(ds[f"auroc{end or ''}"].sel(detector=name, trained_on="others", tested_on=one))
+    variable, name, one = matched.groups()
+    return float(ds[variable].sel(detector=name, trained_on="others", tested_on=one))
 
 
 def best(ds: xr.Dataset, kind: str) -> str:

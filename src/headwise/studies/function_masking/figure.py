@@ -26,6 +26,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.matrices import written_matrix
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Legend, Panel
 from headwise.figures.scale import Scale, scale_around
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
 from headwise.studies.functions.figure import Parts, columns_for, shown_functions
 
@@ -304,7 +305,7 @@ def _how(chosen: xr.Dataset) -> str:
 def detectable(tested: xr.Dataset, name: str = "mean_effect") -> NDArray[np.float64]:
     """The loss that would have been found with 80 % power, from the width of each interval."""
     width = (tested[f"{name}_high"] - tested[f"{name}_low"]).values.astype(np.float64)
-    return np.array([minimum_detectable_gain(float(one) / 3.92) for one in np.atleast_1d(width)])
+    return np.array([minimum_detectable_gain(float(one) / (2 * HALF_WIDTH)) for one in np.atleast_1d(width)])
 
 
 def _power(tested: xr.Dataset) -> str:

@@ -18,6 +18,7 @@ from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats import minimum_detectable_gain
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.multiple_testing import ALPHA
 
 READINGS = {"natural": "with the attention as it is", "forced": "with all attention forced onto the source"}
@@ -155,7 +156,7 @@ def _needed(writer: Writer, dataset: xr.Dataset) -> str:
 def _power(writer: Writer, dataset: xr.Dataset) -> str:
     """What the prompts could have shown."""
     width = {name: _at(dataset, "effect_high", name) - _at(dataset, "effect_low", name) for name in _tasks(dataset)}
-    found = {name: minimum_detectable_gain(one / 3.92) for name, one in width.items() if np.isfinite(one)}
+    found = {name: minimum_detectable_gain(one / (2 * HALF_WIDTH)) for name, one in width.items() if np.isfinite(one)}
     if not found:
         return ""
     low, high = (f(found, key=lambda name: found[name]) for f in (min, max))

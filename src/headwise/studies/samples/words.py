@@ -12,7 +12,7 @@ import xarray as xr
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, STRATEGY
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import SMALL_SAMPLE, model_in
+from headwise.describe.phrases import SMALL_SAMPLE, model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 from headwise.stats.intervals import HALF_WIDTH
@@ -97,8 +97,10 @@ def _types(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
             text += f"; greedy {greedy}, probe {probe}"
         if np.isfinite(one["type_auroc"]):
             null = writer.fixed(float(one["type_null_high"]), f"type_null_high {name}")
-            text += f"; separated from the rest with AUROC {_ranged(writer, one, 'type', name, value='type_auroc')}"
-            text += f" (95th percentile with permuted labels: {null})"
+            auroc, low, high = (
+                writer.fixed(float(one[part]), f"{part} {name}") for part in ("type_auroc", "type_low", "type_high")
+            )
+            text += f"; separated from the rest with AUROC {auroc} ({low} to {high}; permuted labels, 95th percentile: {null})"
         elif size:
             text += "; too few questions, of it or of the rest, to fit a probe"
         yield f"{text}."
@@ -178,11 +180,8 @@ def _sure(one: xr.Dataset) -> str:
     return ", a loss" if float(one["gain_high"]) < 0 else ", not a significant difference"
 
 
-def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "", *, value: str | None = None) -> str:
-    """A value with its interval, such as ``0.71 [0.65, 0.77]``."""
-    parts = [value or name, f"{name}_low", f"{name}_high"]
-    middle, low, high = (writer.fixed(float(one[part]), f"{part} {of}".strip()) for part in parts)
-    return f"{middle} [{low}, {high}]"
+def _ranged(writer: Writer, one: xr.Dataset, name: str, of: str = "") -> str:
+    return with_interval(writer, one.__getitem__, name, of)
 
 
 def _strategies(dataset: xr.Dataset) -> list[str]:

@@ -14,7 +14,7 @@ import xarray as xr
 from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PREFIX, SHARE, STATISTIC
 from headwise.describe.maps import strongest
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_in
+from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer
 from headwise.stats.multiple_testing import ALPHA
 
@@ -162,10 +162,7 @@ def _headline(writer: Writer, dataset: xr.Dataset) -> str:
 
 
 def _ranged(writer: Writer, one: xr.Dataset, name: str, source: str) -> str:
-    middle, low, high = (
-        writer.fixed(float(one[f"{name}{end}"]), f"{source} {name}{end}") for end in ("", "_low", "_high")
-    )
-    return f"{middle} ({low} to {high})"
+    return with_interval(writer, one.__getitem__, name, source)
 
 
 describe = Narrative(

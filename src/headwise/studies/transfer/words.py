@@ -13,7 +13,7 @@ import xarray as xr
 
 from headwise.core.dims import DETECTOR, EXAMPLE, TESTED_ON, TRAINED_ON
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_in
+from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
 
@@ -187,8 +187,7 @@ def _span(writer: Writer, values: list[float], source: str) -> str:
 
 
 def _ranged(writer: Writer, one: xr.Dataset, source: str) -> str:
-    middle, low, high = (writer.fixed(float(one[f"auroc{end}"]), f"{source}{end}") for end in ("", "_low", "_high"))
-    return f"{middle} [{low}, {high}]"
+    return with_interval(writer, one.__getitem__, "auroc", source)
 
 
 def _sets(dataset: xr.Dataset) -> list[str]:
