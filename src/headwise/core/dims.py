@@ -31,6 +31,7 @@ PART = "part"  # of a question with its answer: "whole" or "answer"
 DETECTOR = "detector"  # one way to score an answer
 TOPIC = "topic"  # of a question
 TRAINED_ON = "trained_on"  # the topic or question set a detector was fitted on
+OTHERS = "others"  # its entry for a detector that was fitted on all but the one tested on
 TESTED_ON = "tested_on"  # the question set it is tested on
 SIZE = "size"  # how many examples a detector was fitted on
 TARGET = "target"  # one of the tokens that a head maps a token to, 0 is the strongest

@@ -33,7 +33,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import LAYER, TOPIC, TRAINED_ON
+from headwise.core.dims import LAYER, OTHERS, TOPIC, TRAINED_ON
 from headwise.core.errors import DataError
 from headwise.probes.crossvalidation import Done, assign_folds, out_of_fold, sweep
 from headwise.probes.features import as_table
@@ -46,7 +46,6 @@ from headwise.stats.validation import Labels
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-OTHERS = "others"
 MIN_PER_CLASS_IN_GROUP = 25  # answers of each class in a group of topics
 
 

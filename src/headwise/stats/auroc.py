@@ -34,6 +34,7 @@ from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.ranks import Placements, placements, ranks
 from headwise.stats.validation import Labels
 
+CHANCE = 0.5  # AUROC of a score that tells nothing
 __all__ = ["Auroc", "AurocDifference", "auroc", "auroc_by_fold", "auroc_interval", "auroc_rows", "delong_test"]
 
 Floats = NDArray[np.float64]

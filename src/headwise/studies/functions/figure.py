@@ -36,6 +36,7 @@ from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatma
 from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, scale_around, scale_over
 from headwise.figures.ticks import round_up
+from headwise.stats.auroc import CHANCE
 
 PUBLISHED = (
     "Knowledge Recall", "Retrieval", "Logical Reasoning", "Decision-making",
@@ -52,7 +53,6 @@ TOOLTIP = (
     "single_head_q",
 )  # fmt: skip
 CLIP = 0.99  # the cap is the round number above this share of all heads' values
-CHANCE = 0.5
 BLUE, GREY, ORANGE = "#31688e", "#8c8c8c", "#b5500b"
 MAX_SORTED_HEADS = 300  # beyond this the sorted curve is cut in its flat part
 TITLES = {

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import DETECTOR, LAYER, SITE, TOKEN, TOPIC, TRAINED_ON
+from headwise.core.dims import DETECTOR, LAYER, OTHERS, SITE, TOKEN, TOPIC, TRAINED_ON
 from headwise.core.parsing import parse_attribute
 from headwise.describe.phrases import Accessor
 from headwise.describe.writer import Writer
 from headwise.stats.multiple_testing import ALPHA
 from headwise.stats.power import minimum_detectable_auroc
-
-OTHERS = "others"  # row of the transfer matrix: fitted on all other groups
 
 
 class BestCell(NamedTuple):

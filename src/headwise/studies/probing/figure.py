@@ -29,6 +29,7 @@ from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Frame, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.provenance import cell_names
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
+from headwise.stats.auroc import CHANCE
 from headwise.studies.spec import FigureVariant
 
 SITE_LABELS = {
@@ -45,7 +46,6 @@ SITE_NAMES = {
 }
 EXACT = "exact_answer"  # columns of the exact answer begin so
 EXTRAS = ("low", "high", "p", "q", "null_high")
-CHANCE = 0.5
 N_HEADS_LISTED = 12
 TABLE_KINDS = {  # of rows, with label and colour
     "supervised": ("probe", "#31688e"),

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.core.dims import EXAMPLE, TOPIC, TRAINED_ON
+from headwise.core.dims import EXAMPLE, OTHERS, TOPIC, TRAINED_ON
 from headwise.probes.batched_logistic.problems import make_points, make_problems
 from headwise.probes.batched_logistic.solver import minimise
 from headwise.probes.crossvalidation import assign_folds
@@ -32,7 +32,6 @@ from headwise.probes.generalisation import group_topics
 from headwise.probes.one_step import OneStepProbes, device_auroc
 from headwise.stats import auroc, auroc_by_fold
 
-OTHERS = "others"
 FOLDS = 5
 MIN_PER_CLASS_IN_GROUP = 10  # answers, for a group to be fitted or tested on
 

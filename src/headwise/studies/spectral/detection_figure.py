@@ -18,6 +18,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Heatmap, Intervals, Mark, Panel
 from headwise.figures.scale import Scale, scale_around
+from headwise.stats.auroc import CHANCE
 
 FITTED = ("#376180", "#30a073", "#8a50a5", "#c2902b")  # the best four fitted detectors, in every panel with curves
 COMBINED, DARK, GREY = "#b5500b", "#3d3d3d", "#8c8c8c"
@@ -34,7 +35,6 @@ SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarith
     "by_layer": (LAYER, "One layer alone", "Layer", False),
     "by_size": (SIZE, "Training set", "Answers fitted on", True),
 }
-CHANCE = 0.5
 MIN_RANGE = 0.25  # the colour scale reaches at least this AUROC, and as far above chance
 
 

@@ -18,13 +18,12 @@ from statistics import NormalDist, fmean
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import DETECTOR, LAYER, RANK, SIZE, TOPIC, TRAINED_ON
+from headwise.core.dims import DETECTOR, LAYER, OTHERS, RANK, SIZE, TOPIC, TRAINED_ON
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import SMALL_SAMPLE, Accessor, model_of, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.stats.auroc import Auroc, AurocDifference, auroc_by_fold, delong_test
 
-OTHERS = "others"  # fitted on every topic but the one tested on
 PUBLISHED = (  # from worst to best in the paper, by the names they may have here
     ("attnscore", "attentionscore"),
     ("attneigvals", "attentioneigenvalues", "attention"),

@@ -14,8 +14,9 @@ from headwise.figures.figure import Figure
 from headwise.figures.matrices import letter_note, short_names, written_matrix
 from headwise.figures.panels import Axis, Heatmap, Panel
 from headwise.figures.scale import scale_around
+from headwise.stats.auroc import CHANCE
 
-CHANCE, MIN_RANGE, COLUMNS = 0.5, 0.25, 3  # the colour scale reaches at least so far from chance
+MIN_RANGE, COLUMNS = 0.25, 3  # the colour scale reaches at least so far from chance
 KINDS = {"heads": "", "question": "question alone"}  # of fitted detectors; subtitle
 
 

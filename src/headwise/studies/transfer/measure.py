@@ -37,14 +37,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import DETECTOR, EXAMPLE, TESTED_ON, TOPIC, TRAINED_ON
+from headwise.core.dims import DETECTOR, EXAMPLE, OTHERS, TESTED_ON, TOPIC, TRAINED_ON
 from headwise.core.errors import DataError, StudyError
 from headwise.core.schema import with_interval
 from headwise.corpora import Questions, find_questions
 from headwise.engines import Shard
 from headwise.model import Model
 from headwise.probes.features import KS, as_table, choice_kind, choices, default_choice, select
-from headwise.probes.generalisation import OTHERS, transfer
+from headwise.probes.generalisation import transfer
 from headwise.probes.projection import project
 from headwise.seam import Structure
 from headwise.stats import auroc, wilson_interval

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import DETECTOR, EXAMPLE, TESTED_ON, TRAINED_ON
+from headwise.core.dims import DETECTOR, EXAMPLE, OTHERS, TESTED_ON, TRAINED_ON
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import model_in, with_interval
 from headwise.describe.writer import Writer, listed
 from headwise.figures.provenance import provenance_of
-
-CHANCE = 0.5
-OTHERS = "others"  # the stored name of the row that is fitted on all sets but the tested one
+from headwise.stats.auroc import CHANCE
 
 
 def _overview(writer: Writer, dataset: xr.Dataset) -> Iterator[str]:
