@@ -33,6 +33,7 @@ from headwise.live.response_schemas import Continuation, RunResult, TokenInfo, j
 from headwise.model import Model, readable_tokens
 from headwise.studies.answers.endings import text_of
 from headwise.studies.decoding import Ids
+from headwise.studies.profile.measure import STATISTIC_INFO
 
 __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result", "token_infos"]
 
@@ -40,15 +41,15 @@ __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result
 MAX_RUNS = 6  # retained
 SCALE_QUANTILE = 0.995  # of the visible cells lie under the scale's high end
 MIN_SCALE_END = 0.2
-STATISTIC_LABELS = {
-    "sink": ("First token", "Attention weight on the first token"),
-    "entropy": ("Entropy", "Entropy relative to uniform attention"),
-    "previous": ("Previous token", "Attention weight on the previous token"),
-    "diagonal": ("Self", "Attention weight on the token itself"),
-    "induction": ("Induction", "Attention weight on tokens that followed an earlier occurrence"),
-    "distance": ("Distance", "Mean attention distance, in tokens"),
-    "top1": ("Maximum", "Largest weight of a row"),
-    "output_norm_ratio": ("Output norm", "Output norm over residual-stream norm"),
+STATISTICS_SHOWN = {  # -> what their scale is of
+    "sink": "Attention weight on the first token",
+    "entropy": "Entropy relative to uniform attention",
+    "previous": "Attention weight on the previous token",
+    "diagonal": "Attention weight on the token itself",
+    "induction": "Attention weight on tokens that followed an earlier occurrence",
+    "distance": "Mean attention distance, in tokens",
+    "top1": "Largest weight of a row",
+    "output_norm_ratio": "Output norm over residual-stream norm",
 }
 UNBOUNDED = ("distance", "output_norm_ratio")
 
@@ -152,11 +153,12 @@ def token_infos(model: Model, prompt: Ids, answer: Ids) -> list[TokenInfo]:
 def run_figures(maps: np.ndarray, numbers: xr.DataArray, uniform: xr.DataArray, tokens: int) -> list[dict[str, Any]]:
     """Key, label and payload per figure, the grid first. `maps` (layer, head, row, column), NaN where masked."""
     found = [{"key": "maps", "label": "Maps", "payload": to_payload(map_grid(maps, tokens))}]
-    for key, (label, unit) in STATISTIC_LABELS.items():
+    for key, unit in STATISTICS_SHOWN.items():
         values = numbers.sel({STATISTIC: key}).values
         if np.isfinite(values).any():
             level = float(uniform.sel({STATISTIC: key}).mean())
-            found.append({"key": key, "label": label, "payload": to_payload(statistic_map(key, unit, values, level))})
+            figure = statistic_map(key, unit, values, level)
+            found.append({"key": key, "label": STATISTIC_INFO[key][0], "payload": to_payload(figure)})
     return found
 
 
