@@ -234,7 +234,6 @@ def _unlike(one: np.ndarray, other: np.ndarray) -> float:
 
 
 MIN_EXAMPLES = 5  # in common, for a paired test
-HITS_OF = {"score": "mapped", "suppression": "suppressed"}  # variable of relations -> the hits per pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +247,7 @@ class ChangeError:
 
 def change_error(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError:
     """The standard error of b - a, from the Datasets of the two columns."""
-    found = _hits(a, one, other) if a.study == "relations" else _examples(a, one, other)
+    found = _hits(a, one, other) if a.hits else _examples(a, one, other)
     return found or _intervals(a, b)
 
 
@@ -284,13 +283,11 @@ def _per_example(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
 
 
 def _hits(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError | None:
-    """Where both asked the same pairs of the column's relation."""
-    variable = HITS_OF[column.name.rsplit(".", 1)[-1]]
-    relation = column.label.rsplit(",", 1)[0]
+    """Where both asked the same pairs of the column's entry, such as its relation."""
     sides = []
     for dataset in (one, other):
-        own = dataset["relation_of"].values.astype(str) == relation
-        sides.append(dataset[variable].isel({EXAMPLE: own}).transpose(EXAMPLE, LAYER, HEAD))
+        own = dataset[column.hits_of].values.astype(str) == column.entry
+        sides.append(dataset[column.hits].isel({EXAMPLE: own}).transpose(EXAMPLE, LAYER, HEAD))
     if sides[0].sizes[EXAMPLE] == 0 or sides[0][EXAMPLE].values.tolist() != sides[1][EXAMPLE].values.tolist():
         return None
     first, second = (side.values.astype(bool) for side in sides)

@@ -58,6 +58,9 @@ class Column:
     baseline_name: str = ""  # what the baseline is
     unit: str = ""  # of the values
     definition: str = ""  # a phrase
+    entry: str = ""  # of the variable's own dims
+    hits: str = ""  # the Dataset's variable of which the values are shares
+    hits_of: str = ""  # its coordinate that says which entry an example belongs to
     compared_alike: bool = False  # the numbers themselves are of answers to similar questions
 
     @property
@@ -150,6 +153,9 @@ def _of_study(study: str, dataset: xr.Dataset, layers: int, heads: int) -> Itera
                 baseline_name=spec.baseline_name,
                 unit=words["unit"],
                 definition=words["definition"],
+                entry=words["entry"],
+                hits=spec.hits,
+                hits_of=spec.hits_of,
                 compared_alike=spec.controlled,
             )
 
@@ -212,7 +218,8 @@ def _words(dataset: xr.Dataset, spec: HeadColumn, column: int) -> dict[str, str]
     names = [name for dim, name in zip(own_dims, found["label"], strict=True) if dim not in spec.only]
     label = spec.label.format(", ".join(names[::-1])) if names else spec.label.replace("{}", spec.variable)
     definition = "; ".join([*found["definition"], *([spec.definition] if spec.definition else [])])
-    return {"label": label, "definition": definition, "unit": " ".join(found["unit"]).strip()}
+    entry = ", ".join(found["label"])
+    return {"label": label, "definition": definition, "unit": " ".join(found["unit"]).strip(), "entry": entry}
 
 
 def percentiles(frame: pd.DataFrame) -> pd.DataFrame:

@@ -116,6 +116,10 @@ class HeadColumn:
     label: str = "{}"  # for readers; {} is the entry of the study's own dims
     definition: str = ""
     controlled: bool = False  # compares only answers to similar questions
+    hits: str = (
+        ""  # (example, layer, head) bool of which it is the share, so that two atlases are compared pair by pair
+    )
+    hits_of: str = ""  # coordinate: which entry of the variable's own dim an example belongs to
     only: Mapping[str, str] = field(default_factory=dict)  # dim -> the entry that is used
 
     def __post_init__(self) -> None:

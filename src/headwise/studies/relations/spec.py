@@ -144,13 +144,15 @@ def _score(sign: str, done: str, end: str) -> tuple[Variable, ...]:
     return tuple(Variable(name, dims, text, dtype="float32", interval=name == sign) for name, text in texts.items())
 
 
-def _score_column(sign: str, done: str, does: str) -> HeadColumn:
+def _score_column(sign: str, done: str, does: str, hits: str) -> HeadColumn:
     return HeadColumn(
         sign,
         baseline=f"{sign}_null",
         baseline_name="shuffled targets",
         label=f"{{}}, {done}",
         definition=f"share of pairs whose target is among the tokens the head {does} most",
+        hits=hits,
+        hits_of="relation_of",
     )
 
 
@@ -311,8 +313,8 @@ RELATIONS = DatasetSpec(
     head_sets="heads:head_sets",
     head_facts=True,
     head_columns=(
-        _score_column("score", "promoted", "promotes"),
-        _score_column("suppression", "suppressed", "suppresses"),
+        _score_column("score", "promoted", "promotes", "mapped"),
+        _score_column("suppression", "suppressed", "suppresses", "suppressed"),
     ),
     default_columns=("relations.categories", "relations.best"),
 )
