@@ -23,6 +23,7 @@ from headwise.analysis.permutation import HeadStrata, permutation_test, rank_vec
 from headwise.probes.cell_maps import probe_cells, significance
 from headwise.probes.crossvalidation import assign_folds, out_of_fold
 from headwise.probes.generalisation import transfer
+from headwise.probes.linear import fit_linear
 from headwise.probes.table import TableOptions, compare_rows, detector_table
 from headwise.stats import (
     auprc,
@@ -46,6 +47,7 @@ from headwise.stats import (
     reliability,
     risk_coverage,
     risk_threshold,
+    share_change,
     shuffle_test,
     sum_of_means_half_width,
     t_half_width,
@@ -267,6 +269,20 @@ def learnt_difference(random: Generator) -> float:
     return found(delong_test(*areas).p)
 
 
+def applied_difference(random: Generator) -> float:
+    """One detector, applied to two sets of readings with the same signal and noise of their own."""
+    wrong, fold_of = _folds(random, 200)
+    signal = random.normal(size=(200, 3)) + 0.5 * wrong[:, None]
+    first, second = (np.concatenate([signal, random.normal(size=(200, 20))], axis=1) for _ in range(2))
+    scores = np.empty((2, 200))
+    for fold in np.unique(fold_of):
+        linear = fit_linear(first[fold_of != fold], wrong[fold_of != fold])
+        for own, points in zip(scores, (first, second), strict=True):
+            own[fold_of == fold] = linear(points[fold_of == fold])
+    areas = [auroc_by_fold(own, wrong, fold_of, learnt=False)[0] for own in scores]
+    return found(delong_test(*areas).p)
+
+
 def table_gain(random: Generator) -> float:
     """Heads of noise against a score of noise: does the table report a gain?"""
     wrong = answers(random, 100)
@@ -313,6 +329,23 @@ def student(random: Generator) -> float:
 
 def wilson(random: Generator, share: float, size: int) -> float:
     return missed(share, *wilson_interval(random.binomial(size, share) / size, size))
+
+
+def _shares(
+    random: Generator, controls: int, changed: float, loss: float = 0.0
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """60 questions, of which some are answered otherwise under every change; without the head of interest more are lost."""
+    correct = random.random(60) < 0.6
+    own, others = correct ^ (random.random(60) < changed), correct[:, None] ^ (random.random((60, controls)) < changed)
+    return own & (random.random(60) >= loss), others
+
+
+def share_p(random: Generator, controls: int, changed: float) -> float:
+    return found(share_change(*_shares(random, controls, changed)).p)
+
+
+def share_interval(random: Generator, controls: int, changed: float, loss: float) -> Interval:
+    return share_change(*_shares(random, controls, changed, loss))[:3]
 
 
 def satterthwaite(random: Generator) -> float:

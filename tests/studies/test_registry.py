@@ -37,7 +37,9 @@ def test_a_produced_dataset_is_built_by_its_study():
 
 
 def test_slow_studies_are_built_only_when_named():
-    assert set(studies()) - set(default_studies()) == {"samples", "transfer", "causal", "circuits", "sparsity"}
+    assert set(studies()) - set(default_studies()) == {
+        "samples", "transfer", "causal", "causal_answers", "circuits", "sparsity"
+    }  # fmt: skip
     assert with_dependencies(["samples"]) == ["answers", "probing", "samples"]
 
 
@@ -47,7 +49,7 @@ def test_what_each_study_is_shown():
     assert inputs == {
         "passages": ["profile", "patterns", "causal", "sparsity"],
         "reference": ["patterns", "circuits"],
-        "questions": ["causal", "answers", "samples"],
+        "questions": ["causal", "answers", "causal_answers", "samples"],
         "relations": ["relations", "relation_validation"],
         "steps": ["functions", "function_masking"],
     }

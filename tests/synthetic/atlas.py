@@ -15,6 +15,7 @@ import xarray as xr
 
 from headwise.atlas import Atlas
 from synthetic.causal import causal_dataset
+from synthetic.causal_answers import causal_answers_dataset
 from synthetic.detection import detection_dataset
 from synthetic.function_masking import function_masking_dataset
 from synthetic.functions import functions_dataset
@@ -32,6 +33,7 @@ MAKERS = {
     "profile": profile_dataset,
     "patterns": patterns_dataset,
     "causal": causal_dataset,
+    "causal_answers": causal_answers_dataset,
     "spectral": spectral_dataset,
     "detection": lambda layers, heads: detection_dataset(layers),
     "streaming": streaming_dataset,

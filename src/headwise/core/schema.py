@@ -47,6 +47,8 @@ SHARED_COORDINATES: Mapping[str, str] = {
     "statistic": "statistic of a head's attention",
     "ablation": "what the output of an ablated head is replaced by",
     "token_class": "class of the predicted token",
+    "measure": "what is compared with and without a head",
+    "head_set": "set of heads that are ablated together",
     "feature": "feature that is tested or compared",
     "site": "hook point in a block at which an activation was read",
     "width": "entry of an activation vector",

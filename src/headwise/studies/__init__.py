@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headwise.studies.answers.spec import AnsweringOptions
     from headwise.studies.building import build
     from headwise.studies.causal.spec import CausalOptions
+    from headwise.studies.causal_answers.spec import CausalAnswersOptions
     from headwise.studies.circuits.spec import CircuitsOptions
     from headwise.studies.function_masking.spec import FunctionMaskingOptions
     from headwise.studies.functions.spec import FunctionsOptions
@@ -47,6 +48,7 @@ __getattr__, __dir__ = lazy_exports(
         ".answers.spec": "AnsweringOptions",
         ".building": "build",
         ".causal.spec": "CausalOptions",
+        ".causal_answers.spec": "CausalAnswersOptions",
         ".circuits.spec": "CircuitsOptions",
         ".function_masking.spec": "FunctionMaskingOptions",
         ".functions.spec": "FunctionsOptions",
@@ -69,6 +71,7 @@ __getattr__, __dir__ = lazy_exports(
 
 __all__ = [
     "AnsweringOptions",
+    "CausalAnswersOptions",
     "CausalOptions",
     "CircuitsOptions",
     "FunctionMaskingOptions",

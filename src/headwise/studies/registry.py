@@ -34,6 +34,7 @@ BUILT_IN = (
     "spectral",
     "streaming",
     "probing",
+    "causal_answers",
     "samples",
     "transfer",
     "relations",

@@ -27,7 +27,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import EXAMPLE
-from headwise.core.errors import DataError
+from headwise.core.errors import DataError, StudyError
 from headwise.core.provenance import Provenance
 from headwise.corpora import (
     Endpoint,
@@ -120,6 +120,24 @@ def prepare(model: Model, inputs: StudyInputs, options: AnsweringOptions | None 
         return _from_endpoint(model, some, options, shots, chat, sizes.tokens_that_fit)
 
     return StudyRun(provenance, len(asked), sizes.shard, measure, finalize)
+
+
+def answered_questions(answers: xr.Dataset, questions: Questions) -> Questions:
+    """Those of the questions that the model itself answered, for studies that ask it again."""
+    known = {str(name) for name in answers[EXAMPLE].values}
+    items = tuple(item for item in questions.items if item.id in known)
+    if not items:
+        raise DataError(
+            f"none of the questions of {questions.name} is among the {len(known)} that the atlas holds answers to; give "
+            "the questions that the answers were made with"
+        )
+    if any(item.response is not None for item in items) or Provenance.from_attrs(answers.attrs).parameters.get(
+        "endpoint"
+    ):
+        raise StudyError(
+            "the answers were given, not made by this model, so it cannot be asked again; answer with it first"
+        )
+    return Questions(questions.name, items)
 
 
 # ---- prompts --------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from scipy import stats
 from headwise.core.dims import ABLATION, EXAMPLE, HEAD, LAYER, PLACE, TOKEN_CLASS, parse_head
 from headwise.stats import benjamini_hochberg, spearman, t_half_width
 from headwise.studies.causal.classes import ANSWER
+from headwise.studies.matched_heads import matched_heads
 
 __all__ = ["finalize"]
 
@@ -205,7 +206,7 @@ class _Result:
         attribution = _ratio(sums, tokens).value
         fitted = calibrate(attribution[self.random], _ratio(self.exact[:, 0, 0], tokens).value[self.random])
         per_text = np.where(self.was_ablated, self.exact[:, 0, 0], fitted.slope * sums)  # (example, layer, head)
-        peers = matched_heads(self.norm)
+        peers = matched_heads(self.norm, MATCHED)
         others = np.full_like(per_text, np.nan)
         for (layer, head), near in peers.items():
             others[:, layer, head] = per_text[:, layer, near].mean(1)
@@ -285,21 +286,6 @@ def concordance(one: Floats, other: Floats, chosen: NDArray[np.bool_]) -> float:
         alike += int((signs[upper] > 0).sum())
         total += int((signs[upper] != 0).sum())
     return alike / total if total else float("nan")
-
-
-def matched_heads(norm: Floats) -> dict[tuple[int, int], list[int]]:
-    """Head -> the other heads of its layer with the most similar norm, on a log scale; none where it is alone."""
-    found = {}
-    with np.errstate(divide="ignore"):
-        logs = np.log(norm)
-    for layer, row in enumerate(logs):
-        there = np.flatnonzero(np.isfinite(row))
-        for head in there:
-            others = there[there != head]
-            near = others[np.argsort(np.abs(row[others] - row[head]), kind="stable")][:MATCHED]
-            if near.size:
-                found[layer, int(head)] = near.tolist()
-    return found
 
 
 def ranks_in_layer(effect: Floats) -> Floats:

@@ -48,13 +48,11 @@ from headwise.studies.function_masking.finalize import finalize
 from headwise.studies.function_masking.prompter import HeadChange, Prompter
 from headwise.studies.function_masking.spec import SPEC, FunctionMaskingOptions
 from headwise.studies.inputs import StudyInputs, origin_of, require_loaded
+from headwise.studies.matched_heads import Head, matched_sets
 from headwise.studies.run import StudyRun, study_provenance
 
-Head = tuple[int, int]
 Condition = tuple[str, int, int]  # kind, number of heads (or index of the amount), draw or other function
 Trials = list[tuple[Condition, list[int], HeadChange]]  # condition, indices of the steps, change
-NEAREST = 3  # heads of the layer, by norm, among which a control is drawn
-ATTEMPTS = 20  # per control set, to draw one that is different from the others
 
 
 def prepare(model: Model, inputs: StudyInputs, options: FunctionMaskingOptions | None = None) -> StudyRun:
@@ -94,7 +92,6 @@ class RankedHeads:
         self.functions = [str(name) for name in maps[FUNCTION].values]
         self.shape = (maps.sizes[LAYER], maps.sizes[HEAD])
         self.norm = maps["output_norm"].transpose(LAYER, HEAD).values.astype(np.float64)
-        self._log_norm = np.log(np.maximum(self.norm, 1e-12))  # a pruned head writes nothing
         self.all: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(np.isfinite(self.norm))]
         refused = dict(zip(self.functions, maps["refused"].values.tolist(), strict=True))
         size = np.abs(maps["train_importance"].transpose(FUNCTION, LAYER, HEAD).values)
@@ -119,20 +116,7 @@ class RankedHeads:
 
     def matched_sets(self, own: Sequence[Head], count: int, name: str) -> list[list[Head]]:
         """At most `count` different sets with as many heads in every layer, near in norm; `name` seeds them."""
-        random, taken = np.random.default_rng([self.seed, *name.encode(), len(own)]), set(own)
-        found: dict[frozenset[Head], list[Head]] = {}
-        for _ in range(ATTEMPTS * count if own else 0):
-            left = {layer: [one for one in self.all if one[0] == layer and one not in taken] for layer, _ in own}
-            drawn: list[Head] = []
-            for index in random.permutation(len(own)):
-                head = own[index]
-                layer = head[0]
-                left[layer].sort(key=lambda one, at=self._log_norm[head]: abs(self._log_norm[one] - at))  # type: ignore[misc]
-                drawn.append(left[layer].pop(int(random.integers(min(NEAREST, len(left[layer]))))))
-            found.setdefault(frozenset(drawn), drawn)
-            if len(found) == count:
-                break
-        return list(found.values())
+        return matched_sets(own, self.norm, count, np.random.default_rng([self.seed, *name.encode(), len(own)]))
 
     def norm_ratio(self, own: Sequence[Head], sets: Sequence[Sequence[Head]]) -> float:
         """What control sets write over what the own set writes: the sums of the heads' norms, mean over sets."""

@@ -1,4 +1,4 @@
-"""Answer steps with changed heads: many head sets in one batch, every prompt read once.
+"""Answer with changed heads: many head sets in one batch, every prompt read once.
 
 A trial is a step and a `HeadChange`. A batch has all trials of some steps: their prompts are prefilled once, trials are
 branches of their prompt (`studies.branches`), and `PerExample` applies each trial's change. Answers are compared with the
@@ -44,27 +44,40 @@ class HeadChange(NamedTuple):
 
 
 class Prompter:
-    """A model that answers steps, with changes to its heads."""
+    """A model that answers steps or other prompts, with changes to its heads.
 
-    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int):
+    Args:
+        model: the model.
+        decoder: of this model; `where` it acts is where heads are changed.
+        limit: maximum number of tokens in an answer.
+        numeric: whether answers are worked out in several sentences.
+    """
+
+    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int, *, numeric: bool = False):
         self.model, self.decoder, self.limit = model, decoder, limit
         self.structure = Structure(model)
-        self.ends = ending(model, numeric=False)
+        self.ends = ending(model, numeric=numeric)
 
     def answer(self, steps: Sequence[Step], trials: Sequence[tuple[int, HeadChange]], what: str) -> NDArray[np.bool_]:
         """(trial,): whether the step is answered correctly; a trial is the index of a step, and a change.
 
         Progress is reported as `what`.
         """
-        prompts = [step_ids(self.model, step) for step in steps]
-        found, done = np.zeros(len(trials), dtype=bool), 0
+        texts = self.texts([step_ids(self.model, step) for step in steps], trials, what)
+        right = [answers_step(steps[index], text) for (index, _), text in zip(trials, texts, strict=True)]
+        return np.array(right, dtype=bool)
+
+    def texts(self, prompts: Sequence[Ids], trials: Sequence[tuple[int, HeadChange]], what: str) -> list[str]:
+        """The answer of every trial: the index of a prompt, and a change."""
+        found, done = [""] * len(trials), 0
         for batch in self._batches([len(prompts[index]) for index, _ in trials], [index for index, _ in trials]):
             report(what, done, len(trials))
             done += len(batch)
             asked = list(dict.fromkeys(trials[trial][0] for trial in batch))
             pick = [asked.index(trials[trial][0]) for trial in batch]
             texts = self._generate([prompts[index] for index in asked], pick, [trials[trial][1] for trial in batch])
-            found[batch] = [answers_step(steps[asked[line]], text) for line, text in zip(pick, texts, strict=True)]
+            for trial, text in zip(batch, texts, strict=True):
+                found[trial] = text
             self.decoder.clear()
         return found
 

@@ -29,6 +29,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from headwise.core.dims import SITE, TOKEN
 from headwise.core.parsing import parse_attribute
 from headwise.corpora import (
     BLIND,
@@ -44,8 +45,8 @@ from headwise.corpora import (
 from headwise.model import Model
 
 __all__ = [
-    "EXACT", "EXACT_COLUMNS", "LAST", "LAST_COLUMN", "POSITIONS", "Positions", "Span", "exact_spans", "parse_ids",
-    "positions_of",
+    "EXACT", "EXACT_COLUMNS", "LAST", "LAST_COLUMN", "POSITIONS", "Positions", "Span", "best_layer", "exact_spans",
+    "parse_ids", "positions_of",
 ]  # fmt: skip
 
 BEFORE, FIRST, LAST, AFTER = (f"exact_answer_{name}" for name in ("before_first", "first", "last", "after_last"))
@@ -127,6 +128,11 @@ def _extract(answers: xr.Dataset, texts: list[str], extractor: Endpoint) -> dict
     chats: list[Any] = [[{"role": "user", "content": prompt}] for prompt in prompts]
     replies = ask_all(extractor, chats, temperature=0.0, limit=32, seed=0) if rows else []
     return dict(zip(rows, (reply.strip().strip("\"'.") for reply in replies), strict=True))
+
+
+def best_layer(probing: xr.Dataset, site: str) -> int:
+    """The layer at which wrong answers are separated best at the last token of the exact answer."""
+    return int(np.nanargmax(probing["auroc"].sel({SITE: site, TOKEN: LAST}).values))
 
 
 def parse_ids(text: Any) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import DRAW, ERROR_TYPE, EXAMPLE, LAYER, SITE, STRATEGY, TOKEN, WIDTH
-from headwise.core.errors import DataError, StudyError
+from headwise.core.errors import StudyError
 from headwise.core.provenance import Provenance
 from headwise.core.schema import with_interval
 from headwise.corpora import Questions, decode_ids
@@ -47,7 +47,7 @@ from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.probing.positions import LAST, exact_spans, parse_ids
+from headwise.studies.probing.positions import best_layer, exact_spans, parse_ids
 from headwise.studies.question_controls import is_judged
 from headwise.studies.run import StudyRun
 from headwise.studies.samples.error_types import TYPES, clusters, counts_of, type_probes, types_of
@@ -120,29 +120,15 @@ def _probe_site(probing: xr.Dataset, options: SamplingOptions) -> ProbeSite:
     site = options.site or sites[0]
     if site not in sites:
         raise StudyError(f"the probing map has no site {site!r}, only {', '.join(sites)}; probe that site first")
-    column = probing["auroc"].isel({SITE: sites.index(site)}).sel({TOKEN: LAST}).values  # (layer,)
-    layer = int(np.nanargmax(column)) if options.layer is None else options.layer
-    if not 0 <= layer < len(column):
-        raise StudyError(f"there is no layer {layer}; this model has layers 0 to {len(column) - 1}")
+    layer, layers = best_layer(probing, site) if options.layer is None else options.layer, probing.sizes[LAYER]
+    if not 0 <= layer < layers:
+        raise StudyError(f"there is no layer {layer}; this model has layers 0 to {layers - 1}")
     return ProbeSite(site, layer)
 
 
 def _chosen(answers: xr.Dataset, questions: Questions, options: SamplingOptions) -> Questions:
-    """The questions to sample: those that the model itself answered."""
-    known = {str(name) for name in answers[EXAMPLE].values}
-    items = tuple(item for item in questions.items if item.id in known)
-    if not items:
-        raise DataError(
-            f"none of the questions of {questions.name} is among the {len(known)} that the atlas holds answers to; give "
-            "the questions that the answers were made with"
-        )
-    if any(item.response is not None for item in items) or Provenance.from_attrs(answers.attrs).parameters.get(
-        "endpoint"
-    ):
-        raise StudyError(
-            "the answers were given, not made by this model, so it cannot be asked again; answer with it first"
-        )
-    return Questions(questions.name, items).sample(options.questions, seed=options.seed)
+    """The questions to sample."""
+    return answering.answered_questions(answers, questions).sample(options.questions, seed=options.seed)
 
 
 def _others(answers: xr.Dataset, sampled: set[str]) -> xr.Dataset:
