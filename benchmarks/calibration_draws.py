@@ -279,7 +279,7 @@ def applied_difference(random: Generator) -> float:
         linear = fit_linear(first[fold_of != fold], wrong[fold_of != fold])
         for own, points in zip(scores, (first, second), strict=True):
             own[fold_of == fold] = linear(points[fold_of == fold])
-    areas = [auroc_by_fold(own, wrong, fold_of, learnt=False)[0] for own in scores]
+    areas = [auroc_by_fold(own, wrong, fold_of)[0] for own in scores]
     return found(delong_test(*areas).p)
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from scipy.stats import hypergeom
+from synthetic.causal import causal_dataset
 from synthetic.functions import functions_dataset
 from synthetic.probing import probing_dataset
 from synthetic.profile import profile_dataset
@@ -252,3 +253,29 @@ def test_a_plugin_declares_its_sets(studies, monkeypatch):
     monkeypatch.setattr(head_sets, "dataset_specs", lambda: known | {"mine": Spec()})
     maps, _ = head_set_maps({"profile": studies["profile"], "mine": studies["profile"]})
     assert maps[-1].key == "mine.all" and maps[0].study == "profile"
+
+
+def test_heads_that_the_model_needs_are_told_for_every_set(studies):
+    """The heads of one statistic are made those that the model needs; no other set gets more than chance."""
+    causal = causal_dataset(studies["profile"].sizes["layer"], studies["profile"].sizes["head"])
+    previous = studies["profile"]["value"].sel(statistic="previous", drop=True).transpose("layer", "head")
+    member = (previous > previous.quantile(0.9)).values
+    causal = causal.assign(
+        excess_low=causal["excess"].copy(data=np.where(member, 0.1, -0.1).astype(np.float32)),
+        effect=causal["effect"].where(False, previous.astype(np.float32)),
+    )
+    found = agreement_of({**studies, "causal": causal}, permutations=2000)
+    rows = {one.key: one for one in found.needed}
+    assert set(rows) == {one.key for one in found.sets if one.study != "causal"}
+    one = rows["profile.previous"]
+    assert (
+        one.more == one.heads and one.share == 1 and one.share_low > 0.5 and one.q < 0.05 and one.correlation_q < 0.05
+    )
+    assert one.correlation == pytest.approx(found.pair("profile.previous", "causal.all").correlation_within)
+    others = [row for key, row in rows.items() if key != "profile.previous"]
+    assert sum(row.q < 0.05 for row in others) <= 1
+    text = describe_agreement(found).text()
+    assert f"Previous token (profile) {one.more} of {one.heads} (100 %" in text
+    panels = {panel.key: panel for panel in agreement_figure(found).panels}
+    assert {"needed", "causal"} <= set(panels) and len(panels["causal"].values) == len(rows)
+    assert not agreement_of(studies, permutations=50).needed

@@ -4,21 +4,35 @@ Figure: two matrices of head sets by head sets. Left, log2 of the shared heads o
 layers (0.5 added to both, so that an empty overlap has a finite value). Right, the rank correlation of the two maps with the
 mean of each layer removed. A box is a pair with q < 0.05 within layers; a cross is significant only with heads permuted over
 the whole model, which depth alone can cause; a dot cannot be tested within layers, because no permutation changes it (no
-layer has heads of both sets, for example). Sets of the same study are not compared.
+layer has heads of both sets, for example). Sets of the same study are not compared. Where the atlas has the study `causal`,
+two more panels: which share of the heads of every other set the model needs more than matched heads, and the correlation of
+every map with the causal column.
 
 Words: the pairs in `ALWAYS_REPORTED` first, whatever their result, then the significant ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from headwise.analysis.study_agreement import Agreement, AgreementPair
+from headwise.analysis.study_agreement import Agreement, AgreementPair, NeededHeads
 from headwise.describe.writer import Description, Writer, listed
-from headwise.figures import Axis, Category, Figure, Frame, Heatmap, Legend, Mark, scale_around
+from headwise.figures import (
+    Axis,
+    Category,
+    Figure,
+    Frame,
+    Guide,
+    Heatmap,
+    Intervals,
+    Legend,
+    Mark,
+    scale_around,
+)
 from headwise.stats.multiple_testing import ALPHA
+from headwise.studies.causal.heads import MORE
 
 UNTESTED = "cannot be tested within layers"
 MAX_PAIRS = 6  # reported of each kind
@@ -79,6 +93,7 @@ def agreement_figure(found: Agreement) -> Figure:
         "q over all": matrix(lambda pair: pair.correlation_q_all),
     }
     labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
+    needed = tuple(_needed_panels(found))
     note = (
         f"{len(found.sets)} head sets, {len(found.pairs)} pairs across studies, {found.heads} heads; {found.permutations:,} "
         f"permutations, {found.permuted}; q over all pairs. Expected: mean overlap with permuted heads. With permuted maps "
@@ -89,6 +104,7 @@ def agreement_figure(found: Agreement) -> Figure:
         panels=(
             _panel("overlap", "Heads that both name", overlap, labels, overlap_details),
             _panel("correlation", "Rank correlation within layers", rank, labels, rank_details),
+            *needed,
             _LEGEND,
         ),
         columns=2,
@@ -96,9 +112,43 @@ def agreement_figure(found: Agreement) -> Figure:
             "overlap": scale_around(overlap, "log₂ of shared over expected"),
             "correlation": scale_around(rank, "Spearman"),
         },
-        notes=(note,),
+        notes=(note, NEEDED_NOTE) if needed else (note,),
         provenance=found.provenance,
     ).with_alt(describe_agreement(found).short())
+
+
+def _needed_panels(found: Agreement) -> Iterator[Intervals]:
+    """The shares of the sets that have heads, and the correlations of all maps with the causal column."""
+    known = [one for one in found.needed if one.heads]
+    if not known:
+        return
+    labels = tuple(f"{_name(found, one.key)}: {one.more} of {one.heads}" for one in known)
+    categories = (
+        Category("sure", f"q < {ALPHA:g}", "#b5500b"),
+        Category("other", f"q ≥ {ALPHA:g}, or untested", "#8c8c8c"),
+    )
+    every = len(next(one.heads for one in found.sets if one.key == MORE)) / found.heads
+    share, low, high = (np.array([getattr(one, name) for one in known]) for name in _SHARE)
+    yield Intervals(
+        "needed", "Does the model need them?", share, low, high,
+        Axis("Share needed more than matched heads", low=-0.02, high=1.02), Axis("", labels),
+        groups=tuple(int(not one.q < ALPHA) for one in known), categories=categories,
+        guides=(Guide("x", every, "all heads"),),
+    )  # fmt: skip
+    value = np.array([one.correlation for one in found.needed])
+    yield Intervals(
+        "causal", "Correlation with the causal column", value, value, value, Axis("Spearman, within layers"),
+        Axis("", tuple(_name(found, one.key) for one in found.needed)),
+        groups=tuple(int(not one.correlation_q < ALPHA) for one in found.needed), categories=categories,
+        guides=(Guide("x", 0.0),),
+    )  # fmt: skip
+
+
+_SHARE = ("share", "share_low", "share_high")
+NEEDED_NOTE = (
+    "Needed: the rise of the loss without the head exceeds that without heads of its layer that write about as much; lines: "
+    "95 % intervals. Tested against heads permuted within layers, q over these sets."
+)
 
 
 def _panel(
@@ -179,6 +229,7 @@ def describe_agreement(found: Agreement) -> Description:
         if {first, second} <= keys:
             writer.add("detail", _pair(writer, found, found.pair(first, second)))
     headline = _add_observations(writer, found)
+    _add_needed(writer, found)
     _add_caveats(writer, found)
     return writer.finish(headline)
 
@@ -246,6 +297,43 @@ def _add_observations(writer: Writer, found: Agreement) -> str:
             left = f"; {writer.count(rest, f'left out, {word}', 'more pair')} with a weaker correlation" if rest else ""
             writer.add("observations", f"Strongest {word} correlations within layers: {'; '.join(named)}{left}.")
     return f"{overlap} {rank}"
+
+
+def _add_needed(writer: Writer, found: Agreement) -> None:
+    """Which share of the heads that each study names the model needs, and whether their maps follow the causal column."""
+    known = [one for one in found.needed if one.heads]
+    if not known:
+        return
+    total = len(next(one.heads for one in found.sets if one.key == MORE))
+    writer.add(
+        "observations",
+        f"Does the model need them? Of all {writer.count(found.heads, 'heads', 'head')}, "
+        f"{writer.count(total, 'needed more')} are needed more than heads of their layer that write about as much (study "
+        f"causal). Of the heads of each set: {'; '.join(_share(writer, found, one) for one in known)}.",
+    )
+    sure = [one for one in found.needed if one.correlation_q < ALPHA]
+    named = [
+        f"{_name(found, one.key)} {writer.fixed(one.correlation, f'causal correlation {one.key}')} "
+        f"(q {writer.number(one.correlation_q, f'causal q {one.key}', digits=2)})"
+        for one in sorted(sure or found.needed, key=lambda one: -abs(one.correlation))[:MAX_PAIRS]
+    ]
+    count = writer.count(len(found.needed), "causal maps", "map")
+    verb = "correlates" if len(sure) == 1 else "correlate"
+    first = f"Of {count}, {writer.count(len(sure), 'causal sure')} {verb} with the causal column within layers"
+    after = ": " if sure else "; the strongest: "
+    writer.add("observations", f"{first} (q < 0.05, over these maps){after}{listed(named)}.")
+
+
+def _share(writer: Writer, found: Agreement, one: NeededHeads) -> str:
+    share, low, high = (writer.percent(getattr(one, name), f"{name} {one.key}") for name in _SHARE)
+    more, heads = writer.count(one.more, f"more {one.key}"), writer.count(one.heads, f"size {one.key}")
+    against = UNTESTED
+    if np.isfinite(one.p):
+        expected, q = (
+            writer.number(getattr(one, name), f"needed {name} {one.key}", digits=2) for name in ("expected", "q")
+        )
+        against = f"expected {expected}, q {q}"
+    return f"{_name(found, one.key)} {more} of {heads} ({share}, {low} to {high}; {against})"
 
 
 def _add_caveats(writer: Writer, found: Agreement) -> None:

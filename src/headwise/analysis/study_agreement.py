@@ -8,6 +8,10 @@ Steps: make the head sets (`studies.head_sets`); keep the heads that every map m
 all pairs across studies (`permutation`), against heads permuted over the whole model and within layers. The second is the one
 to read: two maps that both grow with depth overlap more than chance without any other relation.
 
+Where the atlas has the study `causal`, `Agreement.needed` says of every set of the other studies how many of its heads the
+model needs more than matched heads, and how its map correlates with the causal column. These comparisons are planned, so
+their q-values are over the sets alone.
+
 Cost: seconds.
 """
 
@@ -39,7 +43,9 @@ from headwise.core.markup import card, paragraph, table
 from headwise.core.provenance import QUICK
 from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import is_quick, model_name, provenance_caption, provenance_of
+from headwise.stats import benjamini_hochberg, wilson_interval
 from headwise.stats.correlation import rank_vectors
+from headwise.studies.causal.heads import ALL, MORE
 from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
 PERMUTATIONS = 10_000
@@ -90,14 +96,17 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
         for kind, rows in sides.items()
         for within in (True, False)
     }
+    head_sets = tuple(_head_set(one, sets[index], names) for index, one in enumerate(maps))
+    compared = tuple(
+        _pair(index, maps, (i, j), sets, names, found, float(within_layers[i] @ within_layers[j]))
+        for index, (i, j) in enumerate(pairs)
+    )
     return Agreement(
         model=model_name(origin) or "the model",
         heads=len(names),
-        sets=tuple(_head_set(one, sets[index], names) for index, one in enumerate(maps)),
-        pairs=tuple(
-            _pair(index, maps, (i, j), sets, names, found, float(within_layers[i] @ within_layers[j]))
-            for index, (i, j) in enumerate(pairs)
-        ),
+        sets=head_sets,
+        pairs=compared,
+        needed=_needed(head_sets, compared),
         permutations=permutations,
         seed=seed,
         permuted=how,
@@ -196,6 +205,31 @@ def _pair(
     )
 
 
+def _needed(sets: Sequence[HeadSet], pairs: Sequence[AgreementPair]) -> tuple[NeededHeads, ...]:
+    """Every set of another study against the heads that the model needs; none where `causal` was not measured."""
+    with_causal = {(pair.first, pair.second): pair for pair in pairs}
+    with_causal |= {(pair.second, pair.first): pair for pair in pairs}
+    rows = [
+        (one, with_causal[one.key, MORE], with_causal[one.key, ALL])
+        for one in sets
+        if (one.key, MORE) in with_causal and (one.key, ALL) in with_causal
+    ]
+    q = benjamini_hochberg(np.array([more.p for _, more, _ in rows]))
+    correlation_q = benjamini_hochberg(np.array([every.correlation_p for _, _, every in rows]))
+    found = []
+    for index, (one, more, every) in enumerate(rows):
+        size = len(one.heads)
+        share = more.count / size if size else math.nan
+        low, high = wilson_interval(share, max(size, 1))
+        found.append(
+            NeededHeads(
+                one.key, size, more.count, share, float(low), float(high), more.expected, more.p, float(q[index]),
+                every.correlation_within, every.correlation_p, float(correlation_q[index]),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
 MAX_ROWS = 12  # of a notebook's table
 HEADER = ("heads of", "and of", "in both", "expected", "q of overlap", "correlation within layers", "q of correlation")
 
@@ -252,6 +286,32 @@ class AgreementPair:
 
 
 @dataclass(frozen=True)
+class NeededHeads:
+    """Does the model need the heads of a set? Against heads permuted within layers."""
+
+    key: str
+    heads: int
+    more: int
+    """of them, needed more than heads of their layer that write about as much"""
+    share: float
+    """NaN where the set is empty"""
+    share_low: float
+    """lower end of the 95 % interval (Wilson)"""
+    share_high: float
+    expected: float
+    """mean number with heads permuted within layers"""
+    p: float
+    """NaN where the set is empty, or where no permutation within layers changes the number"""
+    q: float
+    """over the sets of other studies"""
+    correlation: float
+    """Spearman within layers, of the set's map and the rise of the loss on all tokens without each head"""
+    correlation_p: float
+    correlation_q: float
+    """over the same sets"""
+
+
+@dataclass(frozen=True)
 class Agreement:
     """All pairs of head sets of different studies. Made by `agreement`.
 
@@ -279,6 +339,8 @@ class Agreement:
     """the same for correlation"""
     left_out: tuple[str, ...] = ()
     """sentences"""
+    needed: tuple[NeededHeads, ...] = ()
+    """every set of the other studies against the study `causal`; empty where the atlas does not have it"""
     provenance: str = ""
     """model and versions on one line"""
 

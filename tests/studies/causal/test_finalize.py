@@ -7,8 +7,9 @@ import pytest
 from synthetic.causal import FOR_REPEATED, NEEDED, SLOPE, causal_dataset, causal_shard
 
 from headwise.studies.causal.classes import TEXT_CLASSES
-from headwise.studies.causal.finalize import _ratio, calibrate, finalize, matched_heads
+from headwise.studies.causal.finalize import MATCHED, _ratio, calibrate, finalize
 from headwise.studies.head_sets import head_set_maps
+from headwise.studies.matched_heads import matched_heads
 from headwise.studies.present import describe
 
 
@@ -77,7 +78,9 @@ def test_heads_without_effect_are_rarely_discovered():
 
 
 def test_heads_are_matched_with_those_of_their_layer_that_write_as_much():
-    found = matched_heads(np.array([[1.0, 1.1, 9.0, 10.0, 100.0, 1.2], [1.0, np.nan, np.nan, np.nan, np.nan, np.nan]]))
+    found = matched_heads(
+        np.array([[1.0, 1.1, 9.0, 10.0, 100.0, 1.2], [1.0, np.nan, np.nan, np.nan, np.nan, np.nan]]), MATCHED
+    )
     assert found[0, 0] == [1, 5, 2, 3] and (1, 0) not in found
 
 

@@ -11,19 +11,23 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import HEAD, HEAD_SET, LAYER, MEASURE, head_name
-from headwise.core.errors import StudyError
+from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Guide, Intervals
+from headwise.studies.causal_answers.spec import AUROCS, SHARES
 
 OWN, MATCHED = "#b5500b", "#8c8c8c"
+KINDS = {"all": (*SHARES, *AUROCS), "answers": SHARES, "detectors": AUROCS}
 SET_LABELS = {"needed": "all needed", "detector": "all of the detector"}
 
 
-def figure(dataset: xr.Dataset) -> Figure:
-    """Changes without single heads and without sets, for every measure that was taken."""
-    known = [str(name) for name in dataset[MEASURE].values if int(dataset["n"].sel({MEASURE: name}))]
+def figure(dataset: xr.Dataset, *, kind: str = "all") -> Figure:
+    """Changes without single heads and without sets: of answers, of detectors, or of all that was measured."""
+    if kind not in KINDS:
+        raise StudyError(f"The causal_answers figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
+    known = [name for name in KINDS[kind] if int(dataset["n"].sel({MEASURE: name}))]
     if not known:
-        raise StudyError("This Dataset of causal_answers has no question and no answer; build it again.")
+        raise StudyError(f"No question was answered again ({dataset.attrs['not_asked']}); see the kind detectors.")
     panels = tuple(_panel(dataset.sel({MEASURE: name}).transpose(LAYER, HEAD, ...), name) for name in known)
     return Figure(
         title=str(dataset.attrs.get("title", "")),
@@ -53,17 +57,17 @@ def _panel(one: xr.Dataset, name: str) -> Intervals:
             rows.append(("matched sets", *_ends(one, "set_matched", (index,)), 1))
     rows = [row for row in rows if np.isfinite(row[1])]
     labels, value, low, high, group = zip(*rows, strict=True)
-    kind = "AUROC" if name.startswith(("detector", "probe")) else "share"
+    unit, counted = ("share", "questions") if name in SHARES else ("AUROC", "answers")
     intact = f"intact: {float(one['intact']):.2f} ({float(one['intact_low']):.2f} to {float(one['intact_high']):.2f})"
     label = str(one["label"].values)
     return Intervals(
         key=name,
         title=label[:1].upper() + label[1:],
-        subtitle=f"{intact}\n{int(one['n'])} {'answers' if kind == 'AUROC' else 'questions'}",
+        subtitle=f"{intact}\n{int(one['n'])} {counted}",
         values=np.array(value),
         low=np.array(low),
         high=np.array(high),
-        x=Axis(f"Change of the {kind}"),
+        x=Axis(f"Change of the {unit}"),
         y=Axis("", tuple(labels)),
         groups=tuple(group),
         categories=(Category("own", "without it", OWN), Category("matched", "without matched heads", MATCHED)),

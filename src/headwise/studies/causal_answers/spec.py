@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from headwise.core.dims import HEAD, HEAD_SET, LAYER, MEASURE
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
-from headwise.studies.spec import DatasetSpec, HeadColumn, Method, StudyOptions, StudySpec, Variable, option
+from headwise.studies.spec import (
+    DatasetSpec,
+    FigureOption,
+    FigureVariant,
+    HeadColumn,
+    Method,
+    StudyOptions,
+    StudySpec,
+    Variable,
+    option,
+)
 
 if TYPE_CHECKING:
     from headwise.model.card import ModelCard
@@ -123,6 +133,14 @@ CAUSAL_ANSWERS = DatasetSpec(
     attrs=("record", "title", "strata", "n_strata", "site", "layer", "where", "not_asked"),
     examples="questions",
     figure="figure:figure",
+    figure_options={
+        "kind": FigureOption("answers: shares of the questions; detectors: AUROCs; all: both.", "detectors"),
+    },
+    variants=(
+        FigureVariant("all", "Answers and detectors"),
+        FigureVariant("answers", "Answers", {"kind": "answers"}),
+        FigureVariant("detectors", "Detectors", {"kind": "detectors"}),
+    ),
     words="words:describe",
     head_columns=(
         HeadColumn(
