@@ -33,7 +33,12 @@ Floats = NDArray[np.float64]
 
 
 class ShareChange(NamedTuple):
-    """A change of a share."""
+    """A change of a share.
+
+    Examples:
+        >>> share_change([True] * 10 + [False] * 10, [True] * 20).value
+        -0.5
+    """
 
     value: float
     """the share of interest minus the mean of the controls"""
@@ -62,7 +67,7 @@ def share_change(own: ArrayLike, controls: ArrayLike) -> ShareChange:
         >>> without[30] = True
         >>> found = share_change(without, intact)
         >>> round(found.value, 3), round(found.low, 2), round(found.high, 2), round(found.p, 3)
-        (-0.175, -0.32, -0.02, 0.039)
+        (-0.175, -0.31, -0.02, 0.039)
     """
     ones, others = np.asarray(own, dtype=bool), np.asarray(controls, dtype=bool)
     others = others[:, None] if others.ndim == 1 else others

@@ -252,9 +252,10 @@ def _interpretation(writer: Writer, one: CausalAccessor) -> Iterator[str]:
 
 def _headline(writer: Writer, one: CausalAccessor) -> str:
     needed, total = writer.count(one.needed("all"), "needed all"), writer.count(one.total, "total", "head")
+    sure = one.map("all").where(one.map("all", "effect_low") > 0)  # not a corrected attribution that may be nothing
     heads = [
         f"{head.name} ({writer.number(head.value, f'value all {head.name}')} nats per token)"
-        for head in maps.strongest(one.map("all"), NAMED)
+        for head in maps.strongest(sure if bool(sure.notnull().any()) else one.map("all"), NAMED)
     ]
     who = f"The loss of {model_of(one)} rises without {needed} of {total}, one at a time (q < 0.05)"
     return f"{who}; most without {listed(heads)}."
