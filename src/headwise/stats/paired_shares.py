@@ -24,10 +24,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.errors import DataError
+from headwise.stats.intervals import HALF_WIDTH
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def share_change(own: ArrayLike, controls: ArrayLike) -> ShareChange:
     difference = ones - others.mean(axis=1)
     n = len(ones) + 2
     centre = difference.sum() / n
-    half = float(-scipy.special.ndtri(0.025)) * np.sqrt(((np.square(difference).sum() + 2) / n - centre**2) / n)
+    half = HALF_WIDTH * np.sqrt(((np.square(difference).sum() + 2) / n - centre**2) / n)
     chance = (ones + others.sum(axis=1)) / (others.shape[1] + 1)
     low, high = max(-1.0, centre - half), min(1.0, centre + half)
     return ShareChange(float(difference.mean()), float(low), float(high), _tails(int(ones.sum()), chance))

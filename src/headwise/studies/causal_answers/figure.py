@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import HEAD, HEAD_SET, LAYER, MEASURE, head_name
-from headwise.core.errors import StudyError, did_you_mean
+from headwise.core.errors import StudyError
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Guide, Intervals
 from headwise.studies.causal_answers.spec import AUROCS, SHARES
@@ -23,8 +23,6 @@ SET_LABELS = {"needed": "all needed", "detector": "all of the detector"}
 
 def figure(dataset: xr.Dataset, *, kind: str = "all") -> Figure:
     """Changes without single heads and without sets: of answers, of detectors, or of all that was measured."""
-    if kind not in KINDS:
-        raise StudyError(f"The causal_answers figure has no kind {kind!r}. {did_you_mean(kind, KINDS)}")
     known = [name for name in KINDS[kind] if int(dataset["n"].sel({MEASURE: name}))]
     if not known:
         raise StudyError(f"No question was answered again ({dataset.attrs['not_asked']}); see the kind detectors.")

@@ -28,6 +28,7 @@ from headwise.stats import (
     share_change,
     wilson_interval,
 )
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.studies.causal_answers.spec import AUROCS, REASONS, SHARES
 from headwise.studies.matched_heads import Head
 
@@ -45,7 +46,6 @@ MEASURES = {  # measure -> label, definition
     "probe_refitted": ("the probe, refitted", "AUROC of a probe on the hidden state, fitted without the head"),
 }
 PARTS, ENDS = ("change", "matched", "excess"), ("", "_low", "_high", "_p")
-STANDARD_ERRORS = 1.959964  # of half a 95 % interval
 Floats = NDArray[np.float64]
 
 
@@ -144,7 +144,7 @@ def finalize(
                 _put(of_sets, "set_", (row, column), _compared(measure, place, ablated[place].controls))
         widths = maps["change_high"][row] - maps["change_low"][row]
         halves = [widths[ablated[index].heads[0]] for index in singles]
-        error = float(np.median(halves)) / (2 * STANDARD_ERRORS) if halves else np.nan
+        error = float(np.median(halves)) / (2 * HALF_WIDTH) if halves else np.nan
         detectable[row] = minimum_detectable_gain(error, tests=max(1, len(singles)))
     chosen = np.zeros(shape, dtype=bool)
     for index in singles:

@@ -57,7 +57,7 @@ from headwise.studies.causal_answers.finalize import BOTH, CONTROL, INTACT, Abla
 from headwise.studies.causal_answers.spec import REASONS, SPEC, CausalAnswersOptions
 from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 from headwise.studies.function_masking.prompter import HeadChange, Prompter
-from headwise.studies.inputs import StudyInputs
+from headwise.studies.inputs import StudyInputs, require_loaded
 from headwise.studies.matched_heads import Head, matched_sets
 from headwise.studies.passes import Batch, batches
 from headwise.studies.probing.positions import best_layer, exact_spans, parse_ids
@@ -72,6 +72,7 @@ CONDITION, QUESTION = "place", "question"  # dims of shards only
 def prepare(model: Model, inputs: StudyInputs, options: CausalAnswersOptions | None = None) -> StudyRun:
     """What the model's answers and detectors of its errors lose without some of its heads."""
     options = options or CausalAnswersOptions()
+    require_loaded(model, SPEC.name)
     answers, causal, spectral, probing = (inputs.maps[name] for name in ("answers", "causal", "spectral", "probing"))
     judged = answers.sel({EXAMPLE: spectral[EXAMPLE].values})
     controls = question_controls(judged, options.seed)

@@ -134,7 +134,9 @@ CAUSAL_ANSWERS = DatasetSpec(
     examples="questions",
     figure="figure:figure",
     figure_options={
-        "kind": FigureOption("answers: shares of the questions; detectors: AUROCs; all: both.", "detectors"),
+        "kind": FigureOption(
+            choices={"all": "both of the others", "answers": "shares of the questions", "detectors": "AUROCs"}
+        ),
     },
     variants=(
         FigureVariant("all", "Answers and detectors"),
@@ -144,11 +146,11 @@ CAUSAL_ANSWERS = DatasetSpec(
     words="words:describe",
     head_columns=(
         HeadColumn(
-            "change", low="change_low", high="change_high", p="p", q="q", level=0.0, baseline_name="no change",
+            "change", p="p", q="q", level=0.0, baseline_name="no change",
             label="Change without it, {}",
         ),
         HeadColumn(
-            "excess", low="excess_low", high="excess_high", p="excess_p", q="excess_q", level=0.0,
+            "excess", p="excess_p", q="excess_q", level=0.0,
             baseline_name="heads of its layer that write as much", label="Change beyond matched heads, {}",
         ),
     ),

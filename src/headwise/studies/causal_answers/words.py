@@ -11,9 +11,9 @@ from headwise.core.dims import HEAD, HEAD_SET, LAYER, MEASURE, head_name
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import Accessor, model_of
 from headwise.describe.writer import Writer, listed
+from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.causal_answers.figure import chosen_heads
 
-MAX_Q = 0.05
 SET_NAMES = {
     "needed": "the heads that the loss needs most",
     "detector": "the heads with the largest weight in the detector",
@@ -44,7 +44,7 @@ class CausalAnswersAccessor(Accessor):
     def found(self, measure: str, variable: str = "q") -> list[tuple[int, int]]:
         """The chosen heads whose change (or excess) has q < 0.05, the largest first."""
         part = "change" if variable == "q" else "excess"
-        passed = [cell for cell in self.chosen if self.head(variable, measure, cell) < MAX_Q]
+        passed = [cell for cell in self.chosen if self.head(variable, measure, cell) < ALPHA]
         return sorted(passed, key=lambda cell: -abs(self.head(part, measure, cell)))
 
 
@@ -130,7 +130,7 @@ def _observations(writer: Writer, one: CausalAnswersAccessor) -> Iterator[str]:
         f"{SET_NAMES.get(key, key)} for {one.label(name)}"
         for name in one.measures
         for key in one.sets
-        if float(one.dataset["set_excess_q"].sel({MEASURE: name, HEAD_SET: key})) < MAX_Q
+        if float(one.dataset["set_excess_q"].sel({MEASURE: name, HEAD_SET: key})) < ALPHA
     ]
     yield (
         f"Together, beyond matched sets (q < 0.05): {listed(sets)}."
