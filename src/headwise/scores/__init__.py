@@ -3,10 +3,26 @@
     from headwise.scores import scores
     scores()["Semantic entropy"](readings)          # one number per answer, larger: more likely wrong
 
-``score`` says what a score is and how your own joins. The study `uncertainty` makes the readings and compares all scores on the
-same answers and folds.
+The study `uncertainty` makes the readings and compares all scores on the same answers and folds. In reading order:
+
+- ``score``: what a score is, and how your own joins;
+- ``token_probabilities``: of the answer's own tokens; ``attention``, ``hidden_states``: of one pass;
+- ``self_judgement``: p(True);
+- ``semantic_entropy``, ``agreement``, ``relevance``: of several sampled answers.
 """
 
+from headwise.scores import (  # their scores are registered, in this order
+    agreement,
+    attention,
+    hidden_states,
+    relevance,
+    self_judgement,
+    semantic_entropy,
+    token_probabilities,
+)  # isort: skip
 from headwise.scores.score import COSTS, UncertaintyScore, known_scores, register, score, scores
 
-__all__ = ["COSTS", "UncertaintyScore", "known_scores", "register", "score", "scores"]
+__all__ = [
+    "COSTS", "UncertaintyScore", "agreement", "attention", "hidden_states", "known_scores", "register", "relevance",
+    "score", "scores", "self_judgement", "semantic_entropy", "token_probabilities",
+]  # fmt: skip

@@ -78,6 +78,9 @@ class UncertaintyScore:
     target_needs: tuple[str, ...] = ()  # what the target reads; only where the probe is fitted
 
     def __post_init__(self) -> None:
+        names = ("__doc__", "__module__", "__name__", "__qualname__")
+        shown = {name: getattr(self.function, name, None) for name in names}
+        self.__dict__.update(shown, __wrapped__=self.function)  # its documentation and its examples are the function's
         for what, value, known in (("kind", self.kind, KINDS), ("cost", self.cost, COSTS)):
             if value not in known:
                 raise DataError(f"The score {self.name!r} has the {what} {value!r}. {did_you_mean(value, known)}")
