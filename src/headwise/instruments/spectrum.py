@@ -32,6 +32,8 @@ Besides the spectrum, as means over queries:
 (a weight of 2e-35), here and in `Spectrum`. AttnScore of a sparse model is then mostly -80 times the share of tokens that
 do not attend to themselves. A row whose gates are all closed counts as 0 in lookback, sink and entropy.
 
+`SinkScores` reads the k largest d_i of every head (SinkProbe, Binkowski et al., arXiv 2604.10697).
+
 `AttentionReceived` reads, at chosen tokens, r_j = sum_{i > j} a_ij / (later queries that can see j): the mean weight from
 later tokens, NaN for the last token.
 
@@ -200,6 +202,43 @@ def _mean(rows: Tensor, where: Tensor) -> Tensor:
 
 def _each(parts: list[Tensor]) -> Tensor:
     return torch.stack(parts, dim=-1)
+
+
+class SinkScores(HeadReadings):
+    """The k largest mean weights that a token receives, per head.
+
+    Args:
+        k: number of tokens, the largest first.
+
+    Examples:
+        L0H1 attends to the first token of any text.
+
+        >>> from headwise.instruments import SinkScores
+        >>> with hw.observe(model, SinkScores(k=2)) as seen:
+        ...     _ = model(**model.encode("the old river was here"))
+        >>> seen["sink_scores"].received.sel(layer=0, head=1).values.round(2)
+        array([[1., 0.]], dtype=float32)
+    """
+
+    name = "sink_scores"
+    whole_sequences = True
+    stream_safe = True
+    extra_dims = {"received": (RANK,)}
+
+    def __init__(self, k: int = 10):
+        super().__init__()
+        self.k = k
+
+    def requested(self, context: ForwardContext) -> ReductionRequest:
+        """Column sums."""
+        return ReductionRequest(column_sums=True)
+
+    def measure(self, call: AttentionCall) -> dict[str, Tensor]:
+        """Sort one layer's columns."""
+        sums = call.reductions.column_sums
+        assert sums is not None
+        received = sums / call.attention.mask.n_visible_queries(call.batch).clamp(min=1)
+        return {"received": largest(received, call.valid, self.k)}
 
 
 class AttentionReceived(PickedReadings):

@@ -11,6 +11,7 @@ include the answer's length.
 | supervised | a feature set of the model |
 | combined | several of these, stacked |
 | with question | question-only rows and rows of the model, stacked: does the model add anything to the question? |
+| probe | a feature set of the model, fitted to something else than the labels |
 | score | an unsupervised score |
 
 | variables (each with _low, _high: the 95 % interval) | dims | |
@@ -62,7 +63,7 @@ from headwise.probes.linear import COMPONENTS
 from headwise.stats import Auroc, AurocDifference, auroc_by_fold, delong_test
 from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
-from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups, as_labels
+from headwise.stats.validation import MIN_PER_CLASS, Labels, as_flags, as_groups, as_labels
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def detector_table(
     topics: ArrayLike | None = None,
     strata: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    targets: Mapping[str, ArrayLike] | None = None,
     options: TableOptions | None = None,
 ) -> xr.Dataset:
     """How well do sets of features separate wrong answers from right ones, each by a cross-validated detector?
@@ -109,6 +111,7 @@ def detector_table(
         topics: (example,), for transfer between topics.
         strata: (example,), of questions that are alike, for the AUROC within strata.
         groups: (example,), examples that belong together and stay in one fold.
+        targets: by the name of a feature set, the flags (example,) that it is fitted to in place of the labels.
         options: the rest.
 
     Returns:
@@ -129,7 +132,9 @@ def detector_table(
     baselines, combine = baselines or {}, combine or {}
     wrong = as_labels(labels, min_per_class=options.min_per_class)
     arrays = as_feature_sets({**(questions or {}), **feature_sets}, len(wrong))
-    kinds = dict.fromkeys(questions or {}, "question") | dict.fromkeys(feature_sets, "supervised")
+    aims = {name: as_flags(flags, rows=len(wrong)) for name, flags in (targets or {}).items()}
+    kinds = dict.fromkeys(questions or {}, "question")
+    kinds |= {name: "probe" if name in aims else "supervised" for name in feature_sets}
     kinds |= {
         name: _combined_kind([kinds.get(member, "score") for member in members]) for name, members in combine.items()
     }
@@ -152,7 +157,7 @@ def detector_table(
 
     supervised, parts, notes = {}, [], []
     for name, array in arrays.items():
-        entry = table_rows.supervised(array, name, context, ks=options.ks)
+        entry = table_rows.supervised(array, name, context, ks=options.ks, target=aims.get(name))
         supervised[name] = entry
         notes += entry.notes
         parts.append(entry.row)

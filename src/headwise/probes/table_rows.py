@@ -64,29 +64,36 @@ class Supervised(NamedTuple):
     notes: list[str]
 
 
-def supervised(array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequence[int]) -> Supervised:
-    """The detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's protocol."""
+def supervised(
+    array: xr.DataArray, name: str, context: FoldContext, *, ks: Sequence[int], target: Labels | None = None
+) -> Supervised:
+    """The detector on a feature set, its k or layer chosen inside the training folds; the sweep; the paper's protocol.
+
+    With a ``target`` it is fitted to these flags instead of the labels, and everything is chosen by them.
+    """
+    fitted_to = context.labels if target is None else target
     kind, available = choice_kind(array), choices(array, name, ks)
     smallest = len(context.labels) - int(np.bincount(context.fold_of).max())
     candidates = choice_points(array, name, available, coordinates_for(smallest, context.components), context.done)
     evaluated = cross_validate(
-        candidates, context.labels, context.fold_of,
+        candidates, fitted_to, context.fold_of,
         inner=context.inner, seed=context.seed, groups=context.groups, components=context.components, done=context.done,
     )  # fmt: skip
     default = default_choice(kind, available)
     points, within = points_of(dict(candidates)[default]), None
     if context.strata_fold_of is not None:
-        within = out_of_fold(points, context.labels, context.strata_fold_of, components=context.components)
+        within = out_of_fold(points, fitted_to, context.strata_fold_of, components=context.components)
     row = _evaluated_row(name, evaluated, within, context)
     if kind:
         row["chosen"] = ((DETECTOR, FOLD), np.array([evaluated.chosen], dtype=np.float64))
         curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
         row = row.merge(_curve(name, curve, dim, evaluated.sweep, context))
-    published = paper_protocol(candidates, context.labels, seed=context.seed, done=context.done)
-    row = row.assign(
-        **with_interval("paper", [published.auroc], [published.low], [published.high], dims=DETECTOR),
-        paper_choice=(DETECTOR, [float(published.choice) if kind else np.nan]),
-    )
+    if target is None:
+        published = paper_protocol(candidates, context.labels, seed=context.seed, done=context.done)
+        row = row.assign(
+            **with_interval("paper", [published.auroc], [published.low], [published.high], dims=DETECTOR),
+            paper_choice=(DETECTOR, [float(published.choice) if kind else np.nan]),
+        )
     missing = sorted(set(ks) - set(available)) if kind == "k" else []
     notes = [f"{name}: no k of {', '.join(map(str, missing))}: some text is shorter"] if missing else []
     return Supervised(row, evaluated, points, within, kind, default, notes)

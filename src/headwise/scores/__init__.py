@@ -20,9 +20,9 @@ from headwise.scores import (  # their scores are registered, in this order
     semantic_entropy,
     token_probabilities,
 )  # isort: skip
-from headwise.scores.score import COSTS, UncertaintyScore, known_scores, register, score, scores
+from headwise.scores.score import COSTS, Publication, UncertaintyScore, register, score, scores, scores_of
 
 __all__ = [
-    "COSTS", "UncertaintyScore", "agreement", "attention", "hidden_states", "known_scores", "register", "relevance",
-    "score", "scores", "self_judgement", "semantic_entropy", "token_probabilities",
+    "COSTS", "Publication", "UncertaintyScore", "agreement", "attention", "hidden_states", "register", "relevance",
+    "score", "scores", "scores_of", "self_judgement", "semantic_entropy", "token_probabilities",
 ]  # fmt: skip

@@ -96,7 +96,7 @@ def similarity_eigenvalues(similarity: Floats) -> float:
     return float(np.maximum(0.0, 1 - eigenvalues).sum())
 
 
-@score("Lexical similarity", needs=("sample",), cost="samples", **FOMICHEVA)
+@score("Lexical similarity", needs=("sample",), cost="samples", paper=FOMICHEVA)
 def lexical_similarity(readings: xr.Dataset) -> Floats:
     """Minus the mean Rouge-L of two samples.
 
@@ -107,19 +107,19 @@ def lexical_similarity(readings: xr.Dataset) -> Floats:
     return np.array([-similarities(texts, rouge_l)[pairs].mean() for texts in _samples(readings)])
 
 
-@score("Degree matrix", needs=("sample",), cost="samples", **LIN)
+@score("Degree matrix", needs=("sample",), cost="samples", paper=LIN)
 def degree_matrix_score(readings: xr.Dataset) -> Floats:
     """How far the samples are from each other, by shared words."""
     return np.array([degree_matrix(similarities(texts, jaccard)) for texts in _samples(readings)])
 
 
-@score("Similarity eigenvalues", needs=("sample",), cost="samples", **LIN)
+@score("Similarity eigenvalues", needs=("sample",), cost="samples", paper=LIN)
 def similarity_eigenvalues_score(readings: xr.Dataset) -> Floats:
     """The soft number of meanings among the samples."""
     return np.array([similarity_eigenvalues(similarities(texts, jaccard)) for texts in _samples(readings)])
 
 
-@score("SelfCheck", needs=("group", "answer_group"), cost="samples", **SELFCHECK)
+@score("SelfCheck", needs=("group", "answer_group"), cost="samples", paper=SELFCHECK)
 def selfcheck(readings: xr.Dataset) -> xr.DataArray:
     """The share of samples that do not say what the answer says.
 
@@ -130,7 +130,7 @@ def selfcheck(readings: xr.Dataset) -> xr.DataArray:
     return (readings["group"] != readings["answer_group"]).mean(DRAW)
 
 
-@score("SelfCheck, words", needs=("sample", "answer"), cost="samples", **SELFCHECK)
+@score("SelfCheck, words", needs=("sample", "answer"), cost="samples", paper=SELFCHECK)
 def selfcheck_words(readings: xr.Dataset) -> Floats:
     """The surprise of the answer's rarest word under a unigram model of the samples and the answer.
 
@@ -148,7 +148,7 @@ def _surprise(answer: Words, samples: Sequence[Words]) -> float:
     counts = Counter(answer)
     for text in samples:
         counts.update(text)
-    return max((-log(counts[word] / counts.total()) for word in answer), default=0.0)
+    return max((log(counts.total() / counts[word]) for word in answer), default=0.0)
 
 
 def _samples(readings: xr.Dataset) -> Iterator[list[Words]]:

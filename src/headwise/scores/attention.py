@@ -28,24 +28,23 @@ from __future__ import annotations
 import xarray as xr
 
 from headwise.core.dims import HEAD, LAYER, PART
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 
 WHOLE, ANSWER = 0, 1  # parts
-LLM_CHECK = {
-    "paper": "Sriramanan et al. 2024, LLM-Check: Investigating Detection of Hallucinations",
-    "link": "https://openreview.net/forum?id=LYx4w3CAgy",
-}
-LAPEIGVALS = {
-    "paper": "Binkowski et al. 2025, Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
-    "link": "https://arxiv.org/abs/2502.17598",
-}
+LLM_CHECK = Publication(
+    "Sriramanan et al. 2024, LLM-Check: Investigating Detection of Hallucinations",
+    "https://openreview.net/forum?id=LYx4w3CAgy",
+)
+LAPEIGVALS = Publication(
+    "Binkowski et al. 2025, Hallucination Detection in LLMs Using Spectral Features of Attention Maps",
+    "https://arxiv.org/abs/2502.17598",
+)
 
 
 @score(
     "RAUQ",
     needs=("rauq",),
-    paper="Vazhentsev et al. 2025, Uncertainty-Aware Attention Heads",
-    link="https://arxiv.org/abs/2505.20045",
+    paper=Publication("Vazhentsev et al. 2025, Uncertainty-Aware Attention Heads", "https://arxiv.org/abs/2505.20045"),
 )
 def rauq(readings: xr.Dataset) -> xr.DataArray:
     """Of the whole answer, as `headwise.probes.running_scores.Rauq` computes it.
@@ -56,7 +55,7 @@ def rauq(readings: xr.Dataset) -> xr.DataArray:
     return readings["rauq"]
 
 
-@score("LLM-Check, attention", needs=("attention_score", "chosen_layer"), **LLM_CHECK)
+@score("LLM-Check, attention", needs=("attention_score", "chosen_layer"), paper=LLM_CHECK)
 def llm_check_attention(readings: xr.Dataset) -> xr.DataArray:
     """Minus the sum over the heads of one layer of the mean log weight on the own token, over the answer's tokens.
 
@@ -69,7 +68,7 @@ def llm_check_attention(readings: xr.Dataset) -> xr.DataArray:
     return -here.sum(HEAD)
 
 
-@score("AttnScore", needs=("attention_score",), **LLM_CHECK)
+@score("AttnScore", needs=("attention_score",), paper=LLM_CHECK)
 def attention_score(readings: xr.Dataset) -> xr.DataArray:
     """The same over all tokens, mean over all layers.
 
@@ -80,19 +79,19 @@ def attention_score(readings: xr.Dataset) -> xr.DataArray:
     return -readings["attention_score"].isel({PART: WHOLE}).sum(HEAD).mean(LAYER)
 
 
-@score("LapEigvals", needs=("laplacian",), kind="supervised", **LAPEIGVALS)
+@score("LapEigvals", needs=("laplacian",), kind="supervised", paper=LAPEIGVALS)
 def laplacian_eigenvalues(readings: xr.Dataset) -> xr.DataArray:
     """The k largest per head; k is chosen inside the training folds."""
     return readings["laplacian"]
 
 
-@score("AttnEigvals", needs=("attention",), kind="supervised", **LAPEIGVALS)
+@score("AttnEigvals", needs=("attention",), kind="supervised", paper=LAPEIGVALS)
 def attention_eigenvalues(readings: xr.Dataset) -> xr.DataArray:
     """The k largest weights on the own token per head; k is chosen inside the training folds."""
     return readings["attention"]
 
 
-@score("AttnLogDet", needs=("attention_score",), kind="supervised", **LAPEIGVALS)
+@score("AttnLogDet", needs=("attention_score",), kind="supervised", paper=LAPEIGVALS)
 def attention_log_determinant(readings: xr.Dataset) -> xr.DataArray:
     """The mean log weight on the own token, per head."""
     return readings["attention_score"].isel({PART: WHOLE})
@@ -102,8 +101,10 @@ def attention_log_determinant(readings: xr.Dataset) -> xr.DataArray:
     "SinkProbe",
     needs=("received",),
     kind="supervised",
-    paper="Binkowski et al. 2026, Attention Sinks as Internal Signals for Hallucination Detection",
-    link="https://arxiv.org/abs/2604.10697",
+    paper=Publication(
+        "Binkowski et al. 2026, Attention Sinks as Internal Signals for Hallucination Detection",
+        "https://arxiv.org/abs/2604.10697",
+    ),
 )
 def sink_scores(readings: xr.Dataset) -> xr.DataArray:
     """The k largest mean weights that a token receives, per head; k is chosen inside the training folds."""
@@ -114,8 +115,7 @@ def sink_scores(readings: xr.Dataset) -> xr.DataArray:
     "Lookback",
     needs=("lookback",),
     kind="supervised",
-    paper="Chuang et al. 2024, Lookback Lens",
-    link="https://arxiv.org/abs/2407.07071",
+    paper=Publication("Chuang et al. 2024, Lookback Lens", "https://arxiv.org/abs/2407.07071"),
 )
 def lookback(readings: xr.Dataset) -> xr.DataArray:
     """The lookback ratio of the answer, per head."""

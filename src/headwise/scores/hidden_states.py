@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import DRAW, EXAMPLE, WIDTH
 from headwise.scores.attention import LLM_CHECK
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 from headwise.scores.semantic_entropy import semantic_entropy_score
 
 ALPHA = 1e-3
@@ -47,7 +47,7 @@ def log_determinant(vectors: NDArray[np.floating], alpha: float = ALPHA) -> NDAr
     return np.asarray(np.linalg.slogdet(covariance).logabsdet / count)
 
 
-@score("LLM-Check, hidden", needs=("hidden_log_det",), **LLM_CHECK)
+@score("LLM-Check, hidden", needs=("hidden_log_det",), paper=LLM_CHECK)
 def llm_check_hidden(readings: xr.Dataset) -> xr.DataArray:
     """The mean log eigenvalue over the answer's tokens.
 
@@ -61,8 +61,10 @@ def llm_check_hidden(readings: xr.Dataset) -> xr.DataArray:
     "EigenScore",
     needs=("sample_hidden",),
     cost="samples",
-    paper="Chen et al. 2024, INSIDE: LLMs' Internal States Retain the Power of Hallucination Detection",
-    link="https://arxiv.org/abs/2402.03744",
+    paper=Publication(
+        "Chen et al. 2024, INSIDE: LLMs' Internal States Retain the Power of Hallucination Detection",
+        "https://arxiv.org/abs/2402.03744",
+    ),
 )
 def eigenscore(readings: xr.Dataset) -> NDArray[np.float64]:
     """The mean log eigenvalue of the covariance of the samples' last tokens.
@@ -78,8 +80,10 @@ def eigenscore(readings: xr.Dataset) -> NDArray[np.float64]:
     "Hidden state",
     needs=("hidden",),
     kind="supervised",
-    paper="Azaria and Mitchell 2023, The Internal State of an LLM Knows When It's Lying",
-    link="https://arxiv.org/abs/2304.13734",
+    paper=Publication(
+        "Azaria and Mitchell 2023, The Internal State of an LLM Knows When It's Lying",
+        "https://arxiv.org/abs/2304.13734",
+    ),
 )
 def hidden_state(readings: xr.Dataset) -> xr.DataArray:
     """The residual stream at the answer's last token, all layers; one is chosen inside the training folds."""
@@ -92,8 +96,7 @@ def hidden_state(readings: xr.Dataset) -> xr.DataArray:
     kind="probe",
     target=semantic_entropy_score,
     target_needs=semantic_entropy_score.needs,
-    paper="Kossen et al. 2024, Semantic Entropy Probes",
-    link="https://arxiv.org/abs/2406.15927",
+    paper=Publication("Kossen et al. 2024, Semantic Entropy Probes", "https://arxiv.org/abs/2406.15927"),
 )
 def semantic_entropy_probe(readings: xr.Dataset) -> xr.DataArray:
     """The same features; they are fitted to semantic entropy."""

@@ -25,15 +25,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
 from headwise.core.dims import DRAW, EXAMPLE, TOKEN
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 
 Floats = NDArray[np.float64]
 
 TEMPERATURE = 0.001
-DUAN = {
-    "paper": "Duan et al. 2024, Shifting Attention to Relevance (SAR)",
-    "link": "https://arxiv.org/abs/2307.01379",
-}
+DUAN = Publication(
+    "Duan et al. 2024, Shifting Attention to Relevance (SAR)",
+    "https://arxiv.org/abs/2307.01379",
+)
 
 
 def token_sar(logprobs: ArrayLike, relevance: ArrayLike) -> Floats:
@@ -66,21 +66,21 @@ def sentence_sar(logprobs: ArrayLike, similarity: ArrayLike, temperature: float 
     return np.asarray(-logsumexp(values[:, None, :], b=weights, axis=-1).mean(axis=-1))
 
 
-@score("TokenSAR", needs=("logprobs", "relevance"), cost="answer", **DUAN)
+@score("TokenSAR", needs=("logprobs", "relevance"), cost="answer", paper=DUAN)
 def token_sar_score(readings: xr.Dataset) -> Floats:
     """Of the answer that was given."""
     logprobs, relevance = (readings[name].transpose(EXAMPLE, TOKEN).values for name in ("logprobs", "relevance"))
     return token_sar(logprobs, relevance)
 
 
-@score("SentenceSAR", needs=("sample_logprobs", "sample_similarity"), cost="samples", **DUAN)
+@score("SentenceSAR", needs=("sample_logprobs", "sample_similarity"), cost="samples", paper=DUAN)
 def sentence_sar_score(readings: xr.Dataset) -> Floats:
     """Of the samples."""
     whole = readings["sample_logprobs"].sum(TOKEN).transpose(EXAMPLE, DRAW).values
     return sentence_sar(whole, readings["sample_similarity"].transpose(EXAMPLE, DRAW, ...).values)
 
 
-@score("SAR", needs=("sample_logprobs", "sample_relevance", "sample_similarity"), cost="samples", **DUAN)
+@score("SAR", needs=("sample_logprobs", "sample_relevance", "sample_similarity"), cost="samples", paper=DUAN)
 def sar_score(readings: xr.Dataset) -> Floats:
     """Of the samples, whose tokens count by their relevance."""
     logprobs, relevance = (

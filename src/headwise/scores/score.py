@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -45,7 +45,7 @@ import xarray as xr
 from headwise.core.dims import EXAMPLE
 from headwise.core.errors import DataError, did_you_mean
 
-__all__ = ["COSTS", "KINDS", "UncertaintyScore", "register", "score", "scores"]
+__all__ = ["COSTS", "KINDS", "Publication", "UncertaintyScore", "register", "score", "scores", "scores_of"]
 
 ENTRY_POINTS = "headwise.scores"
 KINDS = ("score", "supervised", "probe")
@@ -54,6 +54,21 @@ _log = logging.getLogger(__name__)
 
 Readings = xr.Dataset
 Function = Callable[[Readings], Any]
+
+
+class Publication(NamedTuple):
+    """Where a score comes from.
+
+    Examples:
+        >>> Publication("Kuhn et al. 2023, Semantic Uncertainty", "https://arxiv.org/abs/2302.09664").link
+        'https://arxiv.org/abs/2302.09664'
+    """
+
+    title: str  # authors, year, title
+    link: str  # its address
+
+
+UNPUBLISHED = Publication("", "")
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,7 @@ class UncertaintyScore:
     needs: tuple[str, ...] = ()  # variables of the readings
     kind: str = "score"  # one of `KINDS`
     cost: str = "pass"  # one of `COSTS`
-    paper: str = ""  # where it was published
-    link: str = ""  # address of the paper
+    paper: Publication = UNPUBLISHED
     target: Function | None = None  # of a probe: the number per answer that it is fitted to
     target_needs: tuple[str, ...] = ()  # what the target reads; only where the probe is fitted
 
@@ -109,8 +123,8 @@ class UncertaintyScore:
 
 
 def score(
-    name: str, *, needs: tuple[str, ...] = (), kind: str = "score", cost: str = "pass", paper: str = "", link: str = "",
-    target: Function | None = None, target_needs: tuple[str, ...] = (),
+    name: str, *, needs: tuple[str, ...] = (), kind: str = "score", cost: str = "pass",
+    paper: Publication = UNPUBLISHED, target: Function | None = None, target_needs: tuple[str, ...] = (),
 ) -> Callable[[Function], UncertaintyScore]:  # fmt: skip
     """Declare a function as a score, and register it for this process.
 
@@ -120,7 +134,6 @@ def score(
         kind: "score" (a number per answer), "supervised" (features that are fitted to labels) or "probe".
         cost: "answer", "pass", "p(True)" or "samples".
         paper: where it was published.
-        link: the paper's address.
         target: of a probe, from the readings to the number per answer that it is fitted to.
         target_needs: the variables that the target takes.
 
@@ -137,7 +150,7 @@ def score(
     """
 
     def decorate(function: Function) -> UncertaintyScore:
-        return register(UncertaintyScore(name, function, needs, kind, cost, paper, link, target, target_needs))
+        return register(UncertaintyScore(name, function, needs, kind, cost, paper, target, target_needs))
 
     return decorate
 
@@ -177,6 +190,6 @@ def _load() -> None:
             _log.warning("The plug-in score %s (%s) could not be loaded: %s", entry.name, entry.value, cause)
 
 
-def known_scores(readings: Readings) -> Mapping[str, UncertaintyScore]:
+def scores_of(readings: Readings) -> Mapping[str, UncertaintyScore]:
     """The scores for which everything was read."""
     return {name: one for name, one in scores().items() if one.known(readings)}

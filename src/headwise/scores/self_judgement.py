@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import xarray as xr
 
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 
 
 @score(
     "p(True)",
     needs=("p_true",),
     cost="p(True)",
-    paper="Kadavath et al. 2022, Language Models (Mostly) Know What They Know",
-    link="https://arxiv.org/abs/2207.05221",
+    paper=Publication(
+        "Kadavath et al. 2022, Language Models (Mostly) Know What They Know", "https://arxiv.org/abs/2207.05221"
+    ),
 )
 def p_true(readings: xr.Dataset) -> xr.DataArray:
     """One minus the probability of True.

@@ -30,24 +30,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr, logsumexp
 
 from headwise.core.dims import DRAW, EXAMPLE, TOKEN
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 from headwise.scores.token_probabilities import MALININ
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FARQUHAR = {
-    "paper": "Farquhar et al. 2024, Detecting hallucinations in large language models using semantic entropy",
-    "link": "https://doi.org/10.1038/s41586-024-07421-0",
-}
-LIN = {
-    "paper": "Lin et al. 2024, Generating with Confidence: Uncertainty Quantification for Black-box Large Language Models",
-    "link": "https://arxiv.org/abs/2305.19187",
-}
-KUHN = {
-    "paper": "Kuhn et al. 2023, Semantic Uncertainty",
-    "link": "https://arxiv.org/abs/2302.09664",
-}
+FARQUHAR = Publication(
+    "Farquhar et al. 2024, Detecting hallucinations in large language models using semantic entropy",
+    "https://doi.org/10.1038/s41586-024-07421-0",
+)
+LIN = Publication(
+    "Lin et al. 2024, Generating with Confidence: Uncertainty Quantification for Black-box Large Language Models",
+    "https://arxiv.org/abs/2305.19187",
+)
+KUHN = Publication(
+    "Kuhn et al. 2023, Semantic Uncertainty",
+    "https://arxiv.org/abs/2302.09664",
+)
 
 
 def semantic_entropy(
@@ -89,13 +89,13 @@ def logprob_per_token(readings: xr.Dataset) -> Floats:
     return np.asarray(means.fillna(means.mean(DRAW)).fillna(0.0).values, dtype=np.float64)
 
 
-@score("Semantic entropy", needs=("sample_logprobs", "group"), cost="samples", **FARQUHAR)
+@score("Semantic entropy", needs=("sample_logprobs", "group"), cost="samples", paper=FARQUHAR)
 def semantic_entropy_score(readings: xr.Dataset) -> Floats:
     """Over the meanings of the samples, weighted by their length-normalised probability."""
     return semantic_entropy(logprob_per_token(readings), readings["group"].transpose(EXAMPLE, DRAW).values)
 
 
-@score("Discrete semantic entropy", needs=("group",), cost="samples", **FARQUHAR)
+@score("Discrete semantic entropy", needs=("group",), cost="samples", paper=FARQUHAR)
 def discrete_semantic_entropy(readings: xr.Dataset) -> Floats:
     """Over the meanings of the samples, every sample with the same weight.
 
@@ -106,7 +106,7 @@ def discrete_semantic_entropy(readings: xr.Dataset) -> Floats:
     return semantic_entropy(np.zeros(groups.shape), groups)
 
 
-@score("Semantic sets", needs=("group",), cost="samples", **LIN)
+@score("Semantic sets", needs=("group",), cost="samples", paper=LIN)
 def semantic_sets(readings: xr.Dataset) -> NDArray[np.int64]:
     """How many different answers there are among the samples.
 
@@ -116,7 +116,7 @@ def semantic_sets(readings: xr.Dataset) -> NDArray[np.int64]:
     return np.array([len(np.unique(row)) for row in readings["group"].transpose(EXAMPLE, DRAW).values])
 
 
-@score("Predictive entropy", needs=("sample_logprobs",), cost="samples", **KUHN)
+@score("Predictive entropy", needs=("sample_logprobs",), cost="samples", paper=KUHN)
 def predictive_entropy(readings: xr.Dataset) -> xr.DataArray:
     """Minus the mean log-probability of the samples: their entropy, over wordings.
 
@@ -127,7 +127,7 @@ def predictive_entropy(readings: xr.Dataset) -> xr.DataArray:
     return -readings["sample_logprobs"].sum(TOKEN).mean(DRAW)
 
 
-@score("Predictive entropy, per token", needs=("sample_logprobs",), cost="samples", **MALININ)
+@score("Predictive entropy, per token", needs=("sample_logprobs",), cost="samples", paper=MALININ)
 def predictive_entropy_per_token(readings: xr.Dataset) -> Floats:
     """The same, length-normalised.
 

@@ -19,24 +19,24 @@ from __future__ import annotations
 import xarray as xr
 
 from headwise.core.dims import TOKEN
-from headwise.scores.score import score
+from headwise.scores.score import Publication, score
 
 LOGPROB_MIN, LOGPROB_MEAN, LENGTH = "Log-probability, min", "Log-probability, mean", "Length"
-SELFCHECK = {
-    "paper": "Manakul et al. 2023, SelfCheckGPT: Zero-Resource Black-Box Hallucination Detection",
-    "link": "https://arxiv.org/abs/2303.08896",
-}
-FOMICHEVA = {
-    "paper": "Fomicheva et al. 2020, Unsupervised Quality Estimation for Neural Machine Translation",
-    "link": "https://arxiv.org/abs/2005.10608",
-}
-MALININ = {
-    "paper": "Malinin and Gales 2021, Uncertainty Estimation in Autoregressive Structured Prediction",
-    "link": "https://arxiv.org/abs/2002.07650",
-}
+SELFCHECK = Publication(
+    "Manakul et al. 2023, SelfCheckGPT: Zero-Resource Black-Box Hallucination Detection",
+    "https://arxiv.org/abs/2303.08896",
+)
+FOMICHEVA = Publication(
+    "Fomicheva et al. 2020, Unsupervised Quality Estimation for Neural Machine Translation",
+    "https://arxiv.org/abs/2005.10608",
+)
+MALININ = Publication(
+    "Malinin and Gales 2021, Uncertainty Estimation in Autoregressive Structured Prediction",
+    "https://arxiv.org/abs/2002.07650",
+)
 
 
-@score(LOGPROB_MIN, needs=("logprobs",), cost="answer", **SELFCHECK)
+@score(LOGPROB_MIN, needs=("logprobs",), cost="answer", paper=SELFCHECK)
 def smallest_logprob(readings: xr.Dataset) -> xr.DataArray:
     """Minus the smallest log-probability of a token.
 
@@ -46,7 +46,7 @@ def smallest_logprob(readings: xr.Dataset) -> xr.DataArray:
     return -readings["logprobs"].min(TOKEN)
 
 
-@score(LOGPROB_MEAN, needs=("logprobs",), cost="answer", **FOMICHEVA)
+@score(LOGPROB_MEAN, needs=("logprobs",), cost="answer", paper=FOMICHEVA)
 def mean_logprob(readings: xr.Dataset) -> xr.DataArray:
     """Minus the mean log-probability: the log of the perplexity.
 
@@ -56,7 +56,7 @@ def mean_logprob(readings: xr.Dataset) -> xr.DataArray:
     return -readings["logprobs"].mean(TOKEN)
 
 
-@score("Sequence probability", needs=("logprobs",), cost="answer", **FOMICHEVA)
+@score("Sequence probability", needs=("logprobs",), cost="answer", paper=FOMICHEVA)
 def sequence_probability(readings: xr.Dataset) -> xr.DataArray:
     """Minus the log-probability of the whole answer, of which it is the mode if the answer is greedy.
 
@@ -66,7 +66,7 @@ def sequence_probability(readings: xr.Dataset) -> xr.DataArray:
     return -readings["logprobs"].sum(TOKEN)
 
 
-@score("Token entropy", needs=("token_entropy",), cost="answer", **MALININ)
+@score("Token entropy", needs=("token_entropy",), cost="answer", paper=MALININ)
 def token_entropy(readings: xr.Dataset) -> xr.DataArray:
     """The mean entropy of the distributions that the answer's tokens were chosen from.
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headwise.studies.spectral.spec import SpectralOptions
     from headwise.studies.streaming.spec import StreamingOptions
     from headwise.studies.transfer.spec import TransferOptions
+    from headwise.studies.uncertainty.spec import UncertaintyOptions
 
 
 def _options(name: str) -> Any:
@@ -65,6 +66,7 @@ __getattr__, __dir__ = lazy_exports(
         ".spectral.spec": "SpectralOptions",
         ".streaming.spec": "StreamingOptions",
         ".transfer.spec": "TransferOptions",
+        ".uncertainty.spec": "UncertaintyOptions",
     },
     otherwise=_options,
 )
@@ -90,6 +92,7 @@ __all__ = [
     "StudyRun",
     "StudySpec",
     "TransferOptions",
+    "UncertaintyOptions",
     "build",
     "option",
     "plan",

@@ -263,6 +263,18 @@ class TextLogprobs(NamedTuple):
 
 def token_logprobs(logits: Logits, rows: Mapping[int, TextLogprobs]) -> Tensor:
     """(token,): the log-probability of the chosen tokens of each row, one row after the other, on the device."""
+    return _each_token(logits, rows, lambda own, target: own.gather(1, target[:, None])[:, 0] - own.logsumexp(dim=1))
+
+
+def token_entropies(logits: Logits, rows: Mapping[int, TextLogprobs]) -> Tensor:
+    """(token,): the entropy, in nats, of the distributions that these tokens were chosen from."""
+    return _each_token(logits, rows, lambda own, target: torch.special.entr(own.softmax(dim=1)).sum(dim=1))
+
+
+def _each_token(
+    logits: Logits, rows: Mapping[int, TextLogprobs], statistic: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """(token,): a statistic of the float32 logits (token, vocabulary) that chose each token, and of the tokens (token,)."""
     chosen = [
         (row, one.start - 1 - logits.first + place, token)
         for row, one in rows.items()
@@ -275,8 +287,7 @@ def token_logprobs(logits: Logits, rows: Mapping[int, TextLogprobs]) -> Tensor:
     count = max(1, _LOGIT_BYTES // (4 * logits.values.shape[-1]))
     found = []
     for row, place, target in zip(lines.split(count), places.split(count), targets.split(count), strict=True):
-        own = logits.values[row, place].float()
-        found.append(own.gather(1, target[:, None])[:, 0] - own.logsumexp(dim=1))
+        found.append(statistic(logits.values[row, place].float(), target))
     return torch.cat(found)
 
 

@@ -36,6 +36,7 @@ BUILT_IN = (
     "probing",
     "causal_answers",
     "samples",
+    "uncertainty",
     "transfer",
     "relations",
     "relation_validation",

@@ -197,13 +197,13 @@ def test_the_tests_of_single_ranks_combine_to_the_planted_heads(planted):
 
 @pytest.mark.parametrize(("shortest", "wanted", "k"), [(54, None, 50), (300, None, 100), (3, None, 3), (54, 54, 54)])
 def test_as_many_ranks_as_every_answer_has(shortest, wanted, k):
-    assert measure._eigenvalues(lengths_of(shortest), wanted) == k
+    assert measure.eigenvalues_of(lengths_of(shortest), wanted) == k
 
 
 @pytest.mark.parametrize("wanted", [0, 55])
 def test_more_ranks_than_the_shortest_answer_has_are_refused(wanted):
     with pytest.raises(DataError, match=f"k={wanted} eigenvalues.*'short'.*has 54 tokens.*k from 1 to 54"):
-        measure._eigenvalues(lengths_of(54), wanted)
+        measure.eigenvalues_of(lengths_of(54), wanted)
 
 
 def lengths_of(shortest):

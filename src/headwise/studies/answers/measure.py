@@ -109,9 +109,9 @@ def prepare(model: Model, inputs: StudyInputs, options: AnsweringOptions | None 
             provenance, len(asked), sizes.shard, lambda shard: reader.read(shard.start, shard.stop), finalize,
             reader=reader, known=known,
         )  # fmt: skip
-    beginning = asked[0].prompt[: common_prefix_length([one.prompt for one in asked])]
-    cached = sizes.tokens_that_fit * (DECODED_PER_READ if on_gpu and options.batch_tokens is None else 1)
-    decoder = PrefixCachedDecoder(model, beginning, batch=batch, batch_tokens=cached, share_prompts=True)
+    decoder = answering_decoder(
+        model, [one.prompt for one in asked], batch, sizes.tokens_that_fit, options.batch_tokens
+    )
 
     def measure(shard: Shard) -> xr.Dataset:
         some = asked[shard.start : shard.stop]
@@ -213,6 +213,16 @@ def _provenance(
     return Provenance(SPEC.name, SPEC.version, model.identity(), data, parameters, options.seed)
 
 
+def answering_decoder(
+    model: Model, prompts: Sequence[Ids], batch: int, tokens_that_fit: int, batch_tokens: int | None
+) -> PrefixCachedDecoder:
+    """What generates answers to these prompts, so many at a time; ``batch_tokens``: where the user chose it."""
+    on_gpu = model.device.type == "cuda"
+    cached = tokens_that_fit * (DECODED_PER_READ if on_gpu and batch_tokens is None else 1)
+    beginning = prompts[0][: common_prefix_length(prompts)]
+    return PrefixCachedDecoder(model, beginning, batch=batch, batch_tokens=cached, share_prompts=True)
+
+
 # ---- answers --------------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +237,9 @@ def _generated(
             continue
         sampling = None
         if options.temperature:
-            sampling = Sampling(options.temperature, tuple(_seed(options.seed, one.question.id) for one in some))
+            sampling = Sampling(
+                options.temperature, tuple(question_seed(options.seed, one.question.id) for one in some)
+            )
         generated = decoder.generate([one.prompt for one in some], some[0].limit, ending(model, numeric), sampling)
         replies |= {one.index: reply for one, reply in zip(some, generated, strict=True)}
     ordered = [replies[one.index] for one in asked]
@@ -311,7 +323,7 @@ class GivenAnswersReader:
         return _table(asked, replies, texts, _verdicts([one.question for one in asked], texts, self._options))
 
 
-def _seed(seed: int, name: str) -> int:
+def question_seed(seed: int, name: str) -> int:
     """A question's own seed, so that batches do not change what is sampled."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{name}".encode(), digest_size=7).digest())
 

@@ -187,30 +187,40 @@ class AnswerReader:
             [name for name in answers.coords if name != EXAMPLE]
         )
         return retained.drop_attrs().assign(
-            exact=(EXAMPLE, np.array(texts, dtype=object)), activation=((EXAMPLE, WIDTH), self._last(prompts, shown))
+            exact=(EXAMPLE, np.array(texts, dtype=object)),
+            activation=(
+                (EXAMPLE, WIDTH),
+                last_activations(self._structure, self._model, self._where, self._prefix, prompts, shown),
+            ),
         )
 
     def nothing(self) -> NDArray[np.float32]:
         """(0, width)."""
         return np.empty((0, self._structure.card.hidden_size), dtype=np.float32)
 
-    def _last(self, prompts: Sequence[Ids], replies: Sequence[Ids]) -> NDArray[np.float32]:
-        """(row, width): the activation at the last token of every reply, of its prompt where it is empty."""
-        longest = max(len(prompt) + len(reply) for prompt, reply in zip(prompts, replies, strict=True))
-        decoder = PrefixCachedDecoder(self._model, self._prefix, longest=longest, batch=_BATCH // 3)
-        found = np.empty((len(prompts), self._structure.card.hidden_size), dtype=np.float32)
-        order = sorted(range(len(prompts)), key=lambda row: len(replies[row]))
-        for begin in range(0, len(order), decoder.rows):
-            rows = order[begin : begin + decoder.rows]
-            some = [prompts[row] for row in rows]
-            known = list(dict.fromkeys(prompts if decoder.rows > 1 else some))
-            decoder.prefill([prompt[:-1] for prompt in known])
-            decoder.select([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
-            with observe(self._structure, Activations((self._where.site,), "last")) as seen:
-                decoder.teacher_force(some, [replies[row] for row in rows])
-            sites = seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0})
-            found[rows] = sites.sel({LAYER: self._where.layer}).values
-        return found
+
+def last_activations(
+    structure: Structure, model: Model, where: ProbeSite, prefix: Ids, prompts: Sequence[Ids], replies: Sequence[Ids]
+) -> NDArray[np.float32]:
+    """(row, width): the activation at the last token of every reply, of its prompt where it is empty.
+
+    Equal prompts are read once; ``prefix``: what prompts begin with.
+    """
+    longest = max(len(prompt) + len(reply) for prompt, reply in zip(prompts, replies, strict=True))
+    decoder = PrefixCachedDecoder(model, prefix, longest=longest, batch=_BATCH // 3)
+    found = np.empty((len(prompts), structure.card.hidden_size), dtype=np.float32)
+    order = sorted(range(len(prompts)), key=lambda row: len(replies[row]))
+    for begin in range(0, len(order), decoder.rows):
+        rows = order[begin : begin + decoder.rows]
+        some = [prompts[row] for row in rows]
+        known = list(dict.fromkeys(prompts if decoder.rows > 1 else some))
+        decoder.prefill([prompt[:-1] for prompt in known])
+        decoder.select([prompt[:-1] for prompt in known], [known.index(prompt) for prompt in some])
+        with observe(structure, Activations((where.site,), "last")) as seen:
+            decoder.teacher_force(some, [replies[row] for row in rows])
+        sites = seen["activations"]["activation"].isel({SITE: 0, TOKEN: 0})
+        found[rows] = sites.sel({LAYER: where.layer}).values
+    return found
 
 
 def finalize(read: xr.Dataset, options: SamplingOptions, others: GreedyAnswers | None = None) -> xr.Dataset:

@@ -61,7 +61,7 @@ def prepare(model: Model, inputs: StudyInputs, options: SpectralOptions | None =
     options = options or SpectralOptions()
     answers = inputs.maps["answers"]
     judged = judged_answers(answers)
-    options = replace(options, k=_eigenvalues(judged, options.k))
+    options = replace(options, k=eigenvalues_of(judged, options.k))
     origin = Provenance.from_attrs(answers.attrs)
     data = {"name": origin.data.get("name"), "size": judged.sizes[EXAMPLE], "digest": origin.key()}
     structure, read_bytes = Structure(model), 8.0 * model.card.layers * model.card.heads * (options.k or 1)
@@ -99,7 +99,7 @@ def judged_answers(answers: xr.Dataset) -> xr.Dataset:
     return judged
 
 
-def _eigenvalues(answers: xr.Dataset, k: int | None) -> int:
+def eigenvalues_of(answers: xr.Dataset, k: int | None) -> int:
     """Eigenvalues per head: ``k`` where the shortest text has as many; None: the largest of `KS` that it has."""
     lengths = answers["prompt_tokens"].values + answers["answer_tokens"].values
     shortest = int(lengths.min())

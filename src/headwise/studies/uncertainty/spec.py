@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwise.core.dims import COST_CLASS, COVERAGE, DETECTOR, DRAW, EXAMPLE, FOLD
 from headwise.core.errors import StudyError
-from headwise.core.options import batch_tokens_option
+from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import ANSWER_TOKENS, DECODE_PASSES, PROMPT_TOKENS, PlannedInputs, StudyCost, forward_flops
 from headwise.studies.spec import (
@@ -52,7 +52,7 @@ need samples, or at least 2
     )
     folds: int = option(5, "folds of the cross-validation", minimum=2)
     batch_tokens: int | None = batch_tokens_option(4_096)  # tokens per batch, padding included; None: by the device
-    shard: int = option(16, "number of examples between saves; a killed build loses at most these", minimum=1)
+    shard: int | None = shard_option(16)  # examples between saves; None: by the device
     seed: int = option(0, "random seed of the samples and of the folds")
 
     def __post_init__(self) -> None:
@@ -136,8 +136,8 @@ UNCERTAINTY = DatasetSpec(
         Variable("detector", (DETECTOR,), "name of the score", dtype=TEXT, coordinate=True),
         Variable(
             "kind", (DETECTOR,),
-            "score: not fitted; supervised: fitted on labels; probe: fitted on something else than labels; question: nothing "
-            "of the model", dtype=TEXT, coordinate=True,
+            "score: not fitted; supervised or combined: fitted on labels; probe: fitted on something else than labels; "
+            "question: nothing of the model", dtype=TEXT, coordinate=True,
         ),
         Variable("cost", (DETECTOR,), "what the score needs, one of cost_class", dtype=TEXT, coordinate=True),
         Variable("paper", (DETECTOR,), "where the score was published", dtype=TEXT, coordinate=True),
