@@ -38,7 +38,7 @@ def test_a_produced_dataset_is_built_by_its_study():
 
 def test_slow_studies_are_built_only_when_named():
     assert set(studies()) - set(default_studies()) == {
-        "samples", "transfer", "causal", "causal_answers", "circuits", "sparsity"
+        "samples", "uncertainty", "transfer", "causal", "causal_answers", "circuits", "sparsity"
     }  # fmt: skip
     assert with_dependencies(["samples"]) == ["answers", "probing", "samples"]
 
@@ -49,7 +49,7 @@ def test_what_each_study_is_shown():
     assert inputs == {
         "passages": ["profile", "patterns", "causal", "sparsity"],
         "reference": ["patterns", "circuits"],
-        "questions": ["causal", "answers", "causal_answers", "samples"],
+        "questions": ["causal", "answers", "causal_answers", "samples", "uncertainty"],
         "relations": ["relations", "relation_validation"],
         "steps": ["functions", "function_masking"],
     }

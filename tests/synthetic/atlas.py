@@ -27,6 +27,7 @@ from synthetic.relation_validation import relation_validation_dataset
 from synthetic.relations import relations_dataset
 from synthetic.spectral import spectral_dataset
 from synthetic.streaming import streaming_dataset
+from synthetic.uncertainty import uncertainty_dataset
 
 HOSTILE = '</script><img src=x onerror="window.broken=1"><script>window.broken=1</script>'
 MAKERS = {
@@ -37,6 +38,7 @@ MAKERS = {
     "spectral": spectral_dataset,
     "detection": lambda layers, heads: detection_dataset(layers),
     "streaming": streaming_dataset,
+    "uncertainty": uncertainty_dataset,
     "probing": probing_dataset,
     "relations": relations_dataset,
     "relation_validation": relation_validation_dataset,

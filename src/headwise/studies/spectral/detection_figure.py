@@ -28,6 +28,7 @@ KINDS = {  # kind: label, colour
     "with question": ("with question", "#d98a9c"),
     "combined": ("combined", COMBINED),
     "supervised": ("fitted", "#376180"),
+    "probe": ("fitted without labels", "#30a073"),
     "score": ("score", "#7a7a7a"),
 }
 SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarithmic
@@ -35,6 +36,8 @@ SWEEPS = {  # variable: dim, title, name of the axis, and whether it is logarith
     "by_layer": (LAYER, "One layer alone", "Layer", False),
     "by_size": (SIZE, "Training set", "Answers fitted on", True),
 }
+# of variables that are no AUROC, nor differences of two
+AXES = {"prr": "PRR", "auprc": "AUPRC", "ece": "ECE", "aurc": "AURC"}
 MIN_RANGE = 0.25  # the colour scale reaches at least this AUROC, and as far above chance
 
 
@@ -69,7 +72,7 @@ def length_row(dataset: xr.Dataset) -> str | None:
 
 def _detectors(dataset: xr.Dataset) -> Intervals:
     """Sorted by kind, and within it by AUROC."""
-    return _rows(dataset, "auroc", "AUROC, 95 % interval", _ordered(dataset), Guide("x", CHANCE))
+    return interval_rows(dataset, "auroc", "AUROC, 95 % interval", ordered_rows(dataset), Guide("x", CHANCE))
 
 
 def _alike(dataset: xr.Dataset) -> list[Panel]:
@@ -77,7 +80,7 @@ def _alike(dataset: xr.Dataset) -> list[Panel]:
     if "auroc_within" not in dataset:
         return []
     strata = str(dataset.attrs.get("strata", ""))
-    panel = _rows(dataset, "auroc_within", "Among similar questions", _ordered(dataset), Guide("x", CHANCE))
+    panel = interval_rows(dataset, "auroc_within", "Among similar questions", ordered_rows(dataset), Guide("x", CHANCE))
     unnamed = tuple(replace(each, label="") for each in panel.categories)  # the first panel names the colours
     return [replace(panel, subtitle=f"within {strata}" if strata else "", categories=unnamed)]
 
@@ -85,20 +88,22 @@ def _alike(dataset: xr.Dataset) -> list[Panel]:
 def _gains(dataset: xr.Dataset) -> list[Panel]:
     """What the rows with the question gain over the strongest question-only row."""
     kinds, reference = _kinds(dataset), str(dataset.attrs.get("reference", ""))
-    rows = [row for row in _ordered(dataset) if kinds[row] == "with question"]
+    rows = [row for row in ordered_rows(dataset) if kinds[row] == "with question"]
     if "gain" not in dataset or not rows:
         return []
-    panel = _rows(dataset, "gain", "Gain over the question", rows, Guide("x", 0.0))
+    panel = interval_rows(dataset, "gain", "Gain over the question", rows, Guide("x", 0.0))
     return [replace(panel, subtitle=f"AUROC minus that of {_label(dataset, reference)}")]
 
 
-def _ordered(dataset: xr.Dataset) -> list[int]:
+def ordered_rows(dataset: xr.Dataset) -> list[int]:
+    """Detectors by kind, and within it by AUROC, the best first."""
     auroc, kinds = dataset["auroc"].values, _kinds(dataset)
     rank = {kind: index for index, kind in enumerate(KINDS)}
     return sorted(range(len(auroc)), key=lambda row: (rank[kinds[row]], -np.nan_to_num(auroc[row], nan=-1)))
 
 
-def _rows(dataset: xr.Dataset, variable: str, title: str, order: list[int], guide: Guide) -> Intervals:
+def interval_rows(dataset: xr.Dataset, variable: str, title: str, order: list[int], guide: Guide) -> Intervals:
+    """One line per detector: a variable with its interval; AUROCs from their floor to 1, differences and others as they are."""
     values, kinds = dataset[variable].values, _kinds(dataset)
     names = [str(dataset[DETECTOR].values[row]) for row in order]
     used = [kind for kind in KINDS if kind in {kinds[row] for row in order}]
@@ -110,7 +115,7 @@ def _rows(dataset: xr.Dataset, variable: str, title: str, order: list[int], guid
         values=values[order],
         low=low[order],
         high=high[order],
-        x=Axis("AUROC difference") if variable == "gain" else x,
+        x=x if variable.startswith("auroc") else Axis(AXES.get(variable, "AUROC difference")),
         y=Axis("", tuple(_label(dataset, name) for name in names)),
         groups=tuple(used.index(kinds[row]) for row in order),
         categories=tuple(Category(kind, *KINDS[kind]) for kind in used),

@@ -30,11 +30,12 @@ PUBLISHED = (  # from worst to best in the paper, by the names they may have her
     ("lapeigvals", "laplacianeigenvalues", "laplacian"),
 )
 PUBLISHED_GAINS = (0.311, 0.046)  # between them, Llama-3.1-8B on TriviaQA
-MODEL_ALONE = ("supervised", "combined", "score")  # kinds of rows that see nothing but the model
+MODEL_ALONE = ("supervised", "combined", "probe", "score")  # kinds of rows that see nothing but the model
 POWER = 0.8  # of the gains that would have been found
 KINDS = {  # kind: adjective, singular, plural
     "supervised": ("fitted", "fitted detector", "fitted detectors"),
     "combined": ("combined", "combination", "combinations"),
+    "probe": ("fitted without labels", "probe that is fitted without labels", "probes that are fitted without labels"),
     "score": ("a score, not fitted", "score that is not fitted", "scores that are not fitted"),
     "question": ("the question alone", "detector of the question alone", "detectors of the question alone"),
     "with question": ("with the question", "combination with the question", "combinations with the question"),
