@@ -103,6 +103,6 @@ def planted_readings(
 @cache
 def uncertainty_dataset(layers: int = 8, heads: int = 6) -> xr.Dataset:
     """Samples disagree where the answer is wrong, and the log-probabilities carry a little of it."""
-    readings, answers = planted_readings(2, 3, count=160, disagreement=0.7, logprob=0.3)
+    readings, answers = planted_readings(2, 3, count=160, disagreement=0.35, logprob=0.3)
     origin = provenance("uncertainty", layers, heads, data="made up", size=160)
     return finalize(readings, answers, UncertaintyOptions(samples=4)).assign_attrs(provenance=origin)

@@ -87,7 +87,7 @@ class UncertaintyScore:
     needs: tuple[str, ...] = ()  # variables of the readings
     kind: str = "score"  # one of `KINDS`
     cost: str = "pass"  # one of `COSTS`
-    paper: Publication = UNPUBLISHED
+    paper: Publication = UNPUBLISHED  # where it comes from
     target: Function | None = None  # of a probe: the number per answer that it is fitted to
     target_needs: tuple[str, ...] = ()  # what the target reads; only where the probe is fitted
 
@@ -156,7 +156,19 @@ def score(
 
 
 def register(one: UncertaintyScore) -> UncertaintyScore:
-    """Add a score for this process; a score of the same name is replaced only by one of the same module and function."""
+    """Add a score for this process; a score of the same name is replaced only by one of the same module and function.
+
+    Args:
+        one: the score.
+
+    Returns:
+        The same.
+
+    Examples:
+        >>> _ = register(UncertaintyScore("Tokens", lambda readings: readings["logprobs"].count("token"), ("logprobs",)))
+        >>> scores().pop("Tokens").needs
+        ('logprobs',)
+    """
     before = _REGISTERED.get(one.name)
     if before is not None and _origin(before) != _origin(one):
         raise DataError(f"There is a score {one.name!r} already; give yours another name.")
@@ -165,7 +177,15 @@ def register(one: UncertaintyScore) -> UncertaintyScore:
 
 
 def scores() -> dict[str, UncertaintyScore]:
-    """All scores by name: the built-in ones, those of installed packages, and those registered in this process."""
+    """All scores by name: the built-in ones, those of installed packages, and those registered in this process.
+
+    Returns:
+        The scores, in the order of the table.
+
+    Examples:
+        >>> scores()["EigenScore"].cost, scores()["EigenScore"].needs
+        ('samples', ('sample_hidden',))
+    """
     _load()
     return _REGISTERED
 
@@ -191,5 +211,16 @@ def _load() -> None:
 
 
 def scores_of(readings: Readings) -> Mapping[str, UncertaintyScore]:
-    """The scores for which everything was read."""
+    """The scores for which everything was read.
+
+    Args:
+        readings: the readings.
+
+    Returns:
+        The scores by name.
+
+    Examples:
+        >>> list(scores_of(xr.Dataset({"p_true": ("example", [0.5])})))
+        ['p(True)']
+    """
     return {name: one for name, one in scores().items() if one.known(readings)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import xarray as xr
@@ -75,7 +76,8 @@ def _details(writer: Writer, data: ScoresAccessor) -> Iterator[str]:
     """One entry per score, best first."""
     for name in data.every:
         kind = data.text(name, "kind", "score")
-        text = f"{name} ({KINDS[kind][0]}; {data.cost(name)}): AUROC {_ranged(writer, data, name, 'auroc')}"
+        needs = "" if kind == "question" else f"; {data.cost(name)}"
+        text = f"{name} ({KINDS[kind][0]}{needs}): AUROC {_ranged(writer, data, name, 'auroc')}"
         if math.isfinite(data.at(name, "auroc_within")):
             text += f", among similar questions {_value(writer, data, name, 'auroc_within')}"
         text += f", PRR {_value(writer, data, name, 'prr')}"
@@ -98,7 +100,8 @@ def _against_logprob(writer: Writer, data: ScoresAccessor) -> str:
     total = writer.count(len(data.asked) - (LOGPROB_MIN in data.asked), "tried", "other score")
     level = writer.number(ALPHA, "constant")
     if better:
-        text = f"Of {total}, {_named(writer, data, better, 'gain_logprob')} beat {LOGPROB_MIN} (q < {level})"
+        verb = "beats" if len(better) == 1 else "beat"
+        text = f"Of {total}, {_named(writer, data, better, 'gain_logprob')} {verb} {LOGPROB_MIN} (q < {level})"
     else:
         text = f"That any of {total} beats {LOGPROB_MIN} is not shown (no gain with q < {level})"
     if worse:
@@ -117,8 +120,8 @@ def _beyond_question(writer: Writer, data: ScoresAccessor) -> str:
             f"{level})."
         )
     return (
-        f"To what the question alone tells (AUROC {known}, {data.reference}), {_named(writer, data, better, 'added')} add "
-        f"something (q < {level})."
+        f"To what the question alone tells (AUROC {known}, {data.reference}), {_named(writer, data, better, 'added')} "
+        f"add{'s' * (len(better) == 1)} something (q < {level})."
     )
 
 
@@ -151,9 +154,11 @@ def _by_cost(writer: Writer, data: ScoresAccessor) -> str:
 
 
 def _turned(writer: Writer, data: ScoresAccessor) -> str:
-    """Scores that point the other way."""
-    ends = {name: data.interval(name) for name in data.asked}
-    turned = [name for name, pair in ends.items() if pair is not None and pair[1] < 0.5]
+    """Scores that point the other way, beyond what the best of so many does by chance (Bonferroni)."""
+    normal = NormalDist()
+    wider = normal.inv_cdf(1 - 0.025 / len(data.asked)) / normal.inv_cdf(1 - 0.025)
+    ends = {name: (data.at(name), data.interval(name)) for name in data.asked}
+    turned = [name for name, (at, pair) in ends.items() if pair is not None and at + wider * (pair[1] - at) < 0.5]
     if not turned:
         return ""
     named = listed(f"{name} ({_value(writer, data, name, 'auroc')})" for name in turned[-NAMED:])
@@ -195,17 +200,16 @@ def _headline(writer: Writer, data: ScoresAccessor) -> str:
     highest = f"{best} has the highest AUROC, {_ranged(writer, data, best, 'auroc')}"
     text = f"Of {rows} of wrong answers of {model_of(data)}, {highest}"
     if better:
-        return f"{text}; {writer.count(len(better), 'beat')} beat {LOGPROB_MIN}."
+        return f"{text}; {writer.count(len(better), 'beat')} beat{'s' * (len(better) == 1)} {LOGPROB_MIN}."
     return f"{text}; that any beats {LOGPROB_MIN} ({_value(writer, data, LOGPROB_MIN, 'auroc')}) is not shown."
 
 
 def _named(writer: Writer, data: ScoresAccessor, names: Sequence[str], what: str) -> str:
     """A few with their differences, and how many there are."""
     shown = sorted(names, key=lambda name: -data.at(name, what))[:NAMED]
-    text = listed(f"{name} ({_ranged(writer, data, name, what)})" for name in shown)
-    if len(names) > NAMED:
-        text = f"{writer.count(len(names), f'beating {what}')} (first of all {text})"
-    return text
+    text = listed(f"{name} by {_ranged(writer, data, name, what)}" for name in shown)
+    count = writer.count(len(names), f"beating {what}", "score")
+    return f"{count}{', most' if len(names) > NAMED else ''} ({text})"
 
 
 def _ranged(writer: Writer, data: ScoresAccessor, name: str, variable: str) -> str:
