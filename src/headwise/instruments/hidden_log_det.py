@@ -24,7 +24,7 @@ from headwise.core.errors import SeamError
 from headwise.instruments.readings import HostCopy, joined
 from headwise.seam import AttentionCall, ForwardContext, Instrument, Structure
 
-ALPHA = 1e-3
+RIDGE = 1e-3  # α
 
 
 class HiddenLogDet(Instrument):
@@ -96,7 +96,7 @@ def mean_log_eigenvalue(hidden: Tensor, chosen: Tensor) -> Tensor:
     order = torch.argsort(~chosen, dim=1, stable=True)[:, : max(1, int(count.max()))]  # the chosen ones first
     taken = hidden.gather(1, order[:, :, None].expand(-1, -1, hidden.shape[-1])).double()
     taken = (taken - taken.mean(dim=-1, keepdim=True)).masked_fill(~chosen.gather(1, order)[:, :, None], 0.0)
-    alpha = ALPHA * torch.eye(taken.shape[1], dtype=taken.dtype, device=taken.device)
+    alpha = RIDGE * torch.eye(taken.shape[1], dtype=taken.dtype, device=taken.device)
     total = torch.linalg.slogdet(taken @ taken.mT + alpha).logabsdet
     padding = taken.shape[1] - count  # each adds log α
-    return (total - padding * torch.log(torch.tensor(ALPHA, dtype=taken.dtype))) / count
+    return (total - padding * torch.log(torch.tensor(RIDGE, dtype=taken.dtype))) / count

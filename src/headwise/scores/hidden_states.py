@@ -31,10 +31,10 @@ from headwise.scores.attention import LLM_CHECK
 from headwise.scores.score import Publication, score
 from headwise.scores.semantic_entropy import semantic_entropy_score
 
-ALPHA = 1e-3
+RIDGE = 1e-3  # α
 
 
-def log_determinant(vectors: NDArray[np.floating], alpha: float = ALPHA) -> NDArray[np.float64]:
+def log_determinant(vectors: NDArray[np.floating], alpha: float = RIDGE) -> NDArray[np.float64]:
     """(...,): 1/n log det(Zᵀ J Z + α I) of vectors (..., n, width).
 
     >>> log_determinant(np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]]), alpha=0.0)  # log 2 each

@@ -16,7 +16,8 @@ import xarray as xr
 from headwise.core.dims import COST_CLASS, COVERAGE, DETECTOR
 from headwise.figures.figure import Figure
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
-from headwise.studies.spectral.detection_figure import CHANCE, KINDS, interval_rows, ordered_rows
+from headwise.stats.auroc import CHANCE
+from headwise.studies.spectral.detection_figure import KINDS, interval_rows, ordered_rows
 
 LOGPROB_MIN, LENGTH = "Log-probability, min", "Length"
 COST_COLOURS = {

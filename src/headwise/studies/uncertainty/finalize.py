@@ -38,6 +38,7 @@ from headwise.probes.table import TableOptions, compare_rows, detector_table
 from headwise.scores.score import COSTS, UncertaintyScore, scores_of
 from headwise.scores.token_probabilities import LENGTH, LOGPROB_MIN
 from headwise.stats import benjamini_hochberg, reliability
+from headwise.stats.intervals import HALF_WIDTH
 from headwise.stats.power import minimum_detectable_gain
 from headwise.stats.selective import auprc, risk_coverage
 from headwise.studies.question_controls import question_controls
@@ -49,7 +50,6 @@ Flags = NDArray[np.bool_]
 
 WITH = "Question + "  # rows that stack the question and a score: compared, and dropped from the table
 OWN = "ours"  # in place of a paper
-HALF_INTERVAL = 1.959964  # standard errors
 
 
 def finalize(readings: xr.Dataset, answers: xr.Dataset, options: UncertaintyOptions) -> xr.Dataset:
@@ -177,7 +177,7 @@ def _gains(table: xr.Dataset, rows: list[str]) -> dict[str, Any]:
         for end, column in zip(("", "_low", "_high", "_p"), numbers, strict=True):
             found[f"{what}{end}"] = (DETECTOR, column)
         found[f"{what}_q"] = (DETECTOR, _q_values(numbers[3], asks_the_model & (np.array(rows) != LENGTH)))
-    width = (found["gain_logprob_high"][1] - found["gain_logprob_low"][1]) / (2 * HALF_INTERVAL)
+    width = (found["gain_logprob_high"][1] - found["gain_logprob_low"][1]) / (2 * HALF_WIDTH)
     found["detectable"] = (DETECTOR, np.array([minimum_detectable_gain(one) if one > 0 else np.nan for one in width]))
     return found
 

@@ -17,12 +17,12 @@ import xarray as xr
 
 from headwise.core.dims import COST_CLASS
 from headwise.describe.narrative import Narrative
-from headwise.describe.phrases import model_of, with_interval
+from headwise.describe.phrases import SMALL_SAMPLE, model_of, with_interval
 from headwise.describe.writer import Writer, listed
-from headwise.studies.spectral.detection_words import KINDS, SMALL_SAMPLE, DetectionAccessor
+from headwise.stats.multiple_testing import ALPHA
+from headwise.studies.spectral.detection_words import KINDS, DetectionAccessor
 from headwise.studies.uncertainty.figure import COST_LABELS, LENGTH, LOGPROB_MIN, best_by_cost, relative_seconds
 
-ALPHA = 0.05
 NAMED = 4  # scores in a sentence
 SAMPLED = "Semantic entropy"  # the comparison that the study was made for
 
