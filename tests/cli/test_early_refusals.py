@@ -94,6 +94,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("detect nowhere --ask why --verdict match", "add --log FILE, or omit it."),
         ("detect nowhere --ask why --one-means wrong", "--one-means is for the labels of a file"),
         ("detect nowhere --ask why --at 10", "did you mean 10%?"),
+        ("detect nowhere --ask why --at 10% --risk 10%", "--at and --risk both set the threshold; give one of them"),
         ("detect nowhere --ask why --risk much", "--risk takes a rate between 0 and 1 (0% and 100%), not 'much'"),
         ("sparsify --data good.txt", "--held-out"),
         ("sparsify --data nowhere.txt --held-out good.txt", "--data names 'nowhere.txt'"),

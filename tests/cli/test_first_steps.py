@@ -134,6 +134,9 @@ def test_headwise_alone_names_the_atlas_that_is_there(headwise, quick):
     assert result.code == 0
     assert "atlas is a quick atlas of" in result.out and "atlas-report.html is its report" in result.out
     assert "headwise describe atlas profile" in result.out and "There is no atlas" not in result.out
+    printed = (quick.parent / "printed.txt").read_text(encoding="utf-8")
+    heads = [re.search(r"headwise head \S+ (L\d+H\d+)", text)[1] for text in (result.out, printed)]
+    assert heads[0] == heads[1] == re.search(r"L\d+H\d+", Atlas.open(quick).describe("profile").text())[0]
 
 
 def test_the_demo_is_found_and_a_damaged_atlas_is_not_named(quick, tmp_path):

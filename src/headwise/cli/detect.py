@@ -83,6 +83,8 @@ def detect(
     if data != "-":
         refuse_missing_file("--data", data)
     refuse_missing_file("--log", log)
+    if at is not None and risk is not None:
+        raise DataError("--at and --risk both set the threshold; give one of them.")
     rates = {"at": parse_rate("--at", at), "risk": parse_rate("--risk", risk)}
     from headwise.atlas import Atlas
 

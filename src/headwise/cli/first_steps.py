@@ -45,13 +45,12 @@ def summary(atlas: Atlas, report: Path, figures: Path | None, seconds: float) ->
     found = ["", f"{model}{', a quick build' if is_quick(atlas) else ''}", ""]
     for study, headline in headlines.items():
         found += _hanging(f"  {study.replace('_', ' ')}", headline, indent)
-    head = next((match[0] for text in headlines.values() if (match := FIRST_HEAD.search(text))), "L0H0")
     found += ["", f"The atlas is in {atlas.location}: {list_studies(atlas.studies)}. This took {_duration(seconds)}."]
     found += [f"The report is {report}; open it in a browser."]
     found += [f"The figures are in {figures}."] if figures is not None else []
     if is_quick(atlas):
         found += textwrap.wrap(QUICK_NOTE, _width())
-    return [*found, "", "Try", *_commands(str(atlas.location), head, shown)]
+    return [*found, "", "Try", *_commands(str(atlas.location), atlas)]
 
 
 def welcome(folder: Path) -> list[str]:
@@ -68,10 +67,7 @@ def welcome(folder: Path) -> list[str]:
         if (folder / report).is_file():
             lines.append(f"{report} is its report; open it in a browser.")
     if atlases:
-        from headwise.studies.present import has_figure
-
-        place, atlas = atlases[0]
-        lines += ["", "Next", *_commands(place, "L0H0", [study for study in atlas.studies if has_figure(study)])]
+        lines += ["", "Next", *_commands(*atlases[0])]
     else:
         first = {
             "headwise build --quick": "a first look at the default model, about two minutes on two CPU cores",
@@ -88,14 +84,12 @@ def is_quick(atlas: Atlas) -> bool:
 
 
 def list_studies(studies: Sequence[str]) -> str:
-    """The studies with a page in the report, then those without.
+    """The studies with a page; the others are read by these.
 
     >>> list_studies(["profile", "relations", "salience"])
-    'profile, relations. Without a page in the report: salience'
+    'profile, relations'
     """
-    hidden = [name for name in studies if (spec := dataset_spec(name)) is not None and not spec.has_page]
-    paged = ", ".join(study for study in studies if study not in hidden)
-    return paged + (f". Without a page in the report: {', '.join(hidden)}" if hidden else "")
+    return ", ".join(name for name in studies if (spec := dataset_spec(name)) is None or spec.has_page)
 
 
 def clipped(text: str, length: int) -> str:
@@ -143,15 +137,31 @@ def _width() -> int:
     return min(max(shutil.get_terminal_size((100, 24)).columns, WIDTHS[0]), WIDTHS[1])
 
 
-def _commands(place: str, head: str, studies: Sequence[str]) -> list[str]:
-    study = studies[0] if studies else "profile"
-    return _columns(
-        {
-            f"headwise head {place} {head}": "everything that is known about one head",
-            f"headwise describe {place} {study}": "a whole map in words; show draws it",
-            f"headwise serve {place} --live": "in the browser, with the model: type a prompt, switch heads off",
+def _commands(place: str, atlas: Atlas) -> list[str]:
+    """What to try, with the first study and the first head that its words name."""
+    from headwise.studies.present import has_figure
+
+    found = {}
+    if shown := [study for study in datasets() if study in atlas and has_figure(study)]:
+        found = {
+            f"headwise head {place} {_first_head(atlas, shown[0])}": "everything that is known about one head",
+            f"headwise describe {place} {shown[0]}": "a whole map in words; show draws it",
         }
+    return _columns(
+        found | {f"headwise serve {place} --live": "in the browser, with the model: type a prompt, switch heads off"}
     )
+
+
+def _first_head(atlas: Atlas, study: str) -> str:
+    """The first head that the words of a study name: in the headline, else anywhere."""
+    from headwise.core.errors import HeadwiseError
+
+    try:
+        words = atlas.describe(study)
+    except HeadwiseError:  # a damaged study: the command that reads it says what to do
+        return "L0H0"
+    named = FIRST_HEAD.search(words.short()) or FIRST_HEAD.search(words.text())
+    return named[0] if named else "L0H0"
 
 
 def _columns(rows: dict[str, str]) -> list[str]:

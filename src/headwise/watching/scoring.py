@@ -217,7 +217,7 @@ class AnswerScorer:
         if isinstance(self.scored_by, Watch) and all(one.response is None for one in questions):
             return self._generated(self.scored_by, questions)
         run = answering.prepare(
-            self.model, StudyInputs(questions_source=Questions("asked", tuple(questions))), self.options
+            self.model, StudyInputs(questions_source=Questions("the questions", tuple(questions))), self.options
         )
         answers = run.finalize([run.measure(Shard(0, 0, run.examples))])["answers"]
         nonempty = np.flatnonzero(answers["answer_tokens"].values > 0)
